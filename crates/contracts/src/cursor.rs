@@ -1,0 +1,260 @@
+//! How far a shard has been processed.
+//!
+//! A cursor is a pair: the last key, which everyone may compare, and a token, which only the
+//! connector that wrote it can read. The key only ever moves forward:
+//!
+//! | from | to | verdict |
+//! |---|---|---|
+//! | none | none | accepted, nothing happened |
+//! | none | `k` | accepted, first progress |
+//! | `a` | `b`, not below `a` | accepted, progress or a retry |
+//! | `a` | none | refused, a reset |
+//! | `a` | `b`, below `a` | refused, a regression |
+
+use std::fmt;
+
+use crate::canonical::{CanonicalBytes, CanonicalSink};
+use crate::limits::{MAX_KEY_SIZE, MAX_TOKEN_SIZE};
+use crate::redacted::Redacted;
+use crate::spec::ShardSpecRef;
+
+/// When a run counts a key as processed. Stored as one byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum CursorSemantics {
+    /// The cursor passes a key once its results are durable.
+    #[default]
+    Completed = 0,
+    /// The cursor passes a key once its work has been handed out: faster, and what was in flight
+    /// at a crash is lost.
+    Dispatched = 1,
+}
+
+const _: () = assert!(CursorSemantics::Completed as u8 == 0);
+const _: () = assert!(CursorSemantics::Dispatched as u8 == 1);
+
+/// A stored byte that names no cursor semantics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} names no cursor semantics")]
+pub struct UnknownCursorSemantics(pub u8);
+
+impl TryFrom<u8> for CursorSemantics {
+    type Error = UnknownCursorSemantics;
+
+    fn try_from(byte: u8) -> Result<Self, Self::Error> {
+        match byte {
+            0 => Ok(Self::Completed),
+            1 => Ok(Self::Dispatched),
+            unknown => Err(UnknownCursorSemantics(unknown)),
+        }
+    }
+}
+
+impl CanonicalBytes for CursorSemantics {
+    fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
+        sink.put_u8(*self as u8);
+    }
+}
+
+/// Why a pair of key and token is no cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CursorInputError {
+    /// The last key is present but empty.
+    #[error("a cursor's last key must not be empty")]
+    EmptyLastKey,
+    /// The last key is too long.
+    #[error("a cursor's last key of {size} bytes exceeds {max}")]
+    KeyTooLarge {
+        /// Its length.
+        size: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The token is too long.
+    #[error("a cursor's token of {size} bytes exceeds {max}")]
+    TokenTooLarge {
+        /// Its length.
+        size: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// There is a token but no key that it continues from.
+    #[error("a cursor's token needs a last key")]
+    TokenWithoutKey,
+}
+
+/// A move of the cursor that would undo progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CursorRegression {
+    /// The shard has progress and the new cursor has none.
+    #[error("the cursor would be reset to the start")]
+    Reset,
+    /// The new last key lies before the old one.
+    #[error("the cursor would move backwards")]
+    Backwards,
+}
+
+/// A cursor as a caller offers it: a view of borrowed bytes, not yet checked.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct CursorUpdate<'a> {
+    last_key: Option<&'a [u8]>,
+    token: Option<&'a [u8]>,
+}
+
+impl<'a> CursorUpdate<'a> {
+    /// Views a key and a token. An empty token means the same as none.
+    #[must_use]
+    pub fn new(last_key: Option<&'a [u8]>, token: Option<&'a [u8]>) -> Self {
+        Self {
+            last_key,
+            token: token.filter(|token| !token.is_empty()),
+        }
+    }
+
+    /// The cursor of a shard on which nothing has been done.
+    #[must_use]
+    pub const fn initial() -> Self {
+        Self {
+            last_key: None,
+            token: None,
+        }
+    }
+
+    /// The cursor that stands at `last_key`, without a token.
+    #[must_use]
+    pub const fn at(last_key: &'a [u8]) -> Self {
+        Self {
+            last_key: Some(last_key),
+            token: None,
+        }
+    }
+
+    /// The last key that was processed.
+    #[must_use]
+    pub const fn last_key(self) -> Option<&'a [u8]> {
+        self.last_key
+    }
+
+    /// What the connector needs to go on from there.
+    #[must_use]
+    pub const fn token(self) -> Option<&'a [u8]> {
+        self.token
+    }
+
+    /// Whether nothing has been done yet.
+    #[must_use]
+    pub const fn is_initial(self) -> bool {
+        self.last_key.is_none()
+    }
+
+    /// Checks form and sizes: first the key, then the token.
+    pub const fn validate(self) -> Result<(), CursorInputError> {
+        match self.last_key {
+            Some([]) => return Err(CursorInputError::EmptyLastKey),
+            Some(key) if key.len() > MAX_KEY_SIZE => {
+                return Err(CursorInputError::KeyTooLarge {
+                    size: key.len(),
+                    max: MAX_KEY_SIZE,
+                });
+            }
+            None if self.token.is_some() => return Err(CursorInputError::TokenWithoutKey),
+            Some(_) | None => {}
+        }
+        match self.token {
+            Some(token) if token.len() > MAX_TOKEN_SIZE => Err(CursorInputError::TokenTooLarge {
+                size: token.len(),
+                max: MAX_TOKEN_SIZE,
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Checks the table at the top of this module for a move from here to `next`.
+    pub fn check_advance(self, next: CursorUpdate<'_>) -> Result<(), CursorRegression> {
+        match (self.last_key, next.last_key) {
+            (None, _) => Ok(()),
+            (Some(_), None) => Err(CursorRegression::Reset),
+            (Some(old), Some(new)) if new < old => Err(CursorRegression::Backwards),
+            (Some(_), Some(_)) => Ok(()),
+        }
+    }
+
+    /// Whether the cursor may stand in `spec`: at its start, or at one of its keys.
+    #[must_use]
+    pub fn is_within(self, spec: ShardSpecRef<'_>) -> bool {
+        self.last_key.is_none_or(|key| spec.contains(key))
+    }
+}
+
+impl fmt::Debug for CursorUpdate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CursorUpdate")
+            .field("last_key", &self.last_key.map(Redacted))
+            .field("token", &self.token.map(Redacted))
+            .finish()
+    }
+}
+
+impl CanonicalBytes for CursorUpdate<'_> {
+    fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
+        sink.put_optional_bytes(self.last_key);
+        sink.put_optional_bytes(self.token);
+    }
+}
+
+/// A checked cursor that owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Cursor(Option<Position>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Position {
+    last_key: Box<[u8]>,
+    token: Option<Box<[u8]>>,
+}
+
+impl Cursor {
+    /// The cursor of a shard on which nothing has been done.
+    #[must_use]
+    pub const fn initial() -> Self {
+        Self(None)
+    }
+
+    /// Copies a cursor that passes [`CursorUpdate::validate`].
+    pub fn try_from_update(update: CursorUpdate<'_>) -> Result<Self, CursorInputError> {
+        update.validate()?;
+        Ok(Self(update.last_key().map(|last_key| Position {
+            last_key: last_key.into(),
+            token: update.token().map(Into::into),
+        })))
+    }
+
+    /// The same cursor, borrowed.
+    #[must_use]
+    pub fn as_update(&self) -> CursorUpdate<'_> {
+        match &self.0 {
+            None => CursorUpdate::initial(),
+            Some(at) => CursorUpdate {
+                last_key: Some(&at.last_key),
+                token: at.token.as_deref(),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Position")
+            .field("last_key", &Redacted(&self.last_key))
+            .field("token", &self.token.as_deref().map(Redacted))
+            .finish()
+    }
+}
+
+impl CanonicalBytes for Cursor {
+    fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
+        self.as_update().write_canonical(sink);
+    }
+}
+
+#[cfg(test)]
+mod tests;

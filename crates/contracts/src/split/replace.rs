@@ -1,0 +1,126 @@
+use arrayvec::ArrayVec;
+
+use super::SplitValidationError;
+use super::tiling::{check_count, check_tiling};
+use crate::canonical::{CanonicalBytes, CanonicalSink};
+use crate::cursor::CursorUpdate;
+use crate::limits::MAX_SPLIT_CHILDREN;
+use crate::spec::ShardSpecRef;
+
+/// One shard that takes over a part of its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitChild<'a> {
+    /// Its range and metadata.
+    pub spec: ShardSpecRef<'a>,
+    /// Where work on it goes on.
+    pub cursor: CursorUpdate<'a>,
+}
+
+impl<'a> SplitChild<'a> {
+    /// A child on which nothing has been done.
+    #[must_use]
+    pub const fn fresh(spec: ShardSpecRef<'a>) -> Self {
+        Self {
+            spec,
+            cursor: CursorUpdate::initial(),
+        }
+    }
+}
+
+/// A division of a shard into children that replace it.
+///
+/// The children are kept in key order, so that two plans that mean the same are the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitReplacePlan<'a> {
+    children: ArrayVec<SplitChild<'a>, MAX_SPLIT_CHILDREN>,
+}
+
+/// Plans to cut `parent` at `boundaries`, given in key order.
+///
+/// The first child carries on the parent's cursor, so no progress is lost; therefore every
+/// boundary has to lie behind that cursor. All children get the parent's metadata.
+pub fn plan_split_replace<'a>(
+    parent: ShardSpecRef<'a>,
+    cursor: CursorUpdate<'a>,
+    boundaries: &[&'a [u8]],
+) -> Result<SplitReplacePlan<'a>, SplitValidationError> {
+    check_count(boundaries.len().saturating_add(1))?;
+    let starts = std::iter::once(parent.start()).chain(boundaries.iter().copied());
+    let ends = boundaries
+        .iter()
+        .copied()
+        .chain(std::iter::once(parent.end()));
+    let mut children: ArrayVec<_, MAX_SPLIT_CHILDREN> = starts
+        .zip(ends)
+        .map(|(start, end)| SplitChild::fresh(ShardSpecRef::new(start, end, parent.metadata())))
+        .collect();
+    if let Some(first) = children.first_mut() {
+        first.cursor = cursor;
+    }
+    let plan = SplitReplacePlan { children };
+    plan.validate_against(parent, cursor)
+        .map_err(|error| match error {
+            SplitValidationError::ChildCursorOutOfBounds { .. } => {
+                SplitValidationError::ParentCursorOutOfBounds
+            }
+            other => other,
+        })?;
+    Ok(plan)
+}
+
+/// Plans to replace `parent` by `children`, given in any order, with cursors and metadata of
+/// their own.
+pub fn plan_split_replace_with_children<'a>(
+    parent: ShardSpecRef<'_>,
+    cursor: CursorUpdate<'_>,
+    children: &[SplitChild<'a>],
+) -> Result<SplitReplacePlan<'a>, SplitValidationError> {
+    check_count(children.len())?;
+    let mut children: ArrayVec<_, MAX_SPLIT_CHILDREN> = children.iter().copied().collect();
+    children.sort_unstable_by_key(|child| child.spec.start());
+    let plan = SplitReplacePlan { children };
+    plan.validate_against(parent, cursor)?;
+    Ok(plan)
+}
+
+impl<'a> SplitReplacePlan<'a> {
+    /// The children in key order.
+    #[must_use]
+    pub fn children(&self) -> &[SplitChild<'a>] {
+        &self.children
+    }
+
+    /// Checks the plan against a shard as it is: the children tile `parent`, each cursor is valid
+    /// and in its child's range, and none claims work that the parent's `cursor` has not reached.
+    pub fn validate_against(
+        &self,
+        parent: ShardSpecRef<'_>,
+        cursor: CursorUpdate<'_>,
+    ) -> Result<(), SplitValidationError> {
+        check_tiling(parent, &self.children, |child| child.spec)?;
+        for (index, child) in self.children.iter().enumerate() {
+            child
+                .cursor
+                .validate()
+                .map_err(|error| SplitValidationError::InvalidChildCursor { index, error })?;
+            if !child.cursor.is_within(child.spec) {
+                return Err(SplitValidationError::ChildCursorOutOfBounds { index });
+            }
+            // Absent sorts before every key: an untouched parent vouches for no child's progress.
+            if child.cursor.last_key() > cursor.last_key() {
+                return Err(SplitValidationError::ChildCursorAhead { index });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CanonicalBytes for SplitReplacePlan<'_> {
+    fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
+        sink.put_len(self.children.len());
+        for child in &self.children {
+            child.spec.write_canonical(sink);
+            child.cursor.write_canonical(sink);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+use super::SplitValidationError;
+use super::tiling::check_tiling;
+use crate::canonical::{CanonicalBytes, CanonicalSink};
+use crate::cursor::CursorUpdate;
+use crate::spec::ShardSpecRef;
+
+/// A division of a shard into a left part that it keeps and a right part for a new shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitResidualPlan<'a> {
+    narrowed: ShardSpecRef<'a>,
+    residual: ShardSpecRef<'a>,
+}
+
+/// Plans to cut `parent` at `boundary`, which has to lie behind the parent's cursor. Both parts
+/// get the parent's metadata.
+pub fn plan_split_residual<'a>(
+    parent: ShardSpecRef<'a>,
+    cursor: CursorUpdate<'_>,
+    boundary: &'a [u8],
+) -> Result<SplitResidualPlan<'a>, SplitValidationError> {
+    let metadata = parent.metadata();
+    plan_split_residual_with_metadata(parent, cursor, boundary, metadata, metadata)
+}
+
+/// Plans to cut `parent` at `boundary` and to give each part metadata of its own.
+pub fn plan_split_residual_with_metadata<'a>(
+    parent: ShardSpecRef<'a>,
+    cursor: CursorUpdate<'_>,
+    boundary: &'a [u8],
+    narrowed_metadata: &'a [u8],
+    residual_metadata: &'a [u8],
+) -> Result<SplitResidualPlan<'a>, SplitValidationError> {
+    let plan = SplitResidualPlan {
+        narrowed: ShardSpecRef::new(parent.start(), boundary, narrowed_metadata),
+        residual: ShardSpecRef::new(boundary, parent.end(), residual_metadata),
+    };
+    plan.validate_against(parent, cursor)?;
+    Ok(plan)
+}
+
+/// Checks that `narrowed` is the left part of `parent`, `residual` the right one, and that they
+/// leave out nothing.
+pub fn validate_residual_split_bounds(
+    parent: ShardSpecRef<'_>,
+    narrowed: ShardSpecRef<'_>,
+    residual: ShardSpecRef<'_>,
+) -> Result<(), SplitValidationError> {
+    check_tiling(parent, &[narrowed, residual], |part| *part)
+}
+
+impl<'a> SplitResidualPlan<'a> {
+    /// What the parent keeps.
+    #[must_use]
+    pub const fn narrowed(&self) -> ShardSpecRef<'a> {
+        self.narrowed
+    }
+
+    /// What the new shard gets.
+    #[must_use]
+    pub const fn residual(&self) -> ShardSpecRef<'a> {
+        self.residual
+    }
+
+    /// Checks the plan against a shard as it is: the parts tile `parent`, and its `cursor` stays
+    /// in the part that it keeps.
+    pub fn validate_against(
+        &self,
+        parent: ShardSpecRef<'_>,
+        cursor: CursorUpdate<'_>,
+    ) -> Result<(), SplitValidationError> {
+        validate_residual_split_bounds(parent, self.narrowed, self.residual)?;
+        if !cursor.is_within(self.narrowed) {
+            return Err(SplitValidationError::ParentCursorOutOfBounds);
+        }
+        Ok(())
+    }
+}
+
+impl CanonicalBytes for SplitResidualPlan<'_> {
+    fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
+        self.narrowed.write_canonical(sink);
+        self.residual.write_canonical(sink);
+    }
+}

@@ -1,0 +1,1 @@
+//! Runnable examples of Shardwright, one idea per file beside this one.
