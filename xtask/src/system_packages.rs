@@ -1,0 +1,250 @@
+//! Debian packages that the tests need, and how they come to be there.
+//!
+//! A test whose program is missing must not pass by being skipped. So the programs are listed
+//! here, installed where that is possible, and a missing one that cannot be installed fails the
+//! run before any test starts.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::workspace;
+
+/// Every package the tests need. Empty as long as they need none.
+pub(crate) const PACKAGES: &[Package] = &[];
+
+/// One Debian package, how to see that it is installed, and what needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
+    pub(crate) proof: Proof,
+    pub(crate) reason: &'static str,
+}
+
+/// What is there when a package is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the table of packages is empty so far")
+)]
+pub(crate) enum Proof {
+    /// A program somewhere on the search path.
+    Program(&'static str),
+    /// A file at an absolute path.
+    File(&'static str),
+}
+
+/// The machine, as far as installing packages is concerned.
+pub(crate) trait System {
+    fn has(&self, proof: Proof) -> bool;
+    fn is_root(&self) -> bool;
+    fn apt_get(&mut self, arguments: &[&str]) -> Result<()>;
+}
+
+/// The machine this runs on.
+pub(crate) struct Debian;
+
+impl System for Debian {
+    fn has(&self, proof: Proof) -> bool {
+        match proof {
+            Proof::File(path) => Path::new(path).exists(),
+            Proof::Program(name) => std::env::var_os("PATH").is_some_and(|path| {
+                std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+            }),
+        }
+    }
+
+    fn is_root(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        // The owner of this process's own entry is the user it runs as.
+        std::fs::metadata("/proc/self").is_ok_and(|entry| entry.uid() == 0)
+    }
+
+    fn apt_get(&mut self, arguments: &[&str]) -> Result<()> {
+        let mut command = Command::new("apt-get");
+        workspace::succeed(
+            command
+                .args(arguments)
+                .env("DEBIAN_FRONTEND", "noninteractive"),
+        )
+    }
+}
+
+/// Installs whichever of the packages are missing, or fails naming them and what needs them.
+pub(crate) fn ensure(packages: &[Package], system: &mut dyn System) -> Result<()> {
+    let missing = missing(packages, system);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let listing = listing(&missing);
+    if !system.is_root() {
+        bail!("only root can install the Debian packages that are missing:\n{listing}");
+    }
+    let mut install = vec!["install", "-y", "--no-install-recommends"];
+    install.extend(missing.iter().map(|package| package.name));
+    system
+        .apt_get(&["update"])
+        .and_then(|()| system.apt_get(&install))
+        .with_context(|| format!("apt-get could not install what is missing:\n{listing}"))?;
+    let absent = self::missing(&missing, system);
+    if !absent.is_empty() {
+        let listing = self::listing(&absent);
+        bail!("installed, and yet what proves it is not there:\n{listing}");
+    }
+    Ok(())
+}
+
+fn missing(packages: &[Package], system: &dyn System) -> Vec<Package> {
+    packages
+        .iter()
+        .copied()
+        .filter(|package| !system.has(package.proof))
+        .collect()
+}
+
+fn listing(packages: &[Package]) -> String {
+    let lines: Vec<String> = packages
+        .iter()
+        .map(|package| {
+            let proof = match package.proof {
+                Proof::Program(name) => format!("program {name}"),
+                Proof::File(path) => format!("file {path}"),
+            };
+            format!("  {} ({proof}): {}", package.name, package.reason)
+        })
+        .collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ETCD: Package = Package {
+        name: "etcd-server",
+        proof: Proof::Program("etcd"),
+        reason: "the etcd store is tested against a real server",
+    };
+    const CHROMIUM: Package = Package {
+        name: "chromium",
+        proof: Proof::File("/usr/bin/chromium"),
+        reason: "the dashboard is tested in a real browser",
+    };
+
+    #[derive(Default)]
+    struct Fake {
+        present: Vec<Proof>,
+        root: bool,
+        apt_fails: bool,
+        apt_installs: Vec<Proof>,
+        calls: Vec<String>,
+    }
+
+    impl System for Fake {
+        fn has(&self, proof: Proof) -> bool {
+            self.present.contains(&proof)
+        }
+
+        fn is_root(&self) -> bool {
+            self.root
+        }
+
+        fn apt_get(&mut self, arguments: &[&str]) -> Result<()> {
+            self.calls.push(arguments.join(" "));
+            if self.apt_fails {
+                bail!("no route to the archive");
+            }
+            if arguments.contains(&"install") {
+                self.present.append(&mut self.apt_installs);
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_is_run_when_every_package_is_there() {
+        let mut system = Fake {
+            present: vec![ETCD.proof, CHROMIUM.proof],
+            ..Fake::default()
+        };
+        ensure(&[ETCD, CHROMIUM], &mut system).unwrap();
+        assert!(system.calls.is_empty());
+    }
+
+    #[test]
+    fn an_empty_table_needs_neither_root_nor_apt() {
+        let mut system = Fake::default();
+        ensure(&[], &mut system).unwrap();
+        assert!(system.calls.is_empty());
+    }
+
+    #[test]
+    fn root_updates_once_and_installs_only_what_is_missing() {
+        let mut system = Fake {
+            present: vec![ETCD.proof],
+            root: true,
+            apt_installs: vec![CHROMIUM.proof],
+            ..Fake::default()
+        };
+        ensure(&[ETCD, CHROMIUM], &mut system).unwrap();
+        assert_eq!(
+            system.calls,
+            ["update", "install -y --no-install-recommends chromium"]
+        );
+    }
+
+    #[test]
+    fn a_missing_package_fails_for_a_user_who_may_not_install_it() {
+        let mut system = Fake::default();
+        let message = format!("{:#}", ensure(&[ETCD], &mut system).unwrap_err());
+        assert!(message.contains("only root"), "{message}");
+        assert!(
+            message.contains(ETCD.name) && message.contains(ETCD.reason),
+            "{message}"
+        );
+        assert!(system.calls.is_empty());
+    }
+
+    #[test]
+    fn a_failing_apt_names_the_package_and_what_needs_it() {
+        let mut system = Fake {
+            root: true,
+            apt_fails: true,
+            ..Fake::default()
+        };
+        let message = format!("{:#}", ensure(&[ETCD], &mut system).unwrap_err());
+        assert!(
+            message.contains(ETCD.name) && message.contains(ETCD.reason),
+            "{message}"
+        );
+        assert!(message.contains("no route to the archive"), "{message}");
+        assert_eq!(
+            system.calls,
+            ["update"],
+            "an install after a failed update tells us nothing"
+        );
+    }
+
+    #[test]
+    fn a_package_that_does_not_bring_its_proof_is_a_failure() {
+        let mut system = Fake {
+            root: true,
+            apt_installs: vec![CHROMIUM.proof],
+            ..Fake::default()
+        };
+        let message = format!("{:#}", ensure(&[ETCD, CHROMIUM], &mut system).unwrap_err());
+        assert!(
+            message.contains("etcd-server") && !message.contains("chromium"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_program_is_found_on_the_search_path_and_a_file_at_its_place() {
+        assert!(Debian.has(Proof::Program("sh")));
+        assert!(!Debian.has(Proof::Program("a-program-that-nobody-has")));
+        assert!(Debian.has(Proof::File("/proc/self/status")));
+        assert!(!Debian.has(Proof::File("/proc/self/a-file-that-is-not-there")));
+    }
+}

@@ -1,0 +1,143 @@
+//! The workspace's crates, reduced to what the rules ask of `cargo metadata`.
+
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, Metadata, Package, TargetKind};
+
+/// The prefix that the name of a crate has and its folder has not.
+pub(crate) const PREFIX: &str = "shardwright-";
+
+/// One workspace crate.
+pub(crate) struct Crate {
+    /// The package name.
+    pub(crate) name: String,
+    /// The folder relative to the workspace root.
+    pub(crate) folder: PathBuf,
+    pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// One dependency as a manifest declares it.
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    pub(crate) renamed: bool,
+    pub(crate) kind: DependencyKind,
+    /// A path dependency, as opposed to one from a registry.
+    pub(crate) local: bool,
+}
+
+/// The root file of something cargo builds.
+pub(crate) struct Target {
+    pub(crate) path: PathBuf,
+    pub(crate) kind: Kind,
+}
+
+/// What a target is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A library, a binary, or the script that builds one.
+    Production,
+    /// A folder `tests` of integration tests.
+    Test,
+    /// A bench or an example, which demonstrates rather than ships.
+    Demonstration,
+}
+
+impl Crate {
+    /// The name without the common prefix: the word by which the rules speak of the crate.
+    pub(crate) fn short_name(&self) -> &str {
+        short_name(&self.name)
+    }
+
+    pub(crate) fn manifest(&self) -> PathBuf {
+        self.folder.join("Cargo.toml")
+    }
+}
+
+/// A package name without the common prefix.
+pub(crate) fn short_name(name: &str) -> &str {
+    name.strip_prefix(PREFIX).unwrap_or(name)
+}
+
+/// All members of the workspace.
+pub(crate) fn from_metadata(metadata: &Metadata) -> Vec<Crate> {
+    let root = metadata.workspace_root.as_std_path();
+    metadata
+        .workspace_packages()
+        .into_iter()
+        .map(|package| one_crate(root, package))
+        .collect()
+}
+
+fn one_crate(root: &Path, package: &Package) -> Crate {
+    let relative = |path: &Path| {
+        path.strip_prefix(root)
+            .map_or_else(|_| path.to_owned(), Path::to_owned)
+    };
+    let manifest = relative(package.manifest_path.as_std_path());
+    let dependencies = package.dependencies.iter().map(|dependency| Dependency {
+        name: dependency.name.clone(),
+        renamed: dependency.rename.is_some(),
+        kind: dependency.kind,
+        local: dependency.path.is_some(),
+    });
+    let targets = package.targets.iter().map(|target| Target {
+        path: relative(target.src_path.as_std_path()),
+        kind: kind(&target.kind),
+    });
+    Crate {
+        name: package.name.to_string(),
+        folder: manifest.parent().unwrap_or(Path::new("")).to_owned(),
+        dependencies: dependencies.collect(),
+        targets: targets.collect(),
+    }
+}
+
+fn kind(kinds: &[TargetKind]) -> Kind {
+    if kinds.contains(&TargetKind::Test) {
+        Kind::Test
+    } else if kinds.contains(&TargetKind::Bench) || kinds.contains(&TargetKind::Example) {
+        Kind::Demonstration
+    } else {
+        Kind::Production
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_kinds_tell_shipped_code_from_tests_and_demonstrations() {
+        assert_eq!(kind(&[TargetKind::Lib]), Kind::Production);
+        assert_eq!(kind(&[TargetKind::Bin]), Kind::Production);
+        assert_eq!(kind(&[TargetKind::CustomBuild]), Kind::Production);
+        assert_eq!(kind(&[TargetKind::Test]), Kind::Test);
+        assert_eq!(kind(&[TargetKind::Bench]), Kind::Demonstration);
+        assert_eq!(kind(&[TargetKind::Example]), Kind::Demonstration);
+    }
+
+    #[test]
+    fn a_short_name_drops_the_prefix_and_nothing_else() {
+        assert_eq!(short_name("shardwright-store"), "store");
+        assert_eq!(short_name("xtask"), "xtask");
+    }
+
+    #[test]
+    fn metadata_paths_become_relative_to_the_workspace() {
+        let metadata = cargo_metadata::MetadataCommand::new()
+            .no_deps()
+            .exec()
+            .unwrap();
+        let crates = from_metadata(&metadata);
+        let xtask = crates.iter().find(|one| one.name == "xtask").unwrap();
+        assert_eq!(xtask.manifest(), Path::new("xtask/Cargo.toml"));
+        assert_eq!(xtask.targets[0].path, Path::new("xtask/src/main.rs"));
+        assert!(
+            xtask
+                .dependencies
+                .iter()
+                .any(|one| one.name == "syn" && !one.local)
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! The layers of the architecture, as a table of arrows that go down only.
+
+use std::collections::BTreeSet;
+
+/// One crate and the arrows that leave it; names are without the common prefix.
+pub(crate) struct Layer {
+    pub(crate) name: &'static str,
+    /// The crates it stands on; those beneath them follow from their own rows.
+    pub(crate) arrows: &'static [&'static str],
+}
+
+const LAYERS: &[Layer] = &[
+    row("contracts", &[]),
+    row("frontier", &["contracts"]),
+    row("coordination", &["contracts"]),
+    row("placement", &["contracts"]),
+    row("store", &[]),
+    row("engine", &["coordination", "placement", "store"]),
+    row("api", &["coordination"]),
+    row("worker", &["coordination", "frontier"]),
+    row("node", &["placement", "engine", "api"]),
+    row("server", &["engine", "api"]),
+    row("sim", &["engine", "worker", "node"]),
+    row("cli", &["server", "sim"]),
+    row("examples", &["cli"]),
+    row("xtask", &[]),
+];
+
+const fn row(name: &'static str, arrows: &'static [&'static str]) -> Layer {
+    Layer { name, arrows }
+}
+
+/// Crates side by side, none of which may name another.
+pub(crate) const SIBLINGS: &[&str] = &["frontier", "coordination", "placement"];
+
+/// The row of a crate, by its short name.
+pub(crate) fn layer(name: &str) -> Option<&'static Layer> {
+    LAYERS.iter().find(|layer| layer.name == name)
+}
+
+/// The crates a layer has an arrow to, and all that those stand on.
+pub(crate) fn beneath(layer: &Layer) -> BTreeSet<&'static str> {
+    let mut found = BTreeSet::new();
+    let mut pending = layer.arrows.to_vec();
+    while let Some(name) = pending.pop() {
+        if found.insert(name) {
+            pending.extend(
+                LAYERS
+                    .iter()
+                    .filter(|other| other.name == name)
+                    .flat_map(|l| l.arrows),
+            );
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_arrow_leads_to_a_row_and_never_back() {
+        for layer in LAYERS {
+            assert!(
+                !beneath(layer).contains(layer.name),
+                "{} is beneath itself",
+                layer.name
+            );
+            for arrow in layer.arrows {
+                assert!(
+                    LAYERS.iter().any(|other| other.name == *arrow),
+                    "{arrow} has no row"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_beneath_a_crate_is_everything_its_arrows_reach() {
+        let names = |name| {
+            beneath(layer(name).unwrap())
+                .into_iter()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("worker"), ["contracts", "coordination", "frontier"]);
+        assert_eq!(
+            names("engine"),
+            ["contracts", "coordination", "placement", "store"]
+        );
+        assert!(names("contracts").is_empty() && names("store").is_empty());
+        let under_cli = names("cli");
+        let others = ["cli", "examples", "xtask"];
+        for row in LAYERS.iter().filter(|row| !others.contains(&row.name)) {
+            assert!(
+                under_cli.contains(&row.name),
+                "{} is not beneath cli",
+                row.name
+            );
+        }
+    }
+
+    #[test]
+    fn no_sibling_is_beneath_another() {
+        for name in SIBLINGS {
+            let beneath = beneath(layer(name).unwrap());
+            assert!(
+                SIBLINGS.iter().all(|other| !beneath.contains(other)),
+                "{name}"
+            );
+        }
+    }
+}
