@@ -24,10 +24,7 @@ pub(crate) struct Package {
 
 /// What is there when a package is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the table of packages is empty so far")
-)]
+#[cfg_attr(not(test), expect(dead_code, reason = "the table of packages is empty so far"))]
 pub(crate) enum Proof {
     /// A program somewhere on the search path.
     Program(&'static str),
@@ -63,11 +60,7 @@ impl System for Debian {
 
     fn apt_get(&mut self, arguments: &[&str]) -> Result<()> {
         let mut command = Command::new("apt-get");
-        workspace::succeed(
-            command
-                .args(arguments)
-                .env("DEBIAN_FRONTEND", "noninteractive"),
-        )
+        workspace::succeed(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
     }
 }
 
@@ -96,11 +89,7 @@ pub(crate) fn ensure(packages: &[Package], system: &mut dyn System) -> Result<()
 }
 
 fn missing(packages: &[Package], system: &dyn System) -> Vec<Package> {
-    packages
-        .iter()
-        .copied()
-        .filter(|package| !system.has(package.proof))
-        .collect()
+    packages.iter().copied().filter(|package| !system.has(package.proof)).collect()
 }
 
 fn listing(packages: &[Package]) -> String {
@@ -164,10 +153,7 @@ mod tests {
 
     #[test]
     fn nothing_is_run_when_every_package_is_there() {
-        let mut system = Fake {
-            present: vec![ETCD.proof, CHROMIUM.proof],
-            ..Fake::default()
-        };
+        let mut system = Fake { present: vec![ETCD.proof, CHROMIUM.proof], ..Fake::default() };
         ensure(&[ETCD, CHROMIUM], &mut system).unwrap();
         assert!(system.calls.is_empty());
     }
@@ -188,10 +174,7 @@ mod tests {
             ..Fake::default()
         };
         ensure(&[ETCD, CHROMIUM], &mut system).unwrap();
-        assert_eq!(
-            system.calls,
-            ["update", "install -y --no-install-recommends chromium"]
-        );
+        assert_eq!(system.calls, ["update", "install -y --no-install-recommends chromium"]);
     }
 
     #[test]
@@ -199,45 +182,24 @@ mod tests {
         let mut system = Fake::default();
         let message = format!("{:#}", ensure(&[ETCD], &mut system).unwrap_err());
         assert!(message.contains("only root"), "{message}");
-        assert!(
-            message.contains(ETCD.name) && message.contains(ETCD.reason),
-            "{message}"
-        );
+        assert!(message.contains(ETCD.name) && message.contains(ETCD.reason), "{message}");
         assert!(system.calls.is_empty());
     }
 
     #[test]
     fn a_failing_apt_names_the_package_and_what_needs_it() {
-        let mut system = Fake {
-            root: true,
-            apt_fails: true,
-            ..Fake::default()
-        };
+        let mut system = Fake { root: true, apt_fails: true, ..Fake::default() };
         let message = format!("{:#}", ensure(&[ETCD], &mut system).unwrap_err());
-        assert!(
-            message.contains(ETCD.name) && message.contains(ETCD.reason),
-            "{message}"
-        );
+        assert!(message.contains(ETCD.name) && message.contains(ETCD.reason), "{message}");
         assert!(message.contains("no route to the archive"), "{message}");
-        assert_eq!(
-            system.calls,
-            ["update"],
-            "an install after a failed update tells us nothing"
-        );
+        assert_eq!(system.calls, ["update"], "an install after a failed update tells us nothing");
     }
 
     #[test]
     fn a_package_that_does_not_bring_its_proof_is_a_failure() {
-        let mut system = Fake {
-            root: true,
-            apt_installs: vec![CHROMIUM.proof],
-            ..Fake::default()
-        };
+        let mut system = Fake { root: true, apt_installs: vec![CHROMIUM.proof], ..Fake::default() };
         let message = format!("{:#}", ensure(&[ETCD, CHROMIUM], &mut system).unwrap_err());
-        assert!(
-            message.contains("etcd-server") && !message.contains("chromium"),
-            "{message}"
-        );
+        assert!(message.contains("etcd-server") && !message.contains("chromium"), "{message}");
     }
 
     #[test]

@@ -18,10 +18,7 @@ pub(crate) fn run(metadata: &Metadata) -> Result<()> {
             system_packages::ensure(system_packages::PACKAGES, &mut system_packages::Debian)
         }
         Action::Tidy => tidy::run(metadata),
-        Action::Cargo {
-            arguments,
-            environment,
-        } => workspace::succeed(
+        Action::Cargo { arguments, environment } => workspace::succeed(
             workspace::cargo(metadata, arguments).envs(environment.iter().copied()),
         ),
     });
@@ -40,10 +37,7 @@ struct Step {
 enum Action {
     Packages,
     Tidy,
-    Cargo {
-        arguments: Vec<&'static str>,
-        environment: Vec<(&'static str, &'static str)>,
-    },
+    Cargo { arguments: Vec<&'static str>, environment: Vec<(&'static str, &'static str)> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,19 +55,13 @@ struct Row {
 fn plan(has_nextest: bool) -> Vec<Step> {
     // Quick checks first, so that a slip is told in seconds.
     vec![
-        Step {
-            name: "system packages",
-            action: Action::Packages,
-        },
+        Step { name: "system packages", action: Action::Packages },
         cargo_step("format", "fmt --all --check"),
         cargo_step(
             "lints",
             "clippy --workspace --all-targets --all-features --locked -- -D warnings",
         ),
-        Step {
-            name: "tidy",
-            action: Action::Tidy,
-        },
+        Step { name: "tidy", action: Action::Tidy },
         cargo_step(
             "tests",
             if has_nextest {
@@ -83,10 +71,7 @@ fn plan(has_nextest: bool) -> Vec<Step> {
                 "test --workspace --all-features --lib --bins --tests --examples --locked"
             },
         ),
-        cargo_step(
-            "doc tests",
-            "test --doc --workspace --all-features --locked",
-        ),
+        cargo_step("doc tests", "test --doc --workspace --all-features --locked"),
         cargo_step("examples build", "build --workspace --examples --locked"),
         cargo_step("benches build", "bench --workspace --no-run --locked"),
         Step {
@@ -100,13 +85,7 @@ fn plan(has_nextest: bool) -> Vec<Step> {
 }
 
 fn cargo_step(name: &'static str, line: &'static str) -> Step {
-    Step {
-        name,
-        action: Action::Cargo {
-            arguments: words(line),
-            environment: Vec::new(),
-        },
-    }
+    Step { name, action: Action::Cargo { arguments: words(line), environment: Vec::new() } }
 }
 
 fn words(line: &'static str) -> Vec<&'static str> {
@@ -130,10 +109,7 @@ fn run_steps(
     let mut failure = None;
     for step in steps {
         if failure.is_some() {
-            rows.push(Row {
-                name: step.name,
-                outcome: Outcome::NotRun,
-            });
+            rows.push(Row { name: step.name, outcome: Outcome::NotRun });
             continue;
         }
         println!("\n{}", heading(step));
@@ -148,20 +124,13 @@ fn run_steps(
                 Outcome::Failed(elapsed)
             }
         };
-        rows.push(Row {
-            name: step.name,
-            outcome,
-        });
+        rows.push(Row { name: step.name, outcome });
     }
     (rows, failure)
 }
 
 fn summary(rows: &[Row]) -> String {
-    let width = rows
-        .iter()
-        .map(|row| row.name.len())
-        .max()
-        .unwrap_or_default();
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or_default();
     let lines: Vec<String> = rows
         .iter()
         .map(|row| {
@@ -172,9 +141,7 @@ fn summary(rows: &[Row]) -> String {
             };
             let seconds =
                 seconds.map_or(String::new(), |time| format!("{:.1} s", time.as_secs_f64()));
-            format!("{:width$}  {verdict:7}  {seconds:>9}", row.name)
-                .trim_end()
-                .to_owned()
+            format!("{:width$}  {verdict:7}  {seconds:>9}", row.name).trim_end().to_owned()
         })
         .collect();
     lines.join("\n")
@@ -204,41 +171,23 @@ mod tests {
     #[test]
     fn doc_tests_run_with_either_test_runner() {
         for has_nextest in [true, false] {
-            assert!(
-                lines(has_nextest)
-                    .iter()
-                    .any(|line| line.contains("test --doc"))
-            );
+            assert!(lines(has_nextest).iter().any(|line| line.contains("test --doc")));
         }
     }
 
     #[test]
     fn tests_run_without_nextest_and_do_not_run_benches() {
         let lines = lines(false);
-        let line = lines
-            .iter()
-            .find(|line| line.starts_with("== tests"))
-            .unwrap();
-        assert!(
-            line.contains("cargo test --workspace --all-features"),
-            "{line}"
-        );
-        assert!(
-            !line.contains("--all-targets") && !line.contains("--benches"),
-            "{line}"
-        );
+        let line = lines.iter().find(|line| line.starts_with("== tests")).unwrap();
+        assert!(line.contains("cargo test --workspace --all-features"), "{line}");
+        assert!(!line.contains("--all-targets") && !line.contains("--benches"), "{line}");
     }
 
     #[test]
     fn documentation_warnings_are_errors() {
         let plan = plan(true);
-        let step = plan
-            .iter()
-            .find(|step| step.name == "documentation")
-            .unwrap();
-        let Action::Cargo { environment, .. } = &step.action else {
-            panic!("not a cargo step")
-        };
+        let step = plan.iter().find(|step| step.name == "documentation").unwrap();
+        let Action::Cargo { environment, .. } = &step.action else { panic!("not a cargo step") };
         assert_eq!(environment, &[("RUSTDOCFLAGS", "-D warnings")]);
     }
 
@@ -265,27 +214,15 @@ mod tests {
         let (rows, failure) = run_steps(&steps, |_| Ok(()));
         assert!(failure.is_none());
         assert_eq!(rows.len(), steps.len());
-        assert!(
-            rows.iter()
-                .all(|row| matches!(row.outcome, Outcome::Passed(_)))
-        );
+        assert!(rows.iter().all(|row| matches!(row.outcome, Outcome::Passed(_))));
     }
 
     #[test]
     fn the_summary_has_a_line_for_each_step() {
         let rows = [
-            Row {
-                name: "format",
-                outcome: Outcome::Passed(Duration::from_millis(1_250)),
-            },
-            Row {
-                name: "lints",
-                outcome: Outcome::Failed(Duration::from_secs(61)),
-            },
-            Row {
-                name: "tidy",
-                outcome: Outcome::NotRun,
-            },
+            Row { name: "format", outcome: Outcome::Passed(Duration::from_millis(1_250)) },
+            Row { name: "lints", outcome: Outcome::Failed(Duration::from_secs(61)) },
+            Row { name: "tidy", outcome: Outcome::NotRun },
         ];
         let expected = "format  passed       1.2 s\nlints   FAILED      61.0 s\ntidy    not run";
         assert_eq!(summary(&rows), expected);

@@ -20,9 +20,7 @@ pub(crate) fn cargo(metadata: &Metadata, arguments: &[&str]) -> Command {
     // A toolchain override on the first command line must hold for all that follow from it.
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .current_dir(&metadata.workspace_root);
+    command.args(arguments).current_dir(&metadata.workspace_root);
     command
 }
 
@@ -37,9 +35,7 @@ pub(crate) fn has_subcommand(metadata: &Metadata, name: &str) -> bool {
 
 /// Runs a command to its end, with its output on the terminal.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("could not start {command:?}"))?;
+    let status = command.status().with_context(|| format!("could not start {command:?}"))?;
     if !status.success() {
         bail!("{status}");
     }

@@ -105,28 +105,19 @@ impl<'a> CursorUpdate<'a> {
     /// Views a key and a token. An empty token means the same as none.
     #[must_use]
     pub fn new(last_key: Option<&'a [u8]>, token: Option<&'a [u8]>) -> Self {
-        Self {
-            last_key,
-            token: token.filter(|token| !token.is_empty()),
-        }
+        Self { last_key, token: token.filter(|token| !token.is_empty()) }
     }
 
     /// The cursor of a shard on which nothing has been done.
     #[must_use]
     pub const fn initial() -> Self {
-        Self {
-            last_key: None,
-            token: None,
-        }
+        Self { last_key: None, token: None }
     }
 
     /// The cursor that stands at `last_key`, without a token.
     #[must_use]
     pub const fn at(last_key: &'a [u8]) -> Self {
-        Self {
-            last_key: Some(last_key),
-            token: None,
-        }
+        Self { last_key: Some(last_key), token: None }
     }
 
     /// The last key that was processed.
@@ -152,19 +143,15 @@ impl<'a> CursorUpdate<'a> {
         match self.last_key {
             Some([]) => return Err(CursorInputError::EmptyLastKey),
             Some(key) if key.len() > MAX_KEY_SIZE => {
-                return Err(CursorInputError::KeyTooLarge {
-                    size: key.len(),
-                    max: MAX_KEY_SIZE,
-                });
+                return Err(CursorInputError::KeyTooLarge { size: key.len(), max: MAX_KEY_SIZE });
             }
             None if self.token.is_some() => return Err(CursorInputError::TokenWithoutKey),
             Some(_) | None => {}
         }
         match self.token {
-            Some(token) if token.len() > MAX_TOKEN_SIZE => Err(CursorInputError::TokenTooLarge {
-                size: token.len(),
-                max: MAX_TOKEN_SIZE,
-            }),
+            Some(token) if token.len() > MAX_TOKEN_SIZE => {
+                Err(CursorInputError::TokenTooLarge { size: token.len(), max: MAX_TOKEN_SIZE })
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -233,10 +220,7 @@ impl Cursor {
     pub fn as_update(&self) -> CursorUpdate<'_> {
         match &self.0 {
             None => CursorUpdate::initial(),
-            Some(at) => CursorUpdate {
-                last_key: Some(&at.last_key),
-                token: at.token.as_deref(),
-            },
+            Some(at) => CursorUpdate { last_key: Some(&at.last_key), token: at.token.as_deref() },
         }
     }
 }

@@ -33,22 +33,10 @@ pub const DEFAULT_MAX_SHARDS_PER_TENANT: usize = 100_000;
 pub const DEFAULT_MAX_TOTAL_SHARDS: usize = 1_000_000;
 
 const _: () = {
-    assert!(
-        MAX_SPLIT_CHILDREN <= MAX_SPAWNED_PER_SHARD,
-        "one split must fit a shard's lifetime"
-    );
-    assert!(
-        MAX_SPLIT_CHILDREN <= MAX_BUILDER_CAPACITY,
-        "one bulk split must fit a builder"
-    );
-    assert!(
-        MAX_BUILDER_CAPACITY <= MAX_INITIAL_SHARDS,
-        "a full builder must be a valid manifest"
-    );
-    assert!(
-        MAX_INITIAL_SHARDS <= DEFAULT_MAX_SHARDS_PER_TENANT,
-        "one run must fit a tenant"
-    );
+    assert!(MAX_SPLIT_CHILDREN <= MAX_SPAWNED_PER_SHARD, "one split must fit a shard's lifetime");
+    assert!(MAX_SPLIT_CHILDREN <= MAX_BUILDER_CAPACITY, "one bulk split must fit a builder");
+    assert!(MAX_BUILDER_CAPACITY <= MAX_INITIAL_SHARDS, "a full builder must be a valid manifest");
+    assert!(MAX_INITIAL_SHARDS <= DEFAULT_MAX_SHARDS_PER_TENANT, "one run must fit a tenant");
     assert!(DEFAULT_MAX_SHARDS_PER_TENANT <= DEFAULT_MAX_TOTAL_SHARDS);
     assert!(RUN_OP_LOG_CAPACITY <= OP_LOG_CAPACITY);
     // A shard may name a whole key in its metadata (a prefix hint) and still leave room.

@@ -126,14 +126,10 @@ fn check_spec(input: &InitialShardInput<'_>) -> Result<(), ManifestValidationErr
 fn check_disjoint(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidationError> {
     let mut by_start: Vec<_> = shards.iter().collect();
     by_start.sort_unstable_by_key(|input| (input.spec.start(), input.shard));
-    match by_start
-        .array_windows()
-        .find(|[left, right]| left.spec.end() > right.spec.start())
-    {
-        Some([left, right]) => Err(ManifestValidationError::OverlappingRanges {
-            left: left.shard,
-            right: right.shard,
-        }),
+    match by_start.array_windows().find(|[left, right]| left.spec.end() > right.spec.start()) {
+        Some([left, right]) => {
+            Err(ManifestValidationError::OverlappingRanges { left: left.shard, right: right.shard })
+        }
         None => Ok(()),
     }
 }
@@ -176,21 +172,13 @@ mod tests {
     #[test]
     fn the_count_is_limited_at_both_ends() {
         assert_eq!(validate_manifest(&[]), Err(ManifestValidationError::Empty));
-        let keys: Vec<String> = (0..=MAX_INITIAL_SHARDS + 1)
-            .map(|n| format!("{n:05}"))
-            .collect();
-        let shards: Vec<_> = keys
-            .array_windows()
-            .zip(0..)
-            .map(|([start, end], id)| input(id, start, end))
-            .collect();
+        let keys: Vec<String> = (0..=MAX_INITIAL_SHARDS + 1).map(|n| format!("{n:05}")).collect();
+        let shards: Vec<_> =
+            keys.array_windows().zip(0..).map(|([start, end], id)| input(id, start, end)).collect();
         assert_eq!(validate_manifest(&shards[..MAX_INITIAL_SHARDS]), Ok(()));
         assert_eq!(
             validate_manifest(&shards),
-            Err(ManifestValidationError::TooManyShards {
-                count: 10_001,
-                max: 10_000
-            })
+            Err(ManifestValidationError::TooManyShards { count: 10_001, max: 10_000 })
         );
     }
 
@@ -200,9 +188,7 @@ mod tests {
         let expected = ManifestValidationError::DuplicateIds { shard: id(1) };
         assert_eq!(validate_manifest(&twice), Err(expected));
         let derived = input(1 << 63, "a", "b");
-        let expected = ManifestValidationError::DerivedId {
-            shard: derived.shard,
-        };
+        let expected = ManifestValidationError::DerivedId { shard: derived.shard };
         assert_eq!(validate_manifest(&[derived]), Err(expected));
     }
 
@@ -214,50 +200,29 @@ mod tests {
                 Err(ManifestValidationError::UnboundedRange { shard: id(3) })
             );
         }
-        let error = ShardSpecInputError::InvertedRange {
-            start_len: 1,
-            end_len: 1,
-        };
+        let error = ShardSpecInputError::InvertedRange { start_len: 1, end_len: 1 };
         assert_eq!(
             validate_manifest(&[input(3, "b", "a")]),
-            Err(ManifestValidationError::InvalidSpec {
-                shard: id(3),
-                error
-            })
+            Err(ManifestValidationError::InvalidSpec { shard: id(3), error })
         );
     }
 
     #[test]
     fn a_shared_key_is_an_overlap_and_a_shared_bound_is_not() {
         let shards = [input(5, "b", "d"), input(4, "a", "b\0")];
-        let expected = ManifestValidationError::OverlappingRanges {
-            left: id(4),
-            right: id(5),
-        };
+        let expected = ManifestValidationError::OverlappingRanges { left: id(4), right: id(5) };
         assert_eq!(validate_manifest(&shards), Err(expected));
         let shards = [input(5, "a", "b"), input(4, "a", "c")];
-        let expected = ManifestValidationError::OverlappingRanges {
-            left: id(4),
-            right: id(5),
-        };
+        let expected = ManifestValidationError::OverlappingRanges { left: id(4), right: id(5) };
         assert_eq!(validate_manifest(&shards), Err(expected));
-        assert_eq!(
-            validate_manifest(&[input(5, "b", "d"), input(4, "a", "b")]),
-            Ok(())
-        );
+        assert_eq!(validate_manifest(&[input(5, "b", "d"), input(4, "a", "b")]), Ok(()));
     }
 
     #[test]
     fn cursors_are_valid_and_inside_their_range() {
-        let with_cursor = |cursor| InitialShardInput {
-            cursor,
-            ..input(7, "b", "d")
-        };
+        let with_cursor = |cursor| InitialShardInput { cursor, ..input(7, "b", "d") };
         let (long_key, long_token) = (vec![b'c'; MAX_KEY_SIZE + 1], vec![0; MAX_TOKEN_SIZE + 1]);
-        assert_eq!(
-            validate_manifest(&[with_cursor(CursorUpdate::at(b"c"))]),
-            Ok(())
-        );
+        assert_eq!(validate_manifest(&[with_cursor(CursorUpdate::at(b"c"))]), Ok(()));
         assert_eq!(
             validate_manifest(&[with_cursor(CursorUpdate::at(b"d"))]),
             Err(ManifestValidationError::CursorOutOfBounds { shard: id(7) })
@@ -265,25 +230,16 @@ mod tests {
         for (cursor, error) in [
             (
                 CursorUpdate::at(&long_key),
-                CursorInputError::KeyTooLarge {
-                    size: 4_097,
-                    max: 4_096,
-                },
+                CursorInputError::KeyTooLarge { size: 4_097, max: 4_096 },
             ),
             (
                 CursorUpdate::new(Some(b"c"), Some(&long_token)),
-                CursorInputError::TokenTooLarge {
-                    size: 16_385,
-                    max: 16_384,
-                },
+                CursorInputError::TokenTooLarge { size: 16_385, max: 16_384 },
             ),
         ] {
             assert_eq!(
                 validate_manifest(&[with_cursor(cursor)]),
-                Err(ManifestValidationError::InvalidCursor {
-                    shard: id(7),
-                    error
-                })
+                Err(ManifestValidationError::InvalidCursor { shard: id(7), error })
             );
         }
     }
@@ -292,13 +248,7 @@ mod tests {
     fn errors_carry_their_cause() {
         use std::error::Error as _;
         let cause = CursorInputError::EmptyLastKey;
-        let error = ManifestValidationError::InvalidCursor {
-            shard: id(1),
-            error: cause,
-        };
-        assert_eq!(
-            error.source().map(ToString::to_string),
-            Some(cause.to_string())
-        );
+        let error = ManifestValidationError::InvalidCursor { shard: id(1), error: cause };
+        assert_eq!(error.source().map(ToString::to_string), Some(cause.to_string()));
     }
 }

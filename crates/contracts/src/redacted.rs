@@ -22,9 +22,6 @@ mod tests {
 
     #[test]
     fn prints_the_length_and_nothing_else() {
-        assert_eq!(
-            format!("{:?} {}", Redacted(b"secret"), Redacted(b"")),
-            "<6 bytes> <0 bytes>"
-        );
+        assert_eq!(format!("{:?} {}", Redacted(b"secret"), Redacted(b"")), "<6 bytes> <0 bytes>");
     }
 }

@@ -51,11 +51,7 @@ impl<'a> ShardSpecRef<'a> {
     /// Views a range and its metadata.
     #[must_use]
     pub const fn new(start: &'a [u8], end: &'a [u8], metadata: &'a [u8]) -> Self {
-        Self {
-            start,
-            end,
-            metadata,
-        }
+        Self { start, end, metadata }
     }
 
     /// First key of the range; empty is the beginning of the keyspace.
@@ -136,11 +132,7 @@ impl ShardSpec {
     /// Copies a view that passes [`ShardSpec::validate_ref`].
     pub fn try_from_ref(spec: ShardSpecRef<'_>) -> Result<Self, ShardSpecInputError> {
         Self::validate_ref(spec)?;
-        Ok(Self {
-            start: spec.start.into(),
-            end: spec.end.into(),
-            metadata: spec.metadata.into(),
-        })
+        Ok(Self { start: spec.start.into(), end: spec.end.into(), metadata: spec.metadata.into() })
     }
 
     /// Checks a view: first the bounds' sizes, then their order, then the metadata's size.
@@ -220,12 +212,9 @@ mod tests {
         assert_eq!(validate(b"", b"a", b""), Ok(()));
         assert!(ShardSpecRef::new(b"z", b"", b"").contains(b"\xff"));
         assert!(ShardSpecRef::new(b"", b"a", b"").contains(b""));
-        for (start, end, bounded) in [
-            ("a", "b", true),
-            ("", "b", false),
-            ("a", "", false),
-            ("", "", false),
-        ] {
+        for (start, end, bounded) in
+            [("a", "b", true), ("", "b", false), ("a", "", false), ("", "", false)]
+        {
             let spec = ShardSpecRef::new(start.as_bytes(), end.as_bytes(), b"");
             assert_eq!(spec.is_bounded(), bounded, "[{start}, {end})");
         }
@@ -247,18 +236,12 @@ mod tests {
     fn sizes_are_limited_and_the_limits_belong_to_the_allowed() {
         let (long, metadata) = (vec![7; MAX_KEY_SIZE + 1], vec![7; MAX_METADATA_SIZE + 1]);
         assert_eq!(validate(b"", &long[1..], &metadata[1..]), Ok(()));
-        let too_large = ShardSpecInputError::KeyTooLarge {
-            size: 4_097,
-            max: 4_096,
-        };
+        let too_large = ShardSpecInputError::KeyTooLarge { size: 4_097, max: 4_096 };
         assert_eq!(validate(&long, b"", b""), Err(too_large));
         assert_eq!(validate(b"", &long, b""), Err(too_large));
         assert_eq!(
             validate(b"a", b"b", &metadata),
-            Err(ShardSpecInputError::MetadataTooLarge {
-                size: 16_385,
-                max: 16_384
-            })
+            Err(ShardSpecInputError::MetadataTooLarge { size: 16_385, max: 16_384 })
         );
     }
 
@@ -276,14 +259,8 @@ mod tests {
         assert_eq!((&owned).into_shard_spec_ref(), view);
         assert_eq!((&view).into_shard_spec_ref(), view);
         assert_eq!(view.into_shard_spec_ref(), view);
-        assert_eq!(
-            (view.start(), view.end(), view.metadata()),
-            (&b"a"[..], &b"b"[..], &b"m"[..])
-        );
-        assert_eq!(
-            view.with_metadata(b"n"),
-            ShardSpecRef::new(b"a", b"b", b"n")
-        );
+        assert_eq!((view.start(), view.end(), view.metadata()), (&b"a"[..], &b"b"[..], &b"m"[..]));
+        assert_eq!(view.with_metadata(b"n"), ShardSpecRef::new(b"a", b"b", b"n"));
         assert!(ShardSpec::try_new(b"b", b"a", b"").is_err());
     }
 
@@ -301,9 +278,6 @@ mod tests {
         let spec = ShardSpec::try_new(b"a", b"bc", b"").unwrap();
         let mut bytes = Vec::new();
         spec.write_canonical(&mut bytes);
-        assert_eq!(
-            bytes,
-            [1, 0, 0, 0, b'a', 2, 0, 0, 0, b'b', b'c', 0, 0, 0, 0]
-        );
+        assert_eq!(bytes, [1, 0, 0, 0, b'a', 2, 0, 0, 0, b'b', b'c', 0, 0, 0, 0]);
     }
 }

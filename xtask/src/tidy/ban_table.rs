@@ -31,23 +31,12 @@ const PURE: Profile = Profile {
     crates: &["contracts", "frontier", "coordination", "placement"],
     bans: &[
         Ban {
-            paths: &[
-                "std::time::Instant",
-                "std::time::SystemTime",
-                "std::time::UNIX_EPOCH",
-            ],
+            paths: &["std::time::Instant", "std::time::SystemTime", "std::time::UNIX_EPOCH"],
             when: When::Named,
             why: "a pure crate has no clock; take the time as an argument",
         },
         Ban {
-            paths: &[
-                "std::fs",
-                "std::io",
-                "std::net",
-                "std::os",
-                "std::env",
-                "std::process",
-            ],
+            paths: &["std::fs", "std::io", "std::net", "std::os", "std::env", "std::process"],
             when: When::Named,
             why: "a pure crate has no IO; take bytes as arguments and return what to do",
         },
@@ -96,11 +85,7 @@ const SIMULATED: Profile = Profile {
     crates: &["engine", "worker", "node"],
     bans: &[
         Ban {
-            paths: &[
-                "tokio::time",
-                "std::time::Instant::now",
-                "std::time::SystemTime::now",
-            ],
+            paths: &["tokio::time", "std::time::Instant::now", "std::time::SystemTime::now"],
             when: When::Named,
             why: "a simulated run has a virtual clock; read time and sleep through Env",
         },
@@ -117,24 +102,12 @@ const SIMULATED: Profile = Profile {
             why: "a simulated run has one seeded executor; spawn through Env",
         },
         Ban {
-            paths: &[
-                "tokio::net",
-                "tokio::fs",
-                "tokio::process",
-                "tokio::signal",
-                "std::net",
-            ],
+            paths: &["tokio::net", "tokio::fs", "tokio::process", "tokio::signal", "std::net"],
             when: When::Named,
             why: "a simulated run has no machine around it; go through Transport or Env",
         },
         Ban {
-            paths: &[
-                "rand::rng",
-                "rand::thread_rng",
-                "rand::random",
-                "getrandom",
-                "fastrand",
-            ],
+            paths: &["rand::rng", "rand::thread_rng", "rand::random", "getrandom", "fastrand"],
             when: When::Named,
             why: "a simulated run has one seed; draw chance from Env",
         },
@@ -162,9 +135,7 @@ const RANDOM_ORDER: Ban = Ban {
 
 /// The profile of a crate, by its short name, if any calls are banned there.
 pub(crate) fn profile(short_name: &str) -> Option<&'static Profile> {
-    [&PURE, &SIMULATED]
-        .into_iter()
-        .find(|profile| profile.crates.contains(&short_name))
+    [&PURE, &SIMULATED].into_iter().find(|profile| profile.crates.contains(&short_name))
 }
 
 /// Whether a crate, by its short name, is one of the pure ones.
@@ -175,10 +146,7 @@ pub(crate) fn is_pure(short_name: &str) -> bool {
 impl Ban {
     /// The banned path that `path` is or lies beneath.
     pub(crate) fn covers(&self, path: &[String]) -> Option<&'static str> {
-        self.paths
-            .iter()
-            .copied()
-            .find(|banned| is_beneath(banned, path))
+        self.paths.iter().copied().find(|banned| is_beneath(banned, path))
     }
 
     /// A banned path that lies beneath `path`, which is itself not banned.
@@ -186,10 +154,7 @@ impl Ban {
         self.paths.iter().copied().find(|banned| {
             let segments: Vec<&str> = banned.split("::").collect();
             path.len() < segments.len()
-                && path
-                    .iter()
-                    .zip(&segments)
-                    .all(|(name, banned)| name == banned)
+                && path.iter().zip(&segments).all(|(name, banned)| name == banned)
         })
     }
 }
@@ -197,12 +162,10 @@ impl Ban {
 fn is_beneath(banned: &str, path: &[String]) -> bool {
     let mut names = path.iter();
     banned.split("::").all(|segment| {
-        names
-            .next()
-            .is_some_and(|name| match segment.strip_suffix('*') {
-                Some(start) => name.starts_with(start),
-                None => name == segment,
-            })
+        names.next().is_some_and(|name| match segment.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == segment,
+        })
     })
 }
 
@@ -215,10 +178,7 @@ mod tests {
     }
 
     fn covered(profile: &Profile, text: &str) -> bool {
-        profile
-            .bans
-            .iter()
-            .any(|ban| ban.covers(&path(text)).is_some())
+        profile.bans.iter().any(|ban| ban.covers(&path(text)).is_some())
     }
 
     #[test]
@@ -233,10 +193,7 @@ mod tests {
     fn neighbours_of_a_banned_path_are_free() {
         assert!(!covered(&PURE, "std::time::Duration"));
         assert!(!covered(&PURE, "std::fmt"));
-        assert!(
-            !covered(&PURE, "std::env!"),
-            "the compile-time macro is not the module"
-        );
+        assert!(!covered(&PURE, "std::env!"), "the compile-time macro is not the module");
         assert!(!covered(&PURE, "randomness::x"));
         assert!(!covered(&SIMULATED, "std::time::Instant"));
         assert!(!covered(&SIMULATED, "tokio::sync::Mutex"));
@@ -252,11 +209,7 @@ mod tests {
 
     #[test]
     fn every_crate_has_at_most_one_profile() {
-        assert!(
-            PURE.crates
-                .iter()
-                .all(|name| !SIMULATED.crates.contains(name))
-        );
+        assert!(PURE.crates.iter().all(|name| !SIMULATED.crates.contains(name)));
         assert!(is_pure("frontier") && !is_pure("engine"));
         assert!(profile("engine").is_some() && profile("server").is_none());
     }

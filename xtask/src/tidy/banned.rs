@@ -24,12 +24,7 @@ pub(crate) fn check(tree: &Tree<'_>, profile: &Profile) -> BTreeSet<Violation> {
     let names = Names::collect(&tree.modules);
     let mut found = BTreeSet::new();
     for module in tree.modules.iter().filter(|module| !module.test) {
-        let mut scan = Scan {
-            names: &names,
-            profile,
-            module,
-            found: BTreeSet::new(),
-        };
+        let mut scan = Scan { names: &names, profile, module, found: BTreeSet::new() };
         for attribute in module.attributes {
             scan.visit_attribute(attribute);
         }
@@ -58,12 +53,7 @@ impl Scan<'_> {
     }
 
     fn mention(&mut self, mention: &Mention) {
-        let Mention {
-            segments,
-            absolute,
-            form,
-            line,
-        } = mention;
+        let Mention { segments, absolute, form, line } = mention;
         let meanings = self.names.resolve(&self.module.name, segments, *absolute);
         for mut meaning in meanings {
             if let Form::Call { .. } = form {
@@ -89,20 +79,10 @@ impl Scan<'_> {
     }
 
     fn import(&mut self, import: &Import, visibility: &Visibility) {
-        let Import {
-            segments,
-            absolute,
-            alias,
-            line,
-        } = import;
+        let Import { segments, absolute, alias, line } = import;
         let written = segments.join("::");
         for meaning in self.names.resolve(&self.module.name, segments, *absolute) {
-            for ban in self
-                .profile
-                .bans
-                .iter()
-                .filter(|ban| ban.when == When::Named)
-            {
+            for ban in self.profile.bans.iter().filter(|ban| ban.when == When::Named) {
                 if let Some(banned) = ban.covers(&meaning) {
                     self.report(*line, describe(&written, banned), ban.why);
                 } else if let Some(banned) = ban.lies_beneath(&meaning) {
@@ -121,12 +101,7 @@ impl Scan<'_> {
     fn written(&mut self, path: &SynPath, form: Form) {
         let (segments, line) = spelled(path);
         let absolute = path.leading_colon.is_some();
-        self.mention(&Mention {
-            segments,
-            absolute,
-            form,
-            line,
-        });
+        self.mention(&Mention { segments, absolute, form, line });
     }
 }
 
@@ -142,23 +117,12 @@ fn called(mut meaning: Vec<String>) -> Vec<String> {
 }
 
 fn describe(written: &str, banned: &str) -> String {
-    if written == banned {
-        banned.to_owned()
-    } else {
-        format!("{written} ({banned})")
-    }
+    if written == banned { banned.to_owned() } else { format!("{written} ({banned})") }
 }
 
 fn spelled(path: &SynPath) -> (Vec<String>, usize) {
-    let segments = path
-        .segments
-        .iter()
-        .map(|one| one.ident.unraw().to_string())
-        .collect();
-    let line = path
-        .segments
-        .first()
-        .map_or(0, |one| one.ident.span().start().line);
+    let segments = path.segments.iter().map(|one| one.ident.unraw().to_string()).collect();
+    let line = path.segments.first().map_or(0, |one| one.ident.span().start().line);
     (segments, line)
 }
 
@@ -216,12 +180,7 @@ impl<'ast> Visit<'ast> for Scan<'_> {
             let (mut segments, line) = spelled(&owner.path);
             segments.extend(spelled(&expression.path).0);
             let absolute = owner.path.leading_colon.is_some();
-            self.mention(&Mention {
-                segments,
-                absolute,
-                form: Form::Name,
-                line,
-            });
+            self.mention(&Mention { segments, absolute, form: Form::Name, line });
         }
         visit::visit_expr_path(self, expression);
     }

@@ -62,18 +62,12 @@ pub(crate) fn short_name(name: &str) -> &str {
 /// All members of the workspace.
 pub(crate) fn from_metadata(metadata: &Metadata) -> Vec<Crate> {
     let root = metadata.workspace_root.as_std_path();
-    metadata
-        .workspace_packages()
-        .into_iter()
-        .map(|package| one_crate(root, package))
-        .collect()
+    metadata.workspace_packages().into_iter().map(|package| one_crate(root, package)).collect()
 }
 
 fn one_crate(root: &Path, package: &Package) -> Crate {
-    let relative = |path: &Path| {
-        path.strip_prefix(root)
-            .map_or_else(|_| path.to_owned(), Path::to_owned)
-    };
+    let relative =
+        |path: &Path| path.strip_prefix(root).map_or_else(|_| path.to_owned(), Path::to_owned);
     let manifest = relative(package.manifest_path.as_std_path());
     let dependencies = package.dependencies.iter().map(|dependency| Dependency {
         name: dependency.name.clone(),
@@ -125,19 +119,11 @@ mod tests {
 
     #[test]
     fn metadata_paths_become_relative_to_the_workspace() {
-        let metadata = cargo_metadata::MetadataCommand::new()
-            .no_deps()
-            .exec()
-            .unwrap();
+        let metadata = cargo_metadata::MetadataCommand::new().no_deps().exec().unwrap();
         let crates = from_metadata(&metadata);
         let xtask = crates.iter().find(|one| one.name == "xtask").unwrap();
         assert_eq!(xtask.manifest(), Path::new("xtask/Cargo.toml"));
         assert_eq!(xtask.targets[0].path, Path::new("xtask/src/main.rs"));
-        assert!(
-            xtask
-                .dependencies
-                .iter()
-                .any(|one| one.name == "syn" && !one.local)
-        );
+        assert!(xtask.dependencies.iter().any(|one| one.name == "syn" && !one.local));
     }
 }

@@ -15,19 +15,10 @@ use super::violation::Violation;
 
 /// What a pure crate may use from outside, and why that keeps it pure.
 const PURE_EXTERNAL: &[(&str, &str)] = &[
-    (
-        "arrayvec",
-        "bounded inline storage, no allocation and no IO",
-    ),
+    ("arrayvec", "bounded inline storage, no allocation and no IO"),
     ("blake3", "a hash is a function of its input"),
-    (
-        "serde",
-        "trait implementations without a format, behind a feature",
-    ),
-    (
-        "thiserror",
-        "writes error implementations at compile time and is not there at run time",
-    ),
+    ("serde", "trait implementations without a format, behind a feature"),
+    ("thiserror", "writes error implementations at compile time and is not there at run time"),
 ];
 
 /// Everything wrong with the dependencies and names of the crates.
@@ -69,10 +60,7 @@ fn wrong_with(
     let dev = dependency.kind == DependencyKind::Development;
     let ours = dependency.local || dependency.name.starts_with(PREFIX);
     if ours && SIBLINGS.contains(&layer.name) && SIBLINGS.contains(&name) {
-        let why = format!(
-            "{} are siblings: none may name another, not even in a test",
-            siblings()
-        );
+        let why = format!("{} are siblings: none may name another, not even in a test", siblings());
         return Some(("an edge between siblings", why));
     }
     if dev {
@@ -80,17 +68,10 @@ fn wrong_with(
     }
     if ours && !beneath.contains(name) {
         let allowed: Vec<&str> = beneath.iter().copied().collect();
-        let allowed = if allowed.is_empty() {
-            "nothing".to_owned()
-        } else {
-            allowed.join(", ")
-        };
+        let allowed = if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") };
         return Some((
             "a forbidden edge",
-            format!(
-                "arrows go down only; of ours, {} may use: {allowed}",
-                layer.name
-            ),
+            format!("arrows go down only; of ours, {} may use: {allowed}", layer.name),
         ));
     }
     if !ours && dependency.renamed && ban_table::profile(layer.name).is_some() {
@@ -99,10 +80,8 @@ fn wrong_with(
     }
     let pure = ban_table::is_pure(layer.name);
     if !ours && pure && !PURE_EXTERNAL.iter().any(|(allowed, _)| *allowed == name) {
-        let allowed: Vec<String> = PURE_EXTERNAL
-            .iter()
-            .map(|(name, reason)| format!("{name} ({reason})"))
-            .collect();
+        let allowed: Vec<String> =
+            PURE_EXTERNAL.iter().map(|(name, reason)| format!("{name} ({reason})")).collect();
         let why = format!("a pure crate may use only: {}", allowed.join("; "));
         return Some(("an external dependency of a pure crate", why));
     }
@@ -148,18 +127,10 @@ mod tests {
     #[test]
     fn arrows_and_what_is_beneath_them_are_allowed() {
         use DependencyKind::{Build, Normal};
-        assert!(allows(
-            "shardwright-frontier",
-            "shardwright-contracts",
-            Normal
-        ));
+        assert!(allows("shardwright-frontier", "shardwright-contracts", Normal));
         assert!(allows("shardwright-engine", "shardwright-store", Normal));
         assert!(allows("shardwright-engine", "shardwright-contracts", Build));
-        assert!(allows(
-            "shardwright-node",
-            "shardwright-coordination",
-            Normal
-        ));
+        assert!(allows("shardwright-node", "shardwright-coordination", Normal));
         assert!(allows("shardwright-sim", "shardwright-frontier", Normal));
         assert!(allows("shardwright-cli", "shardwright-frontier", Normal));
         assert!(allows("shardwright-examples", "shardwright-sim", Normal));
@@ -168,16 +139,8 @@ mod tests {
     #[test]
     fn edges_that_go_up_or_across_are_forbidden() {
         use DependencyKind::{Build, Normal};
-        assert!(!allows(
-            "shardwright-contracts",
-            "shardwright-frontier",
-            Normal
-        ));
-        assert!(!allows(
-            "shardwright-store",
-            "shardwright-contracts",
-            Normal
-        ));
+        assert!(!allows("shardwright-contracts", "shardwright-frontier", Normal));
+        assert!(!allows("shardwright-store", "shardwright-contracts", Normal));
         assert!(!allows("shardwright-api", "shardwright-placement", Normal));
         assert!(!allows("shardwright-worker", "shardwright-engine", Normal));
         assert!(!allows("shardwright-engine", "shardwright-frontier", Build));
@@ -190,45 +153,23 @@ mod tests {
     fn siblings_may_not_name_each_other_in_any_kind_of_dependency() {
         use DependencyKind::{Build, Development, Normal};
         for kind in [Normal, Build, Development] {
-            assert!(!allows(
-                "shardwright-frontier",
-                "shardwright-coordination",
-                kind
-            ));
-            assert!(!allows(
-                "shardwright-placement",
-                "shardwright-frontier",
-                kind
-            ));
-            assert!(!allows(
-                "shardwright-coordination",
-                "shardwright-placement",
-                kind
-            ));
+            assert!(!allows("shardwright-frontier", "shardwright-coordination", kind));
+            assert!(!allows("shardwright-placement", "shardwright-frontier", kind));
+            assert!(!allows("shardwright-coordination", "shardwright-placement", kind));
         }
-        assert!(allows(
-            "shardwright-engine",
-            "shardwright-frontier",
-            Development
-        ));
+        assert!(allows("shardwright-engine", "shardwright-frontier", Development));
     }
 
     #[test]
     fn a_crate_without_a_row_is_a_violation() {
         let found = violations(named("shardwright-extra", &[]));
         assert_eq!(found.len(), 1);
-        assert!(
-            found[0].starts_with("crates/extra/Cargo.toml:1: "),
-            "{found:?}"
-        );
+        assert!(found[0].starts_with("crates/extra/Cargo.toml:1: "), "{found:?}");
     }
 
     #[test]
     fn a_crate_not_named_after_its_folder_is_a_violation() {
-        let misnamed = Crate {
-            folder: "crates/shop".into(),
-            ..named("shardwright-store", &[])
-        };
+        let misnamed = Crate { folder: "crates/shop".into(), ..named("shardwright-store", &[]) };
         assert!(violations(misnamed)[0].contains("named after its folder"));
         assert!(violations(named("shardwright-store", &[])).is_empty());
         assert!(violations(named("xtask", &[])).is_empty());

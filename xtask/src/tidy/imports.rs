@@ -18,27 +18,14 @@ pub(crate) struct Import {
 /// Writes out the tree of a `use`.
 pub(crate) fn of_use(item: &ItemUse) -> Vec<Import> {
     let mut imports = Vec::new();
-    flatten(
-        &item.tree,
-        Vec::new(),
-        item.leading_colon.is_some(),
-        &mut imports,
-    );
+    flatten(&item.tree, Vec::new(), item.leading_colon.is_some(), &mut imports);
     imports
 }
 
 /// `extern crate a as b` says the same as `use ::a as b`.
 pub(crate) fn of_extern_crate(item: &ItemExternCrate) -> Import {
-    let alias = item
-        .rename
-        .as_ref()
-        .map_or(&item.ident, |(_, rename)| rename);
-    import(
-        vec![plain(&item.ident)],
-        item.ident != "self",
-        Some(alias),
-        &item.ident,
-    )
+    let alias = item.rename.as_ref().map_or(&item.ident, |(_, rename)| rename);
+    import(vec![plain(&item.ident)], item.ident != "self", Some(alias), &item.ident)
 }
 
 fn flatten(tree: &UseTree, mut prefix: Vec<String>, absolute: bool, imports: &mut Vec<Import>) {
@@ -89,12 +76,7 @@ fn import(
     position: &Ident,
 ) -> Import {
     let line = position.span().start().line;
-    Import {
-        segments,
-        absolute,
-        alias: alias.map(plain),
-        line,
-    }
+    Import { segments, absolute, alias: alias.map(plain), line }
 }
 
 fn plain(ident: &Ident) -> String {

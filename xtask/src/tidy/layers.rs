@@ -44,12 +44,7 @@ pub(crate) fn beneath(layer: &Layer) -> BTreeSet<&'static str> {
     let mut pending = layer.arrows.to_vec();
     while let Some(name) = pending.pop() {
         if found.insert(name) {
-            pending.extend(
-                LAYERS
-                    .iter()
-                    .filter(|other| other.name == name)
-                    .flat_map(|l| l.arrows),
-            );
+            pending.extend(LAYERS.iter().filter(|other| other.name == name).flat_map(|l| l.arrows));
         }
     }
     found
@@ -62,41 +57,23 @@ mod tests {
     #[test]
     fn every_arrow_leads_to_a_row_and_never_back() {
         for layer in LAYERS {
-            assert!(
-                !beneath(layer).contains(layer.name),
-                "{} is beneath itself",
-                layer.name
-            );
+            assert!(!beneath(layer).contains(layer.name), "{} is beneath itself", layer.name);
             for arrow in layer.arrows {
-                assert!(
-                    LAYERS.iter().any(|other| other.name == *arrow),
-                    "{arrow} has no row"
-                );
+                assert!(LAYERS.iter().any(|other| other.name == *arrow), "{arrow} has no row");
             }
         }
     }
 
     #[test]
     fn what_is_beneath_a_crate_is_everything_its_arrows_reach() {
-        let names = |name| {
-            beneath(layer(name).unwrap())
-                .into_iter()
-                .collect::<Vec<_>>()
-        };
+        let names = |name| beneath(layer(name).unwrap()).into_iter().collect::<Vec<_>>();
         assert_eq!(names("worker"), ["contracts", "coordination", "frontier"]);
-        assert_eq!(
-            names("engine"),
-            ["contracts", "coordination", "placement", "store"]
-        );
+        assert_eq!(names("engine"), ["contracts", "coordination", "placement", "store"]);
         assert!(names("contracts").is_empty() && names("store").is_empty());
         let under_cli = names("cli");
         let others = ["cli", "examples", "xtask"];
         for row in LAYERS.iter().filter(|row| !others.contains(&row.name)) {
-            assert!(
-                under_cli.contains(&row.name),
-                "{} is not beneath cli",
-                row.name
-            );
+            assert!(under_cli.contains(&row.name), "{} is not beneath cli", row.name);
         }
     }
 
@@ -104,10 +81,7 @@ mod tests {
     fn no_sibling_is_beneath_another() {
         for name in SIBLINGS {
             let beneath = beneath(layer(name).unwrap());
-            assert!(
-                SIBLINGS.iter().all(|other| !beneath.contains(other)),
-                "{name}"
-            );
+            assert!(SIBLINGS.iter().all(|other| !beneath.contains(other)), "{name}");
         }
     }
 }

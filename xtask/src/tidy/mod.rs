@@ -62,11 +62,7 @@ fn check(crates: &[Crate], sources: &Sources) -> (BTreeSet<Violation>, Sizes) {
         for target in &one.targets {
             let mut tree = module_tree::walk(sources, &target.path, target.kind == Kind::Test);
             for module in &tree.modules {
-                let files = if module.test {
-                    &mut tests
-                } else {
-                    &mut shipped
-                };
+                let files = if module.test { &mut tests } else { &mut shipped };
                 files.insert(module.file.clone());
             }
             if let Some(profile) = profile
@@ -118,17 +114,12 @@ mod tests {
     use super::*;
     use crates::Target;
 
-    const WORKSPACE: (&str, &str) = (
-        "Cargo.toml",
-        "[workspace.lints.rust]\nunsafe_code = \"forbid\"",
-    );
+    const WORKSPACE: (&str, &str) =
+        ("Cargo.toml", "[workspace.lints.rust]\nunsafe_code = \"forbid\"");
     const MANIFEST: (&str, &str) = ("crates/contracts/Cargo.toml", "[lints]\nworkspace = true");
 
     fn violations(texts: &[(&str, &str)]) -> Vec<String> {
-        let target = |path: &str, kind| Target {
-            path: path.into(),
-            kind,
-        };
+        let target = |path: &str, kind| Target { path: path.into(), kind };
         let contracts = Crate {
             name: "shardwright-contracts".to_owned(),
             folder: "crates/contracts".into(),
@@ -147,15 +138,9 @@ mod tests {
     #[test]
     fn a_tree_in_order_has_no_violations() {
         let found = violations(&[
-            (
-                "crates/contracts/src/lib.rs",
-                "mod a;\n#[cfg(test)]\nmod tests;",
-            ),
+            ("crates/contracts/src/lib.rs", "mod a;\n#[cfg(test)]\nmod tests;"),
             ("crates/contracts/src/a.rs", "use std::time::Duration;"),
-            (
-                "crates/contracts/src/tests.rs",
-                "use std::collections::HashMap;",
-            ),
+            ("crates/contracts/src/tests.rs", "use std::collections::HashMap;"),
             ("crates/contracts/tests/all.rs", "use std::fs;"),
             ("crates/contracts/benches/all.rs", "use std::time::Instant;"),
         ]);
@@ -165,31 +150,19 @@ mod tests {
     #[test]
     fn all_rules_are_applied_and_every_violation_is_told() {
         let found = violations(&[
-            (
-                "crates/contracts/src/lib.rs",
-                "mod gone;\nuse std::fs;\nfn f() { todo!() }",
-            ),
+            ("crates/contracts/src/lib.rs", "mod gone;\nuse std::fs;\nfn f() { todo!() }"),
             ("crates/contracts/src/stray.rs", "use std::fs;"),
             ("crates/contracts/src/broken.rs", "fn fn"),
             ("crates/contracts/tests/all.rs", "#[ignore]\nfn f() {}"),
             ("fuzz/src/main.rs", "fn f() { unimplemented!() }"),
         ]);
         let has = |start: &str| found.iter().any(|one| one.starts_with(start));
-        assert!(
-            has("crates/contracts/src/lib.rs:1: module gone has no file"),
-            "{found:?}"
-        );
+        assert!(has("crates/contracts/src/lib.rs:1: module gone has no file"), "{found:?}");
         assert!(has("crates/contracts/src/lib.rs:2: std::fs"), "{found:?}");
         assert!(has("crates/contracts/src/lib.rs:3: todo!"), "{found:?}");
-        assert!(
-            has("crates/contracts/src/stray.rs:1: no module declares"),
-            "{found:?}"
-        );
+        assert!(has("crates/contracts/src/stray.rs:1: no module declares"), "{found:?}");
         assert!(has("crates/contracts/src/broken.rs:1: "), "{found:?}");
-        assert!(
-            has("crates/contracts/tests/all.rs:1: #[ignore]"),
-            "{found:?}"
-        );
+        assert!(has("crates/contracts/tests/all.rs:1: #[ignore]"), "{found:?}");
         assert!(has("fuzz/src/main.rs:1: unimplemented!"), "{found:?}");
         assert_eq!(found.len(), 7, "{found:?}");
     }
@@ -197,17 +170,11 @@ mod tests {
     #[test]
     fn a_long_file_of_tests_is_no_violation_and_a_long_shipped_one_is() {
         let long = "use a;\n".repeat(501);
-        let lib = (
-            "crates/contracts/src/lib.rs",
-            "#[cfg(test)]\nmod tests;\nmod a;",
-        );
+        let lib = ("crates/contracts/src/lib.rs", "#[cfg(test)]\nmod tests;\nmod a;");
         let short = ("crates/contracts/src/a.rs", "");
         let tests = ("crates/contracts/src/tests.rs", long.as_str());
         assert!(violations(&[lib, short, tests]).is_empty());
         let shipped = ("crates/contracts/src/a.rs", long.as_str());
-        assert_eq!(
-            violations(&[lib, shipped, ("crates/contracts/src/tests.rs", "")]).len(),
-            1
-        );
+        assert_eq!(violations(&[lib, shipped, ("crates/contracts/src/tests.rs", "")]).len(), 1);
     }
 }

@@ -28,23 +28,9 @@ pub(crate) struct Tree<'s> {
 
 /// Follows every `mod` from the root file of a target.
 pub(crate) fn walk<'s>(sources: &'s Sources, root: &Path, test: bool) -> Tree<'s> {
-    let mut walk = Walk {
-        sources,
-        tree: Tree {
-            modules: Vec::new(),
-            violations: Vec::new(),
-        },
-    };
+    let mut walk = Walk { sources, tree: Tree { modules: Vec::new(), violations: Vec::new() } };
     let folder = root.parent().unwrap_or(Path::new("")).to_owned();
-    walk.file(
-        root,
-        &Place {
-            name: vec!["crate".to_owned()],
-            folder,
-            inline: false,
-            test,
-        },
-    );
+    walk.file(root, &Place { name: vec!["crate".to_owned()], folder, inline: false, test });
     walk.tree
 }
 
@@ -87,13 +73,7 @@ impl<'s> Walk<'s> {
                 self.child(&file, declared, place, test);
             }
         }
-        self.tree.modules.push(Module {
-            name,
-            file,
-            attributes,
-            items,
-            test,
-        });
+        self.tree.modules.push(Module { name, file, attributes, items, test });
     }
 
     fn child(&mut self, file: &Path, declared: &'s ItemMod, parent: &Place, test: bool) {
@@ -103,52 +83,30 @@ impl<'s> Walk<'s> {
         let test = test || is_test(&declared.attrs);
         let folder = parent.folder.join(&ident);
         if let Some((_, items)) = &declared.content {
-            let place = Place {
-                name,
-                folder,
-                inline: true,
-                test,
-            };
+            let place = Place { name, folder, inline: true, test };
             self.module(file, &declared.attrs, items, &place, test);
             return;
         }
         let (candidates, folder) = match path_attribute(&declared.attrs) {
             Some(given) => {
                 let beside = file.parent().unwrap_or(Path::new(""));
-                let base = if parent.inline {
-                    parent.folder.as_path()
-                } else {
-                    beside
-                };
+                let base = if parent.inline { parent.folder.as_path() } else { beside };
                 let path = without_dots(&base.join(given));
                 let folder = path.parent().unwrap_or(Path::new("")).to_owned();
                 (vec![path], folder)
             }
-            None => (
-                vec![folder.with_extension("rs"), folder.join("mod.rs")],
-                folder,
-            ),
+            None => (vec![folder.with_extension("rs"), folder.join("mod.rs")], folder),
         };
-        match candidates
-            .iter()
-            .find(|path| self.sources.rust.contains_key(*path))
-        {
+        match candidates.iter().find(|path| self.sources.rust.contains_key(*path)) {
             Some(path) => {
-                let place = Place {
-                    name,
-                    folder,
-                    inline: false,
-                    test,
-                };
+                let place = Place { name, folder, inline: false, test };
                 self.file(path, &place);
             }
             None => {
                 let line = declared.ident.span().start().line;
                 let what = format!("module {ident} has no file");
                 let why = "code that is not found cannot be checked";
-                self.tree
-                    .violations
-                    .push(Violation::new(file, line, what, why));
+                self.tree.violations.push(Violation::new(file, line, what, why));
             }
         }
     }
@@ -194,11 +152,7 @@ mod tests {
             .iter()
             .map(|module| {
                 let test = if module.test { " (test)" } else { "" };
-                format!(
-                    "{} in {}{test}",
-                    module.name.join("::"),
-                    module.file.display()
-                )
+                format!("{} in {}{test}", module.name.join("::"), module.file.display())
             })
             .collect();
         lines.sort();
@@ -236,11 +190,7 @@ mod tests {
         ]);
         assert_eq!(
             found,
-            [
-                "crate in src/lib.rs",
-                "crate::x in shared/x.rs",
-                "crate::x::y in shared/y.rs"
-            ]
+            ["crate in src/lib.rs", "crate::x in shared/x.rs", "crate::x::y in shared/y.rs"]
         );
     }
 
@@ -268,10 +218,6 @@ mod tests {
         let sources = Sources::from_texts(&[("src/lib.rs", "\nmod gone;")]);
         let found = walk(&sources, Path::new("src/lib.rs"), false).violations;
         assert_eq!(found.len(), 1);
-        assert!(
-            found[0]
-                .to_string()
-                .starts_with("src/lib.rs:2: module gone")
-        );
+        assert!(found[0].to_string().starts_with("src/lib.rs:2: module gone"));
     }
 }

@@ -72,15 +72,8 @@ impl Names {
         segments: &[String],
         absolute: bool,
     ) -> BTreeSet<Vec<String>> {
-        let target = Target {
-            segments: segments.to_vec(),
-            absolute,
-        };
-        let mut pending = vec![Question {
-            module: module.to_vec(),
-            target,
-            glob_hops: 0,
-        }];
+        let target = Target { segments: segments.to_vec(), absolute };
+        let mut pending = vec![Question { module: module.to_vec(), target, glob_hops: 0 }];
         let mut seen = BTreeSet::new();
         let mut meanings = BTreeSet::new();
         while let Some(question) = pending.pop() {
@@ -102,18 +95,11 @@ impl Names {
         pending: &mut Vec<Question>,
         meanings: &mut BTreeSet<Vec<String>>,
     ) {
-        let Question {
-            module,
-            target,
-            glob_hops,
-        } = question;
+        let Question { module, target, glob_hops } = question;
         let (mut module, mut rest, mut local) = start(module, &target.segments);
         while let [name, tail @ ..] = rest {
             let scope = self.modules.get(&module);
-            let aliases = scope
-                .and_then(|scope| scope.aliases.get(name))
-                .into_iter()
-                .flatten();
+            let aliases = scope.and_then(|scope| scope.aliases.get(name)).into_iter().flatten();
             let mut known = false;
             for alias in aliases {
                 known = true;
@@ -121,11 +107,7 @@ impl Names {
                 // `use tokio;` names a crate, not itself.
                 target.absolute |= target.segments.first() == Some(name);
                 target.segments.extend_from_slice(tail);
-                pending.push(Question {
-                    module: module.clone(),
-                    target,
-                    glob_hops,
-                });
+                pending.push(Question { module: module.clone(), target, glob_hops });
             }
             if scope.is_some_and(|scope| scope.children.contains(name)) {
                 module.push(name.clone());
@@ -137,11 +119,7 @@ impl Names {
                     let mut target = glob.clone();
                     target.segments.extend_from_slice(rest);
                     let glob_hops = glob_hops + 1;
-                    pending.push(Question {
-                        module: module.clone(),
-                        target,
-                        glob_hops,
-                    });
+                    pending.push(Question { module: module.clone(), target, glob_hops });
                 }
             }
             if !known && !local {
@@ -182,10 +160,7 @@ fn canonical(mut segments: Vec<String>) -> Vec<String> {
 
 impl Scope {
     fn add(&mut self, import: Import) {
-        let target = Target {
-            segments: import.segments,
-            absolute: import.absolute,
-        };
+        let target = Target { segments: import.segments, absolute: import.absolute };
         match import.alias {
             Some(alias) => self.aliases.entry(alias).or_default().push(target),
             None => self.globs.push(target),
@@ -217,16 +192,10 @@ impl<'ast> Visit<'ast> for Scope {
         {
             let segments = &path.path.segments;
             let target = Target {
-                segments: segments
-                    .iter()
-                    .map(|one| one.ident.unraw().to_string())
-                    .collect(),
+                segments: segments.iter().map(|one| one.ident.unraw().to_string()).collect(),
                 absolute: path.path.leading_colon.is_some(),
             };
-            self.aliases
-                .entry(item.ident.unraw().to_string())
-                .or_default()
-                .push(target);
+            self.aliases.entry(item.ident.unraw().to_string()).or_default().push(target);
         }
     }
 }

@@ -38,11 +38,7 @@ pub(crate) fn measure(sources: &Sources, test_files: &BTreeSet<PathBuf>) -> Size
     let mut sizes = Sizes::default();
     for (path, source) in &sources.rust {
         sizes.violations.extend(long_lines(path, &source.text));
-        let lines = if test_files.contains(path) {
-            0
-        } else {
-            code_lines(source)
-        };
+        let lines = if test_files.contains(path) { 0 } else { code_lines(source) };
         if lines > FILE_LINES_MAX {
             let what = format!("{lines} lines of code before tests");
             let why = format!("the limit is {FILE_LINES_MAX}; divide the file by its ideas");
@@ -54,9 +50,7 @@ pub(crate) fn measure(sources: &Sources, test_files: &BTreeSet<PathBuf>) -> Size
             if *lines > FUNCTION_LINES_MAX {
                 let what = format!("function {name} has {lines} lines");
                 let why = format!("the limit is {FUNCTION_LINES_MAX}; name its parts");
-                sizes
-                    .violations
-                    .push(Violation::new(path, *line, what, why));
+                sizes.violations.push(Violation::new(path, *line, what, why));
             }
             sizes.functions.push((*lines, path.clone(), function));
         }
@@ -83,10 +77,7 @@ impl Sizes {
 }
 
 fn long_lines(path: &Path, text: &str) -> Vec<Violation> {
-    let counted = text
-        .lines()
-        .enumerate()
-        .map(|(at, line)| (at + 1, line.chars().count()));
+    let counted = text.lines().enumerate().map(|(at, line)| (at + 1, line.chars().count()));
     counted
         .filter(|(_, count)| *count > LINE_CHARACTERS_MAX)
         .map(|(line, count)| {
@@ -103,14 +94,10 @@ fn code_lines(source: &Source) -> usize {
     let Ok(syntax) = &source.syntax else {
         return all;
     };
-    let tests = syntax
-        .items
-        .iter()
-        .filter(|item| is_test(item_attributes(item)))
-        .map(|item| {
-            let span = item.span();
-            span.end().line - span.start().line + 1
-        });
+    let tests = syntax.items.iter().filter(|item| is_test(item_attributes(item))).map(|item| {
+        let span = item.span();
+        span.end().line - span.start().line + 1
+    });
     all.saturating_sub(tests.sum())
 }
 
@@ -130,11 +117,7 @@ impl Functions {
         let line = signature.fn_token.span.start().line;
         let end = block.brace_token.span.close().end().line;
         let name = signature.ident.to_string();
-        self.0.push(Function {
-            name,
-            line,
-            lines: end - line + 1,
-        });
+        self.0.push(Function { name, line, lines: end - line + 1 });
     }
 }
 
@@ -215,10 +198,7 @@ mod tests {
 
     #[test]
     fn tests_at_the_foot_do_not_count_but_code_below_them_does() {
-        let tests = format!(
-            "/// Tests.\n#[cfg(test)]\nmod t {{\n{}}}\n",
-            "use a;\n".repeat(300)
-        );
+        let tests = format!("/// Tests.\n#[cfg(test)]\nmod t {{\n{}}}\n", "use a;\n".repeat(300));
         assert!(found(&format!("{}{tests}", "use a;\n".repeat(500))).is_empty());
         let around = format!("{}{tests}use b;\n", "use a;\n".repeat(500));
         assert!(found(&around)[0].contains("501 lines"));
@@ -230,11 +210,7 @@ mod tests {
         let sources = Sources::from_texts(&[("tests/a.rs", &text)]);
         let sizes = measure(&sources, &BTreeSet::from([PathBuf::from("tests/a.rs")]));
         assert_eq!(sizes.violations.len(), 1);
-        assert!(
-            sizes.violations[0]
-                .to_string()
-                .contains("function f has 71 lines")
-        );
+        assert!(sizes.violations[0].to_string().contains("function f has 71 lines"));
     }
 
     #[test]
@@ -256,13 +232,10 @@ mod tests {
 
     #[test]
     fn the_largest_come_first_and_only_ten_are_shown() {
-        let texts: Vec<(String, String)> = (2..14)
-            .map(|lines| (format!("{lines}.rs"), function(lines)))
-            .collect();
-        let texts: Vec<(&str, &str)> = texts
-            .iter()
-            .map(|(path, text)| (path.as_str(), text.as_str()))
-            .collect();
+        let texts: Vec<(String, String)> =
+            (2..14).map(|lines| (format!("{lines}.rs"), function(lines))).collect();
+        let texts: Vec<(&str, &str)> =
+            texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
         let shown = measure(&Sources::from_texts(&texts), &BTreeSet::new()).largest();
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines.len(), 2 + 2 * SHOWN);

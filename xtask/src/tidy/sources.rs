@@ -56,9 +56,7 @@ impl Sources {
 
     /// The syntax of a file, if the file is there and parses.
     pub(crate) fn syntax(&self, path: &Path) -> Option<&syn::File> {
-        self.rust
-            .get(path)
-            .and_then(|source| source.syntax.as_ref().ok())
+        self.rust.get(path).and_then(|source| source.syntax.as_ref().ok())
     }
 
     /// Files that no rule can look into because they are not Rust.
@@ -117,11 +115,7 @@ mod tests {
     #[test]
     fn a_file_that_does_not_parse_is_a_violation_at_its_line() {
         let sources = Sources::from_texts(&[("a.rs", "fn f() {}\nfn fn"), ("b.rs", "fn g() {}")]);
-        let found: Vec<String> = sources
-            .unparsed()
-            .iter()
-            .map(Violation::to_string)
-            .collect();
+        let found: Vec<String> = sources.unparsed().iter().map(Violation::to_string).collect();
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("a.rs:2: "), "{found:?}");
     }

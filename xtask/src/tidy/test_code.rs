@@ -6,18 +6,12 @@ use syn::{Attribute, ImplItem, Item, Meta, Token, TraitItem};
 /// Whether these attributes keep their item out of every build but the tests.
 pub(crate) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
-        let names: Vec<String> = attribute
-            .path()
-            .segments
-            .iter()
-            .map(|segment| segment.ident.to_string())
-            .collect();
+        let names: Vec<String> =
+            attribute.path().segments.iter().map(|segment| segment.ident.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         match names.as_slice() {
             ["test" | "rstest"] | ["tokio", "test"] | ["rstest", "rstest"] => true,
-            ["cfg"] => attribute
-                .parse_args::<Meta>()
-                .is_ok_and(|meta| requires_test(&meta)),
+            ["cfg"] => attribute.parse_args::<Meta>().is_ok_and(|meta| requires_test(&meta)),
             _ => false,
         }
     })

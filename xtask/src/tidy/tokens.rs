@@ -53,10 +53,7 @@ fn scan(stream: &TokenStream, prefix: Option<&Mention>, found: &mut Vec<Mention>
                 continue;
             }
             token if punctuation(token) == Some('*') => {
-                found.extend(prefix.map(|prefix| Mention {
-                    form: Form::Glob,
-                    ..prefix.clone()
-                }));
+                found.extend(prefix.map(|prefix| Mention { form: Form::Glob, ..prefix.clone() }));
             }
             _ => {}
         }
@@ -67,9 +64,7 @@ fn scan(stream: &TokenStream, prefix: Option<&Mention>, found: &mut Vec<Mention>
 /// Whether the name at `at` is a method or field, or the tail of a path like `Vec::<u8>::new`.
 fn continues_another_path(tokens: &[TokenTree], at: usize) -> bool {
     let before = |distance: usize| {
-        at.checked_sub(distance)
-            .and_then(|index| tokens.get(index))
-            .and_then(punctuation)
+        at.checked_sub(distance).and_then(|index| tokens.get(index)).and_then(punctuation)
     };
     match before(1) {
         // `..Name` is a range or the rest of a struct, and its name begins a path.
@@ -86,9 +81,7 @@ fn path(
     prefix: Option<&Mention>,
     found: &mut Vec<Mention>,
 ) -> usize {
-    let leading = at
-        .checked_sub(2)
-        .is_some_and(|two_before| is_separator(tokens, two_before));
+    let leading = at.checked_sub(2).is_some_and(|two_before| is_separator(tokens, two_before));
     let line = tokens.get(at).map_or(0, |token| token.span().start().line);
     let mut mention = Mention {
         segments: prefix.map_or_else(Vec::new, |prefix| prefix.segments.clone()),
@@ -121,9 +114,7 @@ fn path(
         }
     }
     if let Some(body) = call_body(tokens, at) {
-        mention.form = Form::Call {
-            biased: begins_biased(&body.stream()),
-        };
+        mention.form = Form::Call { biased: begins_biased(&body.stream()) };
     }
     found.push(mention);
     at
@@ -193,14 +184,7 @@ mod tests {
     fn groups_globs_and_self_take_the_prefix() {
         assert_eq!(
             found("use std::{self, time::{Duration, Instant}, fs::*, io::{*}};"),
-            [
-                "use",
-                "std",
-                "std::time::Duration",
-                "std::time::Instant",
-                "std::fs::*",
-                "std::io::*"
-            ]
+            ["use", "std", "std::time::Duration", "std::time::Instant", "std::fs::*", "std::io::*"]
         );
     }
 
@@ -208,10 +192,7 @@ mod tests {
     fn macro_calls_are_told_from_inequality() {
         assert_eq!(found("println!(a)"), ["println!", "a"]);
         assert_eq!(found("a != (b)"), ["a", "b"]);
-        assert_eq!(
-            found("tokio::select! { biased; x }"),
-            ["tokio::select! biased", "biased", "x"]
-        );
+        assert_eq!(found("tokio::select! { biased; x }"), ["tokio::select! biased", "biased", "x"]);
     }
 
     #[test]
@@ -222,10 +203,7 @@ mod tests {
     #[test]
     fn a_mention_knows_its_line() {
         let stream: TokenStream = "a\n\nb::c".parse().unwrap();
-        let lines: Vec<usize> = mentions(&stream)
-            .iter()
-            .map(|mention| mention.line)
-            .collect();
+        let lines: Vec<usize> = mentions(&stream).iter().map(|mention| mention.line).collect();
         assert_eq!(lines, [1, 3]);
     }
 }

@@ -89,15 +89,9 @@ mod tests {
             name: "shardwright-a".to_owned(),
             folder: "crates/a".into(),
             dependencies: Vec::new(),
-            targets: vec![Target {
-                path: "crates/a/src/lib.rs".into(),
-                kind: Kind::Production,
-            }],
+            targets: vec![Target { path: "crates/a/src/lib.rs".into(), kind: Kind::Production }],
         };
-        check(&[one], &sources)
-            .iter()
-            .map(Violation::to_string)
-            .collect()
+        check(&[one], &sources).iter().map(Violation::to_string).collect()
     }
 
     #[test]
@@ -128,9 +122,6 @@ mod tests {
         assert_eq!(violations("", "", "#![deny(unsafe_code)]").len(), 1);
         assert_eq!(violations("", "", "// #![forbid(unsafe_code)]").len(), 1);
         let elsewhere = "[workspace.lints.clippy]\nunsafe_code = \"forbid\"";
-        assert_eq!(
-            violations(elsewhere, "[lints]\nworkspace = true", "").len(),
-            1
-        );
+        assert_eq!(violations(elsewhere, "[lints]\nworkspace = true", "").len(), 1);
     }
 }

@@ -19,23 +19,13 @@ impl Violation {
         what: impl Into<String>,
         why: impl Into<String>,
     ) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            what: what.into(),
-            why: why.into(),
-        }
+        Self { path: path.to_owned(), line, what: what.into(), why: why.into() }
     }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            path,
-            line,
-            what,
-            why,
-        } = self;
+        let Self { path, line, what, why } = self;
         write!(formatter, "{}:{line}: {what} — {why}", path.display())
     }
 }
@@ -47,9 +37,6 @@ mod tests {
     #[test]
     fn a_violation_reads_as_place_then_what_then_why() {
         let violation = Violation::new(Path::new("src/lib.rs"), 7, "std::fs", "no files here");
-        assert_eq!(
-            violation.to_string(),
-            "src/lib.rs:7: std::fs — no files here"
-        );
+        assert_eq!(violation.to_string(), "src/lib.rs:7: std::fs — no files here");
     }
 }

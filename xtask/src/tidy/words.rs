@@ -68,20 +68,14 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<String> {
-        check(&Sources::from_texts(&[("a.rs", text)]))
-            .iter()
-            .map(Violation::to_string)
-            .collect()
+        check(&Sources::from_texts(&[("a.rs", text)])).iter().map(Violation::to_string).collect()
     }
 
     #[test]
     fn unfinished_code_is_a_violation_wherever_it_stands() {
         assert!(found("fn f() {\n    todo!()\n}")[0].starts_with("a.rs:2: todo!"));
         assert!(found("fn f() { unimplemented!(\"x\") }")[0].contains("unimplemented!"));
-        assert_eq!(
-            found("#[cfg(test)] mod t { fn f() { m!(std::todo!()) } }").len(),
-            1
-        );
+        assert_eq!(found("#[cfg(test)] mod t { fn f() { m!(std::todo!()) } }").len(), 1);
     }
 
     #[test]

@@ -95,13 +95,9 @@ impl ByteSlab {
     /// Stores a copy of the concatenation of `parts`.
     pub fn insert_parts(&mut self, parts: &[&[u8]]) -> Result<ByteSlot, SlabFull> {
         if self.slots_used() == self.max_slots {
-            return Err(SlabFull::Handles {
-                max: self.max_slots,
-            });
+            return Err(SlabFull::Handles { max: self.max_slots });
         }
-        let requested = parts
-            .iter()
-            .fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+        let requested = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
         let (extent, offset, len) = self.reserve(requested)?;
         let mut rest = self.bytes.get_mut(offset as usize..).unwrap_or_default();
         for part in parts {
@@ -119,8 +115,7 @@ impl ByteSlab {
     #[must_use]
     pub fn get(&self, slot: ByteSlot) -> Option<&[u8]> {
         let place = self.live_place(slot)?;
-        self.bytes
-            .get(place.offset as usize..place.offset as usize + place.len as usize)
+        self.bytes.get(place.offset as usize..place.offset as usize + place.len as usize)
     }
 
     /// Frees a slot; says whether it was there to be freed.
@@ -169,11 +164,9 @@ impl ByteSlab {
         if requested == 0 {
             return Ok((None, 0, 0));
         }
-        let found = u32::try_from(requested).ok().and_then(|len| {
-            self.extents
-                .take(len)
-                .map(|(id, offset)| (Some(id), offset, len))
-        });
+        let found = u32::try_from(requested)
+            .ok()
+            .and_then(|len| self.extents.take(len).map(|(id, offset)| (Some(id), offset, len)));
         found.ok_or(SlabFull::Bytes {
             requested,
             free: self.bytes.len() - self.bytes_used,
@@ -184,24 +177,14 @@ impl ByteSlab {
     fn occupy(&mut self, extent: Option<ExtentId>, offset: u32, len: u32) -> ByteSlot {
         let serial = self.next_serial;
         self.next_serial += 1;
-        let entry = Place {
-            serial,
-            offset,
-            len,
-            extent,
-            live: true,
-        };
+        let entry = Place { serial, offset, len, extent, live: true };
         let spare = self.spare_places.pop();
         let place = spare.unwrap_or(self.places.len() as u32);
         match self.places.get_mut(place as usize) {
             Some(slot) => *slot = entry,
             None => self.places.push(entry),
         }
-        ByteSlot {
-            slab: self.id,
-            serial,
-            place,
-        }
+        ByteSlot { slab: self.id, serial, place }
     }
 
     fn live_place(&self, slot: ByteSlot) -> Option<Place> {

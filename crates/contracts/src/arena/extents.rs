@@ -150,12 +150,7 @@ impl Extents {
     }
 
     fn unlink_free(&mut self, id: ExtentId) {
-        let Extent {
-            len,
-            bin_before,
-            bin_after,
-            ..
-        } = self.at(id);
+        let Extent { len, bin_before, bin_after, .. } = self.at(id);
         self.edit(id, |extent| extent.free = false);
         self.edit(bin_after, |next| next.bin_before = bin_before);
         if bin_before == NONE {
@@ -170,23 +165,12 @@ impl Extents {
             *slot = head;
         }
         let bit = 1 << bin;
-        self.occupied = if head == NONE {
-            self.occupied & !bit
-        } else {
-            self.occupied | bit
-        };
+        self.occupied = if head == NONE { self.occupied & !bit } else { self.occupied | bit };
     }
 
     fn add(&mut self, offset: u32, len: u32, before: ExtentId, after: ExtentId) -> ExtentId {
-        let extent = Extent {
-            offset,
-            len,
-            before,
-            after,
-            bin_before: NONE,
-            bin_after: NONE,
-            free: false,
-        };
+        let extent =
+            Extent { offset, len, before, after, bin_before: NONE, bin_after: NONE, free: false };
         if let Some(id) = self.spare.pop() {
             self.edit(id, |entry| *entry = extent);
             return id;
@@ -195,10 +179,7 @@ impl Extents {
         (self.table.len() - 1) as ExtentId
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "ids come from this table and it never shrinks"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "ids come from this table and it never shrinks")]
     fn at(&self, id: ExtentId) -> Extent {
         self.table[id as usize]
     }

@@ -31,16 +31,12 @@ impl ShardArena {
     /// in all.
     #[must_use]
     pub fn new(max_specs: u32, byte_capacity: u32) -> Self {
-        Self {
-            slab: ByteSlab::new(max_specs, byte_capacity),
-        }
+        Self { slab: ByteSlab::new(max_specs, byte_capacity) }
     }
 
     /// Stores a copy of `spec`.
     pub fn alloc(&mut self, spec: ShardSpecRef<'_>) -> Result<ShardSpecHandle, SlabFull> {
-        let slot = self
-            .slab
-            .insert_parts(&[spec.start(), spec.end(), spec.metadata()])?;
+        let slot = self.slab.insert_parts(&[spec.start(), spec.end(), spec.metadata()])?;
         // The slab took all three, so each length fits the 32 bits that its offsets have.
         Ok(ShardSpecHandle {
             slot,
@@ -113,11 +109,7 @@ mod tests {
         arena.alloc(spec()).unwrap();
         assert_eq!(arena.alloc(spec()), Err(SlabFull::Handles { max: 1 }));
         let mut arena = ShardArena::new(9, 12);
-        let full = SlabFull::Bytes {
-            requested: 13,
-            free: 12,
-            capacity: 12,
-        };
+        let full = SlabFull::Bytes { requested: 13, free: 12, capacity: 12 };
         assert_eq!(arena.alloc(spec()), Err(full));
         assert!(arena.is_empty());
     }
@@ -132,9 +124,7 @@ mod tests {
         assert!(!arena.is_empty());
         assert!(arena.free(handle));
         assert!(!arena.free(handle));
-        arena
-            .alloc(ShardSpecRef::new(b"other", b"spec", b"here"))
-            .unwrap();
+        arena.alloc(ShardSpecRef::new(b"other", b"spec", b"here")).unwrap();
         assert_eq!(arena.get(handle), None);
         arena.clear();
         assert!(arena.is_empty());

@@ -121,10 +121,7 @@ mod tests {
         for domain in Domain::ALL {
             let mut hasher = DomainHasher::new(domain);
             hasher.put_raw(b"abc");
-            assert_eq!(
-                hasher.digest(),
-                blake3::derive_key(domain.context(), b"abc")
-            );
+            assert_eq!(hasher.digest(), blake3::derive_key(domain.context(), b"abc"));
         }
     }
 

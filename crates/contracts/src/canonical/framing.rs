@@ -73,10 +73,7 @@ mod tests {
     fn integers_are_little_endian() {
         assert_eq!(written(|s| s.put_u8(0xab)), [0xab]);
         assert_eq!(written(|s| s.put_u32(0x0102_0304)), [4, 3, 2, 1]);
-        assert_eq!(
-            written(|s| s.put_u64(0x0102_0304_0506_0708)),
-            [8, 7, 6, 5, 4, 3, 2, 1]
-        );
+        assert_eq!(written(|s| s.put_u64(0x0102_0304_0506_0708)), [8, 7, 6, 5, 4, 3, 2, 1]);
     }
 
     #[test]
@@ -88,19 +85,13 @@ mod tests {
     #[test]
     fn absent_and_empty_are_told_apart() {
         assert_eq!(written(|s| s.put_optional_bytes(None)), [0]);
-        assert_eq!(
-            written(|s| s.put_optional_bytes(Some(b""))),
-            [1, 0, 0, 0, 0]
-        );
+        assert_eq!(written(|s| s.put_optional_bytes(Some(b""))), [1, 0, 0, 0, 0]);
     }
 
     #[test]
     fn a_length_beyond_four_bytes_is_escaped_not_cut() {
         let longest_short = u32::MAX as usize - 1;
-        assert_eq!(
-            written(|s| s.put_len(longest_short)),
-            [0xfe, 0xff, 0xff, 0xff]
-        );
+        assert_eq!(written(|s| s.put_len(longest_short)), [0xfe, 0xff, 0xff, 0xff]);
         for len in [u32::MAX as usize, u32::MAX as usize + 1] {
             let mut expected = vec![0xff; 4];
             expected.extend_from_slice(&(len as u64).to_le_bytes());

@@ -12,10 +12,7 @@ fn semantics_bytes_are_stable_and_unknown_ones_refused() {
         assert_eq!(CursorSemantics::try_from(semantics as u8), Ok(semantics));
     }
     for byte in 2..=u8::MAX {
-        assert_eq!(
-            CursorSemantics::try_from(byte),
-            Err(UnknownCursorSemantics(byte))
-        );
+        assert_eq!(CursorSemantics::try_from(byte), Err(UnknownCursorSemantics(byte)));
     }
     assert_eq!(CursorSemantics::default(), CursorSemantics::Completed);
     let mut bytes = Vec::new();
@@ -40,23 +37,14 @@ fn form_and_sizes_are_checked_key_first() {
     assert_eq!(check(None, None), Ok(()));
     assert_eq!(check(Some(&long_key[1..]), Some(&long_token[1..])), Ok(()));
     assert_eq!(check(Some(b""), None), Err(CursorInputError::EmptyLastKey));
-    assert_eq!(
-        check(None, Some(b"t")),
-        Err(CursorInputError::TokenWithoutKey)
-    );
+    assert_eq!(check(None, Some(b"t")), Err(CursorInputError::TokenWithoutKey));
     assert_eq!(
         check(Some(&long_key), Some(&long_token)),
-        Err(CursorInputError::KeyTooLarge {
-            size: MAX_KEY_SIZE + 1,
-            max: MAX_KEY_SIZE
-        })
+        Err(CursorInputError::KeyTooLarge { size: MAX_KEY_SIZE + 1, max: MAX_KEY_SIZE })
     );
     assert_eq!(
         check(Some(b"k"), Some(&long_token)),
-        Err(CursorInputError::TokenTooLarge {
-            size: MAX_TOKEN_SIZE + 1,
-            max: MAX_TOKEN_SIZE
-        })
+        Err(CursorInputError::TokenTooLarge { size: MAX_TOKEN_SIZE + 1, max: MAX_TOKEN_SIZE })
     );
 }
 
@@ -69,14 +57,8 @@ fn monotonicity_table_holds_row_by_row() {
     assert_eq!(at(b"a").check_advance(at(b"b")), Ok(()));
     assert_eq!(at(b"a").check_advance(at(b"a")), Ok(()));
     assert_eq!(at(b"a").check_advance(none), Err(CursorRegression::Reset));
-    assert_eq!(
-        at(b"b").check_advance(at(b"a")),
-        Err(CursorRegression::Backwards)
-    );
-    assert_eq!(
-        at(b"ab").check_advance(at(b"a")),
-        Err(CursorRegression::Backwards)
-    );
+    assert_eq!(at(b"b").check_advance(at(b"a")), Err(CursorRegression::Backwards));
+    assert_eq!(at(b"ab").check_advance(at(b"a")), Err(CursorRegression::Backwards));
 }
 
 #[test]
@@ -95,20 +77,11 @@ fn owned_cursor_is_checked_and_lends_itself_back() {
     let update = CursorUpdate::new(Some(b"key"), Some(b"token"));
     let cursor = Cursor::try_from_update(update).unwrap();
     assert_eq!(cursor.as_update(), update);
-    assert_eq!(
-        (update.last_key(), update.token()),
-        (Some(&b"key"[..]), Some(&b"token"[..]))
-    );
+    assert_eq!((update.last_key(), update.token()), (Some(&b"key"[..]), Some(&b"token"[..])));
     assert!(!update.is_initial());
     assert!(Cursor::initial().as_update().is_initial());
-    assert_eq!(
-        Cursor::try_from_update(CursorUpdate::initial()),
-        Ok(Cursor::initial())
-    );
-    assert_eq!(
-        Cursor::try_from_update(CursorUpdate::at(b"")),
-        Err(CursorInputError::EmptyLastKey)
-    );
+    assert_eq!(Cursor::try_from_update(CursorUpdate::initial()), Ok(Cursor::initial()));
+    assert_eq!(Cursor::try_from_update(CursorUpdate::at(b"")), Err(CursorInputError::EmptyLastKey));
 }
 
 #[test]

@@ -96,9 +96,6 @@ mod tests {
         assert_eq!(fence(4).next_at_least(fence(100)), Ok(fence(100)));
         assert_eq!(fence(100).next_at_least(fence(100)), Ok(fence(101)));
         assert_eq!(fence(400).next_at_least(fence(100)), Ok(fence(401)));
-        assert_eq!(
-            FenceEpoch::MAX.next_at_least(fence(1)),
-            Err(FenceEpochError::Exhausted)
-        );
+        assert_eq!(FenceEpoch::MAX.next_at_least(fence(1)), Err(FenceEpochError::Exhausted));
     }
 }

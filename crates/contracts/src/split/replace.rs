@@ -20,10 +20,7 @@ impl<'a> SplitChild<'a> {
     /// A child on which nothing has been done.
     #[must_use]
     pub const fn fresh(spec: ShardSpecRef<'a>) -> Self {
-        Self {
-            spec,
-            cursor: CursorUpdate::initial(),
-        }
+        Self { spec, cursor: CursorUpdate::initial() }
     }
 }
 
@@ -46,10 +43,7 @@ pub fn plan_split_replace<'a>(
 ) -> Result<SplitReplacePlan<'a>, SplitValidationError> {
     check_count(boundaries.len().saturating_add(1))?;
     let starts = std::iter::once(parent.start()).chain(boundaries.iter().copied());
-    let ends = boundaries
-        .iter()
-        .copied()
-        .chain(std::iter::once(parent.end()));
+    let ends = boundaries.iter().copied().chain(std::iter::once(parent.end()));
     let mut children: ArrayVec<_, MAX_SPLIT_CHILDREN> = starts
         .zip(ends)
         .map(|(start, end)| SplitChild::fresh(ShardSpecRef::new(start, end, parent.metadata())))
@@ -58,13 +52,12 @@ pub fn plan_split_replace<'a>(
         first.cursor = cursor;
     }
     let plan = SplitReplacePlan { children };
-    plan.validate_against(parent, cursor)
-        .map_err(|error| match error {
-            SplitValidationError::ChildCursorOutOfBounds { .. } => {
-                SplitValidationError::ParentCursorOutOfBounds
-            }
-            other => other,
-        })?;
+    plan.validate_against(parent, cursor).map_err(|error| match error {
+        SplitValidationError::ChildCursorOutOfBounds { .. } => {
+            SplitValidationError::ParentCursorOutOfBounds
+        }
+        other => other,
+    })?;
     Ok(plan)
 }
 

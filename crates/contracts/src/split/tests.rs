@@ -40,10 +40,7 @@ fn replace_puts_every_boundary_behind_the_cursor() {
 #[test]
 fn replace_divides_an_unbounded_shard() {
     let plan = plan_split_replace(spec("", ""), NOTHING_DONE, &[b"m"]).unwrap();
-    assert_eq!(
-        plan.children(),
-        [spec("", "m"), spec("m", "")].map(SplitChild::fresh)
-    );
+    assert_eq!(plan.children(), [spec("", "m"), spec("m", "")].map(SplitChild::fresh));
 }
 
 #[test]
@@ -61,46 +58,27 @@ fn replace_refuses_boundaries_that_do_not_cut() {
     assert_eq!(plan(&[b"a"]), inverted(0, 1, 1));
     assert_eq!(plan(&[b"m", b"g"]), inverted(1, 1, 1));
     assert_eq!(plan(&[b"m", b"m"]), inverted(1, 1, 1));
-    assert_eq!(
-        plan(&[b"m", b""]),
-        SplitValidationError::Overlap { index: 1 }
-    );
+    assert_eq!(plan(&[b"m", b""]), SplitValidationError::Overlap { index: 1 });
 }
 
 #[test]
 fn replace_has_a_largest_fan_out() {
-    let keys: Vec<Vec<u8>> = (1..=MAX_SPLIT_CHILDREN as u16)
-        .map(|n| n.to_be_bytes().into())
-        .collect();
+    let keys: Vec<Vec<u8>> =
+        (1..=MAX_SPLIT_CHILDREN as u16).map(|n| n.to_be_bytes().into()).collect();
     let boundaries: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let parent = spec("", "\x7f");
     let most = plan_split_replace(parent, NOTHING_DONE, &boundaries[1..]).unwrap();
     assert_eq!(most.children().len(), MAX_SPLIT_CHILDREN);
-    let too_many = SplitValidationError::TooManyChildren {
-        count: 257,
-        max: 256,
-    };
-    assert_eq!(
-        plan_split_replace(parent, NOTHING_DONE, &boundaries),
-        Err(too_many)
-    );
+    let too_many = SplitValidationError::TooManyChildren { count: 257, max: 256 };
+    assert_eq!(plan_split_replace(parent, NOTHING_DONE, &boundaries), Err(too_many));
     let children = vec![SplitChild::fresh(parent); 257];
-    assert_eq!(
-        plan_split_replace_with_children(parent, NOTHING_DONE, &children),
-        Err(too_many)
-    );
-    assert_eq!(
-        validate_split_coverage(parent, &vec![parent; 257]),
-        Err(too_many)
-    );
+    assert_eq!(plan_split_replace_with_children(parent, NOTHING_DONE, &children), Err(too_many));
+    assert_eq!(validate_split_coverage(parent, &vec![parent; 257]), Err(too_many));
 }
 
 #[test]
 fn given_children_are_sorted_and_keep_their_own_metadata() {
-    let (left, right) = (
-        spec("a", "m").with_metadata(b"l"),
-        spec("m", "z").with_metadata(b"r"),
-    );
+    let (left, right) = (spec("a", "m").with_metadata(b"l"), spec("m", "z").with_metadata(b"r"));
     let plan = plan_split_replace_with_children(
         spec("a", "z"),
         NOTHING_DONE,
@@ -112,10 +90,7 @@ fn given_children_are_sorted_and_keep_their_own_metadata() {
 
 #[test]
 fn given_children_may_carry_no_more_progress_than_the_parent_made() {
-    let child = |start, end, cursor| SplitChild {
-        spec: spec(start, end),
-        cursor,
-    };
+    let child = |start, end, cursor| SplitChild { spec: spec(start, end), cursor };
     let plan = |cursor, children: &[SplitChild<'static>]| {
         plan_split_replace_with_children(spec("a", "z"), cursor, children).map(drop)
     };
@@ -134,10 +109,7 @@ fn given_children_may_carry_no_more_progress_than_the_parent_made() {
 #[test]
 fn given_cursors_are_valid_and_inside_their_child() {
     let plan = |cursor| {
-        let second = SplitChild {
-            spec: spec("m", "z"),
-            cursor,
-        };
+        let second = SplitChild { spec: spec("m", "z"), cursor };
         let children = [SplitChild::fresh(spec("a", "m")), second];
         plan_split_replace_with_children(spec("a", "z"), CursorUpdate::at(b"z"), &children)
             .unwrap_err()
@@ -155,43 +127,16 @@ fn coverage_takes_exact_tilings_in_any_order_only() {
     let check = |children: &[ShardSpecRef<'_>]| validate_split_coverage(spec("a", "z"), children);
     assert_eq!(check(&[spec("m", "z"), spec("a", "m")]), Ok(()));
     assert_eq!(check(&[]), Err(SplitValidationError::NoChildren));
-    assert_eq!(
-        check(&[spec("a", "z")]),
-        Err(SplitValidationError::SingleChild)
-    );
+    assert_eq!(check(&[spec("a", "z")]), Err(SplitValidationError::SingleChild));
     for (children, expected) in [
-        (
-            [spec("b", "m"), spec("m", "z")],
-            SplitValidationError::StartMismatch,
-        ),
-        (
-            [spec("", "m"), spec("m", "z")],
-            SplitValidationError::StartMismatch,
-        ),
-        (
-            [spec("a", "m"), spec("m", "y")],
-            SplitValidationError::EndMismatch,
-        ),
-        (
-            [spec("a", "m"), spec("m", "")],
-            SplitValidationError::EndMismatch,
-        ),
-        (
-            [spec("a", "l"), spec("m", "z")],
-            SplitValidationError::Gap { index: 0 },
-        ),
-        (
-            [spec("a", "n"), spec("m", "z")],
-            SplitValidationError::Overlap { index: 0 },
-        ),
-        (
-            [spec("a", ""), spec("m", "z")],
-            SplitValidationError::Overlap { index: 0 },
-        ),
-        (
-            [spec("a", "z"), spec("a", "z")],
-            SplitValidationError::Overlap { index: 0 },
-        ),
+        ([spec("b", "m"), spec("m", "z")], SplitValidationError::StartMismatch),
+        ([spec("", "m"), spec("m", "z")], SplitValidationError::StartMismatch),
+        ([spec("a", "m"), spec("m", "y")], SplitValidationError::EndMismatch),
+        ([spec("a", "m"), spec("m", "")], SplitValidationError::EndMismatch),
+        ([spec("a", "l"), spec("m", "z")], SplitValidationError::Gap { index: 0 }),
+        ([spec("a", "n"), spec("m", "z")], SplitValidationError::Overlap { index: 0 }),
+        ([spec("a", ""), spec("m", "z")], SplitValidationError::Overlap { index: 0 }),
+        ([spec("a", "z"), spec("a", "z")], SplitValidationError::Overlap { index: 0 }),
     ] {
         assert_eq!(check(&children), Err(expected), "{expected}");
     }
@@ -200,15 +145,9 @@ fn coverage_takes_exact_tilings_in_any_order_only() {
 #[test]
 fn residual_keeps_the_left_part() {
     let plan = plan_split_residual(spec("a", "z"), CursorUpdate::at(b"c"), b"d").unwrap();
-    assert_eq!(
-        (plan.narrowed(), plan.residual()),
-        (spec("a", "d"), spec("d", "z"))
-    );
+    assert_eq!((plan.narrowed(), plan.residual()), (spec("a", "d"), spec("d", "z")));
     let plan = plan_split_residual(spec("", ""), NOTHING_DONE, b"d").unwrap();
-    assert_eq!(
-        (plan.narrowed(), plan.residual()),
-        (spec("", "d"), spec("d", ""))
-    );
+    assert_eq!((plan.narrowed(), plan.residual()), (spec("", "d"), spec("d", "")));
 }
 
 #[test]
@@ -228,30 +167,15 @@ fn residual_refuses_a_cut_at_or_before_the_cursor_or_outside() {
         );
     }
     let inverted = |index| {
-        let error = ShardSpecInputError::InvertedRange {
-            start_len: 1,
-            end_len: 1,
-        };
+        let error = ShardSpecInputError::InvertedRange { start_len: 1, end_len: 1 };
         Err(SplitValidationError::InvalidChildSpec { index, error })
     };
-    assert_eq!(
-        plan_split_residual(spec("b", "y"), NOTHING_DONE, b"b"),
-        inverted(0)
-    );
-    assert_eq!(
-        plan_split_residual(spec("b", "y"), NOTHING_DONE, b"y"),
-        inverted(1)
-    );
+    assert_eq!(plan_split_residual(spec("b", "y"), NOTHING_DONE, b"b"), inverted(0));
+    assert_eq!(plan_split_residual(spec("b", "y"), NOTHING_DONE, b"y"), inverted(1));
     let overlap = Err(SplitValidationError::Overlap { index: 0 });
-    assert_eq!(
-        plan_split_residual(spec("b", "y"), NOTHING_DONE, b""),
-        overlap
-    );
+    assert_eq!(plan_split_residual(spec("b", "y"), NOTHING_DONE, b""), overlap);
     let long = vec![b'c'; MAX_KEY_SIZE + 1];
-    let error = ShardSpecInputError::KeyTooLarge {
-        size: 4_097,
-        max: 4_096,
-    };
+    let error = ShardSpecInputError::KeyTooLarge { size: 4_097, max: 4_096 };
     assert_eq!(
         plan_split_residual(spec("b", "y"), NOTHING_DONE, &long),
         Err(SplitValidationError::InvalidChildSpec { index: 0, error })
@@ -263,14 +187,8 @@ fn residual_bounds_are_left_and_right_of_one_cut() {
     let check =
         |narrowed, residual| validate_residual_split_bounds(spec("a", "z"), narrowed, residual);
     assert_eq!(check(spec("a", "m"), spec("m", "z")), Ok(()));
-    assert_eq!(
-        check(spec("m", "z"), spec("a", "m")),
-        Err(SplitValidationError::StartMismatch)
-    );
-    assert_eq!(
-        check(spec("a", "m"), spec("n", "z")),
-        Err(SplitValidationError::Gap { index: 0 })
-    );
+    assert_eq!(check(spec("m", "z"), spec("a", "m")), Err(SplitValidationError::StartMismatch));
+    assert_eq!(check(spec("a", "m"), spec("n", "z")), Err(SplitValidationError::Gap { index: 0 }));
 }
 
 #[test]
@@ -278,32 +196,23 @@ fn golden_canonical_bytes_of_plans() {
     let mut bytes = Vec::new();
     let cursor = CursorUpdate::at(b"b");
     let parent = ShardSpecRef::new(b"a", b"z", b"");
-    plan_split_replace(parent, cursor, &[b"m"])
-        .unwrap()
-        .write_canonical(&mut bytes);
+    plan_split_replace(parent, cursor, &[b"m"]).unwrap().write_canonical(&mut bytes);
     let mut expected = vec![2, 0, 0, 0];
     expected.extend(b"\x01\0\0\0a\x01\0\0\0m\0\0\0\0\x01\x01\0\0\0b\0");
     expected.extend(b"\x01\0\0\0m\x01\0\0\0z\0\0\0\0\0\0");
     assert_eq!(bytes, expected);
 
     bytes.clear();
-    plan_split_residual(parent, cursor, b"m")
-        .unwrap()
-        .write_canonical(&mut bytes);
-    assert_eq!(
-        bytes,
-        b"\x01\0\0\0a\x01\0\0\0m\0\0\0\0\x01\0\0\0m\x01\0\0\0z\0\0\0\0"
-    );
+    plan_split_residual(parent, cursor, b"m").unwrap().write_canonical(&mut bytes);
+    assert_eq!(bytes, b"\x01\0\0\0a\x01\0\0\0m\0\0\0\0\x01\0\0\0m\x01\0\0\0z\0\0\0\0");
 }
 
 #[test]
 fn planning_touches_no_heap() {
     let (parent, cursor) = (spec("a", "z"), CursorUpdate::at(b"b"));
     let boundaries: Vec<&[u8]> = vec![b"c", b"d", b"e"];
-    let children: Vec<_> = plan_split_replace(parent, cursor, &boundaries)
-        .unwrap()
-        .children()
-        .into();
+    let children: Vec<_> =
+        plan_split_replace(parent, cursor, &boundaries).unwrap().children().into();
     let specs: Vec<_> = children.iter().map(|child| child.spec).collect();
     let counted = allocation_counter::measure(|| {
         let _ = std::hint::black_box(plan_split_replace(parent, cursor, &boundaries));

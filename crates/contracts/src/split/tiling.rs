@@ -20,10 +20,7 @@ pub(super) fn check_count(count: usize) -> Result<(), SplitValidationError> {
         0 => Err(SplitValidationError::NoChildren),
         1 => Err(SplitValidationError::SingleChild),
         2..=MAX_SPLIT_CHILDREN => Ok(()),
-        _ => Err(SplitValidationError::TooManyChildren {
-            count,
-            max: MAX_SPLIT_CHILDREN,
-        }),
+        _ => Err(SplitValidationError::TooManyChildren { count, max: MAX_SPLIT_CHILDREN }),
     }
 }
 

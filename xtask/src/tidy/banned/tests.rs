@@ -28,22 +28,14 @@ fn simulated(text: &str) -> Vec<String> {
 #[track_caller]
 fn banned(found: &[String], line: usize, word: &str) {
     let start = format!("{line}: ");
-    let hit = found
-        .iter()
-        .any(|one| one.starts_with(&start) && one.contains(word));
-    assert!(
-        hit,
-        "no violation on line {line} that mentions {word}: {found:?}"
-    );
+    let hit = found.iter().any(|one| one.starts_with(&start) && one.contains(word));
+    assert!(hit, "no violation on line {line} that mentions {word}: {found:?}");
 }
 
 #[test]
 fn every_kind_of_effect_is_banned_in_a_pure_crate() {
     for (text, word) in [
-        (
-            "fn f() { std::time::Instant::now(); }",
-            "std::time::Instant",
-        ),
+        ("fn f() { std::time::Instant::now(); }", "std::time::Instant"),
         ("fn f(t: std::time::SystemTime) {}", "std::time::SystemTime"),
         ("fn f() { std::fs::read(\"x\"); }", "std::fs"),
         ("use std::net::TcpStream;", "std::net"),
@@ -54,10 +46,7 @@ fn every_kind_of_effect_is_banned_in_a_pure_crate() {
         ("use rand_chacha::ChaCha8Rng;", "rand_"),
         ("fn f() { getrandom::fill(&mut []); }", "getrandom"),
         ("use std::hash::RandomState;", "std::hash::RandomState"),
-        (
-            "use std::collections::hash_map::RandomState;",
-            "std::collections::hash_map",
-        ),
+        ("use std::collections::hash_map::RandomState;", "std::collections::hash_map"),
         ("fn f() { std::thread::yield_now(); }", "std::thread"),
         ("fn f() { println!(\"x\"); }", "std::println!"),
         ("fn f() { eprintln!(\"x\"); }", "std::eprintln!"),
@@ -69,10 +58,7 @@ fn every_kind_of_effect_is_banned_in_a_pure_crate() {
         ("fn f() { tokio::spawn(g()); }", "tokio"),
         ("use async_std::task;", "async_std"),
         ("use futures::executor::block_on;", "futures::executor"),
-        (
-            "struct S { m: std::collections::HashMap<u8, u8> }",
-            "HashMap",
-        ),
+        ("struct S { m: std::collections::HashMap<u8, u8> }", "HashMap"),
         ("use std::collections::{BTreeMap, HashSet};", "HashSet"),
     ] {
         banned(&pure(text), 1, word);
@@ -118,34 +104,18 @@ fn no_spelling_of_an_import_hides_the_call() {
         ("use std::time;\ntype T = time::Instant;", 2),
         ("fn f() {\n    fn g() { std::fs::read(p); }\n}", 2),
         ("use std::time;\nfn f() { <time::Instant>::now(); }", 2),
-        (
-            "mod a {\n    use std::time;\n    mod b { use super::time::Instant; }\n}",
-            3,
-        ),
+        ("mod a {\n    use std::time;\n    mod b { use super::time::Instant; }\n}", 3),
     ] {
         let found = pure(text);
-        assert!(
-            found
-                .iter()
-                .any(|one| one.starts_with(&format!("{line}: "))),
-            "{text}: {found:?}"
-        );
+        assert!(found.iter().any(|one| one.starts_with(&format!("{line}: "))), "{text}: {found:?}");
     }
 }
 
 #[test]
 fn macro_arguments_and_definitions_are_looked_into() {
-    banned(
-        &pure("use std::time;\nfn f() { assert!(time::Instant::now() > x); }"),
-        2,
-        "Instant",
-    );
+    banned(&pure("use std::time;\nfn f() { assert!(time::Instant::now() > x); }"), 2, "Instant");
     banned(&pure("fn f() { vec![g(std::fs::read(p))]; }"), 1, "std::fs");
-    banned(
-        &pure("macro_rules! m { () => { println!(\"x\") }; }"),
-        1,
-        "println",
-    );
+    banned(&pure("macro_rules! m { () => { println!(\"x\") }; }"), 1, "println");
     banned(&pure("m! {\n    use std::{fmt, fs};\n}"), 2, "std::fs");
     banned(&pure("m! { use std::time::*; }"), 1, "std::time");
     assert!(pure("fn f() { assert!(a.spawn() != \"std::fs\"); }").is_empty());
@@ -163,11 +133,7 @@ fn test_code_may_do_anything() {
         assert!(pure(text).is_empty(), "{text}: {:?}", pure(text));
     }
     banned(&pure("#[cfg(not(test))]\nuse std::fs;"), 2, "std::fs");
-    banned(
-        &pure("#[cfg(any(test, unix))]\nmod m { use std::fs; }"),
-        2,
-        "std::fs",
-    );
+    banned(&pure("#[cfg(any(test, unix))]\nmod m { use std::fs; }"), 2, "std::fs");
 }
 
 #[test]
@@ -187,26 +153,11 @@ fn a_simulated_crate_reaches_the_world_only_through_its_arguments() {
         ("use tokio::fs;", "tokio::fs"),
         ("use tokio::task::spawn_blocking;", "tokio::task"),
         ("fn f() { std::thread::sleep(d); }", "std::thread"),
-        (
-            "use std::time::Instant as I; fn f() { I::now(); }",
-            "Instant::now",
-        ),
-        (
-            "type C = std::time::Instant; fn f() { C::now(); }",
-            "Instant::now",
-        ),
-        (
-            "use std::time::Instant; fn f() { let now = <Instant>::now; }",
-            "Instant::now",
-        ),
-        (
-            "fn f() { std::time::SystemTime::now(); }",
-            "SystemTime::now",
-        ),
-        (
-            "use std::time::Instant; fn f() { g!(Instant::now()); }",
-            "Instant::now",
-        ),
+        ("use std::time::Instant as I; fn f() { I::now(); }", "Instant::now"),
+        ("type C = std::time::Instant; fn f() { C::now(); }", "Instant::now"),
+        ("use std::time::Instant; fn f() { let now = <Instant>::now; }", "Instant::now"),
+        ("fn f() { std::time::SystemTime::now(); }", "SystemTime::now"),
+        ("use std::time::Instant; fn f() { g!(Instant::now()); }", "Instant::now"),
         ("use std::collections::HashMap;", "HashMap"),
         ("use tokio::*;", "tokio"),
         ("pub use tokio;", "re-export"),
@@ -232,26 +183,10 @@ fn a_simulated_crate_may_hold_times_and_synchronize() {
 
 #[test]
 fn a_select_must_be_biased() {
-    banned(
-        &simulated("fn f() { tokio::select! { a = b => {} } }"),
-        1,
-        "select",
-    );
-    banned(
-        &simulated("use tokio::select;\nfn f() { select! { a = b => {} } }"),
-        2,
-        "select",
-    );
-    banned(
-        &simulated("use tokio::select as s;\nfn f() { s! { a = b => {} } }"),
-        2,
-        "select",
-    );
-    banned(
-        &simulated("m! { tokio::select! { a = b => {} } }"),
-        1,
-        "select",
-    );
+    banned(&simulated("fn f() { tokio::select! { a = b => {} } }"), 1, "select");
+    banned(&simulated("use tokio::select;\nfn f() { select! { a = b => {} } }"), 2, "select");
+    banned(&simulated("use tokio::select as s;\nfn f() { s! { a = b => {} } }"), 2, "select");
+    banned(&simulated("m! { tokio::select! { a = b => {} } }"), 1, "select");
     assert!(simulated("fn f() { tokio::select! { biased; a = b => {} } }").is_empty());
     assert!(simulated("use tokio::select;\nfn f() { select! { biased; a = b => {} } }").is_empty());
     assert!(simulated("m! { tokio::select! { biased; a = b => {} } }").is_empty());

@@ -17,46 +17,25 @@ fn meanings(text: &str, module: &str, path: &str) -> Vec<String> {
 #[test]
 fn imports_and_renames_are_followed() {
     let text = "use std::time::Instant as I; use std as s; use core::hash;";
-    assert_eq!(
-        meanings(text, "crate", "I::now"),
-        ["std::time::Instant::now"]
-    );
+    assert_eq!(meanings(text, "crate", "I::now"), ["std::time::Instant::now"]);
     assert_eq!(meanings(text, "crate", "s::fs::read"), ["std::fs::read"]);
-    assert_eq!(
-        meanings(text, "crate", "hash::RandomState"),
-        ["std::hash::RandomState"]
-    );
-    assert_eq!(
-        meanings(text, "crate", "alloc::vec::Vec"),
-        ["std::vec::Vec"]
-    );
+    assert_eq!(meanings(text, "crate", "hash::RandomState"), ["std::hash::RandomState"]);
+    assert_eq!(meanings(text, "crate", "alloc::vec::Vec"), ["std::vec::Vec"]);
 }
 
 #[test]
 fn a_chain_of_renames_is_followed_to_its_end() {
     let text = "use std::time as a; use a::Instant as b; type C = b;";
-    assert_eq!(
-        meanings(text, "crate", "C::now"),
-        ["std::time::Instant::now"]
-    );
+    assert_eq!(meanings(text, "crate", "C::now"), ["std::time::Instant::now"]);
 }
 
 #[test]
 fn other_modules_are_looked_into() {
     let text = "mod a { use std::time; pub mod b { use super::*; } } mod c { use crate::a; }";
-    assert_eq!(
-        meanings(text, "crate::c", "a::time::Instant"),
-        ["std::time::Instant"]
-    );
-    assert_eq!(
-        meanings(text, "crate::a::b", "super::time::Instant"),
-        ["std::time::Instant"]
-    );
+    assert_eq!(meanings(text, "crate::c", "a::time::Instant"), ["std::time::Instant"]);
+    assert_eq!(meanings(text, "crate::a::b", "super::time::Instant"), ["std::time::Instant"]);
     let found = meanings(text, "crate::a::b", "time::Instant");
-    assert!(
-        found.contains(&"std::time::Instant".to_owned()),
-        "{found:?}"
-    );
+    assert!(found.contains(&"std::time::Instant".to_owned()), "{found:?}");
 }
 
 #[test]
@@ -69,10 +48,7 @@ fn a_local_module_hides_a_crate_of_the_same_name() {
 
 #[test]
 fn an_import_of_a_crate_by_its_own_name_ends() {
-    assert_eq!(
-        meanings("use tokio;", "crate", "tokio::spawn"),
-        ["tokio::spawn"]
-    );
+    assert_eq!(meanings("use tokio;", "crate", "tokio::spawn"), ["tokio::spawn"]);
     assert!(meanings("use self::a as b; use self::b as a;", "crate", "a::x").is_empty());
 }
 

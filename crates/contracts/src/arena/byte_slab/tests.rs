@@ -9,10 +9,7 @@ fn stores_and_returns_exactly_what_was_put_in() {
     let parts = slab.insert_parts(&[b"de", b"", b"f"]).unwrap();
     assert_eq!(slab.get(first), Some(&b"abc"[..]));
     assert_eq!(slab.get(parts), Some(&b"def"[..]));
-    assert_eq!(
-        (slab.slots_used(), slab.bytes_used(), slab.byte_capacity()),
-        (2, 6, 10)
-    );
+    assert_eq!((slab.slots_used(), slab.bytes_used(), slab.byte_capacity()), (2, 6, 10));
 }
 
 #[test]
@@ -32,11 +29,7 @@ fn every_byte_of_the_buffer_can_be_used() {
 fn running_out_of_handles_or_bytes_stores_nothing() {
     let mut slab = ByteSlab::new(2, 4);
     let kept = slab.insert(b"abc").unwrap();
-    let full = SlabFull::Bytes {
-        requested: 2,
-        free: 1,
-        capacity: 4,
-    };
+    let full = SlabFull::Bytes { requested: 2, free: 1, capacity: 4 };
     assert_eq!(slab.insert(b"xy"), Err(full));
     slab.insert(b"").unwrap();
     assert_eq!(slab.insert(b""), Err(SlabFull::Handles { max: 2 }));
@@ -91,20 +84,9 @@ fn slots_of_another_slab_are_foreign() {
 
 #[test]
 fn neighbours_join_whichever_is_freed_first() {
-    for order in [
-        [0, 1, 2],
-        [0, 2, 1],
-        [1, 0, 2],
-        [1, 2, 0],
-        [2, 0, 1],
-        [2, 1, 0],
-    ] {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut slab = ByteSlab::new(3, 9);
-        let slots = [
-            slab.insert(b"aaa"),
-            slab.insert(b"bbb"),
-            slab.insert(b"ccc"),
-        ];
+        let slots = [slab.insert(b"aaa"), slab.insert(b"bbb"), slab.insert(b"ccc")];
         for index in order {
             assert!(slab.remove(slots[index].unwrap()));
         }
@@ -123,8 +105,7 @@ fn a_tight_fit_behind_many_too_small_ones_is_found() {
         odd.push(slab.insert(&[2; 9]).unwrap());
         slab.insert(b"|").unwrap();
     }
-    slab.insert(&vec![3; 21 * 10 + 15 - slab.bytes_used()])
-        .unwrap();
+    slab.insert(&vec![3; 21 * 10 + 15 - slab.bytes_used()]).unwrap();
     slab.remove(fifteen);
     for slot in odd {
         slab.remove(slot);

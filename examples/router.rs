@@ -1,0 +1,66 @@
+//! From a numeric id to the one shard that owns it.
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::fmt::Write as _;
+
+use shardwright_contracts::ShardId;
+use shardwright_frontier::{EntityId, EntityIdRange, ShardRouter};
+
+fn main() -> anyhow::Result<()> {
+    print!("{}", story()?);
+    Ok(())
+}
+
+fn story() -> anyhow::Result<String> {
+    let mut out = String::new();
+    let to = |router: &ShardRouter, id| router.route(EntityId::from(id)).as_raw();
+
+    // One shard: everything is in it.
+    let single = ShardRouter::single();
+    writeln!(out, "single:  id 42 is in shard {}", to(&single, 42))?;
+
+    // By hash: even use of all shards, no boundaries to care for.
+    let hash = ShardRouter::hash(8)?;
+    for id in [41, 42, 43] {
+        writeln!(out, "hash:    id {id} is in shard {} of 8", to(&hash, id))?;
+    }
+    let mut counts = [0_u32; 8];
+    for id in 0..80_000 {
+        if let Some(count) = counts.get_mut(to(&hash, id) as usize) {
+            *count += 1;
+        }
+    }
+    writeln!(out, "hash:    80,000 ids fall on the shards as {counts:?}")?;
+
+    // By range: you decide what lives where. The order in which you list the ranges is free.
+    let range = |start, end| EntityIdRange { start, end };
+    let by_range = ShardRouter::range(vec![
+        (ShardId::from_raw(2), range(1_000_000, u64::MAX)),
+        (ShardId::from_raw(1), range(0, 1_000_000)),
+    ])?;
+    for id in [999_999, 1_000_000, u64::MAX] {
+        writeln!(out, "ranges:  id {id} is in shard {}", to(&by_range, id))?;
+    }
+
+    // A table that would lose or share an id is refused, with the reason.
+    let gap = [(1, range(0, 10)), (2, range(20, u64::MAX))];
+    let overlap = [(1, range(0, 10)), (2, range(9, u64::MAX))];
+    for table in [gap, overlap] {
+        let table = table.map(|(shard, range)| (ShardId::from_raw(shard), range));
+        if let Err(error) = ShardRouter::range(table.to_vec()) {
+            writeln!(out, "refused: {error}")?;
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn tells_its_story() -> anyhow::Result<()> {
+        let story = super::story()?;
+        println!("{story}");
+        assert_eq!(story.lines().count(), 10);
+        Ok(())
+    }
+}

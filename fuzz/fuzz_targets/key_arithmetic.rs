@@ -1,0 +1,10 @@
+//! Key arithmetic agrees with the same computed on whole numbers of any size.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code, reason = "each target uses its own part")]
+#[path = "../../crates/frontier/tests/checks/mod.rs"]
+mod checks;
+
+fuzz_target!(|keys: (&[u8], &[u8])| checks::arithmetic::against_big_integers(keys.0, keys.1));
