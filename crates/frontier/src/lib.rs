@@ -1,0 +1,39 @@
+//! Where typed keys become shards, and ids find theirs.
+//!
+//! The layers below know shards only as ranges of bytes. This crate stands between them and the
+//! people who think in paths, rows and tuples:
+//!
+//! - [`key_encoding`] turns typed keys into bytes that sort the same way, and does arithmetic on
+//!   such bytes: the next key, the end of a prefix, a point halfway between two keys.
+//! - [`hint`] writes into a shard's metadata what its range stands for (a prefix, rows of a
+//!   manifest), and derives the children's hints when a shard is split.
+//! - [`builder`] collects the initial shards of a run in preallocated memory and checks them.
+//! - [`router`] maps a numeric id to the one shard that owns it.
+//!
+//! The crate is pure: no IO, no clock, no chance, no threads. Functions write into buffers that
+//! the caller owns and reuses ([`KeyBuf`], [`MetadataBuf`], [`ShardSpecScratch`]), so nothing on
+//! a hot path touches the heap. What comes back borrows from the buffer and is gone with the next
+//! write to it.
+#![forbid(unsafe_code)]
+
+pub mod builder;
+pub mod hint;
+pub mod key_encoding;
+pub mod router;
+
+pub use builder::{PreallocShardBuilder, PreallocShardBuilderError};
+pub use hint::{
+    HintPropagationError, MetadataBuf, ShardEncodeError, ShardHint, ShardHintDecodeError,
+    ShardMetadata, ShardMetadataDecodeError, ShardSpecScratch, SplitBoundary,
+    decode_connector_extra, decode_hint, decode_metadata, manifest_shard_into, manifest_shard_ref,
+    prefix_shard_into, prefix_shard_ref, propagate_hint_on_split, range_shard_into,
+    range_shard_ref,
+};
+pub use key_encoding::{
+    CompositeDecodeError, CompositeKey, KeyBuf, KeyEncoding, ManifestRowKey, PathKey, PathKeyError,
+    PrefixShardError, ShardIntoError, byte_midpoint, decode_composite_part, decode_f64_key,
+    decode_i64_key, decode_manifest_row_key, decode_u64_key, key_successor, prefix_successor,
+    shard_spec_from_keys_into, shard_spec_from_keys_ref, shard_spec_from_manifest_range_into,
+    shard_spec_from_manifest_range_ref, shard_spec_from_prefix_into, shard_spec_from_prefix_ref,
+};
+pub use router::{EntityId, EntityIdRange, RouterError, RoutingStrategy, ShardRouter};

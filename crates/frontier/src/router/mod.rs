@@ -1,0 +1,172 @@
+//! The shard router: which shard owns an entity.
+//!
+//! A [`ShardRouter`] maps every [`EntityId`] to exactly one [`ShardId`]. It is a plain value: it
+//! cannot fail once it is built, needs no lock, keeps no state between calls, and costs next to
+//! nothing to clone. The same router gives the same answer on every machine and in every release,
+//! since data is placed by it.
+//!
+//! ```
+//! use shardwright_contracts::ShardId;
+//! use shardwright_frontier::router::{EntityId, EntityIdRange, ShardRouter};
+//!
+//! let router = ShardRouter::range(vec![
+//!     (ShardId::from_raw(7), EntityIdRange { start: 0, end: 1_000 }),
+//!     (ShardId::from_raw(8), EntityIdRange { start: 1_000, end: u64::MAX }),
+//! ])?;
+//! assert_eq!(router.route(EntityId::from(999)), ShardId::from_raw(7));
+//! assert_eq!(router.route(EntityId::from(u64::MAX)), ShardId::from_raw(8));
+//! # Ok::<(), shardwright_frontier::router::RouterError>(())
+//! ```
+//!
+//! # Strategies
+//!
+//! * *Single*: everything is on shard 0.
+//! * *Hash*: the FNV-1a hash of the id, 64 bits wide over the id's little-endian bytes, modulo
+//!   the number of shards. Neighbouring ids are scattered, nothing has to be configured, and a
+//!   change of the number of shards moves nearly every id.
+//! * *Truncated hash*: the same hash cut to its low 16 bits before the remainder is taken. It is
+//!   here for data that was placed so, and for nothing else: 65,536 values do not divide evenly
+//!   among, say, 40,000 shards, of which some would get twice the share of others.
+//! * *Range*: each shard owns one run of adjacent ids, by a table that the operator writes. The
+//!   table is checked once, so that every id has one owner.
+//!
+//! # What is left out
+//!
+//! FNV-1a is simple and fast but mixes weakly. Adjacent and evenly spaced ids are spread well over
+//! a few shards, yet some numbers of shards fit the hash badly. The worst case is ids that differ
+//! only in their upper three bytes: the multiplier is 1 modulo 15, so with 5, 10 or 15 shards some
+//! can stay idle. There is no weighting, and no consistent hashing: a router does not change, it
+//! is replaced, and moving the data is up to whoever replaces it.
+
+mod entity;
+mod error;
+mod fnv;
+mod range_table;
+mod search_tree;
+#[cfg(test)]
+mod tests;
+
+use std::num::{NonZeroU16, NonZeroU64};
+
+use shardwright_contracts::ShardId;
+
+use self::fnv::fnv1a_64;
+pub use self::{
+    entity::{EntityId, EntityIdRange},
+    error::RouterError,
+    range_table::RangeTable,
+};
+
+/// How a router chooses the shard of an entity.
+#[derive(Clone, Debug)]
+pub enum RoutingStrategy {
+    /// Shard 0 owns everything.
+    Single,
+    /// The shard is the full hash of the id modulo the number of shards.
+    Hash {
+        /// How many shards there are, numbered from 0.
+        num_shards: NonZeroU16,
+    },
+    /// The shard is the low 16 bits of the hash modulo the number of shards; for data placed
+    /// that way before.
+    HashTruncated {
+        /// How many shards there are, numbered from 0.
+        num_shards: NonZeroU16,
+    },
+    /// The shard is the owner of the range that holds the id.
+    Range(RangeTable),
+}
+
+/// Maps each entity to its shard.
+#[derive(Clone, Debug)]
+pub struct ShardRouter {
+    strategy: RoutingStrategy,
+}
+
+impl ShardRouter {
+    /// A router that sends every entity to [`ShardId::SINGLE`].
+    #[must_use]
+    pub const fn single() -> Self {
+        Self { strategy: RoutingStrategy::Single }
+    }
+
+    /// A router that spreads entities over the shards `0..num_shards` by hash.
+    ///
+    /// # Errors
+    ///
+    /// [`RouterError::ZeroShards`] if there is no shard to send anything to.
+    pub fn hash(num_shards: u16) -> Result<Self, RouterError> {
+        let num_shards = NonZeroU16::new(num_shards).ok_or(RouterError::ZeroShards)?;
+        Ok(Self { strategy: RoutingStrategy::Hash { num_shards } })
+    }
+
+    /// A router that agrees with data placed by the low 16 bits of the hash; for anything new,
+    /// take [`hash`](Self::hash).
+    ///
+    /// # Errors
+    ///
+    /// [`RouterError::ZeroShards`] if there is no shard to send anything to.
+    pub fn hash_truncated(num_shards: u16) -> Result<Self, RouterError> {
+        let num_shards = NonZeroU16::new(num_shards).ok_or(RouterError::ZeroShards)?;
+        Ok(Self { strategy: RoutingStrategy::HashTruncated { num_shards } })
+    }
+
+    /// A router that sends each entity to the owner of its range. The ranges may come in any
+    /// order; together they must hold every id once, and no shard may own two of them.
+    ///
+    /// # Errors
+    ///
+    /// Of several faults one is reported, and the order of the list does not matter to which:
+    ///
+    /// 1. [`EmptyRanges`](RouterError::EmptyRanges) if there are no ranges.
+    /// 2. The first fault met going through the ranges by start. For one range these are, in
+    ///    turn: [`Gap`](RouterError::Gap) if ids before it have no owner,
+    ///    [`EmptyRange`](RouterError::EmptyRange) if it holds nothing, and
+    ///    [`Overlap`](RouterError::Overlap) if it shares ids with the one before.
+    /// 3. [`IncompleteCoverage`](RouterError::IncompleteCoverage) if ids after the last range have
+    ///    no owner.
+    /// 4. [`DuplicateShard`](RouterError::DuplicateShard), for the lowest shard that owns two.
+    pub fn range(ranges: Vec<(ShardId, EntityIdRange)>) -> Result<Self, RouterError> {
+        Ok(Self { strategy: RoutingStrategy::Range(RangeTable::new(ranges)?) })
+    }
+
+    /// The shard that owns the entity. Every id has one, and the answer never changes.
+    // Left to itself the compiler makes this a call, which costs a third of a hash.
+    #[inline(always)]
+    #[must_use]
+    pub fn route(&self, entity_id: EntityId) -> ShardId {
+        let id = entity_id.as_u64();
+        let number = match &self.strategy {
+            RoutingStrategy::Single => return ShardId::SINGLE,
+            RoutingStrategy::Range(table) => return table.shard_of(id),
+            RoutingStrategy::Hash { num_shards } => fnv1a_64(id) % NonZeroU64::from(*num_shards),
+            RoutingStrategy::HashTruncated { num_shards } => {
+                u64::from(fnv1a_64(id) as u16 % *num_shards)
+            }
+        };
+        ShardId::from_raw(number)
+    }
+
+    /// Every shard that the router can answer with, in ascending order, each once.
+    #[must_use]
+    pub fn all_shards(&self) -> Vec<ShardId> {
+        match &self.strategy {
+            RoutingStrategy::Single => vec![ShardId::SINGLE],
+            RoutingStrategy::Hash { num_shards }
+            | RoutingStrategy::HashTruncated { num_shards } => {
+                (0..num_shards.get()).map(|number| ShardId::from_raw(number.into())).collect()
+            }
+            RoutingStrategy::Range(table) => {
+                let mut shards: Vec<ShardId> = table.ranges().map(|(shard, _)| shard).collect();
+                shards.sort_unstable();
+                shards
+            }
+        }
+    }
+
+    /// How the router chooses.
+    #[must_use]
+    pub const fn strategy(&self) -> &RoutingStrategy {
+        &self.strategy
+    }
+}
