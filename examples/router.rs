@@ -58,9 +58,19 @@ fn story() -> anyhow::Result<String> {
 mod tests {
     #[test]
     fn tells_its_story() -> anyhow::Result<()> {
-        let story = super::story()?;
-        println!("{story}");
-        assert_eq!(story.lines().count(), 10);
+        let expected = [
+            "single:  id 42 is in shard 0",
+            "hash:    id 41 is in shard 6 of 8",
+            "hash:    id 42 is in shard 5 of 8",
+            "hash:    id 43 is in shard 3 of 8",
+            "hash:    80,000 ids fall on the shards as [10027, 9946, 10109, 9868, 10053, 10086, 9991, 9920]",
+            "ranges:  id 999999 is in shard 1",
+            "ranges:  id 1000000 is in shard 2",
+            "ranges:  id 18446744073709551615 is in shard 2",
+            "refused: no range owns the ids from 10 up to 20",
+            "refused: two ranges own the ids from 9 through 9",
+        ];
+        assert_eq!(super::story()?.lines().collect::<Vec<_>>(), expected);
         Ok(())
     }
 }

@@ -21,36 +21,34 @@
 //! # Strategies
 //!
 //! * *Single*: everything is on shard 0.
-//! * *Hash*: the FNV-1a hash of the id, 64 bits wide over the id's little-endian bytes, modulo
-//!   the number of shards. Neighbouring ids are scattered, nothing has to be configured, and a
-//!   change of the number of shards moves nearly every id.
-//! * *Truncated hash*: the same hash cut to its low 16 bits before the remainder is taken. It is
-//!   here for data that was placed so, and for nothing else: 65,536 values do not divide evenly
-//!   among, say, 40,000 shards, of which some would get twice the share of others.
+//! * *Hash*: the FNV-1a hash of the id, 64 bits wide over the id's little-endian bytes and then
+//!   mixed once more, scaled to the number of shards. Ids are scattered whatever pattern they
+//!   have, nothing has to be configured, and a change of the number of shards moves nearly every
+//!   id.
+//! * *Truncated hash*: the plain FNV-1a hash cut to its low 16 bits, modulo the number of shards.
+//!   It is here for data that was placed so, and for nothing else: 65,536 values do not divide
+//!   evenly among, say, 40,000 shards, of which some get twice the share of others.
 //! * *Range*: each shard owns one run of adjacent ids, by a table that the operator writes. The
 //!   table is checked once, so that every id has one owner.
 //!
 //! # What is left out
 //!
-//! FNV-1a is simple and fast but mixes weakly. Adjacent and evenly spaced ids are spread well over
-//! a few shards, yet some numbers of shards fit the hash badly. The worst case is ids that differ
-//! only in their upper three bytes: the multiplier is 1 modulo 15, so with 5, 10 or 15 shards some
-//! can stay idle. There is no weighting, and no consistent hashing: a router does not change, it
-//! is replaced, and moving the data is up to whoever replaces it.
+//! There is no weighting, and no consistent hashing: a router does not change, it is replaced, and
+//! moving the data is up to whoever replaces it.
 
 mod entity;
 mod error;
-mod fnv;
+mod hash;
 mod range_table;
 mod search_tree;
 #[cfg(test)]
 mod tests;
 
-use std::num::{NonZeroU16, NonZeroU64};
+use std::num::NonZeroU16;
 
 use shardwright_contracts::ShardId;
 
-use self::fnv::fnv1a_64;
+use self::hash::{avalanched, fnv1a_64, scaled};
 pub use self::{
     entity::{EntityId, EntityIdRange},
     error::RouterError,
@@ -62,7 +60,7 @@ pub use self::{
 pub enum RoutingStrategy {
     /// Shard 0 owns everything.
     Single,
-    /// The shard is the full hash of the id modulo the number of shards.
+    /// The shard is the hash of the id, scaled to the number of shards.
     Hash {
         /// How many shards there are, numbered from 0.
         num_shards: NonZeroU16,
@@ -139,7 +137,7 @@ impl ShardRouter {
         let number = match &self.strategy {
             RoutingStrategy::Single => return ShardId::SINGLE,
             RoutingStrategy::Range(table) => return table.shard_of(id),
-            RoutingStrategy::Hash { num_shards } => fnv1a_64(id) % NonZeroU64::from(*num_shards),
+            RoutingStrategy::Hash { num_shards } => scaled(avalanched(id), num_shards.get()),
             RoutingStrategy::HashTruncated { num_shards } => {
                 u64::from(fnv1a_64(id) as u16 % *num_shards)
             }

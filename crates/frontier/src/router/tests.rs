@@ -67,7 +67,7 @@ mod single {
 mod hash {
     use super::*;
 
-    /// The hash of the id by its definition, independent of the code under test.
+    /// FNV-1a of the id by its definition, independent of the code under test.
     fn hash_of(id: u64) -> u64 {
         let mut hash: u64 = 14_695_981_039_346_656_037;
         for place in 0..8 {
@@ -100,10 +100,10 @@ mod hash {
     }
 
     #[rstest]
-    #[case(0, [0, 1, 405, 730])]
-    #[case(1, [0, 0, 996, 51_141])]
-    #[case(42, [0, 3, 255, 61_215])]
-    #[case(u64::MAX, [0, 1, 757, 11_362])]
+    #[case(0, [0, 1, 483, 31_698])]
+    #[case(1, [0, 1, 289, 19_001])]
+    #[case(42, [0, 2, 648, 42_531])]
+    #[case(u64::MAX, [0, 1, 416, 27_282])]
     fn the_full_mode_never_moves_an_id(#[case] id: u64, #[case] shards: [u64; 4]) {
         let routed = [1, 4, 1_000, u16::MAX]
             .map(|num_shards| route(&ShardRouter::hash(num_shards).unwrap(), id));
@@ -146,7 +146,7 @@ mod hash {
 
     #[rstest]
     fn few_shards_get_even_shares_of_evenly_spaced_ids(
-        #[values(1, 2, 4, 16, 256, 1_000, 1 << 20)] stride: u64,
+        #[values(1, 2, 3, 4, 16, 256, 1_000, 1 << 18, 1 << 20, 1 << 40, 1 << 45)] stride: u64,
     ) {
         for num_shards in 2..=16 {
             let deviation = deviation(&counts(num_shards, 10_000, stride));
@@ -157,36 +157,25 @@ mod hash {
     /// Were the shards drawn at random, the chi-square statistic would have the mean
     /// `df = n - 1` and the variance `2 * df`; five deviations above the mean are the limit.
     #[rstest]
-    #[case(17)]
-    #[case(31)]
-    #[case(64)]
-    #[case(256)]
-    #[case(257)]
-    fn many_shards_get_shares_no_worse_than_random_ones(#[case] num_shards: u16) {
-        let counts = counts(num_shards, 1_000 * u64::from(num_shards), 1);
+    fn many_shards_get_shares_no_worse_than_random_ones(
+        #[values(17, 31, 64, 100, 256, 257, 626, 1_000, 1_024)] num_shards: u16,
+        #[values(1, 16, 1 << 40)] stride: u64,
+    ) {
+        let counts = counts(num_shards, 1_000 * u64::from(num_shards), stride);
         let chi_square: f64 = counts.iter().map(|count| (count - 1e3).powi(2) / 1e3).sum();
         let df = f64::from(num_shards - 1);
         assert!(chi_square < df + 5.0 * (2.0 * df).sqrt(), "chi-square {chi_square}, df {df}");
     }
 
-    /// Some counts, 100 and 1,000 among them, suit the hash worse than chance would, but even
-    /// there the shares stay within the bounds promised for few shards.
-    #[rstest]
-    #[case(17)]
-    #[case(64)]
-    #[case(100)]
-    #[case(1_000)]
-    #[case(1_024)]
-    fn many_shards_get_nearly_even_shares(#[case] num_shards: u16) {
-        let deviation = deviation(&counts(num_shards, 1_000 * u64::from(num_shards), 1));
-        assert!(deviation < 0.15, "{num_shards} shards: {deviation}");
-    }
-
-    /// The weakness that the module's documentation warns of. Should this ever fail, the hash
-    /// has changed.
+    /// The bound above is one that can be missed: plain FNV-1a misses it.
     #[test]
-    fn ids_that_differ_only_in_high_bytes_leave_shards_idle() {
-        assert!(counts(15, 10_000, 1 << 40).contains(&0.0));
+    fn the_chi_square_bound_tells_a_poor_hash() {
+        let mut counts = [0.0_f64; 626];
+        for id in 0..626_000 {
+            counts[(hash_of(id) % 626) as usize] += 1.0;
+        }
+        let chi_square: f64 = counts.iter().map(|count| (count - 1e3).powi(2) / 1e3).sum();
+        assert!(chi_square > 625.0 + 5.0 * 1_250.0_f64.sqrt(), "{chi_square}");
     }
 
     proptest! {
@@ -209,10 +198,8 @@ mod hash {
         }
 
         #[test]
-        fn hash_routing_is_the_remainder_of_the_hash(id: u64, num_shards in 1..=u16::MAX) {
+        fn truncated_routing_is_the_remainder_of_the_low_bits(id: u64, num_shards in 1..=u16::MAX) {
             let n = u64::from(num_shards);
-            let full = ShardRouter::hash(num_shards).unwrap();
-            prop_assert_eq!(route(&full, id), hash_of(id) % n);
             let truncated = ShardRouter::hash_truncated(num_shards).unwrap();
             prop_assert_eq!(route(&truncated, id), hash_of(id) % 65_536 % n);
         }
@@ -483,7 +470,7 @@ mod every_strategy {
             assert_eq!(router.all_shards().iter().filter(|shard| **shard == owner).count(), 1);
             owner.as_raw()
         });
-        assert_eq!(owners, [0, 10_157_053_723_145_373_757 % 7, 34_877 % 7, 102]);
+        assert_eq!(owners, [0, 2, 34_877 % 7, 102]);
     }
 
     #[test]
