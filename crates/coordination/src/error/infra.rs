@@ -1,0 +1,55 @@
+/// What the machinery below the protocol failed at, by what is known of the effect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InfraError {
+    /// The operation has not happened; ask again as you like.
+    #[error("{operation} was not applied: {message}")]
+    NotApplied {
+        /// The step that failed.
+        operation: &'static str,
+        /// What it said.
+        message: Box<str>,
+    },
+    /// The operation may have happened; ask again only with the same operation id.
+    #[error("whether {operation} was applied is unknown: {message}")]
+    Unknown {
+        /// The step that failed.
+        operation: &'static str,
+        /// What it said.
+        message: Box<str>,
+    },
+    /// What is stored cannot be read; asking again will not help.
+    #[error("{operation} met corrupt data: {message}")]
+    Corrupt {
+        /// The step that failed.
+        operation: &'static str,
+        /// What it said.
+        message: Box<str>,
+    },
+}
+
+impl InfraError {
+    /// Whether asking again, with the same operation id, may help.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        match self {
+            Self::NotApplied { .. } | Self::Unknown { .. } => true,
+            Self::Corrupt { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_corruption_is_not_worth_a_retry() {
+        let (operation, message) = ("checkpoint.commit", Box::<str>::from("timed out"));
+        let not_applied = InfraError::NotApplied { operation, message: message.clone() };
+        let unknown = InfraError::Unknown { operation, message: message.clone() };
+        let corrupt = InfraError::Corrupt { operation, message };
+        assert!(not_applied.is_retryable() && unknown.is_retryable() && !corrupt.is_retryable());
+        let text = unknown.to_string();
+        assert_eq!(text, "whether checkpoint.commit was applied is unknown: timed out");
+    }
+}

@@ -1,0 +1,272 @@
+#![allow(
+    missing_docs,
+    reason = "each variant wraps the refusal of its name, which is documented in `reason`"
+)]
+
+use shardwright_contracts::{CursorRegression, FenceEpochError, ManifestValidationError, SlabFull};
+
+use super::InfraError;
+use super::reason::{
+    AlreadyLeased, CheckpointMissingKey, ConfigMismatch, CursorKeyTooLarge, CursorOutOfBounds,
+    CursorTokenTooLarge, LeaseExpired, NotParked, ParkDetailTooLarge, RetriesExhausted,
+    RunAlreadyExists, RunNotActive, RunNotFound, RunPaused, RunTerminal, RunUnfinished,
+    ShardNotFound, ShardTerminal, SplitInvalid, StaleFence, TenantMismatch, WrongStatus,
+};
+use crate::op_log::OpConflict;
+use crate::shard_limits::ShardLimitViolation;
+
+/// Declares an error enum with one variant per refusal, and its conversion into `CoordError`.
+macro_rules! operation_error {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident($reason:ty)),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+        pub enum $name {
+            $(#[error(transparent)] $variant(#[from] $reason),)+
+        }
+
+        impl From<$name> for CoordError {
+            fn from(error: $name) -> Self {
+                match error {
+                    $($name::$variant(reason) => Self::$variant(reason),)+
+                }
+            }
+        }
+    };
+}
+
+/// Like `operation_error`, for an operation that the guard admits: adds the guard's refusals.
+macro_rules! guarded_error {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident($reason:ty)),* $(,)? }) => {
+        operation_error! {
+            $(#[$doc])*
+            $name {
+                ShardNotFound(ShardNotFound),
+                TenantMismatch(TenantMismatch),
+                RunNotActive(RunNotActive),
+                ShardTerminal(ShardTerminal),
+                StaleFence(StaleFence),
+                LeaseExpired(LeaseExpired),
+                $($variant($reason),)*
+                BackendError(InfraError),
+            }
+        }
+
+        impl From<GuardError> for $name {
+            fn from(error: GuardError) -> Self {
+                match error {
+                    GuardError::TenantMismatch(reason) => Self::TenantMismatch(reason),
+                    GuardError::RunNotActive(reason) => Self::RunNotActive(reason),
+                    GuardError::ShardTerminal(reason) => Self::ShardTerminal(reason),
+                    GuardError::StaleFence(reason) => Self::StaleFence(reason),
+                    GuardError::LeaseExpired(reason) => Self::LeaseExpired(reason),
+                }
+            }
+        }
+    };
+}
+
+/// Every refusal of every operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CoordError {
+    #[error(transparent)]
+    RunNotFound(#[from] RunNotFound),
+    #[error(transparent)]
+    RunAlreadyExists(#[from] RunAlreadyExists),
+    #[error(transparent)]
+    ConfigMismatch(#[from] ConfigMismatch),
+    #[error(transparent)]
+    ShardNotFound(#[from] ShardNotFound),
+    #[error(transparent)]
+    TenantMismatch(#[from] TenantMismatch),
+    #[error(transparent)]
+    OpIdConflict(#[from] OpConflict),
+    #[error(transparent)]
+    RunNotActive(#[from] RunNotActive),
+    #[error(transparent)]
+    RunTerminal(#[from] RunTerminal),
+    #[error(transparent)]
+    WrongStatus(#[from] WrongStatus),
+    #[error(transparent)]
+    RunUnfinished(#[from] RunUnfinished),
+    #[error(transparent)]
+    RunPaused(#[from] RunPaused),
+    #[error(transparent)]
+    ShardTerminal(#[from] ShardTerminal),
+    #[error(transparent)]
+    NotParked(#[from] NotParked),
+    #[error(transparent)]
+    StaleFence(#[from] StaleFence),
+    #[error(transparent)]
+    FenceExhausted(#[from] FenceEpochError),
+    #[error(transparent)]
+    LeaseExpired(#[from] LeaseExpired),
+    #[error(transparent)]
+    AlreadyLeased(#[from] AlreadyLeased),
+    #[error(transparent)]
+    RetriesExhausted(#[from] RetriesExhausted),
+    #[error(transparent)]
+    CheckpointMissingKey(#[from] CheckpointMissingKey),
+    #[error(transparent)]
+    CursorKeyTooLarge(#[from] CursorKeyTooLarge),
+    #[error(transparent)]
+    CursorTokenTooLarge(#[from] CursorTokenTooLarge),
+    #[error(transparent)]
+    CursorRegression(#[from] CursorRegression),
+    #[error(transparent)]
+    CursorOutOfBounds(#[from] CursorOutOfBounds),
+    #[error(transparent)]
+    ParkDetailTooLarge(#[from] ParkDetailTooLarge),
+    #[error(transparent)]
+    SplitInvalid(#[from] SplitInvalid),
+    #[error(transparent)]
+    ManifestInvalid(#[from] ManifestValidationError),
+    #[error(transparent)]
+    ShardLimitExceeded(#[from] ShardLimitViolation),
+    #[error(transparent)]
+    ResourceExhausted(#[from] SlabFull),
+    #[error(transparent)]
+    BackendError(#[from] InfraError),
+}
+
+operation_error! {
+    /// What the guard refuses before an operation looks at its own parameters.
+    GuardError {
+        TenantMismatch(TenantMismatch),
+        RunNotActive(RunNotActive),
+        ShardTerminal(ShardTerminal),
+        StaleFence(StaleFence),
+        LeaseExpired(LeaseExpired),
+    }
+}
+
+operation_error! {
+    /// Why a shard was not acquired.
+    AcquireError {
+        ShardNotFound(ShardNotFound),
+        TenantMismatch(TenantMismatch),
+        RunNotActive(RunNotActive),
+        RunPaused(RunPaused),
+        ShardTerminal(ShardTerminal),
+        AlreadyLeased(AlreadyLeased),
+        RetriesExhausted(RetriesExhausted),
+        FenceExhausted(FenceEpochError),
+        BackendError(InfraError),
+    }
+}
+
+guarded_error! {
+    /// Why a lease was not renewed.
+    RenewError {}
+}
+
+guarded_error! {
+    /// Why a lease was not given back.
+    ReleaseError { OpIdConflict(OpConflict) }
+}
+
+guarded_error! {
+    /// Why a cursor was not moved.
+    CheckpointError {
+        OpIdConflict(OpConflict),
+        CheckpointMissingKey(CheckpointMissingKey),
+        CursorKeyTooLarge(CursorKeyTooLarge),
+        CursorTokenTooLarge(CursorTokenTooLarge),
+        CursorRegression(CursorRegression),
+        CursorOutOfBounds(CursorOutOfBounds),
+        ResourceExhausted(SlabFull),
+    }
+}
+
+guarded_error! {
+    /// Why a shard was not completed.
+    CompleteError {
+        OpIdConflict(OpConflict),
+        CheckpointMissingKey(CheckpointMissingKey),
+        CursorKeyTooLarge(CursorKeyTooLarge),
+        CursorTokenTooLarge(CursorTokenTooLarge),
+        CursorRegression(CursorRegression),
+        CursorOutOfBounds(CursorOutOfBounds),
+        ResourceExhausted(SlabFull),
+    }
+}
+
+guarded_error! {
+    /// Why a shard was not parked.
+    ParkError {
+        OpIdConflict(OpConflict),
+        ParkDetailTooLarge(ParkDetailTooLarge),
+    }
+}
+
+guarded_error! {
+    /// Why a shard was not split.
+    SplitError {
+        OpIdConflict(OpConflict),
+        SplitInvalid(SplitInvalid),
+        ResourceExhausted(SlabFull),
+    }
+}
+
+/// Why a shard was not replaced by children.
+pub type SplitReplaceError = SplitError;
+/// Why the right part of a shard was not given away.
+pub type SplitResidualError = SplitError;
+
+operation_error! {
+    /// Why a shard was not unparked.
+    UnparkError {
+        ShardNotFound(ShardNotFound),
+        TenantMismatch(TenantMismatch),
+        OpIdConflict(OpConflict),
+        RunNotActive(RunNotActive),
+        RunTerminal(RunTerminal),
+        NotParked(NotParked),
+        FenceExhausted(FenceEpochError),
+        BackendError(InfraError),
+    }
+}
+
+operation_error! {
+    /// Why a run was not created.
+    CreateRunError {
+        RunAlreadyExists(RunAlreadyExists),
+        ConfigMismatch(ConfigMismatch),
+        BackendError(InfraError),
+    }
+}
+
+operation_error! {
+    /// Why the shards of a run were not registered.
+    RegisterShardsError {
+        RunNotFound(RunNotFound),
+        TenantMismatch(TenantMismatch),
+        OpIdConflict(OpConflict),
+        WrongStatus(WrongStatus),
+        ManifestInvalid(ManifestValidationError),
+        ShardLimitExceeded(ShardLimitViolation),
+        ResourceExhausted(SlabFull),
+        BackendError(InfraError),
+    }
+}
+
+operation_error! {
+    /// Why a run was not ended, paused or resumed.
+    RunTransitionError {
+        RunNotFound(RunNotFound),
+        TenantMismatch(TenantMismatch),
+        OpIdConflict(OpConflict),
+        RunTerminal(RunTerminal),
+        WrongStatus(WrongStatus),
+        RunUnfinished(RunUnfinished),
+        BackendError(InfraError),
+    }
+}
+
+operation_error! {
+    /// Why nothing could be told about a run.
+    RunQueryError {
+        RunNotFound(RunNotFound),
+        TenantMismatch(TenantMismatch),
+        BackendError(InfraError),
+    }
+}

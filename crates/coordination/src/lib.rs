@@ -1,0 +1,58 @@
+//! The run protocol: who may work on which shard of a run, and what becomes of it.
+//!
+//! A run is finite work, cut into shards. A worker *acquires* a shard and gets a lease with a
+//! *fence*, a number that rises with every owner. It moves the shard's cursor forward by
+//! *checkpoints*, keeps the lease alive by *renewing* it, and ends by *completing*, *parking* or
+//! *releasing* the shard. A shard that is too big is *split*. Whoever shows an old fence, a lease
+//! that is over or an operation of an ended run is refused, so that of two workers that both
+//! believe to own a shard only one can change it.
+//!
+//! The crate is pure. Records are plain data; each operation is a function in [`ops`] that checks
+//! everything first and changes something then, so that an error leaves the record as it was.
+//! Time comes in as an argument, and what happened goes out as [`events`]. Every backend runs the
+//! same functions.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`status`], [`lease`], [`op_log`] | the parts of a record |
+//! | [`record`] | shards and runs, and what is always true of them |
+//! | [`guard`] | the order in which every request is checked, written once |
+//! | [`ops`] | one operation per file |
+//! | [`split_execution`] | ids of derived shards |
+//! | [`error`] | refusals, failures below, exhaustion |
+//! | [`events`] | what happened, as data |
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod events;
+pub mod guard;
+pub mod lease;
+pub mod op_log;
+pub mod ops;
+pub mod payload;
+pub mod progress;
+pub mod record;
+pub mod shard_limits;
+pub mod split_execution;
+pub mod status;
+
+pub use error::{
+    AcquireError, CheckpointError, CompleteError, CoordError, CreateRunError, InfraError,
+    ParkError, RegisterShardsError, ReleaseError, RenewError, RunQueryError, RunTransitionError,
+    SplitError, SplitReplaceError, SplitResidualError, UnparkError,
+};
+pub use events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
+pub use guard::validate_lease;
+pub use lease::{Lease, LeaseHolder, OwnerLiveness};
+pub use op_log::{
+    IdempotentOutcome, OpAttempt, OpConflict, OpKind, OpLog, OpLogEntry, OpResult, RunOpLog,
+    RunOpLogEntry, check_op_idempotency,
+};
+pub use progress::{RunProgress, RunTerminalEvaluation, evaluate_run_terminal};
+pub use record::{
+    InvariantViolation, Park, RunConfig, RunConfigError, RunGate, RunRecord, ShardHead,
+    ShardRecord, ShardSnapshotView, ShardState, Spawned,
+};
+pub use shard_limits::{ShardLimitScope, ShardLimitViolation, ShardLimits};
+pub use split_execution::{DerivedShardKind, derive_split_shard_id};
+pub use status::{ParkReason, RunStatus, ShardStatus, UnknownByte};

@@ -1,0 +1,294 @@
+//! What was done lately, so that a retry gets its answer instead of a second effect.
+//!
+//! Each shard and each run remembers its last few operations by their ids, with a fingerprint of
+//! what was asked. The same id with the same fingerprint is a replay; with another, a conflict;
+//! an id that is not there is new. When the log is full the oldest entry goes. A retry that comes
+//! later than that is judged as a new operation, which is safe: the fence, the status or the
+//! cursor's rule refuses it, or it changes nothing.
+
+use std::collections::VecDeque;
+
+use shardwright_contracts::limits::{OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY};
+use shardwright_contracts::{CanonicalBytes, CanonicalSink, LogicalTime, OpId};
+
+use crate::status::stored_enum;
+
+stored_enum! {
+    /// What an operation did.
+    OpKind, "operation kind" {
+        /// Moved the cursor.
+        Checkpoint = 0,
+        /// Finished the shard.
+        Complete = 1,
+        /// Parked the shard.
+        Park = 2,
+        /// Replaced the shard by children.
+        SplitReplace = 3,
+        /// Gave the right part of the shard to a new one.
+        SplitResidual = 4,
+        /// Made a parked shard active again.
+        Unpark = 5,
+        /// Gave the lease back.
+        Release = 6,
+        /// Registered the shards of a run.
+        RegisterShards = 7,
+        /// Ended a run as done.
+        CompleteRun = 8,
+        /// Ended a run as failed.
+        FailRun = 9,
+        /// Ended a run as cancelled.
+        CancelRun = 10,
+        /// Paused a run.
+        PauseRun = 11,
+        /// Let a paused run go on.
+        ResumeRun = 12,
+    }
+}
+
+stored_enum! {
+    /// How an operation ended.
+    OpResult, "operation result" {
+        /// It took effect.
+        Completed = 0,
+        /// It was refused, for good.
+        Error = 1,
+        /// Another operation made it moot.
+        Superseded = 2,
+    }
+}
+
+/// One remembered operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpLogEntry {
+    /// Its id.
+    pub op: OpId,
+    /// What it did.
+    pub kind: OpKind,
+    /// How it ended.
+    pub result: OpResult,
+    /// Fingerprint of what was asked.
+    pub payload_hash: u64,
+    /// When it took effect.
+    pub executed_at: LogicalTime,
+}
+
+/// One remembered operation of a run.
+pub type RunOpLogEntry = OpLogEntry;
+
+/// An operation as it is asked for, before it is known whether it is new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpAttempt {
+    /// Its id.
+    pub op: OpId,
+    /// What it is to do.
+    pub kind: OpKind,
+    /// Fingerprint of what is asked.
+    pub payload_hash: u64,
+}
+
+/// An operation's id was used before for something else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct OpConflict {
+    /// The id.
+    pub op: OpId,
+    /// The fingerprint of the operation that has it.
+    pub expected_hash: u64,
+    /// The fingerprint of the one that was asked for.
+    pub actual_hash: u64,
+}
+
+/// The fingerprints stay out of logs: they would let a reader test guesses of what was asked.
+impl std::fmt::Debug for OpConflict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpConflict").field("op", &self.op).finish_non_exhaustive()
+    }
+}
+
+/// The last `CAPACITY` operations of a record. Takes no memory until the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OpLog<const CAPACITY: usize = OP_LOG_CAPACITY> {
+    entries: VecDeque<OpLogEntry>,
+}
+
+/// The last operations of a run.
+pub type RunOpLog = OpLog<RUN_OP_LOG_CAPACITY>;
+
+impl<const CAPACITY: usize> OpLog<CAPACITY> {
+    /// A log of nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { entries: VecDeque::new() }
+    }
+
+    /// Restores a stored log, oldest entry first.
+    ///
+    /// Whether the entries obey the log's rules is for the record's invariants to say.
+    #[must_use]
+    pub fn from_entries(entries: impl IntoIterator<Item = OpLogEntry>) -> Self {
+        Self { entries: entries.into_iter().collect() }
+    }
+
+    /// The entries, oldest first.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = &OpLogEntry> {
+        self.entries.iter()
+    }
+
+    /// How many operations are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Remembers that an operation took effect, and forgets the oldest one if there is no room.
+    ///
+    /// A caller's clock may have been set back; the log's times still only rise.
+    pub(crate) fn record(&mut self, attempt: OpAttempt, now: LogicalTime) {
+        let executed_at = self.entries.back().map_or(now, |latest| latest.executed_at.max(now));
+        if self.entries.len() >= CAPACITY {
+            self.entries.pop_front();
+        } else if self.entries.is_empty() {
+            // Once and for all, so that a busy shard does not grow its log step by step.
+            self.entries.reserve_exact(CAPACITY);
+        }
+        let OpAttempt { op, kind, payload_hash } = attempt;
+        let result = OpResult::Completed;
+        self.entries.push_back(OpLogEntry { op, kind, result, payload_hash, executed_at });
+    }
+
+    /// Whether the entries obey the log's rules: few enough, and no id twice.
+    pub(crate) fn is_sound(&self) -> bool {
+        let repeated = self.entries.iter().enumerate().any(|(index, entry)| {
+            self.entries.iter().take(index).any(|earlier| earlier.op == entry.op)
+        });
+        self.entries.len() <= CAPACITY && !repeated
+    }
+}
+
+/// Looks an operation up: a replay, a conflict, or (`None`) new.
+pub fn check_op_idempotency<const CAPACITY: usize>(
+    log: &OpLog<CAPACITY>,
+    attempt: OpAttempt,
+) -> Result<Option<OpLogEntry>, OpConflict> {
+    let Some(entry) = log.entries.iter().find(|entry| entry.op == attempt.op) else {
+        return Ok(None);
+    };
+    if entry.kind == attempt.kind && entry.payload_hash == attempt.payload_hash {
+        return Ok(Some(*entry));
+    }
+    Err(OpConflict {
+        op: attempt.op,
+        expected_hash: entry.payload_hash,
+        actual_hash: attempt.payload_hash,
+    })
+}
+
+/// What an operation gave, and whether it gave it now or had done so before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdempotentOutcome<T> {
+    /// It took effect just now.
+    Executed(T),
+    /// It had taken effect before; nothing changed now.
+    Replayed(T),
+}
+
+impl<T> IdempotentOutcome<T> {
+    /// What the operation gave.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        match self {
+            Self::Executed(value) | Self::Replayed(value) => value,
+        }
+    }
+
+    /// Whether nothing changed just now.
+    #[must_use]
+    pub const fn is_replay(&self) -> bool {
+        matches!(self, Self::Replayed(_))
+    }
+
+    /// The same outcome of something else.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> IdempotentOutcome<U> {
+        match self {
+            Self::Executed(value) => IdempotentOutcome::Executed(convert(value)),
+            Self::Replayed(value) => IdempotentOutcome::Replayed(convert(value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(op: u64, payload_hash: u64) -> OpAttempt {
+        OpAttempt { op: OpId::from_raw(op), kind: OpKind::Checkpoint, payload_hash }
+    }
+
+    fn log_of(ops: std::ops::Range<u64>) -> OpLog<3> {
+        let mut log = OpLog::new();
+        for op in ops {
+            log.record(attempt(op, op * 10), LogicalTime::from_millis(op));
+        }
+        log
+    }
+
+    #[test]
+    fn same_id_and_payload_is_a_replay_of_what_was_done() {
+        let found = check_op_idempotency(&log_of(0..2), attempt(1, 10)).unwrap().unwrap();
+        assert_eq!((found.op, found.executed_at), (OpId::from_raw(1), LogicalTime::from_millis(1)));
+        assert_eq!(found.result, OpResult::Completed);
+    }
+
+    #[test]
+    fn same_id_with_another_payload_or_kind_is_a_conflict() {
+        let log = log_of(0..2);
+        let conflict = check_op_idempotency(&log, attempt(1, 11)).unwrap_err();
+        assert_eq!((conflict.expected_hash, conflict.actual_hash), (10, 11));
+        let other_kind = OpAttempt { kind: OpKind::Complete, ..attempt(1, 10) };
+        assert!(check_op_idempotency(&log, other_kind).is_err());
+        assert_eq!(format!("{conflict:?}"), "OpConflict { op: OpId(0x1), .. }");
+    }
+
+    #[test]
+    fn a_full_log_forgets_the_oldest_only() {
+        let log = log_of(0..4);
+        assert_eq!(check_op_idempotency(&log, attempt(0, 0)), Ok(None));
+        for op in 1..4 {
+            assert!(check_op_idempotency(&log, attempt(op, op * 10)).unwrap().is_some());
+        }
+        assert_eq!((log.len(), log.is_empty()), (3, false));
+        let oldest_first: Vec<u64> = log.entries().map(|entry| entry.op.as_raw()).collect();
+        assert_eq!(oldest_first, [1, 2, 3]);
+    }
+
+    #[test]
+    fn times_only_rise_even_if_the_clock_is_set_back() {
+        let mut log = log_of(5..6);
+        log.record(attempt(6, 60), LogicalTime::from_millis(1));
+        let times: Vec<u64> = log.entries().map(|entry| entry.executed_at.as_millis()).collect();
+        assert_eq!(times, [5, 5]);
+    }
+
+    #[test]
+    fn a_sound_log_is_short_and_has_no_id_twice() {
+        assert!(log_of(0..3).is_sound());
+        let entry = *log_of(7..8).entries().next().unwrap();
+        assert!(!OpLog::<3>::from_entries([entry, entry]).is_sound());
+        let four = OpLog::<4>::from_entries(log_of(0..3).entries().copied().chain([entry]));
+        assert!(four.is_sound());
+        assert!(!OpLog::<3>::from_entries(four.entries().copied()).is_sound());
+    }
+
+    #[test]
+    fn outcomes_tell_what_and_when() {
+        assert_eq!(IdempotentOutcome::Executed(1).map(|n| n + 1).into_inner(), 2);
+        assert_eq!(IdempotentOutcome::Replayed(1).map(|n| n + 1).into_inner(), 2);
+        assert!(IdempotentOutcome::Replayed(()).is_replay());
+        assert!(!IdempotentOutcome::Executed(()).is_replay());
+    }
+}

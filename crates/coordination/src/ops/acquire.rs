@@ -1,0 +1,89 @@
+use shardwright_contracts::WorkerId;
+
+use super::{assert_sound, emit};
+use crate::error::AcquireError;
+use crate::error::reason::{AlreadyLeased, RetriesExhausted, RunPaused};
+use crate::events::{EventCollector, EventKind};
+use crate::guard::{Context, check_run, check_status, check_tenant_of};
+use crate::lease::{Lease, LeaseHolder, OwnerLiveness};
+use crate::record::{Park, ShardState};
+use crate::status::{ParkReason, ShardStatus};
+
+/// What became of an acquire that was not refused. Either way the record changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// The worker owns the shard.
+    Granted(Lease),
+    /// The shard was acquired too often without progress, and is parked now.
+    Parked(RetriesExhausted),
+}
+
+/// Gives a shard to `worker`, with a fence above all earlier ones.
+///
+/// A shard that somebody holds can be had once the holder's session has ended or, `skew_ms` after
+/// its deadline, once its time is up.
+///
+/// Emits `ShardAcquired`, or `ShardParked` if there were too many attempts without progress.
+pub fn acquire<const LOG: usize>(
+    context: &Context<'_>,
+    shard: &mut impl ShardState<LOG>,
+    worker: WorkerId,
+    holder_liveness: OwnerLiveness,
+    skew_ms: u64,
+    events: &mut EventCollector,
+) -> Result<Acquired, AcquireError> {
+    let (gate, head) = (context.gate, shard.head());
+    check_tenant_of(context.tenant, head.tenant)?;
+    check_run(gate)?;
+    if gate.paused {
+        return Err(RunPaused { run: gate.run }.into());
+    }
+    check_status(head)?;
+    if let Some(LeaseHolder { owner, deadline }) = head.lease {
+        let is_over = match holder_liveness {
+            OwnerLiveness::Gone => true,
+            OwnerLiveness::Live | OwnerLiveness::Untracked => {
+                context.now >= deadline.saturating_add(skew_ms)
+            }
+        };
+        if !is_over {
+            return Err(AlreadyLeased { current_owner: owner, deadline }.into());
+        }
+    }
+    let attempts = head.fruitless_acquires;
+    if gate.config.max_shard_retries.is_some_and(|max| attempts >= max) {
+        return Ok(park_instead(context, shard, attempts, events));
+    }
+    let fence = head.fence.next_at_least(gate.fence_floor)?;
+
+    let deadline = context.now.saturating_add(gate.config.lease_duration_ms.get());
+    let head = shard.head_mut();
+    head.fence = fence;
+    head.lease = Some(LeaseHolder { owner: worker, deadline });
+    head.acquire_count = head.acquire_count.saturating_add(1);
+    head.fruitless_acquires = head.fruitless_acquires.saturating_add(1);
+    assert_sound(head.check_invariants());
+    let key = head.key;
+    emit(context, events, || EventKind::ShardAcquired {
+        shard: key.shard,
+        worker,
+        fence_epoch: fence,
+    });
+    Ok(Acquired::Granted(Lease::new(context.tenant, key, worker, fence, deadline)))
+}
+
+fn park_instead<const LOG: usize>(
+    context: &Context<'_>,
+    shard: &mut impl ShardState<LOG>,
+    attempts: u32,
+    events: &mut EventCollector,
+) -> Acquired {
+    let head = shard.head_mut();
+    let (id, reason) = (head.key.shard, ParkReason::TooManyErrors);
+    head.status = ShardStatus::Parked;
+    head.park = Some(Park { reason, detail: Box::default() });
+    head.lease = None;
+    assert_sound(head.check_invariants());
+    emit(context, events, || EventKind::ShardParked { shard: id, reason });
+    Acquired::Parked(RetriesExhausted { shard: id, attempts })
+}

@@ -1,0 +1,45 @@
+use shardwright_contracts::OpId;
+use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
+
+use super::{assert_sound, emit};
+use crate::error::ParkError;
+use crate::error::reason::ParkDetailTooLarge;
+use crate::events::{EventCollector, EventKind};
+use crate::guard::{Admission, Context, admit};
+use crate::lease::Lease;
+use crate::op_log::IdempotentOutcome;
+use crate::payload;
+use crate::record::{Park, ShardState};
+use crate::status::{ParkReason, ShardStatus};
+
+/// Stops a shard with a reason and an explanation, until somebody unparks it, and gives the lease
+/// back. Emits `ShardParked`.
+pub fn park<const LOG: usize>(
+    context: &Context<'_>,
+    shard: &mut impl ShardState<LOG>,
+    lease: &Lease,
+    reason: ParkReason,
+    detail: &[u8],
+    op: OpId,
+    events: &mut EventCollector,
+) -> Result<IdempotentOutcome<()>, ParkError> {
+    let attempt = payload::park(op, reason, detail);
+    match admit::<LOG, ParkError>(context, shard.head(), lease, attempt)? {
+        Admission::Replay => return Ok(IdempotentOutcome::Replayed(())),
+        Admission::Execute => {}
+    }
+    if detail.len() > MAX_PARK_DETAIL_SIZE {
+        let (size, max) = (detail.len(), MAX_PARK_DETAIL_SIZE);
+        return Err(ParkDetailTooLarge { size, max }.into());
+    }
+
+    let head = shard.head_mut();
+    head.status = ShardStatus::Parked;
+    head.park = Some(Park { reason, detail: detail.into() });
+    head.lease = None;
+    head.op_log.record(attempt, context.now);
+    assert_sound(head.check_invariants());
+    let id = head.key.shard;
+    emit(context, events, || EventKind::ShardParked { shard: id, reason });
+    Ok(IdempotentOutcome::Executed(()))
+}

@@ -1,0 +1,27 @@
+use super::{assert_sound, emit};
+use crate::error::RenewError;
+use crate::events::{EventCollector, EventKind};
+use crate::guard::{Context, validate_lease};
+use crate::lease::{Lease, LeaseHolder};
+use crate::record::ShardState;
+
+/// Makes a lease last longer. Neither the fence nor the shard's progress changes.
+///
+/// A renewal that comes late never shortens what an earlier one gave. Emits `ShardLeaseRenewed`.
+pub fn renew<const LOG: usize>(
+    context: &Context<'_>,
+    shard: &mut impl ShardState<LOG>,
+    lease: &Lease,
+    events: &mut EventCollector,
+) -> Result<Lease, RenewError> {
+    validate_lease(context, shard.head(), lease)?;
+
+    let head = shard.head_mut();
+    let until = context.now.saturating_add(context.gate.config.lease_duration_ms.get());
+    let deadline = head.lease.map_or(until, |holder| holder.deadline.max(until));
+    head.lease = Some(LeaseHolder { owner: lease.owner(), deadline });
+    assert_sound(head.check_invariants());
+    let shard = head.key.shard;
+    emit(context, events, || EventKind::ShardLeaseRenewed { shard, new_deadline: deadline });
+    Ok(lease.renewed(deadline))
+}

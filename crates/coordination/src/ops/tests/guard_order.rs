@@ -1,0 +1,163 @@
+//! Of several reasons to refuse, the first in the guard's order is the one that is told.
+
+use super::*;
+use crate::error::reason::{LeaseExpired, RunNotActive, ShardTerminal, StaleFence, TenantMismatch};
+
+/// A request that every check of the guard would refuse, and what makes each check pass.
+struct Hopeless {
+    world: World,
+    lease: Lease,
+}
+
+impl Hopeless {
+    fn new() -> Self {
+        let mut world = World::new();
+        let lease = world.acquire(1);
+        let lease = Lease::new(
+            TENANT,
+            lease.key(),
+            worker(9),
+            FenceEpoch::from_raw(77).unwrap(),
+            lease.deadline(),
+        );
+        world.tenant = STRANGER;
+        world.gate.status = RunStatus::Cancelled;
+        world.shard.head.lease = None;
+        world.shard.head.status = ShardStatus::Done;
+        Self { world, lease }
+    }
+
+    fn refusal(&mut self) -> CoordError {
+        let refusal = self.world.checkpoint(&self.lease, "c", 1).unwrap_err();
+        let renewal = self.world.renew(&self.lease).unwrap_err();
+        assert_eq!(renewal, refusal, "the order is the same for every operation");
+        refusal
+    }
+}
+
+#[test]
+fn the_guard_checks_in_its_order() {
+    let mut hopeless = Hopeless::new();
+    let head = hopeless.world.shard.head.clone();
+    let (run, shard) = (head.key.run, head.key.shard);
+    assert_eq!(hopeless.refusal(), TenantMismatch { expected: STRANGER }.into());
+
+    hopeless.world.tenant = TENANT;
+    let not_active = RunNotActive { run, status: RunStatus::Cancelled };
+    assert_eq!(hopeless.refusal(), not_active.into());
+
+    hopeless.world.gate.status = RunStatus::Active;
+    let terminal = ShardTerminal { shard, status: ShardStatus::Done };
+    assert_eq!(hopeless.refusal(), terminal.into());
+
+    hopeless.world.shard.head.status = ShardStatus::Active;
+    hopeless.world.acquire(1);
+    hopeless.world.pass(LEASE_MS);
+    let current = hopeless.world.head().fence;
+    let stale = StaleFence { presented: hopeless.lease.fence(), current };
+    assert_eq!(hopeless.refusal(), stale.into());
+
+    let owner = hopeless.lease.owner();
+    hopeless.lease =
+        Lease::new(TENANT, hopeless.lease.key(), owner, current, hopeless.lease.deadline());
+    let (deadline, now) = (hopeless.world.head().lease.unwrap().deadline, hopeless.world.now);
+    assert_eq!(hopeless.refusal(), LeaseExpired { deadline, now }.into());
+
+    hopeless.world.now = LogicalTime::from_millis(1_000);
+    let not_the_owner = StaleFence { presented: current, current };
+    assert_eq!(hopeless.refusal(), not_the_owner.into());
+}
+
+#[test]
+fn the_op_log_is_asked_right_after_the_tenant() {
+    let mut world = World::new();
+    let lease = world.acquire(1);
+    world.checkpoint(&lease, "c", 1).unwrap();
+    world.gate.status = RunStatus::Failed;
+    world.pass(LEASE_MS);
+    assert_eq!(world.checkpoint(&lease, "c", 1), replayed());
+    let conflict = world.checkpoint(&lease, "d", 1).unwrap_err();
+    assert!(matches!(conflict, CoordError::OpIdConflict(_)));
+    world.tenant = STRANGER;
+    let foreign = world.checkpoint(&lease, "c", 1).unwrap_err();
+    assert_eq!(foreign, TenantMismatch { expected: STRANGER }.into());
+}
+
+#[test]
+fn a_foreign_lease_is_refused_for_ones_own_shard() {
+    let mut world = World::new();
+    let lease = world.acquire(1);
+    let foreign = Lease::new(STRANGER, lease.key(), lease.owner(), lease.fence(), lease.deadline());
+    let refusal = world.checkpoint(&foreign, "c", 1).unwrap_err();
+    assert_eq!(refusal, TenantMismatch { expected: TENANT }.into());
+}
+
+#[test]
+fn a_lease_below_the_floor_is_stale_even_if_the_record_agrees_with_it() {
+    let mut world = World::new();
+    let lease = world.acquire(1);
+    world.gate.fence_floor = FenceEpoch::from_raw(lease.fence().as_raw() + 1).unwrap();
+    let stale = StaleFence { presented: lease.fence(), current: lease.fence() };
+    assert_eq!(world.checkpoint(&lease, "c", 1), Err(stale.into()));
+}
+
+#[test]
+fn the_renewed_deadline_counts_not_the_one_on_the_lease() {
+    let mut world = World::new();
+    let lease = world.acquire(1);
+    world.pass(LEASE_MS - 1);
+    world.renew(&lease).unwrap();
+    world.pass(LEASE_MS - 1);
+    assert_eq!(world.checkpoint(&lease, "c", 1), executed());
+    world.pass(1);
+    let expired = world.checkpoint(&lease, "d", 2).unwrap_err();
+    assert!(matches!(expired, CoordError::LeaseExpired(_)));
+}
+
+#[test]
+fn nothing_new_is_handed_out_while_a_run_is_paused_and_holders_go_on() {
+    let mut world = World::new();
+    let lease = world.acquire(1);
+    world.gate.paused = true;
+    let renewed = world.renew(&lease).unwrap();
+    assert_eq!(world.checkpoint(&renewed, "c", 1), executed());
+    assert_eq!(world.release(&renewed, 2), executed());
+    let paused = world.acquire_as(2, OwnerLiveness::Untracked).unwrap_err();
+    assert!(matches!(paused, CoordError::RunPaused(_)));
+    world.gate.paused = false;
+    world.acquire(2);
+}
+
+#[test]
+fn nothing_of_a_run_that_is_not_active_can_be_had() {
+    for status in RunStatus::ALL.iter().filter(|status| **status != RunStatus::Active) {
+        let mut world = World::new();
+        world.gate.status = *status;
+        let refusal = world.acquire_as(1, OwnerLiveness::Untracked).unwrap_err();
+        assert_eq!(refusal, RunNotActive { run: world.gate.run, status: *status }.into());
+    }
+}
+
+#[test]
+fn a_stranger_learns_nothing_but_that_there_is_nothing_for_it() {
+    let mut world = World::new();
+    let lease = world.acquire(1);
+    world.park(&lease, 1).unwrap();
+    world.tenant = STRANGER;
+    let nothing: CoordError = TenantMismatch { expected: STRANGER }.into();
+    assert_eq!(world.acquire_as(2, OwnerLiveness::Untracked), Err(nothing.clone()));
+    assert_eq!(world.unpark(1), Err(nothing.clone()));
+    assert_eq!(world.park(&lease, 1), Err(nothing));
+}
+
+#[test]
+fn errors_of_one_operation_are_told_in_its_own_terms() {
+    let mut world = World::new();
+    let lease = world.acquire(1);
+    world.pass(LEASE_MS);
+    let context = Context { now: world.now, tenant: TENANT, gate: &world.gate };
+    let cursor = CursorUpdate::at(b"c");
+    let events = &mut EventCollector::disabled();
+    let error = checkpoint(&context, &mut world.shard, &lease, cursor, op(1), events).unwrap_err();
+    assert!(matches!(&error, CheckpointError::LeaseExpired(expired) if expired.now == world.now));
+}

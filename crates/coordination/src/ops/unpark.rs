@@ -1,0 +1,46 @@
+use shardwright_contracts::OpId;
+
+use super::{assert_sound, emit};
+use crate::error::UnparkError;
+use crate::error::reason::{NotParked, RunTerminal};
+use crate::events::{EventCollector, EventKind};
+use crate::guard::{Context, check_run, check_tenant_of};
+use crate::op_log::{IdempotentOutcome, OpKind, check_op_idempotency};
+use crate::payload;
+use crate::record::ShardState;
+use crate::status::ShardStatus;
+
+/// Makes a parked shard active again, with a new fence and its attempts forgiven. Needs no lease:
+/// it is an operator's decision. Emits `ShardUnparked`.
+pub fn unpark<const LOG: usize>(
+    context: &Context<'_>,
+    shard: &mut impl ShardState<LOG>,
+    op: OpId,
+    events: &mut EventCollector,
+) -> Result<IdempotentOutcome<()>, UnparkError> {
+    let (gate, head) = (context.gate, shard.head());
+    check_tenant_of(context.tenant, head.tenant)?;
+    let attempt = payload::shard(OpKind::Unpark, op, head.key);
+    if check_op_idempotency(&head.op_log, attempt)?.is_some() {
+        return Ok(IdempotentOutcome::Replayed(()));
+    }
+    if gate.status.is_terminal() {
+        return Err(RunTerminal { run: gate.run, status: gate.status }.into());
+    }
+    check_run(gate)?;
+    if head.status != ShardStatus::Parked {
+        return Err(NotParked { shard: head.key.shard, status: head.status }.into());
+    }
+    let fence = head.fence.next_at_least(gate.fence_floor)?;
+
+    let head = shard.head_mut();
+    head.status = ShardStatus::Active;
+    head.park = None;
+    head.fence = fence;
+    head.fruitless_acquires = 0;
+    head.op_log.record(attempt, context.now);
+    assert_sound(head.check_invariants());
+    let id = head.key.shard;
+    emit(context, events, || EventKind::ShardUnparked { shard: id, new_fence_epoch: fence });
+    Ok(IdempotentOutcome::Executed(()))
+}

@@ -1,0 +1,240 @@
+use std::fmt;
+
+use shardwright_contracts::limits::{MAX_PARK_DETAIL_SIZE, MAX_SPAWNED_PER_SHARD, OP_LOG_CAPACITY};
+use shardwright_contracts::{
+    Cursor, CursorSemantics, CursorUpdate, FenceEpoch, Redacted, ShardId, ShardKey, ShardSpec,
+    ShardSpecRef, SlabFull, TenantId,
+};
+
+use super::{InvariantViolation, ensure};
+use crate::lease::LeaseHolder;
+use crate::op_log::OpLog;
+use crate::status::{ParkReason, ShardStatus};
+
+/// Why a shard is parked, with an explanation for people.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Park {
+    /// The reason.
+    pub reason: ParkReason,
+    /// The explanation; may quote the user's data, so it is not printed.
+    pub detail: Box<[u8]>,
+}
+
+impl fmt::Debug for Park {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Park")
+            .field("reason", &self.reason)
+            .field("detail", &Redacted(&self.detail))
+            .finish()
+    }
+}
+
+/// A shard that a split made, and the fingerprint of the plan that did.
+///
+/// The fingerprint outlives the op log, so that a late retry of a residual split is told from a
+/// different request with the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Spawned {
+    /// The new shard.
+    pub shard: ShardId,
+    /// Fingerprint of the plan.
+    pub payload_hash: u64,
+}
+
+/// Everything about a shard except its key bytes.
+///
+/// The fields are public so that a codec can take a record apart and put it together. Whoever
+/// puts one together checks it with [`ShardHead::check_invariants`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ShardHead<const LOG: usize = OP_LOG_CAPACITY> {
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// Its run and its id.
+    pub key: ShardKey,
+    /// Where it is in its life.
+    pub status: ShardStatus,
+    /// Why it is parked, if it is.
+    pub park: Option<Park>,
+    /// The fence of its last owner, or 1 if it never had one.
+    pub fence: FenceEpoch,
+    /// Who holds it.
+    pub lease: Option<LeaseHolder>,
+    /// Which shard it was split from.
+    pub parent: Option<ShardId>,
+    /// Which shards were split from it, in the order in which they were.
+    pub spawned: Vec<Spawned>,
+    /// When a key of it counts as processed.
+    pub cursor_semantics: CursorSemantics,
+    /// What was done to it lately.
+    pub op_log: OpLog<LOG>,
+    /// How often it was acquired.
+    pub acquire_count: u32,
+    /// How often it was acquired since it last made progress.
+    pub fruitless_acquires: u32,
+}
+
+impl<const LOG: usize> ShardHead<LOG> {
+    /// A shard that nobody has touched.
+    #[must_use]
+    pub fn new(
+        tenant: TenantId,
+        key: ShardKey,
+        parent: Option<ShardId>,
+        cursor_semantics: CursorSemantics,
+    ) -> Self {
+        Self {
+            tenant,
+            key,
+            status: ShardStatus::Active,
+            park: None,
+            fence: FenceEpoch::INITIAL,
+            lease: None,
+            parent,
+            spawned: Vec::new(),
+            cursor_semantics,
+            op_log: OpLog::new(),
+            acquire_count: 0,
+            fruitless_acquires: 0,
+        }
+    }
+
+    /// Checks everything that is always true of a shard. That a lease has both an owner and a
+    /// deadline, and that a fence is at least 1, the types see to.
+    pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
+        let parked = self.status == ShardStatus::Parked;
+        ensure(self.park.is_some() == parked, "a shard has a park reason just when it is parked")?;
+        ensure(
+            !self.status.is_terminal() || self.lease.is_none(),
+            "a shard that is not active is not leased",
+        )?;
+        ensure(
+            self.status != ShardStatus::Split || !self.spawned.is_empty(),
+            "a shard that was split has children",
+        )?;
+        ensure(
+            self.parent.is_some() == self.key.shard.is_derived(),
+            "a shard has a parent just when its id is a derived one",
+        )?;
+        ensure(
+            self.spawned.iter().all(|spawned| spawned.shard.is_derived()),
+            "spawned shards have derived ids",
+        )?;
+        ensure(self.spawned.len() <= MAX_SPAWNED_PER_SHARD, "a shard spawns no more than it may")?;
+        ensure(self.op_log.is_sound(), "the op log is bounded and has no id twice")?;
+        ensure(
+            self.lease.is_none() || self.fence > FenceEpoch::INITIAL,
+            "a leased shard's fence has risen",
+        )?;
+        ensure(self.fruitless_acquires <= self.acquire_count, "fruitless acquires are acquires")?;
+        let detail = self.park.as_ref().map_or(0, |park| park.detail.len());
+        ensure(detail <= MAX_PARK_DETAIL_SIZE, "a park detail is bounded")
+    }
+}
+
+/// What an operation sees of a shard, and changes in it.
+///
+/// How the key bytes are kept is the backend's affair. Storing them may fail for want of room;
+/// then nothing has changed.
+pub trait ShardState<const LOG: usize = OP_LOG_CAPACITY> {
+    /// Everything but the key bytes.
+    fn head(&self) -> &ShardHead<LOG>;
+    /// Everything but the key bytes, to be changed.
+    fn head_mut(&mut self) -> &mut ShardHead<LOG>;
+    /// Range and metadata.
+    fn spec(&self) -> ShardSpecRef<'_>;
+    /// How far it is processed.
+    fn cursor(&self) -> CursorUpdate<'_>;
+    /// Replaces the cursor by one that has been checked.
+    fn set_cursor(&mut self, cursor: CursorUpdate<'_>) -> Result<(), SlabFull>;
+    /// Replaces range and metadata by ones that have been checked.
+    fn set_spec(&mut self, spec: ShardSpecRef<'_>) -> Result<(), SlabFull>;
+}
+
+/// A shard that owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardRecord<const LOG: usize = OP_LOG_CAPACITY> {
+    /// Everything but the key bytes.
+    pub head: ShardHead<LOG>,
+    /// Range and metadata.
+    pub spec: ShardSpec,
+    /// How far it is processed.
+    pub cursor: Cursor,
+}
+
+impl<const LOG: usize> ShardRecord<LOG> {
+    /// Checks everything that is always true of a shard.
+    pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
+        self.head.check_invariants()?;
+        ensure(
+            self.cursor.as_update().is_within(self.spec.as_spec_ref()),
+            "a cursor stands in its shard's range",
+        )
+    }
+}
+
+impl<const LOG: usize> ShardState<LOG> for ShardRecord<LOG> {
+    fn head(&self) -> &ShardHead<LOG> {
+        &self.head
+    }
+
+    fn head_mut(&mut self) -> &mut ShardHead<LOG> {
+        &mut self.head
+    }
+
+    fn spec(&self) -> ShardSpecRef<'_> {
+        self.spec.as_spec_ref()
+    }
+
+    fn cursor(&self) -> CursorUpdate<'_> {
+        self.cursor.as_update()
+    }
+
+    fn set_cursor(&mut self, cursor: CursorUpdate<'_>) -> Result<(), SlabFull> {
+        self.cursor = Cursor::try_from_update(cursor).unwrap_or_else(unchecked);
+        Ok(())
+    }
+
+    fn set_spec(&mut self, spec: ShardSpecRef<'_>) -> Result<(), SlabFull> {
+        self.spec = ShardSpec::try_from_ref(spec).unwrap_or_else(unchecked);
+        Ok(())
+    }
+}
+
+/// Operations check what they store; one that did not is a bug, and must not reach storage.
+#[expect(clippy::panic, reason = "only a bug in an operation can get here")]
+fn unchecked<T>(error: impl fmt::Display) -> T {
+    panic!("an operation stored what it had not checked: {error}")
+}
+
+/// What a worker gets to see of a shard that it acquired. Who else held it, what was done to it
+/// and whose it is are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardSnapshotView<'a> {
+    /// Where it is in its life.
+    pub status: ShardStatus,
+    /// Range and metadata.
+    pub spec: ShardSpecRef<'a>,
+    /// How far it is processed.
+    pub cursor: CursorUpdate<'a>,
+    /// When a key of it counts as processed.
+    pub cursor_semantics: CursorSemantics,
+    /// Which shard it was split from.
+    pub parent: Option<ShardId>,
+    /// Which shards were split from it.
+    pub spawned: &'a [Spawned],
+}
+
+impl<'a> ShardSnapshotView<'a> {
+    /// Looks at a shard.
+    pub fn of<const LOG: usize>(shard: &'a impl ShardState<LOG>) -> Self {
+        let head = shard.head();
+        Self {
+            status: head.status,
+            spec: shard.spec(),
+            cursor: shard.cursor(),
+            cursor_semantics: head.cursor_semantics,
+            parent: head.parent,
+            spawned: &head.spawned,
+        }
+    }
+}
