@@ -10,6 +10,9 @@ use crate::lease::LeaseHolder;
 use crate::op_log::{OpKind, OpLog, OpLogEntry, OpResult, RunOpLog};
 use crate::status::{ParkReason, RunStatus, ShardStatus};
 
+/// What is told, and what breaks it.
+type Break<R> = (&'static str, fn(&mut R));
+
 fn head() -> ShardHead {
     let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));
     ShardHead::new(TenantId::from_bytes([1; 32]), key, None, CursorSemantics::Completed)
@@ -37,7 +40,7 @@ fn spawned(raw: u64) -> Spawned {
 fn broken_shards_are_told() {
     let derived = 1 << 63;
     let park = |len| Some(Park { reason: ParkReason::Other, detail: vec![0; len].into() });
-    let breaks: [(&str, fn(&mut ShardHead)); 12] = [
+    let breaks: [Break<ShardHead>; 12] = [
         ("park reason", |head| head.status = ShardStatus::Parked),
         ("park reason", |head| {
             head.park = Some(Park { reason: ParkReason::Other, detail: Box::default() });
@@ -121,7 +124,7 @@ fn run() -> RunRecord {
 
 #[test]
 fn broken_runs_are_told() {
-    let breaks: [(&str, fn(&mut RunRecord)); 12] = [
+    let breaks: [Break<RunRecord>; 12] = [
         ("just when it has ended", |run| run.completed_at = Some(run.created_at)),
         ("just when it has ended", |run| run.status = RunStatus::Done),
         ("before it was created", |run| {
