@@ -21,7 +21,7 @@ bench *FILTER:
 
 # Fuzz one target; needs a nightly compiler and cargo-fuzz. Without a target, list them.
 fuzz TARGET="" SECONDS="60":
-    {{ if TARGET == "" { "cargo +nightly fuzz list" } else { "cargo +nightly fuzz run " + TARGET + " -- -max_total_time=" + SECONDS } }}
+    {{ if TARGET == "" { "cargo +nightly fuzz list" } else { "cargo +nightly fuzz run " + TARGET + " -- -max_len=20000 -max_total_time=" + SECONDS } }}
 
 # Change the code in small ways and see whether a test notices; needs cargo-mutants.
 mutants *ARGUMENTS:

@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use shardwright_contracts::{ShardArena, plan_split_residual};
+use shardwright_contracts::{ShardArena, ShardSpecRef};
 use shardwright_frontier::{
-    KeyBuf, KeyEncoding, PathKey, PreallocShardBuilder, byte_midpoint, decode_hint, key_successor,
-    propagate_hint_on_split,
+    KeyBuf, KeyEncoding, MetadataBuf, PathKey, PreallocShardBuilder, ShardHint, byte_midpoint,
+    decode_hint, key_successor, plan_hinted_split_residual,
 };
 
 fn main() -> anyhow::Result<()> {
@@ -17,18 +17,19 @@ fn main() -> anyhow::Result<()> {
 fn story() -> anyhow::Result<String> {
     let mut out = String::new();
     let (mut one, mut two) = (KeyBuf::new(), KeyBuf::new());
+    writeln!(out, "Work is cut into shards: ranges of keys, compared byte by byte.")?;
 
     // Keys become bytes that sort the same way, so a shard is simply a range of bytes.
     PathKey::new("photos/2024/07").encode_into(&mut one);
-    (-5_i64, "b").encode_into(&mut two);
-    writeln!(out, "a path as a key:      {}", one.as_bytes().escape_ascii())?;
-    writeln!(out, "a tuple as a key:     {}", two.as_bytes().escape_ascii())?;
+    ("bob", -7_i64).encode_into(&mut two);
+    writeln!(out, "the path photos/2024/07 as a key: {}", one.as_bytes().escape_ascii())?;
+    writeln!(out, "the pair (bob, -7) as a key:      {}", two.as_bytes().escape_ascii())?;
 
     // Arithmetic on such keys finds the next one, and a place to cut between two.
     let next = key_successor(b"photos/2024", &mut one).unwrap_or_default().escape_ascii();
-    writeln!(out, "next after a key:     {next}")?;
+    writeln!(out, "the next key after photos/2024:   {next}")?;
     let middle = byte_midpoint(b"photos/a", b"photos/q", &mut two).unwrap_or_default();
-    writeln!(out, "halfway from a to q:  {}", middle.escape_ascii())?;
+    writeln!(out, "halfway from photos/a to /q:      {}", middle.escape_ascii())?;
 
     // A builder collects the first shards of a run and checks them as a whole.
     let mut arena = ShardArena::new(8, 4_096);
@@ -38,17 +39,30 @@ fn story() -> anyhow::Result<String> {
     let shards = builder.build_inputs()?;
     for shard in &shards {
         let id = shard.shard.as_raw();
-        writeln!(out, "shard {id} stands for:   {:?}", decode_hint(shard.spec)?)?;
+        writeln!(out, "shard {id} of a new run:             {}", describe(shard.spec)?)?;
     }
 
     // A worker that is behind keeps the left part and leaves the right one to somebody else.
     let Some(photos) = shards.first() else { anyhow::bail!("nothing was staged") };
-    let plan = plan_split_residual(photos.spec, photos.cursor, b"photos/m")?;
-    let rest = plan.residual();
-    let hint = propagate_hint_on_split(decode_hint(photos.spec)?, rest.start(), rest.end())?;
-    let (start, end) = (rest.start().escape_ascii(), rest.end().escape_ascii());
-    writeln!(out, "a split leaves:       [{start}, {end}), hint {hint:?}")?;
+    let mut metadata = [MetadataBuf::new(), MetadataBuf::new()];
+    let plan = plan_hinted_split_residual(photos.spec, photos.cursor, b"photos/m", &mut metadata)?;
+    writeln!(out, "shard 0 is split; it keeps:       {}", describe(plan.narrowed())?)?;
+    writeln!(out, "and a new shard gets:             {}", describe(plan.residual())?)?;
     Ok(out)
+}
+
+/// What a shard's range stands for, in words.
+fn describe(spec: ShardSpecRef<'_>) -> anyhow::Result<String> {
+    Ok(match decode_hint(spec)? {
+        ShardHint::Prefix { prefix } => format!("every key below {}", prefix.escape_ascii()),
+        ShardHint::Manifest { manifest_id, start_row, end_row } => {
+            format!("rows {start_row} to {} of manifest {manifest_id}", end_row - 1)
+        }
+        ShardHint::Range => {
+            let (start, end) = (spec.start().escape_ascii(), spec.end().escape_ascii());
+            format!("keys from {start} up to {end}")
+        }
+    })
 }
 
 #[cfg(test)]
@@ -56,15 +70,17 @@ mod tests {
     #[test]
     fn tells_its_story() -> anyhow::Result<()> {
         let expected = [
-            r"a path as a key:      photos/2024/07",
-            r"a tuple as a key:     \x7f\xff\xff\xff\xff\xff\xff\xfb\x00\x01b\x00\x01",
-            r"next after a key:     photos/2024\x00",
-            r"halfway from a to q:  photos/i",
-            r"shard 0 stands for:   Prefix { prefix: <7 bytes> }",
-            r"shard 1 stands for:   Manifest { manifest_id: 7, rows: 0..400 }",
-            r"shard 2 stands for:   Manifest { manifest_id: 7, rows: 400..800 }",
-            r"shard 3 stands for:   Manifest { manifest_id: 7, rows: 800..1000 }",
-            r"a split leaves:       [photos/m, photos0), hint Range",
+            "Work is cut into shards: ranges of keys, compared byte by byte.",
+            "the path photos/2024/07 as a key: photos/2024/07",
+            r"the pair (bob, -7) as a key:      bob\x00\x01\x7f\xff\xff\xff\xff\xff\xff\xf9\x00\x01",
+            r"the next key after photos/2024:   photos/2024\x00",
+            "halfway from photos/a to /q:      photos/i",
+            "shard 0 of a new run:             every key below photos/",
+            "shard 1 of a new run:             rows 0 to 399 of manifest 7",
+            "shard 2 of a new run:             rows 400 to 799 of manifest 7",
+            "shard 3 of a new run:             rows 800 to 999 of manifest 7",
+            "shard 0 is split; it keeps:       keys from photos/ up to photos/m",
+            "and a new shard gets:             keys from photos/m up to photos0",
         ];
         assert_eq!(super::story()?.lines().collect::<Vec<_>>(), expected);
         Ok(())

@@ -14,6 +14,7 @@ fn main() -> anyhow::Result<()> {
 fn story() -> anyhow::Result<String> {
     let mut out = String::new();
     let to = |router: &ShardRouter, id| router.route(EntityId::from(id)).as_raw();
+    writeln!(out, "A router tells which shard owns an id: always the same one, and only one.")?;
 
     // One shard: everything is in it.
     let single = ShardRouter::single();
@@ -30,7 +31,7 @@ fn story() -> anyhow::Result<String> {
             *count += 1;
         }
     }
-    writeln!(out, "hash:    80,000 ids fall on the shards as {counts:?}")?;
+    writeln!(out, "hash:    80,000 ids: {counts:?}")?;
 
     // By range: you decide what lives where. The order in which you list the ranges is free.
     let range = |start, end| EntityIdRange { start, end };
@@ -59,11 +60,12 @@ mod tests {
     #[test]
     fn tells_its_story() -> anyhow::Result<()> {
         let expected = [
+            "A router tells which shard owns an id: always the same one, and only one.",
             "single:  id 42 is in shard 0",
             "hash:    id 41 is in shard 6 of 8",
             "hash:    id 42 is in shard 5 of 8",
             "hash:    id 43 is in shard 3 of 8",
-            "hash:    80,000 ids fall on the shards as [10027, 9946, 10109, 9868, 10053, 10086, 9991, 9920]",
+            "hash:    80,000 ids: [10027, 9946, 10109, 9868, 10053, 10086, 9991, 9920]",
             "ranges:  id 999999 is in shard 1",
             "ranges:  id 1000000 is in shard 2",
             "ranges:  id 18446744073709551615 is in shard 2",

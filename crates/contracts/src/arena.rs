@@ -9,5 +9,5 @@ mod byte_slab;
 mod extents;
 mod shard_arena;
 
-pub use byte_slab::{ByteSlab, ByteSlot, SlabFull};
+pub use byte_slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge};
 pub use shard_arena::{ShardArena, ShardSpecHandle};

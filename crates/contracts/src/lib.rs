@@ -30,7 +30,7 @@ mod redacted;
 pub mod spec;
 pub mod split;
 
-pub use arena::{ByteSlab, ByteSlot, ShardArena, ShardSpecHandle, SlabFull};
+pub use arena::{ByteSlab, ByteSlot, ShardArena, ShardSpecHandle, SlabFull, SlabTooLarge};
 pub use canonical::{CanonicalBytes, CanonicalSink, Domain, DomainHasher};
 pub use cursor::{Cursor, CursorInputError, CursorRegression, CursorSemantics, CursorUpdate};
 pub use identity::{

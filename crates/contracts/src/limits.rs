@@ -19,6 +19,8 @@ pub const MAX_INITIAL_SHARDS: usize = 10_000;
 pub const MAX_SPLIT_CHILDREN: usize = 256;
 /// Most shards that one shard may spawn by splits in its whole life.
 pub const MAX_SPAWNED_PER_SHARD: usize = 1_024;
+/// Most slots of one byte slab. Their tables are numbered in 32 bits and allocated at once.
+pub const MAX_SLAB_SLOTS: u32 = 1 << 24;
 /// Most entries that a preallocated builder may hold inline.
 pub const MAX_BUILDER_CAPACITY: usize = 1_024;
 
@@ -39,6 +41,8 @@ const _: () = {
     assert!(MAX_INITIAL_SHARDS <= DEFAULT_MAX_SHARDS_PER_TENANT, "one run must fit a tenant");
     assert!(DEFAULT_MAX_SHARDS_PER_TENANT <= DEFAULT_MAX_TOTAL_SHARDS);
     assert!(RUN_OP_LOG_CAPACITY <= OP_LOG_CAPACITY);
+    assert!(MAX_SLAB_SLOTS <= (u32::MAX - 1) / 2, "free stretches lie between slots");
+    assert!(DEFAULT_MAX_TOTAL_SHARDS <= MAX_SLAB_SLOTS as usize);
     // A shard may name a whole key in its metadata (a prefix hint) and still leave room.
     assert!(MAX_KEY_SIZE < MAX_METADATA_SIZE);
     // Sizes are framed as 32-bit lengths.

@@ -19,7 +19,10 @@ pub struct InitialShardInput<'a> {
     pub cursor: CursorUpdate<'a>,
 }
 
-/// Why a list of shards is no manifest. Checked in the order of the variants.
+/// Why a list of shards is no manifest.
+///
+/// The list is checked for its length and its ids, then shard by shard for bounds and metadata,
+/// then for overlaps, then shard by shard for cursors. What is found first is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestValidationError {
     /// There are more shards than a run may start with.

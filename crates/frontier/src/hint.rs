@@ -18,6 +18,7 @@
 mod metadata;
 mod propagate;
 mod shard;
+mod split;
 mod wire;
 
 pub use metadata::{
@@ -29,6 +30,7 @@ pub use shard::{
     ShardSpecScratch, manifest_shard_into, manifest_shard_ref, prefix_shard_into, prefix_shard_ref,
     range_shard_into, range_shard_ref,
 };
+pub use split::{HintedSplitError, plan_hinted_split_replace, plan_hinted_split_residual};
 pub use wire::{ShardEncodeError, ShardHint, ShardHintDecodeError};
 
 #[cfg(test)]

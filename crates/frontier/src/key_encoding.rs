@@ -33,7 +33,7 @@ pub(crate) use spec::{prefix_bounds, store, validated};
 
 /// A key with an order-preserving, canonical byte form.
 pub trait KeyEncoding: Sized {
-    /// Replaces the content of `buf` by this key's bytes.
+    /// Writes this key's bytes into `buf`, which the caller has emptied.
     ///
     /// What does not fit is remembered by the buffer and refused by whoever takes the key from
     /// it, so an implementation need not check sizes.

@@ -23,11 +23,11 @@ pub mod router;
 
 pub use builder::{PreallocShardBuilder, PreallocShardBuilderError};
 pub use hint::{
-    HintPropagationError, MetadataBuf, ShardEncodeError, ShardHint, ShardHintDecodeError,
-    ShardMetadata, ShardMetadataDecodeError, ShardSpecScratch, SplitBoundary,
+    HintPropagationError, HintedSplitError, MetadataBuf, ShardEncodeError, ShardHint,
+    ShardHintDecodeError, ShardMetadata, ShardMetadataDecodeError, ShardSpecScratch, SplitBoundary,
     decode_connector_extra, decode_hint, decode_metadata, manifest_shard_into, manifest_shard_ref,
-    prefix_shard_into, prefix_shard_ref, propagate_hint_on_split, range_shard_into,
-    range_shard_ref,
+    plan_hinted_split_replace, plan_hinted_split_residual, prefix_shard_into, prefix_shard_ref,
+    propagate_hint_on_split, range_shard_into, range_shard_ref,
 };
 pub use key_encoding::{
     CompositeDecodeError, CompositeKey, KeyBuf, KeyEncoding, ManifestRowKey, PathKey, PathKeyError,

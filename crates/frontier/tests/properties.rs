@@ -55,6 +55,16 @@ proptest! {
     }
 
     #[test]
+    fn any_bytes_are_a_composite_or_an_error(
+        key in prop::collection::vec(prop::sample::select(vec![0, 1, 2, 0xff]), 0..12),
+        long in keys(),
+    ) {
+        checks::composite::composite(&key);
+        checks::composite::composite(&long);
+        checks::composite::composite(&[&long[..], &[0, 1]].concat());
+    }
+
+    #[test]
     fn key_arithmetic_agrees_with_big_integers(a in keys(), b in keys()) {
         checks::arithmetic::against_big_integers(&a, &b);
     }

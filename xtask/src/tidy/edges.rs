@@ -2,7 +2,8 @@
 //!
 //! The arrows of the architecture are in `layers`. A crate may use whatever it has an arrow to
 //! and everything beneath that, in normal and build dependencies. A dev-dependency may point
-//! anywhere but to a sibling, because siblings must not name each other at all.
+//! anywhere but to a sibling, because siblings must not name each other at all; and those of a
+//! pure crate go down only, because what lies above one brings its siblings along.
 
 use std::collections::BTreeSet;
 
@@ -63,10 +64,8 @@ fn wrong_with(
         let why = format!("{} are siblings: none may name another, not even in a test", siblings());
         return Some(("an edge between siblings", why));
     }
-    if dev {
-        return None;
-    }
-    if ours && !beneath.contains(name) {
+    let pure = ban_table::is_pure(layer.name);
+    if ours && (pure || !dev) && !beneath.contains(name) {
         let allowed: Vec<&str> = beneath.iter().copied().collect();
         let allowed = if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") };
         return Some((
@@ -74,11 +73,13 @@ fn wrong_with(
             format!("arrows go down only; of ours, {} may use: {allowed}", layer.name),
         ));
     }
+    if dev {
+        return None;
+    }
     if !ours && dependency.renamed && ban_table::profile(layer.name).is_some() {
         let why = "under another name the banned calls of a crate are not recognized";
         return Some(("a renamed dependency", why.to_owned()));
     }
-    let pure = ban_table::is_pure(layer.name);
     if !ours && pure && !PURE_EXTERNAL.iter().any(|(allowed, _)| *allowed == name) {
         let allowed: Vec<String> =
             PURE_EXTERNAL.iter().map(|(name, reason)| format!("{name} ({reason})")).collect();
@@ -158,6 +159,15 @@ mod tests {
             assert!(!allows("shardwright-coordination", "shardwright-placement", kind));
         }
         assert!(allows("shardwright-engine", "shardwright-frontier", Development));
+    }
+
+    #[test]
+    fn tests_of_a_pure_crate_bring_in_nothing_from_above_it() {
+        use DependencyKind::Development;
+        assert!(!allows("shardwright-frontier", "shardwright-engine", Development));
+        assert!(!allows("shardwright-contracts", "shardwright-frontier", Development));
+        assert!(allows("shardwright-frontier", "shardwright-contracts", Development));
+        assert!(allows("shardwright-frontier", "proptest", Development));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! | `unsafe_code` | every target of every crate forbids `unsafe` |
 //! | `sizes` | how long a file, a function and a line may be |
 //! | `words` | no unfinished code, no test that is switched off |
+//! | `links` | a document's links lead somewhere |
 //!
 //! A rule takes the facts it judges as arguments and returns violations, so that its tests can
 //! show it a tree that breaks it.
@@ -17,6 +18,7 @@ mod crates;
 mod edges;
 mod imports;
 mod layers;
+mod links;
 mod module_tree;
 mod names;
 mod sizes;
@@ -41,7 +43,9 @@ use violation::Violation;
 /// Checks the workspace, prints every violation and the largest files, and fails if there is any.
 pub(crate) fn run(metadata: &Metadata) -> Result<()> {
     let sources = Sources::load(metadata.workspace_root.as_std_path())?;
-    let (violations, sizes) = check(&crates::from_metadata(metadata), &sources);
+    let root = metadata.workspace_root.as_std_path();
+    let (mut violations, sizes) = check(&crates::from_metadata(metadata), &sources);
+    violations.extend(links::check(&sources, |file| root.join(file).exists()));
     println!("{}", sizes.largest());
     for violation in &violations {
         println!("{violation}");

@@ -1,4 +1,4 @@
-//! The text of the tree: every Rust file, parsed once, and every manifest.
+//! The text of the tree: every Rust file, parsed once, every manifest and every document.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +19,7 @@ pub(crate) struct Source {
 pub(crate) struct Sources {
     pub(crate) rust: BTreeMap<PathBuf, Source>,
     pub(crate) manifests: BTreeMap<PathBuf, String>,
+    pub(crate) documents: BTreeMap<PathBuf, String>,
 }
 
 impl Sources {
@@ -46,9 +47,11 @@ impl Sources {
     }
 
     fn insert(&mut self, path: &Path, text: String) {
-        if path.extension().is_some_and(|extension| extension == "rs") {
+        if has_extension(path, "rs") {
             let syntax = syn::parse_file(&text);
             self.rust.insert(path.to_owned(), Source { text, syntax });
+        } else if has_extension(path, "md") {
+            self.documents.insert(path.to_owned(), text);
         } else {
             self.manifests.insert(path.to_owned(), text);
         }
@@ -83,7 +86,11 @@ impl Sources {
 }
 
 fn is_wanted(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "rs") || path.ends_with("Cargo.toml")
+    has_extension(path, "rs") || has_extension(path, "md") || path.ends_with("Cargo.toml")
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension == wanted)
 }
 
 fn is_generated(folder: &Path) -> bool {
@@ -96,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rust_files_and_manifests_are_read_and_build_output_is_not() {
+    fn sources_manifests_and_documents_are_read_and_build_output_is_not() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["src", "target", ".git"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -104,11 +111,14 @@ mod tests {
         }
         fs::write(folder.path().join("Cargo.toml"), "[package]").unwrap();
         fs::write(folder.path().join("notes.md"), "not Rust").unwrap();
+        fs::write(folder.path().join("data.bin"), "nothing to check").unwrap();
         let sources = Sources::load(folder.path()).unwrap();
         let paths: Vec<_> = sources.rust.keys().collect();
         assert_eq!(paths, [Path::new("src/lib.rs")]);
         let manifests: Vec<_> = sources.manifests.keys().collect();
         assert_eq!(manifests, [Path::new("Cargo.toml")]);
+        let documents: Vec<_> = sources.documents.keys().collect();
+        assert_eq!(documents, [Path::new("notes.md")]);
         assert!(sources.syntax(Path::new("src/lib.rs")).is_some());
     }
 

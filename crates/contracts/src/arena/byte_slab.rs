@@ -1,7 +1,9 @@
+use std::collections::TryReserveError;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::extents::{ExtentId, Extents};
+use crate::limits::MAX_SLAB_SLOTS;
 
 /// A bounded resource ran out; nothing was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +26,16 @@ pub enum SlabFull {
     },
 }
 
+/// A slab of the size asked for would have too many slots, or more memory than there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a slab cannot have {max_slots} slots and {byte_capacity} bytes")]
+pub struct SlabTooLarge {
+    /// How many slots were asked for.
+    pub max_slots: u32,
+    /// How many bytes were asked for.
+    pub byte_capacity: u32,
+}
+
 /// A place in a [`ByteSlab`], good until it is freed or the slab is cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ByteSlot {
@@ -41,8 +53,7 @@ impl fmt::Debug for ByteSlot {
 
 /// A fixed buffer that stores byte strings of any length behind handles.
 ///
-/// Everything is allocated by [`ByteSlab::new`]; storing and freeing touch no heap.
-#[derive(Debug)]
+/// Everything is allocated when it is made; storing and freeing touch no heap.
 pub struct ByteSlab {
     /// Tells this slab's slots from those of every other slab in the process.
     id: u64,
@@ -56,7 +67,7 @@ pub struct ByteSlab {
     bytes_used: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Place {
     serial: u64,
     offset: u32,
@@ -67,24 +78,37 @@ struct Place {
 }
 
 impl ByteSlab {
-    /// More slots than this cannot be numbered; a larger request is cut down to it.
-    const MAX_SLOTS: u32 = u32::MAX / 2 - 1;
-
     /// Allocates room for `max_slots` byte strings of `byte_capacity` bytes in all.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than [`MAX_SLAB_SLOTS`] or more than there is memory for. Use
+    /// [`ByteSlab::try_new`] for sizes that come from outside.
     #[must_use]
     pub fn new(max_slots: u32, byte_capacity: u32) -> Self {
+        #[expect(clippy::panic, reason = "the documented contract of this constructor")]
+        Self::try_new(max_slots, byte_capacity).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Allocates room for `max_slots` byte strings of `byte_capacity` bytes in all, if that can be
+    /// had.
+    pub fn try_new(max_slots: u32, byte_capacity: u32) -> Result<Self, SlabTooLarge> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        let max_slots = max_slots.min(Self::MAX_SLOTS);
-        Self {
+        let too_large = SlabTooLarge { max_slots, byte_capacity };
+        if max_slots > MAX_SLAB_SLOTS {
+            return Err(too_large);
+        }
+        let slots = max_slots as usize;
+        Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             next_serial: 0,
-            bytes: vec![0; byte_capacity as usize].into_boxed_slice(),
-            extents: Extents::new(byte_capacity, max_slots),
-            places: Vec::with_capacity(max_slots as usize),
-            spare_places: Vec::with_capacity(max_slots as usize),
-            max_slots: max_slots as usize,
+            extents: Extents::try_new(byte_capacity, max_slots).map_err(|_| too_large)?,
+            places: reserved(slots).map_err(|_| too_large)?,
+            spare_places: reserved(slots).map_err(|_| too_large)?,
+            bytes: zeroed(byte_capacity as usize).map_err(|_| too_large)?,
+            max_slots: slots,
             bytes_used: 0,
-        }
+        })
     }
 
     /// Stores a copy of `bytes`.
@@ -191,6 +215,32 @@ impl ByteSlab {
         let place = self.places.get(slot.place as usize).copied()?;
         (slot.slab == self.id && place.serial == slot.serial && place.live).then_some(place)
     }
+}
+
+/// Says how full it is; what it stores, or stored, may be a secret.
+impl fmt::Debug for ByteSlab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByteSlab")
+            .field("slots_used", &self.slots_used())
+            .field("max_slots", &self.max_slots)
+            .field("bytes_used", &self.bytes_used)
+            .field("byte_capacity", &self.bytes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An empty vector with room for `capacity` entries, if there is that much memory.
+pub(super) fn reserved<T>(capacity: usize) -> Result<Vec<T>, TryReserveError> {
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(capacity)?;
+    Ok(entries)
+}
+
+/// A buffer of zeros, if there is that much memory.
+fn zeroed(len: usize) -> Result<Box<[u8]>, TryReserveError> {
+    // A trial first: the allocation that hands out zeroed pages cannot report a failure.
+    drop(reserved::<u8>(len)?);
+    Ok(vec![0; len].into_boxed_slice())
 }
 
 #[cfg(test)]

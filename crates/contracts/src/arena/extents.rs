@@ -7,6 +7,10 @@
 //! are constant time until the buffer is nearly full, and a request fails only if no free extent
 //! is long enough.
 
+use std::collections::TryReserveError;
+
+use super::byte_slab::reserved;
+
 /// Index of an extent in the table.
 pub(super) type ExtentId = u32;
 
@@ -16,7 +20,7 @@ const BINS: usize = u32::BITS as usize;
 const TIGHT_FIT_TRIES: usize = 8;
 
 /// A piece of the buffer, either taken or free. Free neighbours are always joined.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Extent {
     offset: u32,
     len: u32,
@@ -30,7 +34,6 @@ struct Extent {
 }
 
 /// The free and taken extents of one buffer.
-#[derive(Debug)]
 pub(super) struct Extents {
     table: Vec<Extent>,
     /// Entries of `table` that describe nothing at the moment.
@@ -45,17 +48,17 @@ impl Extents {
     /// Describes a wholly free buffer of `buffer_len` bytes that will be cut into at most
     /// `max_taken` pieces. Free pieces lie between taken ones, so the table never grows past
     /// twice that number and one.
-    pub(super) fn new(buffer_len: u32, max_taken: u32) -> Self {
+    pub(super) fn try_new(buffer_len: u32, max_taken: u32) -> Result<Self, TryReserveError> {
         let entries = max_taken as usize * 2 + 1;
         let mut extents = Self {
-            table: Vec::with_capacity(entries),
-            spare: Vec::with_capacity(entries),
+            table: reserved(entries)?,
+            spare: reserved(entries)?,
             bins: [NONE; BINS],
             occupied: 0,
             buffer_len,
         };
         extents.clear();
-        extents
+        Ok(extents)
     }
 
     /// Frees everything.

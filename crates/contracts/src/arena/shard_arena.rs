@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::byte_slab::{ByteSlab, ByteSlot, SlabFull};
+use super::byte_slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge};
 use crate::spec::ShardSpecRef;
 
 /// A spec in a [`ShardArena`], good until it is freed or the arena is cleared.
@@ -29,9 +29,19 @@ pub struct ShardArena {
 impl ShardArena {
     /// Allocates room for `max_specs` specs whose bounds and metadata take `byte_capacity` bytes
     /// in all.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than can be had; see [`ByteSlab::new`]. Use [`ShardArena::try_new`] for
+    /// sizes that come from outside.
     #[must_use]
     pub fn new(max_specs: u32, byte_capacity: u32) -> Self {
         Self { slab: ByteSlab::new(max_specs, byte_capacity) }
+    }
+
+    /// Like [`ShardArena::new`], if that can be had.
+    pub fn try_new(max_specs: u32, byte_capacity: u32) -> Result<Self, SlabTooLarge> {
+        Ok(Self { slab: ByteSlab::try_new(max_specs, byte_capacity)? })
     }
 
     /// Stores a copy of `spec`.
@@ -101,6 +111,17 @@ mod tests {
             assert_eq!(arena.get(handle), Some(spec));
         }
         assert_eq!((arena.len(), arena.bytes_used()), (3, 13 + 9));
+    }
+
+    #[test]
+    fn debug_says_how_full_it_is_and_not_of_what() {
+        let mut arena = ShardArena::try_new(3, 64).unwrap();
+        let handle = arena.alloc(spec()).unwrap();
+        let text = format!("{arena:?} {handle:?}");
+        assert!(text.contains("slots_used: 1") && text.contains("bytes_used: 13"), "{text}");
+        // The bytes of the spec, as a list of numbers or as text.
+        assert!(!text.contains("115") && !text.contains("start"), "{text}");
+        assert!(ShardArena::try_new(u32::MAX, 0).is_err());
     }
 
     #[test]

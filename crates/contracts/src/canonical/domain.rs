@@ -19,6 +19,14 @@ impl Domain {
     /// Every domain there is.
     pub const ALL: [Self; 2] = [Self::SplitId, Self::OpPayload];
 
+    /// Its place in [`Domain::ALL`].
+    const fn index(self) -> usize {
+        match self {
+            Self::SplitId => 0,
+            Self::OpPayload => 1,
+        }
+    }
+
     /// The context string that separates this domain from all others.
     #[must_use]
     pub const fn context(self) -> &'static str {
@@ -30,13 +38,12 @@ impl Domain {
 
     /// Deriving a domain's key costs as much as a short hash, so each is derived once and copied.
     fn keyed(self) -> &'static blake3::Hasher {
-        static SPLIT_ID: OnceLock<blake3::Hasher> = OnceLock::new();
-        static OP_PAYLOAD: OnceLock<blake3::Hasher> = OnceLock::new();
-        let cache = match self {
-            Self::SplitId => &SPLIT_ID,
-            Self::OpPayload => &OP_PAYLOAD,
-        };
-        cache.get_or_init(|| blake3::Hasher::new_derive_key(self.context()))
+        static KEYED: OnceLock<[blake3::Hasher; Domain::ALL.len()]> = OnceLock::new();
+        let keyed = KEYED.get_or_init(|| {
+            Self::ALL.map(|domain| blake3::Hasher::new_derive_key(domain.context()))
+        });
+        #[expect(clippy::indexing_slicing, reason = "an index is a place in an array of this size")]
+        &keyed[self.index()]
     }
 }
 
@@ -100,6 +107,7 @@ mod tests {
     #[test]
     fn contexts_are_unique_and_well_formed() {
         for (index, domain) in Domain::ALL.iter().enumerate() {
+            assert_eq!(domain.index(), index);
             let context = domain.context();
             let parts: Vec<_> = context.split('/').collect();
             assert_eq!(parts.len(), 4, "{context}");

@@ -66,6 +66,13 @@ pub enum SplitValidationError {
         /// Which child.
         index: usize,
     },
+    /// The parent's cursor is not valid by itself.
+    #[error("the parent's cursor is invalid")]
+    InvalidParentCursor {
+        /// What is wrong with it.
+        #[source]
+        error: CursorInputError,
+    },
     /// The parent's progress reaches beyond the part that would carry it on.
     #[error("the parent's cursor lies outside the part that inherits it")]
     ParentCursorOutOfBounds,

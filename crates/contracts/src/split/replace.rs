@@ -1,7 +1,7 @@
 use arrayvec::ArrayVec;
 
 use super::SplitValidationError;
-use super::tiling::{check_count, check_tiling};
+use super::tiling::{check_count, check_parent_cursor, check_tiling};
 use crate::canonical::{CanonicalBytes, CanonicalSink};
 use crate::cursor::CursorUpdate;
 use crate::limits::MAX_SPLIT_CHILDREN;
@@ -35,7 +35,8 @@ pub struct SplitReplacePlan<'a> {
 /// Plans to cut `parent` at `boundaries`, given in key order.
 ///
 /// The first child carries on the parent's cursor, so no progress is lost; therefore every
-/// boundary has to lie behind that cursor. All children get the parent's metadata.
+/// boundary has to lie behind that cursor. All children get the parent's metadata as it is; where
+/// that says something about the range (a hint does), give each child its own.
 pub fn plan_split_replace<'a>(
     parent: ShardSpecRef<'a>,
     cursor: CursorUpdate<'a>,
@@ -63,6 +64,9 @@ pub fn plan_split_replace<'a>(
 
 /// Plans to replace `parent` by `children`, given in any order, with cursors and metadata of
 /// their own.
+///
+/// A child may claim less progress than the parent made, and its keys are then processed again.
+/// It may never claim more.
 pub fn plan_split_replace_with_children<'a>(
     parent: ShardSpecRef<'_>,
     cursor: CursorUpdate<'_>,
@@ -91,6 +95,7 @@ impl<'a> SplitReplacePlan<'a> {
         cursor: CursorUpdate<'_>,
     ) -> Result<(), SplitValidationError> {
         check_tiling(parent, &self.children, |child| child.spec)?;
+        check_parent_cursor(parent, cursor)?;
         for (index, child) in self.children.iter().enumerate() {
             child
                 .cursor

@@ -1,5 +1,5 @@
 use super::SplitValidationError;
-use super::tiling::check_tiling;
+use super::tiling::{check_parent_cursor, check_tiling};
 use crate::canonical::{CanonicalBytes, CanonicalSink};
 use crate::cursor::CursorUpdate;
 use crate::spec::ShardSpecRef;
@@ -11,8 +11,10 @@ pub struct SplitResidualPlan<'a> {
     residual: ShardSpecRef<'a>,
 }
 
-/// Plans to cut `parent` at `boundary`, which has to lie behind the parent's cursor. Both parts
-/// get the parent's metadata.
+/// Plans to cut `parent` at `boundary`, which has to lie behind the parent's cursor.
+///
+/// Both parts get the parent's metadata as it is. Where that says something about the range (a
+/// hint does), give each part its own.
 pub fn plan_split_residual<'a>(
     parent: ShardSpecRef<'a>,
     cursor: CursorUpdate<'_>,
@@ -69,10 +71,7 @@ impl<'a> SplitResidualPlan<'a> {
         cursor: CursorUpdate<'_>,
     ) -> Result<(), SplitValidationError> {
         validate_residual_split_bounds(parent, self.narrowed, self.residual)?;
-        if !cursor.is_within(self.narrowed) {
-            return Err(SplitValidationError::ParentCursorOutOfBounds);
-        }
-        Ok(())
+        check_parent_cursor(self.narrowed, cursor)
     }
 }
 

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::canonical::CanonicalBytes;
 use crate::cursor::{CursorInputError, CursorUpdate};
-use crate::limits::{MAX_KEY_SIZE, MAX_SPLIT_CHILDREN};
+use crate::limits::{MAX_KEY_SIZE, MAX_SPLIT_CHILDREN, MAX_TOKEN_SIZE};
 use crate::spec::{ShardSpecInputError, ShardSpecRef};
 
 fn spec<'a>(start: &'a str, end: &'a str) -> ShardSpecRef<'a> {
@@ -111,7 +111,7 @@ fn given_cursors_are_valid_and_inside_their_child() {
     let plan = |cursor| {
         let second = SplitChild { spec: spec("m", "z"), cursor };
         let children = [SplitChild::fresh(spec("a", "m")), second];
-        plan_split_replace_with_children(spec("a", "z"), CursorUpdate::at(b"z"), &children)
+        plan_split_replace_with_children(spec("a", "z"), CursorUpdate::at(b"y"), &children)
             .unwrap_err()
     };
     let outside = SplitValidationError::ChildCursorOutOfBounds { index: 1 };
@@ -120,6 +120,30 @@ fn given_cursors_are_valid_and_inside_their_child() {
     let error = CursorInputError::EmptyLastKey;
     let invalid = SplitValidationError::InvalidChildCursor { index: 1, error };
     assert_eq!(plan(CursorUpdate::at(b"")), invalid);
+}
+
+#[test]
+fn a_parents_cursor_has_to_be_one() {
+    let parent = spec("", "z");
+    let (long_key, long_token) = (vec![b'c'; MAX_KEY_SIZE + 1], vec![0; MAX_TOKEN_SIZE + 1]);
+    let children = [spec("", "m"), spec("m", "z")].map(SplitChild::fresh);
+    for (cursor, error) in [
+        (CursorUpdate::at(b""), CursorInputError::EmptyLastKey),
+        (CursorUpdate::new(None, Some(b"t")), CursorInputError::TokenWithoutKey),
+        (CursorUpdate::at(&long_key), CursorInputError::KeyTooLarge { size: 4_097, max: 4_096 }),
+        (
+            CursorUpdate::new(Some(b"c"), Some(&long_token)),
+            CursorInputError::TokenTooLarge { size: 16_385, max: 16_384 },
+        ),
+    ] {
+        let invalid = Err(SplitValidationError::InvalidParentCursor { error });
+        assert_eq!(plan_split_residual(parent, cursor, b"m").map(drop), invalid);
+        assert_eq!(plan_split_replace(parent, cursor, &[b"m"]).map(drop), invalid);
+        let given = plan_split_replace_with_children(parent, cursor, &children);
+        assert_eq!(given.map(drop), invalid);
+    }
+    let outside = plan_split_replace_with_children(parent, CursorUpdate::at(b"zz"), &children);
+    assert_eq!(outside, Err(SplitValidationError::ParentCursorOutOfBounds));
 }
 
 #[test]

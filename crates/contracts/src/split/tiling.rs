@@ -1,6 +1,7 @@
 use arrayvec::ArrayVec;
 
 use super::SplitValidationError;
+use crate::cursor::CursorUpdate;
 use crate::limits::MAX_SPLIT_CHILDREN;
 use crate::spec::{ShardSpec, ShardSpecRef};
 
@@ -49,6 +50,18 @@ pub(super) fn check_tiling<'a, T>(
     }
     if parts.last().map(&spec_of).map(ShardSpecRef::end) != Some(parent.end()) {
         return Err(SplitValidationError::EndMismatch);
+    }
+    Ok(())
+}
+
+/// Checks that a cursor is one that a shard of `range` can have.
+pub(super) fn check_parent_cursor(
+    range: ShardSpecRef<'_>,
+    cursor: CursorUpdate<'_>,
+) -> Result<(), SplitValidationError> {
+    cursor.validate().map_err(|error| SplitValidationError::InvalidParentCursor { error })?;
+    if !cursor.is_within(range) {
+        return Err(SplitValidationError::ParentCursorOutOfBounds);
     }
     Ok(())
 }

@@ -96,7 +96,7 @@ pub fn manifest_shard_into(
 }
 
 /// Writes the metadata, and tells its failures in the terms of a shard spec.
-fn envelope<'b>(
+pub(super) fn envelope<'b>(
     hint: ShardHint<'_>,
     connector_extra: &[u8],
     buf: &'b mut MetadataBuf,

@@ -10,6 +10,7 @@ use crate::key_encoding::{KeyBuf, KeyEncoding, ManifestRowKey};
 mod metadata;
 mod propagate;
 mod shard;
+mod split;
 mod wire;
 
 fn prefix(prefix: &[u8]) -> ShardHint<'_> {

@@ -4,6 +4,11 @@
 //! continue it: `00 01`. A zero byte inside a part is written `00 FF`, which sorts above the mark
 //! and keeps its place below `01`. A key with fewer parts sorts before one that goes on.
 
+use std::fmt;
+
+use shardwright_contracts::Redacted;
+use shardwright_contracts::limits::MAX_KEY_SIZE;
+
 use super::{KeyBuf, KeyEncoding};
 
 const ESCAPE: u8 = 0x00;
@@ -12,7 +17,8 @@ const END_OF_PART: u8 = 0x01;
 
 /// A key made of any number of byte strings.
 ///
-/// Tuples of two to six keys encode the same way, with each element's encoding as a part.
+/// Tuples of two to six keys encode the same way, with each element's encoding as a part. A key
+/// of no parts has no bytes, which as a range bound means the end of the keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompositeKey<'a>(pub &'a [&'a [u8]]);
 
@@ -25,6 +31,12 @@ impl KeyEncoding for CompositeKey<'_> {
     }
 }
 
+impl fmt::Debug for CompositeKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|part| Redacted(part))).finish()
+    }
+}
+
 macro_rules! tuple_keys {
     ($(($($element:ident)+))+) => {$(
         impl<$($element: KeyEncoding),+> KeyEncoding for ($($element,)+) {
@@ -34,6 +46,7 @@ macro_rules! tuple_keys {
                 let mut part = KeyBuf::new();
                 buf.clear();
                 $(
+                    part.clear();
                     $element.encode_into(&mut part);
                     append_part(part.as_bytes(), buf);
                 )+
@@ -70,7 +83,7 @@ pub enum CompositeDecodeError {
     /// A zero byte is followed by one that means nothing.
     #[error("a zero byte is followed by {0:#04x}")]
     UnknownEscape(u8),
-    /// A part is longer than any key.
+    /// A part is longer than a key may be.
     #[error("a part of {size} bytes exceeds {max}")]
     PartTooLarge {
         /// Its length.
@@ -80,7 +93,8 @@ pub enum CompositeDecodeError {
     },
 }
 
-/// Reads the first part of a composite key into `part` and returns what follows it.
+/// Reads the first part of a composite key into `part` and returns what follows it. After an
+/// error the content of `part` means nothing.
 pub fn decode_composite_part<'k>(
     key: &'k [u8],
     part: &mut KeyBuf,
@@ -106,7 +120,7 @@ pub fn decode_composite_part<'k>(
 }
 
 fn complete<'k>(part: &KeyBuf, rest: &'k [u8]) -> Result<&'k [u8], CompositeDecodeError> {
-    let (size, max) = (part.written(), KeyBuf::CAPACITY);
+    let (size, max) = (part.written(), MAX_KEY_SIZE);
     if size > max {
         return Err(CompositeDecodeError::PartTooLarge { size, max });
     }

@@ -10,6 +10,9 @@
 use super::{KeyBuf, KeyEncoding};
 
 const SIGN: u64 = 1 << 63;
+/// The one NaN that is encoded: positive, quiet, without payload. The standard library's constant
+/// promises no particular bits, and these are stored.
+const NAN_BITS: u64 = 0x7ff8_0000_0000_0000;
 
 impl KeyEncoding for u64 {
     fn encode_into(&self, buf: &mut KeyBuf) {
@@ -26,7 +29,7 @@ impl KeyEncoding for i64 {
 impl KeyEncoding for f64 {
     fn encode_into(&self, buf: &mut KeyBuf) {
         let canonical = match *self {
-            nan if nan.is_nan() => f64::NAN.abs(),
+            nan if nan.is_nan() => f64::from_bits(NAN_BITS),
             0.0 => 0.0,
             number => number,
         };

@@ -41,7 +41,8 @@ pub enum ShardIntoError<E> {
     SlabFull(#[source] SlabFull),
 }
 
-/// Makes the shard `[start, end)` from two typed keys.
+/// Makes the shard `[start, end)` from two typed keys. One that encodes to no bytes at all stands
+/// for the end of the keyspace on its side.
 pub fn shard_spec_from_keys_ref<'s, S: KeyEncoding, E: KeyEncoding>(
     start: &S,
     end: &E,
@@ -49,7 +50,9 @@ pub fn shard_spec_from_keys_ref<'s, S: KeyEncoding, E: KeyEncoding>(
     start_buf: &'s mut KeyBuf,
     end_buf: &'s mut KeyBuf,
 ) -> Result<ShardSpecRef<'s>, ShardSpecInputError> {
+    start_buf.clear();
     start.encode_into(start_buf);
+    end_buf.clear();
     end.encode_into(end_buf);
     validated(ShardSpecRef::new(start_buf.to_key()?, end_buf.to_key()?, metadata))
 }

@@ -4,4 +4,5 @@
 #![allow(clippy::indexing_slicing, reason = "a check that panics is a check that fails")]
 
 pub(crate) mod arithmetic;
+pub(crate) mod composite;
 pub(crate) mod wire;

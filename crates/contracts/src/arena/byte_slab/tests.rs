@@ -49,6 +49,13 @@ fn a_slab_without_room_still_answers() {
 }
 
 #[test]
+fn a_slab_with_too_many_slots_is_an_error() {
+    let max_slots = MAX_SLAB_SLOTS + 1;
+    let error = ByteSlab::try_new(max_slots, 0).unwrap_err();
+    assert_eq!(error, SlabTooLarge { max_slots, byte_capacity: 0 });
+}
+
+#[test]
 fn freed_slots_are_stale_even_when_their_place_is_taken_again() {
     let mut slab = ByteSlab::new(1, 4);
     let stale = slab.insert(b"old").unwrap();

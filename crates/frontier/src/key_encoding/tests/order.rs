@@ -55,6 +55,7 @@ fn golden_composites() {
 fn zero_has_one_form_and_nan_has_one_form_behind_infinity() {
     assert_eq!(encoded(&-0.0_f64), encoded(&0.0_f64));
     let nan = encoded(&f64::NAN);
+    assert_eq!(nan, [0xff, 0xf8, 0, 0, 0, 0, 0, 0]);
     for odd in [-f64::NAN, f64::from_bits(0x7ff0_0000_0000_0001), f64::from_bits(u64::MAX)] {
         assert_eq!(encoded(&odd), nan);
     }
@@ -100,9 +101,32 @@ fn malformed_composites_are_refused() {
         assert_eq!(decode(&[b'a', 0, unknown]), Err(error));
     }
     let key = |len| [vec![b'x'; len], vec![0, 1]].concat();
-    assert_eq!(decode(&key(KeyBuf::CAPACITY)), Ok(()));
-    let error = CompositeDecodeError::PartTooLarge { size: 4_098, max: 4_097 };
-    assert_eq!(decode(&key(KeyBuf::CAPACITY + 1)), Err(error));
+    assert_eq!(decode(&key(MAX_KEY_SIZE)), Ok(()));
+    for size in [4_097, 4_098, 9_000] {
+        let error = CompositeDecodeError::PartTooLarge { size, max: 4_096 };
+        assert_eq!(decode(&key(size)), Err(error));
+    }
+}
+
+/// An encoding that only appends; whoever calls it clears the buffer.
+struct Appended(&'static [u8]);
+
+impl KeyEncoding for Appended {
+    fn encode_into(&self, buf: &mut KeyBuf) {
+        buf.extend_from_slice(self.0);
+    }
+}
+
+#[test]
+fn nothing_of_one_part_runs_into_the_next() {
+    assert_eq!(encoded(&(Appended(b"a"), Appended(b"b"))), b"a\0\x01b\0\x01");
+    let (mut start, mut end) = (KeyBuf::new(), KeyBuf::new());
+    for _ in 0..2 {
+        let (a, b) = (Appended(b"a"), Appended(b"b"));
+        let spec = shard_spec_from_keys_ref(&a, &b, b"", &mut start, &mut end).unwrap();
+        assert_eq!((spec.start(), spec.end()), (&b"a"[..], &b"b"[..]));
+    }
+    assert_eq!(format!("{:?}", CompositeKey(&[b"secret", b""])), "[<6 bytes>, <0 bytes>]");
 }
 
 fn assert_same_order<K: KeyEncoding>(a: &K, b: &K, order: Ordering) -> Result<(), TestCaseError> {
