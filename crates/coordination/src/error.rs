@@ -17,9 +17,10 @@ pub mod reason;
 
 pub use infra::InfraError;
 pub use operation::{
-    AcquireError, CheckpointError, CompleteError, CoordError, CreateRunError, ParkError,
-    RegisterShardsError, ReleaseError, RenewError, RunQueryError, RunTransitionError, SplitError,
-    SplitReplaceError, SplitResidualError, UnparkError,
+    AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
+    DeclineError, ParkError, RegisterShardsError, ReleaseError, RenewError, RunQueryError,
+    RunTransitionError, SplitError, SplitReplaceError, SplitRequestError, SplitResidualError,
+    UnparkError,
 };
 
 pub(crate) use operation::GuardError;

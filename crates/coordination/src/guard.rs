@@ -11,7 +11,9 @@
 use shardwright_contracts::{LogicalTime, TenantId};
 
 use crate::error::GuardError;
-use crate::error::reason::{LeaseExpired, RunNotActive, ShardTerminal, StaleFence, TenantMismatch};
+use crate::error::reason::{
+    LeaseExpired, RunNotActive, RunPaused, ShardTerminal, StaleFence, TenantMismatch,
+};
 use crate::lease::Lease;
 use crate::op_log::{OpAttempt, OpConflict, check_op_idempotency};
 use crate::record::{RunGate, ShardHead};
@@ -101,6 +103,18 @@ pub(crate) fn check_tenant_of(asking: TenantId, owning: TenantId) -> Result<(), 
 pub(crate) fn check_run(gate: &RunGate) -> Result<(), RunNotActive> {
     if gate.status != RunStatus::Active {
         return Err(RunNotActive { run: gate.run, status: gate.status });
+    }
+    Ok(())
+}
+
+/// Checks that the run hands out shards.
+pub(crate) fn check_handing_out<E>(gate: &RunGate) -> Result<(), E>
+where
+    E: From<RunNotActive> + From<RunPaused>,
+{
+    check_run(gate)?;
+    if gate.paused {
+        return Err(RunPaused { run: gate.run }.into());
     }
     Ok(())
 }

@@ -21,38 +21,54 @@
 //! | [`split_execution`] | ids of derived shards |
 //! | [`error`] | refusals, failures below, exhaustion |
 //! | [`events`] | what happened, as data |
+//! | [`traits`], [`facade`] | what a backend can do |
+//! | [`in_memory`] | the executable specification |
 #![forbid(unsafe_code)]
 
 pub mod error;
 pub mod events;
+pub mod facade;
 pub mod guard;
+pub mod in_memory;
 pub mod lease;
 pub mod op_log;
 pub mod ops;
 pub mod payload;
 pub mod progress;
 pub mod record;
+pub mod restore;
 pub mod shard_limits;
 pub mod split_execution;
 pub mod status;
+pub mod summary;
+pub mod traits;
 
 pub use error::{
-    AcquireError, CheckpointError, CompleteError, CoordError, CreateRunError, InfraError,
-    ParkError, RegisterShardsError, ReleaseError, RenewError, RunQueryError, RunTransitionError,
-    SplitError, SplitReplaceError, SplitResidualError, UnparkError,
+    AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
+    DeclineError, InfraError, ParkError, RegisterShardsError, ReleaseError, RenewError,
+    RunQueryError, RunTransitionError, SplitError, SplitReplaceError, SplitRequestError,
+    SplitResidualError, UnparkError,
 };
 pub use events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
+pub use facade::{CoordinationFacade, ShardClaiming};
 pub use guard::validate_lease;
+pub use in_memory::{CoordinatorRuntimeConfig, InMemoryCoordinator};
 pub use lease::{Lease, LeaseHolder, OwnerLiveness};
 pub use op_log::{
     IdempotentOutcome, OpAttempt, OpConflict, OpKind, OpLog, OpLogEntry, OpResult, RunOpLog,
     RunOpLogEntry, check_op_idempotency,
 };
-pub use progress::{RunProgress, RunTerminalEvaluation, evaluate_run_terminal};
+pub use progress::{ProgressCounter, RunProgress, RunTerminalEvaluation, evaluate_run_terminal};
 pub use record::{
     InvariantViolation, Park, RunConfig, RunConfigError, RunGate, RunRecord, ShardHead,
     ShardRecord, ShardSnapshotView, ShardState, Spawned,
 };
+pub use restore::{
+    AcquireResultView, AcquireScratch, CapacityHint, HolderNotice, RenewResult, RestoredShardState,
+    SplitRequest,
+};
 pub use shard_limits::{ShardLimitScope, ShardLimitViolation, ShardLimits};
 pub use split_execution::{DerivedShardKind, derive_split_shard_id};
 pub use status::{ParkReason, RunStatus, ShardStatus, UnknownByte};
+pub use summary::{ShardFilter, ShardSummary};
+pub use traits::{ClaimOutlook, CoordinationBackend, CreateRunWithShardsError, RunManagement};

@@ -13,6 +13,7 @@ mod release;
 mod renew;
 mod run;
 mod split_replace;
+mod split_request;
 mod split_residual;
 mod unpark;
 
@@ -26,6 +27,7 @@ pub use run::{
     RegisterPending, RegisterStep, RunCall, RunChange, change_run, create_run, register_shards,
 };
 pub use split_replace::{ReplacePending, ReplaceStep, SplitReplaceResult, split_replace};
+pub use split_request::{SplitRequestSlot, decline_split, request_split};
 pub use split_residual::{ResidualPending, ResidualStep, SplitResidualResult, split_residual};
 pub use unpark::unpark;
 

@@ -1,9 +1,9 @@
 //! How far a run has come, as a whole.
 
-use shardwright_contracts::{LogicalTime, RunId};
+use shardwright_contracts::{CursorUpdate, LogicalTime, RunId, ShardSpecRef};
 
 use crate::error::reason::RunUnfinished;
-use crate::record::ShardState;
+use crate::record::ShardHead;
 use crate::status::ShardStatus;
 
 /// Counts of a run's shards, and the key below which everything is done.
@@ -23,39 +23,55 @@ pub struct RunProgress {
     pub watermark: Option<Box<[u8]>>,
 }
 
-impl RunProgress {
-    /// Counts shards, and finds the least key that may not be done.
-    pub fn of<'s, const LOG: usize, S: ShardState<LOG> + 's>(
-        shards: impl IntoIterator<Item = &'s S>,
+/// Counts a run's shards one by one.
+#[derive(Debug, Default)]
+pub struct ProgressCounter<'s> {
+    progress: RunProgress,
+    /// The least key that may not be done.
+    unfinished: Option<&'s [u8]>,
+    last_end: Option<&'s [u8]>,
+}
+
+impl<'s> ProgressCounter<'s> {
+    /// Starts at nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts a shard as it is at `now`.
+    pub fn add<const LOG: usize>(
+        &mut self,
+        head: &ShardHead<LOG>,
+        spec: ShardSpecRef<'s>,
+        cursor: CursorUpdate<'s>,
         now: LogicalTime,
-    ) -> Self {
-        let mut progress = Self::default();
-        let mut unfinished: Option<&[u8]> = None;
-        let mut last_end: Option<&[u8]> = None;
-        for shard in shards {
-            progress.count(shard, now);
-            let spec = shard.spec();
-            last_end = last_end.max(Some(spec.end()));
-            if matches!(shard.head().status, ShardStatus::Active | ShardStatus::Parked) {
-                let reached = shard.cursor().last_key().unwrap_or(spec.start());
-                unfinished = Some(unfinished.map_or(reached, |least| least.min(reached)));
-            }
-        }
-        progress.watermark = unfinished.or(last_end).map(Into::into);
-        progress
-    }
-
-    fn count<const LOG: usize>(&mut self, shard: &impl ShardState<LOG>, now: LogicalTime) {
-        let head = shard.head();
+    ) {
+        let progress = &mut self.progress;
         match head.status {
-            ShardStatus::Active => self.active += 1,
-            ShardStatus::Done => self.done += 1,
-            ShardStatus::Split => self.split += 1,
-            ShardStatus::Parked => self.parked += 1,
+            ShardStatus::Active => progress.active += 1,
+            ShardStatus::Done => progress.done += 1,
+            ShardStatus::Split => progress.split += 1,
+            ShardStatus::Parked => progress.parked += 1,
         }
-        self.leased += u32::from(head.lease.is_some_and(|holder| !holder.is_expired(now)));
+        progress.leased += u32::from(head.lease.is_some_and(|holder| !holder.is_expired(now)));
+        self.last_end = self.last_end.max(Some(spec.end()));
+        if matches!(head.status, ShardStatus::Active | ShardStatus::Parked) {
+            let reached = cursor.last_key().unwrap_or(spec.start());
+            self.unfinished = Some(self.unfinished.map_or(reached, |least| least.min(reached)));
+        }
     }
 
+    /// What was counted, with a watermark not below the one that was told `before`: what was done
+    /// stays done, even where a split lets some of it be done again.
+    #[must_use]
+    pub fn finish(self, before: Option<&[u8]>) -> RunProgress {
+        let reached = self.unfinished.or(self.last_end);
+        RunProgress { watermark: before.max(reached).map(Into::into), ..self.progress }
+    }
+}
+
+impl RunProgress {
     /// How many shards there are.
     #[must_use]
     pub const fn total(&self) -> u32 {
@@ -88,5 +104,85 @@ pub const fn evaluate_run_terminal(progress: &RunProgress) -> RunTerminalEvaluat
         RunTerminalEvaluation::HasFailures
     } else {
         RunTerminalEvaluation::AllDone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright_contracts::{CursorSemantics, ShardId, ShardKey, TenantId, WorkerId};
+
+    use super::*;
+    use crate::lease::LeaseHolder;
+
+    fn head(status: ShardStatus) -> ShardHead {
+        let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(1));
+        let tenant = TenantId::from_bytes([0; 32]);
+        ShardHead { status, ..ShardHead::new(tenant, key, None, CursorSemantics::Completed) }
+    }
+
+    fn watermark(
+        shards: &[(ShardStatus, &'static str, &'static str, Option<&'static str>)],
+    ) -> String {
+        let mut counter = ProgressCounter::new();
+        for (status, start, end, last_key) in shards {
+            let spec = ShardSpecRef::new(start.as_bytes(), end.as_bytes(), b"");
+            let cursor = CursorUpdate::new(last_key.map(str::as_bytes), None);
+            counter.add(&head(*status), spec, cursor, LogicalTime::ZERO);
+        }
+        let watermark = counter.finish(None).watermark.unwrap();
+        String::from_utf8(watermark.into()).unwrap()
+    }
+
+    #[test]
+    fn everything_below_the_watermark_is_done() {
+        use ShardStatus::{Active, Done, Parked, Split};
+        assert_eq!(watermark(&[(Active, "b", "m", None), (Active, "m", "z", Some("p"))]), "b");
+        assert_eq!(watermark(&[(Active, "b", "m", Some("c")), (Done, "m", "z", None)]), "c");
+        assert_eq!(watermark(&[(Done, "b", "m", Some("c")), (Active, "m", "z", None)]), "m");
+        assert_eq!(watermark(&[(Parked, "b", "m", Some("c")), (Done, "m", "z", None)]), "c");
+        assert_eq!(watermark(&[(Split, "b", "z", None), (Active, "m", "z", None)]), "m");
+        assert_eq!(watermark(&[(Done, "m", "z", None), (Done, "b", "m", None)]), "z");
+    }
+
+    #[test]
+    fn the_watermark_never_goes_back() {
+        let mut counter = ProgressCounter::new();
+        let spec = ShardSpecRef::new(b"b", b"m", b"");
+        let head = head(ShardStatus::Active);
+        counter.add(&head, spec, CursorUpdate::initial(), LogicalTime::ZERO);
+        assert_eq!(counter.finish(Some(b"g")).watermark.as_deref(), Some(&b"g"[..]));
+        assert_eq!(ProgressCounter::new().finish(None).watermark, None);
+    }
+
+    #[test]
+    fn shards_are_counted_by_state_and_live_leases() {
+        let mut counter = ProgressCounter::new();
+        let spec = ShardSpecRef::new(b"b", b"m", b"");
+        for status in ShardStatus::ALL {
+            let mut head = head(*status);
+            if *status == ShardStatus::Active {
+                let deadline = LogicalTime::from_millis(10);
+                head.lease = Some(LeaseHolder { owner: WorkerId::from_raw(1), deadline });
+            }
+            for now in [9, 10] {
+                let now = LogicalTime::from_millis(now);
+                counter.add(&head, spec, CursorUpdate::initial(), now);
+            }
+        }
+        let progress = counter.finish(None);
+        let counts = (progress.active, progress.done, progress.split, progress.parked);
+        assert_eq!((counts, progress.leased, progress.total()), ((2, 2, 2, 2), 1, 8));
+    }
+
+    #[test]
+    fn a_run_can_end_when_nothing_is_active_or_parked() {
+        let evaluate = |active, parked, done| {
+            let progress = RunProgress { active, parked, done, ..RunProgress::default() };
+            evaluate_run_terminal(&progress)
+        };
+        assert_eq!(evaluate(1, 1, 1), RunTerminalEvaluation::StillActive);
+        assert_eq!(evaluate(0, 1, 1), RunTerminalEvaluation::HasFailures);
+        assert_eq!(evaluate(0, 0, 1), RunTerminalEvaluation::AllDone);
+        assert_eq!(evaluate(0, 0, 0), RunTerminalEvaluation::StillActive);
     }
 }

@@ -8,9 +8,10 @@ use shardwright_contracts::{CursorRegression, FenceEpochError, ManifestValidatio
 use super::InfraError;
 use super::reason::{
     AlreadyLeased, CheckpointMissingKey, ConfigMismatch, CursorKeyTooLarge, CursorOutOfBounds,
-    CursorTokenTooLarge, LeaseExpired, NotParked, ParkDetailTooLarge, RetriesExhausted,
-    RunAlreadyExists, RunNotActive, RunNotFound, RunPaused, RunTerminal, RunUnfinished,
-    ShardNotFound, ShardTerminal, SplitInvalid, StaleFence, TenantMismatch, WrongStatus,
+    CursorTokenTooLarge, LeaseExpired, NoneAvailable, NotLeased, NotParked, ParkDetailTooLarge,
+    RetriesExhausted, RunAlreadyExists, RunNotActive, RunNotFound, RunPaused, RunTerminal,
+    RunUnfinished, ShardNotFound, ShardTerminal, SplitAlreadyRequested, SplitDeclined,
+    SplitInvalid, StaleFence, TenantMismatch, Throttled, WrongStatus,
 };
 use crate::op_log::OpConflict;
 use crate::shard_limits::ShardLimitViolation;
@@ -119,6 +120,16 @@ pub enum CoordError {
     #[error(transparent)]
     SplitInvalid(#[from] SplitInvalid),
     #[error(transparent)]
+    NotLeased(#[from] NotLeased),
+    #[error(transparent)]
+    SplitAlreadyRequested(#[from] SplitAlreadyRequested),
+    #[error(transparent)]
+    SplitDeclined(#[from] SplitDeclined),
+    #[error(transparent)]
+    Throttled(#[from] Throttled),
+    #[error(transparent)]
+    NoneAvailable(#[from] NoneAvailable),
+    #[error(transparent)]
     ManifestInvalid(#[from] ManifestValidationError),
     #[error(transparent)]
     ShardLimitExceeded(#[from] ShardLimitViolation),
@@ -211,6 +222,39 @@ guarded_error! {
 pub type SplitReplaceError = SplitError;
 /// Why the right part of a shard was not given away.
 pub type SplitResidualError = SplitError;
+
+operation_error! {
+    /// Why a holder was not asked for a split.
+    SplitRequestError {
+        ShardNotFound(ShardNotFound),
+        TenantMismatch(TenantMismatch),
+        RunNotActive(RunNotActive),
+        ShardTerminal(ShardTerminal),
+        NotLeased(NotLeased),
+        SplitAlreadyRequested(SplitAlreadyRequested),
+        SplitDeclined(SplitDeclined),
+        BackendError(InfraError),
+    }
+}
+
+guarded_error! {
+    /// Why a split was not declined.
+    DeclineError {}
+}
+
+operation_error! {
+    /// Why no shard was claimed.
+    ClaimError {
+        RunNotFound(RunNotFound),
+        TenantMismatch(TenantMismatch),
+        RunNotActive(RunNotActive),
+        RunPaused(RunPaused),
+        Throttled(Throttled),
+        NoneAvailable(NoneAvailable),
+        FenceExhausted(FenceEpochError),
+        BackendError(InfraError),
+    }
+}
 
 operation_error! {
     /// Why a shard was not unparked.

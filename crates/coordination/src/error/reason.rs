@@ -160,6 +160,51 @@ impl fmt::Debug for AlreadyLeased {
     }
 }
 
+/// Nobody holds the shard: acquire it instead of asking for a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nobody holds shard {shard}")]
+pub struct NotLeased {
+    /// The shard.
+    pub shard: ShardId,
+}
+
+/// The shard's holder has been asked already, or the asker waits for another one's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a split is being waited for already, of shard {shard} or by the same worker")]
+pub struct SplitAlreadyRequested {
+    /// The shard.
+    pub shard: ShardId,
+}
+
+/// The shard's holder does not want to split for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the holder of shard {shard} does not split before {not_before}")]
+pub struct SplitDeclined {
+    /// The shard.
+    pub shard: ShardId,
+    /// When it may be asked again.
+    pub not_before: LogicalTime,
+}
+
+/// The worker has been given a shard a moment ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too soon after the last claim, try again at {retry_after}")]
+pub struct Throttled {
+    /// When it may claim again.
+    pub retry_after: LogicalTime,
+}
+
+/// There is nothing to claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is nothing to claim{}", match .earliest_deadline {
+    Some(deadline) => format!(" before {deadline}"),
+    None => String::new(),
+})]
+pub struct NoneAvailable {
+    /// When the first of the leases ends, if there are any.
+    pub earliest_deadline: Option<LogicalTime>,
+}
+
 /// The shard was acquired too often in a row without progress, and is parked now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shard {shard} made no progress in {attempts} attempts and is parked")]

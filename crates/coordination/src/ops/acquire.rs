@@ -2,9 +2,9 @@ use shardwright_contracts::WorkerId;
 
 use super::{assert_sound, emit};
 use crate::error::AcquireError;
-use crate::error::reason::{AlreadyLeased, RetriesExhausted, RunPaused};
+use crate::error::reason::{AlreadyLeased, RetriesExhausted};
 use crate::events::{EventCollector, EventKind};
-use crate::guard::{Context, check_run, check_status, check_tenant_of};
+use crate::guard::{Context, check_handing_out, check_status, check_tenant_of};
 use crate::lease::{Lease, LeaseHolder, OwnerLiveness};
 use crate::record::{Park, ShardState};
 use crate::status::{ParkReason, ShardStatus};
@@ -34,10 +34,7 @@ pub fn acquire<const LOG: usize>(
 ) -> Result<Acquired, AcquireError> {
     let (gate, head) = (context.gate, shard.head());
     check_tenant_of(context.tenant, head.tenant)?;
-    check_run(gate)?;
-    if gate.paused {
-        return Err(RunPaused { run: gate.run }.into());
-    }
+    check_handing_out::<AcquireError>(gate)?;
     check_status(head)?;
     if let Some(LeaseHolder { owner, deadline }) = head.lease {
         let is_over = match holder_liveness {

@@ -1,0 +1,158 @@
+//! The protocol over plain memory: the executable specification.
+//!
+//! It does nothing but find records, call [`crate::ops`] and keep its indexes right. Bytes live in
+//! one preallocated slab, so that a busy coordinator does not touch the heap, and a full slab is a
+//! refusal that changes nothing.
+
+mod backend;
+mod claiming;
+mod management;
+mod pooled;
+mod run_state;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
+use shardwright_contracts::{
+    ByteSlab, FenceEpoch, LogicalTime, RunId, ShardKey, SlabTooLarge, TenantId, WorkerId,
+};
+
+use crate::error::reason::{RunNotFound, ShardNotFound};
+use crate::events::EventCollector;
+use crate::record::RunGate;
+use crate::shard_limits::ShardLimits;
+
+use pooled::{PooledShard, PooledShardMut};
+use run_state::RunState;
+
+/// Byte capacity of the slab, unless configured otherwise.
+pub const DEFAULT_MAX_AUTO_SLAB_CAPACITY: u32 = 64 << 20;
+
+/// What an [`InMemoryCoordinator`] may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoordinatorRuntimeConfig {
+    /// Most shards of one tenant.
+    pub max_shards_per_tenant: usize,
+    /// Most shards of all tenants together.
+    pub max_total_shards: usize,
+    /// How long a worker waits between two claims, in milliseconds.
+    pub claim_cooldown_interval_ms: u64,
+    /// How many bytes keys, metadata and tokens may take in all.
+    pub slab_capacity: u32,
+    /// No fence below this one is granted or accepted.
+    pub fence_floor: FenceEpoch,
+}
+
+impl Default for CoordinatorRuntimeConfig {
+    fn default() -> Self {
+        Self {
+            max_shards_per_tenant: DEFAULT_MAX_SHARDS_PER_TENANT,
+            max_total_shards: DEFAULT_MAX_TOTAL_SHARDS,
+            claim_cooldown_interval_ms: 0,
+            slab_capacity: DEFAULT_MAX_AUTO_SLAB_CAPACITY,
+            fence_floor: FenceEpoch::INITIAL,
+        }
+    }
+}
+
+/// Keeps runs and their shards in memory.
+pub struct InMemoryCoordinator {
+    config: CoordinatorRuntimeConfig,
+    slab: ByteSlab,
+    tenants: BTreeMap<TenantId, TenantState>,
+    total_shards: usize,
+    events: EventCollector,
+}
+
+#[derive(Default)]
+struct TenantState {
+    runs: BTreeMap<RunId, RunState>,
+    shard_count: usize,
+    /// When each worker may claim again; those whose time has come are forgotten.
+    cooldowns: BTreeMap<WorkerId, LogicalTime>,
+    /// How many were left when those whose time had come were last forgotten.
+    cooldowns_after_sweep: usize,
+}
+
+/// A shard, its run and the bytes of both, borrowed for one operation.
+struct Located<'a> {
+    run: &'a mut RunState,
+    slab: &'a mut ByteSlab,
+    gate: RunGate,
+}
+
+impl InMemoryCoordinator {
+    /// Allocates a coordinator, if there is that much memory.
+    pub fn try_new(config: CoordinatorRuntimeConfig) -> Result<Self, SlabTooLarge> {
+        // A shard's range and metadata take one slot, its cursor another.
+        let slots = u32::try_from(config.max_total_shards.saturating_mul(2)).unwrap_or(u32::MAX);
+        Ok(Self {
+            config,
+            slab: ByteSlab::try_new(slots, config.slab_capacity)?,
+            tenants: BTreeMap::new(),
+            total_shards: 0,
+            events: EventCollector::disabled(),
+        })
+    }
+
+    /// Keeps the events of the operations that follow, for [`InMemoryCoordinator::take_events`].
+    pub fn collect_events(&mut self) {
+        self.events = EventCollector::new();
+    }
+
+    /// The events since the last call, oldest first.
+    pub fn take_events(&mut self) -> Vec<crate::events::StateTransitionEvent> {
+        self.events.drain()
+    }
+
+    /// How many shards there are in all.
+    #[must_use]
+    pub const fn shard_count(&self) -> usize {
+        self.total_shards
+    }
+
+    /// How many bytes keys, metadata and tokens take.
+    #[must_use]
+    pub const fn bytes_used(&self) -> usize {
+        self.slab.bytes_used()
+    }
+
+    const fn limits(&self) -> ShardLimits {
+        ShardLimits {
+            per_tenant: self.config.max_shards_per_tenant,
+            total: self.config.max_total_shards,
+        }
+    }
+
+    /// Finds a run. Another tenant's is not there.
+    fn run_mut(&mut self, tenant: TenantId, run: RunId) -> Result<&mut RunState, RunNotFound> {
+        let state = self.tenants.get_mut(&tenant).and_then(|tenant| tenant.runs.get_mut(&run));
+        state.ok_or(RunNotFound { run })
+    }
+
+    /// Finds a shard's run, together with what an operation on the shard needs besides.
+    fn locate(&mut self, tenant: TenantId, key: ShardKey) -> Result<Located<'_>, ShardNotFound> {
+        let run = self
+            .tenants
+            .get_mut(&tenant)
+            .and_then(|tenant| tenant.runs.get_mut(&key.run))
+            .filter(|run| run.shards.contains_key(&key.shard))
+            .ok_or(ShardNotFound { key })?;
+        let gate = run.record.gate(self.config.fence_floor);
+        Ok(Located { run, slab: &mut self.slab, gate })
+    }
+}
+
+impl fmt::Debug for InMemoryCoordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InMemoryCoordinator")
+            .field("tenants", &self.tenants.len())
+            .field("shards", &self.total_shards)
+            .field("slab", &self.slab)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

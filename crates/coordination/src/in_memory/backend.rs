@@ -1,0 +1,324 @@
+use shardwright_contracts::{
+    CursorUpdate, LogicalTime, OpId, ShardId, ShardKey, SlabFull, SplitReplacePlan,
+    SplitResidualPlan, TenantId, WorkerId,
+};
+
+use super::run_state::Standing;
+use super::{InMemoryCoordinator, Located, PooledShard, PooledShardMut};
+use crate::error::reason::{ShardNotFound, SplitInvalid};
+use crate::error::{
+    AcquireError, CheckpointError, CompleteError, DeclineError, ParkError, ReleaseError,
+    RenewError, SplitReplaceError, SplitRequestError, SplitResidualError,
+};
+use crate::events::EventCollector;
+use crate::guard::Context;
+use crate::lease::{Lease, OwnerLiveness};
+use crate::op_log::IdempotentOutcome;
+use crate::ops::{
+    self, Acquired, NewShard, ReplaceStep, ResidualStep, SplitReplaceResult, SplitResidualResult,
+};
+use crate::restore::{AcquireResultView, AcquireScratch, HolderNotice, RenewResult};
+use crate::status::ParkReason;
+use crate::traits::CoordinationBackend;
+
+impl InMemoryCoordinator {
+    /// Runs an operation on one shard and brings the indexes up to date.
+    pub(super) fn on_shard<T, E: From<ShardNotFound>>(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        operation: impl FnOnce(
+            &Context<'_>,
+            &mut PooledShardMut<'_>,
+            &mut EventCollector,
+        ) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut events = std::mem::take(&mut self.events);
+        let result = self.locate(tenant, key).map_err(E::from).and_then(|located| {
+            let Located { run, slab, gate } = located;
+            let shard = run.shards.get_mut(&key.shard).ok_or(ShardNotFound { key })?;
+            let before = Standing::of(&shard.head);
+            let context = Context { now, tenant, gate: &gate };
+            let mut view = PooledShardMut { shard, slab };
+            let result = operation(&context, &mut view, &mut events);
+            let after = Standing::of(&view.shard.head);
+            run.reindex(key.shard, before, after);
+            result
+        });
+        self.events = events;
+        result
+    }
+
+    /// Checks that new shards fit, and stores them apart from the run, to be inserted later.
+    fn reserve_children(
+        &mut self,
+        tenant: TenantId,
+        parent: ShardKey,
+        children: &[NewShard<'_>],
+    ) -> Result<Vec<PooledShard>, ReserveError> {
+        let of_tenant = self.tenants.get(&tenant).map_or(0, |tenant| tenant.shard_count);
+        self.limits()
+            .check(of_tenant, self.total_shards, children.len())
+            .map_err(SplitInvalid::from)?;
+        let Located { run, slab, .. } = self.locate(tenant, parent)?;
+        let head = run.shards.get(&parent.shard).ok_or(ShardNotFound { key: parent })?;
+        if let Some(taken) = children.iter().find(|child| run.shards.contains_key(&child.shard)) {
+            return Err(SplitInvalid::DerivedIdCollision { shard: taken.shard }.into());
+        }
+        let mut stored = Vec::with_capacity(children.len());
+        for child in children {
+            match PooledShard::insert(slab, child.head(&head.head), child.spec, child.cursor) {
+                Ok(shard) => stored.push(shard),
+                Err(full) => {
+                    stored.into_iter().for_each(|shard: PooledShard| shard.remove(slab));
+                    return Err(full.into());
+                }
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Puts reserved shards into their run.
+    fn insert_children(&mut self, tenant: TenantId, parent: ShardKey, children: Vec<PooledShard>) {
+        let count = children.len();
+        if let Some(state) = self.tenants.get_mut(&tenant) {
+            state.shard_count += count;
+            self.total_shards += count;
+            if let Some(run) = state.runs.get_mut(&parent.run) {
+                children.into_iter().for_each(|shard| run.insert(shard));
+                run.forget_requests(parent.shard);
+            }
+        }
+    }
+
+    fn notice(&mut self, tenant: TenantId, key: ShardKey, now: LogicalTime) -> HolderNotice {
+        self.run_mut(tenant, key.run).map(|run| run.notice(key.shard, now)).unwrap_or_default()
+    }
+}
+
+/// Why there is no room for a split's shards.
+enum ReserveError {
+    NotFound(ShardNotFound),
+    Invalid(SplitInvalid),
+    Full(SlabFull),
+}
+
+impl From<ShardNotFound> for ReserveError {
+    fn from(reason: ShardNotFound) -> Self {
+        Self::NotFound(reason)
+    }
+}
+
+impl From<SplitInvalid> for ReserveError {
+    fn from(reason: SplitInvalid) -> Self {
+        Self::Invalid(reason)
+    }
+}
+
+impl From<SlabFull> for ReserveError {
+    fn from(reason: SlabFull) -> Self {
+        Self::Full(reason)
+    }
+}
+
+impl From<ReserveError> for crate::error::SplitError {
+    fn from(error: ReserveError) -> Self {
+        match error {
+            ReserveError::NotFound(reason) => reason.into(),
+            ReserveError::Invalid(reason) => reason.into(),
+            ReserveError::Full(reason) => reason.into(),
+        }
+    }
+}
+
+impl CoordinationBackend for InMemoryCoordinator {
+    fn acquire_and_restore_into<'s>(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        worker: WorkerId,
+        scratch: &'s mut AcquireScratch,
+    ) -> Result<AcquireResultView<'s>, AcquireError> {
+        let (lease, snapshot) = self.on_shard(now, tenant, key, |context, shard, events| {
+            let liveness = OwnerLiveness::Untracked;
+            match ops::acquire(context, shard, worker, liveness, 0, events)? {
+                Acquired::Granted(lease) => Ok((lease, scratch.restore(shard))),
+                Acquired::Parked(reason) => Err(AcquireError::from(reason)),
+            }
+        })?;
+        let capacity =
+            self.run_mut(tenant, key.run).map(|run| run.capacity(now)).unwrap_or_default();
+        Ok(AcquireResultView { lease, snapshot, capacity })
+    }
+
+    fn renew(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        lease: &Lease,
+    ) -> Result<RenewResult, RenewError> {
+        let key = lease.key();
+        let renewed = self.on_shard(now, tenant, key, |context, shard, events| {
+            ops::renew(context, shard, lease, events)
+        })?;
+        let notice = self.notice(tenant, key, now);
+        let capacity =
+            self.run_mut(tenant, key.run).map(|run| run.capacity(now)).unwrap_or_default();
+        Ok(RenewResult { new_deadline: renewed.deadline(), notice, capacity })
+    }
+
+    fn checkpoint(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        lease: &Lease,
+        cursor: CursorUpdate<'_>,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError> {
+        let outcome = self.on_shard(now, tenant, lease.key(), |context, shard, events| {
+            ops::checkpoint(context, shard, lease, cursor, op, events)
+        })?;
+        let notice = self.notice(tenant, lease.key(), now);
+        Ok(outcome.map(|()| notice))
+    }
+
+    fn complete(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        lease: &Lease,
+        cursor: CursorUpdate<'_>,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, CompleteError> {
+        self.on_shard(now, tenant, lease.key(), |context, shard, events| {
+            ops::complete(context, shard, lease, cursor, op, events)
+        })
+    }
+
+    fn park_shard(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        lease: &Lease,
+        reason: ParkReason,
+        detail: &[u8],
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, ParkError> {
+        self.on_shard(now, tenant, lease.key(), |context, shard, events| {
+            ops::park(context, shard, lease, reason, detail, op, events)
+        })
+    }
+
+    fn release(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        lease: &Lease,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, ReleaseError> {
+        self.on_shard(now, tenant, lease.key(), |context, shard, events| {
+            ops::release(context, shard, lease, op, events)
+        })
+    }
+
+    fn split_replace(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        lease: &Lease,
+        plan: &SplitReplacePlan<'_>,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError> {
+        let key = lease.key();
+        let step = self.on_shard(now, tenant, key, |context, shard, _| {
+            ops::split_replace(context, shard, lease, plan, op)
+        })?;
+        let pending = match step {
+            ReplaceStep::Replayed(result) => return Ok(IdempotentOutcome::Replayed(result)),
+            ReplaceStep::Ready(pending) => pending,
+        };
+        let children = self.reserve_children(tenant, key, pending.children())?;
+        let result = self.on_shard(now, tenant, key, |context, shard, events| {
+            Ok::<_, SplitReplaceError>(pending.apply(context, shard, events))
+        })?;
+        self.insert_children(tenant, key, children);
+        Ok(IdempotentOutcome::Executed(result))
+    }
+
+    fn split_residual(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        lease: &Lease,
+        plan: &SplitResidualPlan<'_>,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
+        let key = lease.key();
+        let step = self.on_shard(now, tenant, key, |context, shard, _| {
+            ops::split_residual(context, shard, lease, plan, op)
+        })?;
+        let pending = match step {
+            ResidualStep::Replayed(result) => return Ok(IdempotentOutcome::Replayed(result)),
+            ResidualStep::Ready(pending) => pending,
+        };
+        let children = self.reserve_children(tenant, key, &[*pending.residual()])?;
+        let applied = self.on_shard(now, tenant, key, |context, shard, events| {
+            Ok::<_, SplitResidualError>(pending.apply(context, shard, events)?)
+        });
+        match applied {
+            Ok(result) => {
+                self.insert_children(tenant, key, children);
+                Ok(IdempotentOutcome::Executed(result))
+            }
+            Err(error) => {
+                children.into_iter().for_each(|shard| shard.remove(&mut self.slab));
+                Err(error)
+            }
+        }
+    }
+
+    fn request_split(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        asker: WorkerId,
+        expires_at: LogicalTime,
+    ) -> Result<(), SplitRequestError> {
+        let Located { run, gate, .. } = self.locate(tenant, key)?;
+        let open_elsewhere = run.has_asked(asker, now);
+        let mut slot = run.request_slot(key.shard);
+        let head = head_of(run, key)?;
+        let context = Context { now, tenant, gate: &gate };
+        ops::request_split(&context, head, &mut slot, asker, open_elsewhere, expires_at)?;
+        run.set_request_slot(key.shard, slot);
+        Ok(())
+    }
+
+    fn decline_split(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        lease: &Lease,
+        not_before: LogicalTime,
+    ) -> Result<(), DeclineError> {
+        let key = lease.key();
+        let Located { run, gate, .. } = self.locate(tenant, key)?;
+        let mut slot = run.request_slot(key.shard);
+        let head = head_of(run, key)?;
+        let context = Context { now, tenant, gate: &gate };
+        ops::decline_split(&context, head, &mut slot, lease, not_before)?;
+        run.set_request_slot(key.shard, slot);
+        Ok(())
+    }
+}
+
+fn head_of(
+    run: &super::RunState,
+    key: ShardKey,
+) -> Result<&crate::record::ShardHead, ShardNotFound> {
+    let id: ShardId = key.shard;
+    run.shards.get(&id).map(|shard| &shard.head).ok_or(ShardNotFound { key })
+}

@@ -1,0 +1,233 @@
+use shardwright_contracts::{
+    InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
+
+use super::run_state::RunState;
+use super::{InMemoryCoordinator, PooledShard, PooledShardMut};
+use crate::error::reason::RunNotFound;
+use crate::error::{
+    CreateRunError, RegisterShardsError, RunQueryError, RunTransitionError, UnparkError,
+};
+use crate::op_log::IdempotentOutcome;
+use crate::ops::{self, RegisterStep, RunCall, RunChange};
+use crate::progress::{ProgressCounter, RunProgress};
+use crate::record::{RunConfig, RunRecord, ShardHead};
+use crate::summary::{ShardFilter, ShardSummary};
+use crate::traits::{ClaimOutlook, RunManagement};
+
+impl InMemoryCoordinator {
+    fn change_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        change: RunChange<'_>,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        let mut events = std::mem::take(&mut self.events);
+        let result = self.run_mut(tenant, run).map_err(Into::into).and_then(|state| {
+            let call = RunCall { now, tenant };
+            ops::change_run(&call, &mut state.record, change, op, &mut events)
+        });
+        self.events = events;
+        result
+    }
+
+    /// Stores the shards of a manifest, or none of them if there is no room for all.
+    fn store_manifest(
+        &mut self,
+        tenant: TenantId,
+        run: RunId,
+        config: RunConfig,
+        shards: &[InitialShardInput<'_>],
+    ) -> Result<Vec<PooledShard>, RegisterShardsError> {
+        let of_tenant = self.tenants.get(&tenant).map_or(0, |tenant| tenant.shard_count);
+        self.limits().check(of_tenant, self.total_shards, shards.len())?;
+        let mut stored = Vec::with_capacity(shards.len());
+        for input in shards {
+            let key = ShardKey::new(run, input.shard);
+            let head = ShardHead::new(tenant, key, None, config.cursor_semantics);
+            match PooledShard::insert(&mut self.slab, head, input.spec, input.cursor) {
+                Ok(shard) => stored.push(shard),
+                Err(full) => {
+                    stored.into_iter().for_each(|shard: PooledShard| shard.remove(&mut self.slab));
+                    return Err(full.into());
+                }
+            }
+        }
+        Ok(stored)
+    }
+}
+
+impl RunManagement for InMemoryCoordinator {
+    fn create_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        config: RunConfig,
+    ) -> Result<(), CreateRunError> {
+        let runs = &mut self.tenants.entry(tenant).or_default().runs;
+        let existing = runs.get(&run).map(|state| &state.record);
+        let call = RunCall { now, tenant };
+        let record = ops::create_run(&call, run, config, existing, &mut self.events)?;
+        runs.insert(run, RunState::new(record));
+        Ok(())
+    }
+
+    fn register_shards(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        shards: &[InitialShardInput<'_>],
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
+        let call = RunCall { now, tenant };
+        let record = &self.run_mut(tenant, run)?.record;
+        let config = record.config;
+        let pending = match ops::register_shards(&call, record, shards, op)? {
+            RegisterStep::Replayed => return Ok(IdempotentOutcome::Replayed(())),
+            RegisterStep::Ready(pending) => pending,
+        };
+        let stored = self.store_manifest(tenant, run, config, shards)?;
+        let state = self.tenants.get_mut(&tenant).ok_or(RunNotFound { run })?;
+        state.shard_count += stored.len();
+        self.total_shards += stored.len();
+        let state = state.runs.get_mut(&run).ok_or(RunNotFound { run })?;
+        stored.into_iter().for_each(|shard| state.insert(shard));
+        pending.apply(&call, &mut state.record, &mut self.events);
+        Ok(IdempotentOutcome::Executed(()))
+    }
+
+    fn get_run(&mut self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError> {
+        Ok(self.run_mut(tenant, run)?.record.clone())
+    }
+
+    fn get_run_progress(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<RunProgress, RunQueryError> {
+        let Self { tenants, slab, .. } = self;
+        let state = tenants
+            .get_mut(&tenant)
+            .and_then(|tenant| tenant.runs.get_mut(&run))
+            .ok_or(RunNotFound { run })?;
+        let mut counter = ProgressCounter::new();
+        for shard in state.shards.values() {
+            counter.add(&shard.head, shard.spec(slab), shard.cursor(slab), now);
+        }
+        let progress = counter.finish(state.watermark.as_deref());
+        state.watermark.clone_from(&progress.watermark);
+        Ok(progress)
+    }
+
+    fn list_shards_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        filter: ShardFilter,
+        out: &mut Vec<ShardSummary>,
+    ) -> Result<(), RunQueryError> {
+        let Self { tenants, slab, .. } = self;
+        let state = tenants
+            .get_mut(&tenant)
+            .and_then(|tenant| tenant.runs.get_mut(&run))
+            .ok_or(RunNotFound { run })?;
+        out.clear();
+        for shard in state.shards.values_mut() {
+            let summary = ShardSummary::of(&PooledShardMut { shard, slab }, now);
+            if filter.admits(&summary) {
+                out.push(summary);
+            }
+        }
+        out.sort_by(|a, b| (&a.start, a.shard).cmp(&(&b.start, b.shard)));
+        Ok(())
+    }
+
+    fn complete_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        let progress = self.get_run_progress(now, tenant, run).map_err(|error| match error {
+            RunQueryError::RunNotFound(reason) => RunTransitionError::from(reason),
+            RunQueryError::TenantMismatch(reason) => reason.into(),
+            RunQueryError::BackendError(reason) => reason.into(),
+        })?;
+        self.change_run(now, tenant, run, RunChange::Complete(&progress), op)
+    }
+
+    fn fail_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.change_run(now, tenant, run, RunChange::Fail, op)
+    }
+
+    fn cancel_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.change_run(now, tenant, run, RunChange::Cancel, op)
+    }
+
+    fn pause_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.change_run(now, tenant, run, RunChange::Pause, op)
+    }
+
+    fn resume_run(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.change_run(now, tenant, run, RunChange::Resume, op)
+    }
+
+    fn unpark_shard(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, UnparkError> {
+        self.on_shard(now, tenant, key, |context, shard, events| {
+            ops::unpark(context, shard, op, events)
+        })
+    }
+
+    fn collect_claim_candidates_into(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+        out: &mut Vec<ShardId>,
+    ) -> Result<ClaimOutlook, RunQueryError> {
+        let state = self.run_mut(tenant, run)?;
+        state.expire(now);
+        out.clear();
+        out.extend(state.candidates(worker).take(limit));
+        Ok(ClaimOutlook { earliest_deadline: state.earliest_deadline() })
+    }
+}

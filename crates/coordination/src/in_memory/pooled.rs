@@ -1,0 +1,142 @@
+use shardwright_contracts::{ByteSlab, ByteSlot, CursorUpdate, ShardSpecRef, SlabFull};
+
+use crate::record::{ShardHead, ShardState};
+
+/// A shard's range and metadata in a slab.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PooledShardSpec {
+    slot: ByteSlot,
+    start_len: u32,
+    end_len: u32,
+}
+
+impl PooledShardSpec {
+    /// Stores a copy of a spec that has been checked.
+    pub(super) fn insert(slab: &mut ByteSlab, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
+        Ok(Self {
+            slot: slab.insert_parts(&[spec.start(), spec.end(), spec.metadata()])?,
+            start_len: spec.start().len() as u32,
+            end_len: spec.end().len() as u32,
+        })
+    }
+
+    fn get<'s>(&self, slab: &'s ByteSlab) -> ShardSpecRef<'s> {
+        let bytes = slab.get(self.slot).unwrap_or_default();
+        let (start, rest) = bytes.split_at_checked(self.start_len as usize).unwrap_or_default();
+        let (end, metadata) = rest.split_at_checked(self.end_len as usize).unwrap_or_default();
+        ShardSpecRef::new(start, end, metadata)
+    }
+}
+
+/// A shard's cursor in a slab. The initial one takes no room.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PooledCursor(Option<CursorSlot>);
+
+#[derive(Clone, Copy, Debug)]
+struct CursorSlot {
+    slot: ByteSlot,
+    key_len: u32,
+}
+
+impl PooledCursor {
+    /// Stores a copy of a cursor that has been checked.
+    pub(super) fn from_update(
+        slab: &mut ByteSlab,
+        cursor: CursorUpdate<'_>,
+    ) -> Result<Self, SlabFull> {
+        let Some(key) = cursor.last_key() else { return Ok(Self(None)) };
+        let slot = slab.insert_parts(&[key, cursor.token().unwrap_or_default()])?;
+        Ok(Self(Some(CursorSlot { slot, key_len: key.len() as u32 })))
+    }
+
+    fn get<'s>(&self, slab: &'s ByteSlab) -> CursorUpdate<'s> {
+        let Some(CursorSlot { slot, key_len }) = self.0 else { return CursorUpdate::initial() };
+        let bytes = slab.get(slot).unwrap_or_default();
+        let (key, token) = bytes.split_at_checked(key_len as usize).unwrap_or_default();
+        CursorUpdate::new(Some(key), Some(token))
+    }
+
+    fn remove(self, slab: &mut ByteSlab) {
+        if let Some(CursorSlot { slot, .. }) = self.0 {
+            slab.remove(slot);
+        }
+    }
+}
+
+/// A shard whose bytes are in a slab.
+#[derive(Debug)]
+pub(super) struct PooledShard {
+    pub(super) head: ShardHead,
+    spec: PooledShardSpec,
+    cursor: PooledCursor,
+}
+
+impl PooledShard {
+    /// Stores a shard, or nothing of it if there is no room for all.
+    pub(super) fn insert(
+        slab: &mut ByteSlab,
+        head: ShardHead,
+        spec: ShardSpecRef<'_>,
+        cursor: CursorUpdate<'_>,
+    ) -> Result<Self, SlabFull> {
+        let spec = PooledShardSpec::insert(slab, spec)?;
+        match PooledCursor::from_update(slab, cursor) {
+            Ok(cursor) => Ok(Self { head, spec, cursor }),
+            Err(full) => {
+                slab.remove(spec.slot);
+                Err(full)
+            }
+        }
+    }
+
+    /// Frees the shard's bytes.
+    pub(super) fn remove(self, slab: &mut ByteSlab) {
+        slab.remove(self.spec.slot);
+        self.cursor.remove(slab);
+    }
+
+    pub(super) fn spec<'s>(&self, slab: &'s ByteSlab) -> ShardSpecRef<'s> {
+        self.spec.get(slab)
+    }
+
+    pub(super) fn cursor<'s>(&self, slab: &'s ByteSlab) -> CursorUpdate<'s> {
+        self.cursor.get(slab)
+    }
+}
+
+/// A shard together with the slab that has its bytes.
+pub(super) struct PooledShardMut<'a> {
+    pub(super) shard: &'a mut PooledShard,
+    pub(super) slab: &'a mut ByteSlab,
+}
+
+impl ShardState for PooledShardMut<'_> {
+    fn head(&self) -> &ShardHead {
+        &self.shard.head
+    }
+
+    fn head_mut(&mut self) -> &mut ShardHead {
+        &mut self.shard.head
+    }
+
+    fn spec(&self) -> ShardSpecRef<'_> {
+        self.shard.spec.get(self.slab)
+    }
+
+    fn cursor(&self) -> CursorUpdate<'_> {
+        self.shard.cursor.get(self.slab)
+    }
+
+    fn set_cursor(&mut self, cursor: CursorUpdate<'_>) -> Result<(), SlabFull> {
+        let new = PooledCursor::from_update(self.slab, cursor)?;
+        std::mem::replace(&mut self.shard.cursor, new).remove(self.slab);
+        Ok(())
+    }
+
+    fn set_spec(&mut self, spec: ShardSpecRef<'_>) -> Result<(), SlabFull> {
+        let new = PooledShardSpec::insert(self.slab, spec)?;
+        let old = std::mem::replace(&mut self.shard.spec, new);
+        self.slab.remove(old.slot);
+        Ok(())
+    }
+}

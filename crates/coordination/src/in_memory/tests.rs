@@ -1,0 +1,342 @@
+//! What the coordinator adds to the operations: finding records, indexes, limits and room.
+
+use shardwright_contracts::{
+    CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef, SlabFull,
+    plan_split_replace, plan_split_residual,
+};
+
+use super::*;
+use crate::error::reason::{NoneAvailable, SplitInvalid, Throttled};
+use crate::error::{CheckpointError, ClaimError, RegisterShardsError, SplitError};
+use crate::facade::ShardClaiming;
+use crate::lease::Lease;
+use crate::op_log::IdempotentOutcome;
+use crate::record::RunConfig;
+use crate::restore::AcquireScratch;
+use crate::shard_limits::{ShardLimitScope, ShardLimitViolation};
+use crate::summary::{ShardFilter, ShardSummary};
+use crate::traits::{CoordinationBackend, RunManagement};
+
+const TENANT: TenantId = TenantId::from_bytes([1; 32]);
+const STRANGER: TenantId = TenantId::from_bytes([2; 32]);
+const RUN: RunId = RunId::from_raw(7);
+const LEASE_MS: u64 = 100;
+
+fn at(millis: u64) -> LogicalTime {
+    LogicalTime::from_millis(millis)
+}
+
+fn op(raw: u64) -> OpId {
+    OpId::from_raw(raw)
+}
+
+fn worker(raw: u64) -> WorkerId {
+    WorkerId::from_raw(raw)
+}
+
+fn key(shard: u64) -> ShardKey {
+    ShardKey::new(RUN, ShardId::from_raw(shard))
+}
+
+fn small() -> CoordinatorRuntimeConfig {
+    CoordinatorRuntimeConfig {
+        max_shards_per_tenant: 10,
+        max_total_shards: 12,
+        slab_capacity: 1_000,
+        ..CoordinatorRuntimeConfig::default()
+    }
+}
+
+/// Shards `[a, b)`, `[b, c)`, … as many as asked for.
+fn manifest(bounds: &[[u8; 1]]) -> Vec<InitialShardInput<'_>> {
+    bounds
+        .array_windows()
+        .zip(0..)
+        .map(|([start, end], id)| InitialShardInput {
+            shard: ShardId::from_raw(id),
+            spec: ShardSpecRef::new(start, end, b""),
+            cursor: CursorUpdate::initial(),
+        })
+        .collect()
+}
+
+fn letters(shards: u8) -> Vec<[u8; 1]> {
+    (b'a'..=b'a' + shards).map(|letter| [letter]).collect()
+}
+
+fn config() -> RunConfig {
+    RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, None).unwrap()
+}
+
+fn coordinator(config: CoordinatorRuntimeConfig, shards: u8) -> InMemoryCoordinator {
+    let mut coordinator = InMemoryCoordinator::try_new(config).unwrap();
+    let bounds = letters(shards);
+    coordinator
+        .create_run_with_shards(at(1), TENANT, RUN, self::config(), &manifest(&bounds), op(1))
+        .unwrap();
+    coordinator
+}
+
+fn acquire(coordinator: &mut InMemoryCoordinator, now: u64, shard: u64) -> Lease {
+    let mut scratch = AcquireScratch::new();
+    coordinator
+        .acquire_and_restore_into(at(now), TENANT, key(shard), worker(1), &mut scratch)
+        .unwrap()
+        .lease
+}
+
+fn claim(coordinator: &mut InMemoryCoordinator, now: u64, id: u64) -> Result<ShardId, ClaimError> {
+    let mut scratch = AcquireScratch::new();
+    let claimed =
+        coordinator.claim_next_available(at(now), TENANT, RUN, worker(id), &mut scratch)?;
+    Ok(claimed.lease.key().shard)
+}
+
+#[test]
+fn a_shard_is_restored_as_it_was_left() {
+    let mut coordinator = coordinator(small(), 2);
+    let lease = acquire(&mut coordinator, 1, 0);
+    let cursor = CursorUpdate::new(Some(b"aa"), Some(b"token"));
+    coordinator.checkpoint(at(2), TENANT, &lease, cursor, op(2)).unwrap();
+    let mut scratch = AcquireScratch::new();
+    let restored = coordinator
+        .acquire_and_restore_into(at(101), TENANT, key(0), worker(2), &mut scratch)
+        .unwrap();
+    assert_eq!(restored.snapshot.cursor, cursor);
+    assert_eq!(restored.snapshot.spec, ShardSpecRef::new(b"a", b"b", b""));
+    assert_eq!(restored.lease.fence().as_raw(), 3);
+    // Another shard in the same buffer leaves nothing of this one behind.
+    let other = coordinator
+        .acquire_and_restore_into(at(101), TENANT, key(1), worker(2), &mut scratch)
+        .unwrap();
+    assert_eq!(other.snapshot.cursor, CursorUpdate::initial());
+    assert_eq!(other.snapshot.spec, ShardSpecRef::new(b"b", b"c", b""));
+}
+
+#[test]
+fn claiming_hands_out_each_shard_once_and_then_says_when_to_come_back() {
+    let mut coordinator = coordinator(small(), 3);
+    let mut claimed: Vec<u64> =
+        (0..3).map(|id| claim(&mut coordinator, 1 + id, id).unwrap().as_raw()).collect();
+    claimed.sort_unstable();
+    assert_eq!(claimed, [0, 1, 2]);
+    let none = NoneAvailable { earliest_deadline: Some(at(1 + LEASE_MS)) };
+    assert_eq!(claim(&mut coordinator, 50, 9), Err(none.into()));
+    assert!(claim(&mut coordinator, 1 + LEASE_MS, 9).is_ok(), "the first lease has ended");
+}
+
+#[test]
+fn different_workers_start_at_different_shards() {
+    let mut coordinator = coordinator(small(), 4);
+    let claimed: Vec<u64> =
+        [2, 2, 5].map(|id| claim(&mut coordinator, 1, id).unwrap().as_raw()).into();
+    assert_eq!(claimed, [2, 3, 1]);
+}
+
+#[test]
+fn a_worker_that_finds_nothing_counts_as_waiting_for_a_while() {
+    let mut coordinator = coordinator(small(), 1);
+    let lease = acquire(&mut coordinator, 1, 0);
+    let waiting = |coordinator: &mut InMemoryCoordinator, now| {
+        coordinator.renew(at(now), TENANT, &lease).unwrap().capacity.waiting_workers
+    };
+    assert_eq!(waiting(&mut coordinator, 2), 0);
+    assert!(claim(&mut coordinator, 3, 5).is_err());
+    assert!(claim(&mut coordinator, 4, 5).is_err(), "the same one");
+    assert!(claim(&mut coordinator, 4, 6).is_err());
+    assert_eq!(waiting(&mut coordinator, 90), 2);
+    assert_eq!(waiting(&mut coordinator, 103), 2);
+    assert_eq!(waiting(&mut coordinator, 104), 0);
+}
+
+#[test]
+fn claims_are_throttled_per_worker() {
+    let config = CoordinatorRuntimeConfig { claim_cooldown_interval_ms: 10, ..small() };
+    let mut coordinator = coordinator(config, 4);
+    claim(&mut coordinator, 1, 1).unwrap();
+    let throttled = Throttled { retry_after: at(11) };
+    assert_eq!(claim(&mut coordinator, 10, 1), Err(throttled.into()));
+    assert!(claim(&mut coordinator, 10, 2).is_ok());
+    assert!(claim(&mut coordinator, 11, 1).is_ok());
+}
+
+#[test]
+fn nothing_is_claimed_from_a_run_that_is_paused_or_over() {
+    let mut coordinator = coordinator(small(), 2);
+    coordinator.pause_run(at(2), TENANT, RUN, op(2)).unwrap();
+    assert!(matches!(claim(&mut coordinator, 2, 1), Err(ClaimError::RunPaused(_))));
+    coordinator.resume_run(at(3), TENANT, RUN, op(3)).unwrap();
+    claim(&mut coordinator, 3, 1).unwrap();
+    coordinator.cancel_run(at(4), TENANT, RUN, op(4)).unwrap();
+    assert!(matches!(claim(&mut coordinator, 4, 1), Err(ClaimError::RunNotActive(_))));
+}
+
+#[test]
+fn a_tenant_sees_nothing_of_anothers() {
+    let mut coordinator = coordinator(small(), 2);
+    let lease = acquire(&mut coordinator, 1, 0);
+    let cursor = CursorUpdate::at(b"aa");
+    let foreign = coordinator.checkpoint(at(2), STRANGER, &lease, cursor, op(2));
+    assert!(matches!(foreign, Err(CheckpointError::ShardNotFound(_))));
+    assert!(coordinator.get_run(STRANGER, RUN).is_err());
+    assert!(coordinator.cancel_run(at(2), STRANGER, RUN, op(3)).is_err());
+    let mut listed = Vec::new();
+    let all = ShardFilter::all();
+    assert!(coordinator.list_shards_into(at(2), STRANGER, RUN, all, &mut listed).is_err());
+}
+
+#[test]
+fn a_whole_run_from_registration_to_the_end() {
+    let mut coordinator = coordinator(small(), 2);
+    coordinator.collect_events();
+    let unfinished = coordinator.complete_run(at(2), TENANT, RUN, op(9));
+    assert!(unfinished.is_err());
+    for shard in 0..2 {
+        let lease = acquire(&mut coordinator, 2, shard);
+        coordinator
+            .complete(at(3), TENANT, &lease, CursorUpdate::initial(), op(10 + shard))
+            .unwrap();
+    }
+    let progress = coordinator.get_run_progress(at(4), TENANT, RUN).unwrap();
+    assert_eq!((progress.done, progress.total()), (2, 2));
+    assert_eq!(progress.watermark.as_deref(), Some(&b"c"[..]));
+    let done = coordinator.complete_run(at(4), TENANT, RUN, op(9)).unwrap();
+    assert_eq!(done, IdempotentOutcome::Executed(()));
+    assert_eq!(coordinator.take_events().len(), 5);
+    assert!(coordinator.take_events().is_empty());
+}
+
+#[test]
+fn splits_add_shards_that_can_be_claimed() {
+    let mut coordinator = coordinator(small(), 1);
+    let lease = acquire(&mut coordinator, 1, 0);
+    let spec = ShardSpecRef::new(b"a", b"b", b"");
+    let residual = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
+    let outcome = coordinator.split_residual(at(2), TENANT, &lease, &residual, op(2)).unwrap();
+    let IdempotentOutcome::Executed(result) = outcome else { panic!("it was never done") };
+    let again = coordinator.split_residual(at(2), TENANT, &lease, &residual, op(2)).unwrap();
+    assert_eq!(again, IdempotentOutcome::Replayed(result));
+    assert_eq!(claim(&mut coordinator, 2, 2), Ok(result.residual));
+
+    let narrowed = ShardSpecRef::new(b"a", b"am", b"");
+    let replace = plan_split_replace(narrowed, CursorUpdate::initial(), &[b"ac", b"ae"]).unwrap();
+    let outcome = coordinator.split_replace(at(3), TENANT, &lease, &replace, op(3)).unwrap();
+    assert_eq!(outcome.into_inner().children.len(), 3);
+    assert_eq!(coordinator.shard_count(), 5);
+    let mut tiles: Vec<ShardSummary> = Vec::new();
+    let active = ShardFilter::active();
+    coordinator.list_shards_into(at(3), TENANT, RUN, active, &mut tiles).unwrap();
+    let bounds: Vec<_> = tiles.iter().map(|tile| (&*tile.start, &*tile.end)).collect();
+    let expected: [(&[u8], &[u8]); 4] =
+        [(b"a", b"ac"), (b"ac", b"ae"), (b"ae", b"am"), (b"am", b"b")];
+    assert_eq!(bounds, expected);
+    let available = ShardFilter::available();
+    coordinator.list_shards_into(at(3), TENANT, RUN, available, &mut tiles).unwrap();
+    assert_eq!(tiles.len(), 3, "somebody holds the residual");
+    let roots = ShardFilter { root_only: true, ..ShardFilter::all() };
+    coordinator.list_shards_into(at(3), TENANT, RUN, roots, &mut tiles).unwrap();
+    assert_eq!(tiles.len(), 1);
+}
+
+#[test]
+fn shard_limits_hold_for_registration_and_for_splits() {
+    let mut coordinator = coordinator(small(), 9);
+    let lease = acquire(&mut coordinator, 1, 0);
+    let spec = ShardSpecRef::new(b"a", b"b", b"");
+    let plan = plan_split_replace(spec, CursorUpdate::initial(), &[b"am"]).unwrap();
+    let refused = coordinator.split_replace(at(2), TENANT, &lease, &plan, op(2)).unwrap_err();
+    let violation = ShardLimitViolation { scope: ShardLimitScope::Tenant, additional: 2, max: 10 };
+    assert_eq!(refused, SplitError::SplitInvalid(SplitInvalid::from(violation)));
+    let residual = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
+    coordinator.split_residual(at(2), TENANT, &lease, &residual, op(3)).unwrap();
+    assert_eq!(coordinator.shard_count(), 10);
+
+    let run = RunId::from_raw(8);
+    let bounds = letters(3);
+    coordinator.create_run(at(3), STRANGER, run, config()).unwrap();
+    let refused =
+        coordinator.register_shards(at(3), STRANGER, run, &manifest(&bounds), op(4)).unwrap_err();
+    let violation = ShardLimitViolation { scope: ShardLimitScope::Total, additional: 3, max: 12 };
+    assert_eq!(refused, violation.into());
+    coordinator.register_shards(at(3), STRANGER, run, &manifest(&bounds[1..]), op(5)).unwrap();
+}
+
+#[test]
+fn a_full_slab_refuses_and_changes_nothing() {
+    let config = CoordinatorRuntimeConfig { slab_capacity: 20, ..small() };
+    let mut coordinator = coordinator(config, 2);
+    let lease = acquire(&mut coordinator, 1, 0);
+    let used = coordinator.bytes_used();
+    let long = CursorUpdate::new(Some(b"aa"), Some(&[0; 30]));
+    let refused = coordinator.checkpoint(at(2), TENANT, &lease, long, op(2)).unwrap_err();
+    assert!(matches!(refused, CheckpointError::ResourceExhausted(SlabFull::Bytes { .. })));
+    let spec = ShardSpecRef::new(b"a", b"b", b"");
+    let wide = [vec![b'a'; 9], vec![b'b'; 1]].concat();
+    let plan = plan_split_replace(spec, CursorUpdate::initial(), &[&wide]).unwrap();
+    let refused = coordinator.split_replace(at(2), TENANT, &lease, &plan, op(3)).unwrap_err();
+    assert!(matches!(refused, SplitError::ResourceExhausted(_)));
+    let plan = plan_split_residual(spec, CursorUpdate::initial(), &wide).unwrap();
+    let refused = coordinator.split_residual(at(2), TENANT, &lease, &plan, op(3)).unwrap_err();
+    assert!(matches!(refused, SplitError::ResourceExhausted(_)));
+    assert_eq!((coordinator.bytes_used(), coordinator.shard_count()), (used, 2));
+    let short = CursorUpdate::at(b"aa");
+    coordinator.checkpoint(at(2), TENANT, &lease, short, op(2)).unwrap();
+
+    let bounds = letters(9);
+    let mut tight = InMemoryCoordinator::try_new(config).unwrap();
+    tight.create_run(at(1), TENANT, RUN, self::config()).unwrap();
+    let mut shards = manifest(&bounds);
+    shards[8].spec = ShardSpecRef::new(b"i", b"j", b"metadata");
+    let refused = tight.register_shards(at(1), TENANT, RUN, &shards, op(1)).unwrap_err();
+    assert!(matches!(refused, RegisterShardsError::ResourceExhausted(_)));
+    assert_eq!((tight.bytes_used(), tight.shard_count()), (0, 0));
+    tight.register_shards(at(1), TENANT, RUN, &manifest(&bounds), op(1)).unwrap();
+}
+
+#[test]
+fn a_holder_sees_who_wants_a_part_and_answers_by_a_split_or_a_decline() {
+    let mut coordinator = coordinator(small(), 2);
+    let lease = acquire(&mut coordinator, 1, 0);
+    let ask = |coordinator: &mut InMemoryCoordinator, now, shard, id| {
+        coordinator.request_split(at(now), TENANT, key(shard), worker(id), at(now + 50))
+    };
+    assert!(ask(&mut coordinator, 2, 1, 5).is_err(), "nobody holds it");
+    ask(&mut coordinator, 2, 0, 5).unwrap();
+    assert!(ask(&mut coordinator, 3, 0, 6).is_err(), "one request per shard");
+    let notice = coordinator.renew(at(3), TENANT, &lease).unwrap().notice;
+    assert_eq!(notice.split_request.unwrap().asker, worker(5));
+    let at_key = CursorUpdate::at(b"aa");
+    let notice = coordinator.checkpoint(at(4), TENANT, &lease, at_key, op(2)).unwrap();
+    assert_eq!(notice.into_inner().split_request.unwrap().asked_at, at(2));
+
+    coordinator.decline_split(at(5), TENANT, &lease, at(20)).unwrap();
+    assert!(coordinator.renew(at(5), TENANT, &lease).unwrap().notice.split_request.is_none());
+    assert!(ask(&mut coordinator, 19, 0, 5).is_err());
+    ask(&mut coordinator, 20, 0, 5).unwrap();
+
+    let other = acquire(&mut coordinator, 20, 1);
+    assert!(ask(&mut coordinator, 21, 1, 5).is_err(), "one request per asker");
+    let spec = ShardSpecRef::new(b"a", b"b", b"");
+    let plan = plan_split_residual(spec, at_key, b"am").unwrap();
+    coordinator.split_residual(at(22), TENANT, &lease, &plan, op(3)).unwrap();
+    assert!(coordinator.renew(at(22), TENANT, &lease).unwrap().notice.split_request.is_none());
+    ask(&mut coordinator, 23, 1, 5).unwrap();
+    coordinator.release(at(24), TENANT, &other, op(4)).unwrap();
+    acquire(&mut coordinator, 25, 1);
+    ask(&mut coordinator, 25, 0, 5).unwrap();
+}
+
+#[test]
+fn the_watermark_stays_where_it_was_when_a_split_repeats_work() {
+    let mut coordinator = coordinator(small(), 1);
+    let lease = acquire(&mut coordinator, 1, 0);
+    coordinator.checkpoint(at(2), TENANT, &lease, CursorUpdate::at(b"ak"), op(2)).unwrap();
+    let watermark = |coordinator: &mut InMemoryCoordinator| {
+        coordinator.get_run_progress(at(3), TENANT, RUN).unwrap().watermark.unwrap()
+    };
+    assert_eq!(&*watermark(&mut coordinator), b"ak");
+    let spec = ShardSpecRef::new(b"a", b"b", b"");
+    let fresh = plan_split_replace(spec, CursorUpdate::initial(), &[b"ac"]).unwrap();
+    coordinator.split_replace(at(3), TENANT, &lease, &fresh, op(3)).unwrap();
+    assert_eq!(&*watermark(&mut coordinator), b"ak");
+}

@@ -1,0 +1,67 @@
+use shardwright_contracts::{LogicalTime, WorkerId};
+
+use crate::error::reason::{NotLeased, SplitAlreadyRequested, SplitDeclined};
+use crate::error::{DeclineError, SplitRequestError};
+use crate::guard::{Context, check_run, check_status, check_tenant_of, validate_lease};
+use crate::lease::Lease;
+use crate::record::ShardHead;
+use crate::restore::SplitRequest;
+
+/// What has been asked of a shard's holder. Kept apart from the shard's progress, so that asking
+/// never gets in the holder's way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SplitRequestSlot {
+    /// The request that waits for an answer.
+    pub open: Option<SplitRequest>,
+    /// Nobody asks before this time, because the holder declined.
+    pub not_before: Option<LogicalTime>,
+}
+
+impl SplitRequestSlot {
+    /// The request that waits for an answer at `now`.
+    #[must_use]
+    pub fn open_at(&self, now: LogicalTime) -> Option<SplitRequest> {
+        self.open.filter(|request| now < request.expires_at)
+    }
+}
+
+/// Asks for a part of a shard. There is one open request per shard and, which `open_elsewhere`
+/// tells, one per asker.
+pub fn request_split<const LOG: usize>(
+    context: &Context<'_>,
+    head: &ShardHead<LOG>,
+    slot: &mut SplitRequestSlot,
+    asker: WorkerId,
+    open_elsewhere: bool,
+    expires_at: LogicalTime,
+) -> Result<(), SplitRequestError> {
+    check_tenant_of(context.tenant, head.tenant)?;
+    check_run(context.gate)?;
+    check_status(head)?;
+    let shard = head.key.shard;
+    if head.lease.is_none_or(|holder| holder.is_expired(context.now)) {
+        return Err(NotLeased { shard }.into());
+    }
+    if open_elsewhere || slot.open_at(context.now).is_some() {
+        return Err(SplitAlreadyRequested { shard }.into());
+    }
+    if let Some(not_before) = slot.not_before.filter(|time| context.now < *time) {
+        return Err(SplitDeclined { shard, not_before }.into());
+    }
+    slot.open = Some(SplitRequest { asker, asked_at: context.now, expires_at });
+    Ok(())
+}
+
+/// Declines whatever has been asked, and what would be before `not_before`.
+pub fn decline_split<const LOG: usize>(
+    context: &Context<'_>,
+    head: &ShardHead<LOG>,
+    slot: &mut SplitRequestSlot,
+    lease: &Lease,
+    not_before: LogicalTime,
+) -> Result<(), DeclineError> {
+    validate_lease(context, head, lease)?;
+    slot.open = None;
+    slot.not_before = Some(not_before);
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! What a worker gets when it acquires a shard, and what it is told while it holds one.
+
+use shardwright_contracts::{
+    Cursor, CursorSemantics, CursorUpdate, LogicalTime, ShardId, ShardSpec, ShardSpecRef, WorkerId,
+};
+
+use crate::lease::Lease;
+use crate::record::{ShardSnapshotView, ShardState, Spawned};
+use crate::status::ShardStatus;
+
+/// How much there is to do in a run besides, so that a worker can tell whether to split, to wait
+/// or to go. Advice, not a promise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CapacityHint {
+    /// Shards that could be acquired.
+    pub available_count: u32,
+    /// When the first of the leases ends, if there are any.
+    pub earliest_deadline: Option<LogicalTime>,
+    /// Workers that found nothing to acquire and wait.
+    pub waiting_workers: u32,
+}
+
+/// Somebody wants a part of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SplitRequest {
+    /// Who.
+    pub asker: WorkerId,
+    /// Since when.
+    pub asked_at: LogicalTime,
+    /// Until when.
+    pub expires_at: LogicalTime,
+}
+
+/// What a holder is told with every answer it gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HolderNotice {
+    /// Whether the run is paused: finish what is in hand and release.
+    pub paused: bool,
+    /// Whether somebody wants a part of the shard.
+    pub split_request: Option<SplitRequest>,
+}
+
+/// What a renewal gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenewResult {
+    /// When the lease ends now.
+    pub new_deadline: LogicalTime,
+    /// What else the holder should know.
+    pub notice: HolderNotice,
+    /// How much there is to do besides.
+    pub capacity: CapacityHint,
+}
+
+/// The buffer into which a shard is copied when it is acquired. Make one and reuse it: once it
+/// has grown to the size of the shards, acquiring allocates nothing.
+#[derive(Debug, Default)]
+pub struct AcquireScratch {
+    start: Vec<u8>,
+    end: Vec<u8>,
+    metadata: Vec<u8>,
+    last_key: Option<Vec<u8>>,
+    /// Kept while there is no last key, so that its memory is not lost.
+    spare_key: Vec<u8>,
+    token: Vec<u8>,
+    spawned: Vec<Spawned>,
+    parent: Option<ShardId>,
+    cursor_semantics: CursorSemantics,
+}
+
+impl AcquireScratch {
+    /// An empty buffer.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Copies a shard in, and lends it out again.
+    pub fn restore<const LOG: usize>(
+        &mut self,
+        shard: &impl ShardState<LOG>,
+    ) -> ShardSnapshotView<'_> {
+        let (head, spec, cursor) = (shard.head(), shard.spec(), shard.cursor());
+        refill(&mut self.start, spec.start());
+        refill(&mut self.end, spec.end());
+        refill(&mut self.metadata, spec.metadata());
+        refill(&mut self.token, cursor.token().unwrap_or_default());
+        let mut key = self.last_key.take().unwrap_or_else(|| std::mem::take(&mut self.spare_key));
+        match cursor.last_key() {
+            Some(last_key) => {
+                refill(&mut key, last_key);
+                self.last_key = Some(key);
+            }
+            None => self.spare_key = key,
+        }
+        self.spawned.clear();
+        self.spawned.extend_from_slice(&head.spawned);
+        self.parent = head.parent;
+        self.cursor_semantics = head.cursor_semantics;
+        self.snapshot()
+    }
+
+    /// The shard that was copied in last. Only active shards are.
+    #[must_use]
+    pub fn snapshot(&self) -> ShardSnapshotView<'_> {
+        ShardSnapshotView {
+            status: ShardStatus::Active,
+            spec: ShardSpecRef::new(&self.start, &self.end, &self.metadata),
+            cursor: CursorUpdate::new(self.last_key.as_deref(), Some(&self.token)),
+            cursor_semantics: self.cursor_semantics,
+            parent: self.parent,
+            spawned: &self.spawned,
+        }
+    }
+}
+
+fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+}
+
+/// What an acquire gives, borrowed from an [`AcquireScratch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcquireResultView<'s> {
+    /// The right to change the shard.
+    pub lease: Lease,
+    /// The shard as it is.
+    pub snapshot: ShardSnapshotView<'s>,
+    /// How much there is to do besides.
+    pub capacity: CapacityHint,
+}
+
+/// What an acquire gives, owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredShardState {
+    /// The right to change the shard.
+    pub lease: Lease,
+    /// Where it is in its life.
+    pub status: ShardStatus,
+    /// Range and metadata.
+    pub spec: ShardSpec,
+    /// How far it is processed.
+    pub cursor: Cursor,
+    /// When a key of it counts as processed.
+    pub cursor_semantics: CursorSemantics,
+    /// Which shard it was split from.
+    pub parent: Option<ShardId>,
+    /// Which shards were split from it.
+    pub spawned: Vec<Spawned>,
+    /// How much there is to do besides.
+    pub capacity: CapacityHint,
+}
