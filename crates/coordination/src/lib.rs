@@ -22,9 +22,13 @@
 //! | [`error`] | refusals, failures below, exhaustion |
 //! | [`events`] | what happened, as data |
 //! | [`traits`], [`facade`] | what a backend can do |
+//! | [`async_traits`] | the same, for callers that wait |
+//! | [`synchronized`] | the one as the other |
+//! | [`session`] | one shard, held by one worker |
 //! | [`in_memory`] | the executable specification |
 #![forbid(unsafe_code)]
 
+pub mod async_traits;
 pub mod error;
 pub mod events;
 pub mod facade;
@@ -37,12 +41,15 @@ pub mod payload;
 pub mod progress;
 pub mod record;
 pub mod restore;
+pub mod session;
 pub mod shard_limits;
 pub mod split_execution;
 pub mod status;
 pub mod summary;
+pub mod synchronized;
 pub mod traits;
 
+pub use async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, Clock};
 pub use error::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
     DeclineError, InfraError, ParkError, RegisterShardsError, ReleaseError, RenewError,
@@ -67,8 +74,10 @@ pub use restore::{
     AcquireResultView, AcquireScratch, CapacityHint, HolderNotice, RenewResult, RestoredShardState,
     SplitRequest,
 };
+pub use session::{Ended, NotEnded, WorkerSession};
 pub use shard_limits::{ShardLimitScope, ShardLimitViolation, ShardLimits};
 pub use split_execution::{DerivedShardKind, derive_split_shard_id};
 pub use status::{ParkReason, RunStatus, ShardStatus, UnknownByte};
 pub use summary::{ShardFilter, ShardSummary};
+pub use synchronized::Synchronized;
 pub use traits::{ClaimOutlook, CoordinationBackend, CreateRunWithShardsError, RunManagement};

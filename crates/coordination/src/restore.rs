@@ -149,3 +149,40 @@ pub struct RestoredShardState {
     /// How much there is to do besides.
     pub capacity: CapacityHint,
 }
+
+impl RestoredShardState {
+    /// Copies what an acquire gave.
+    #[must_use]
+    pub fn from_view(view: &AcquireResultView<'_>) -> Self {
+        let AcquireResultView { lease, snapshot, capacity } = view;
+        Self {
+            lease: *lease,
+            status: snapshot.status,
+            spec: ShardSpec::try_from_ref(snapshot.spec).unwrap_or_else(unstorable),
+            cursor: Cursor::try_from_update(snapshot.cursor).unwrap_or_else(unstorable),
+            cursor_semantics: snapshot.cursor_semantics,
+            parent: snapshot.parent,
+            spawned: snapshot.spawned.to_vec(),
+            capacity: *capacity,
+        }
+    }
+
+    /// The shard, borrowed.
+    #[must_use]
+    pub fn snapshot(&self) -> ShardSnapshotView<'_> {
+        ShardSnapshotView {
+            status: self.status,
+            spec: self.spec.as_spec_ref(),
+            cursor: self.cursor.as_update(),
+            cursor_semantics: self.cursor_semantics,
+            parent: self.parent,
+            spawned: &self.spawned,
+        }
+    }
+}
+
+/// A backend hands out what it stored, and only what was checked is stored.
+#[expect(clippy::panic, reason = "only a bug in a backend can get here")]
+fn unstorable<T>(error: impl std::fmt::Display) -> T {
+    panic!("a backend handed out a shard that cannot have been stored: {error}")
+}

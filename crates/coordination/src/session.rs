@@ -1,0 +1,238 @@
+//! One shard, held by one worker, with the arguments that never change kept in one place.
+//!
+//! Operations that end the holding take the session away, so that nothing can be done with it
+//! afterwards. Should one of them fail, the session comes back with the error, because a retry
+//! has to be possible.
+
+use std::fmt;
+
+use shardwright_contracts::{
+    CursorUpdate, LogicalTime, OpId, ShardKey, ShardSpec, ShardSpecRef, SplitReplacePlan,
+    SplitResidualPlan, TenantId, WorkerId,
+};
+
+use crate::error::{
+    AcquireError, CheckpointError, CompleteError, DeclineError, ParkError, ReleaseError,
+    RenewError, SplitReplaceError, SplitResidualError,
+};
+use crate::lease::Lease;
+use crate::op_log::IdempotentOutcome;
+use crate::ops::{SplitReplaceResult, SplitResidualResult};
+use crate::record::ShardSnapshotView;
+use crate::restore::{AcquireScratch, CapacityHint, HolderNotice, RenewResult, RestoredShardState};
+use crate::status::ParkReason;
+use crate::traits::CoordinationBackend;
+
+/// A shard that a worker holds.
+///
+/// Nothing renews the lease by itself: call [`WorkerSession::renew`] in time.
+pub struct WorkerSession<'b, B> {
+    backend: &'b mut B,
+    /// Boxed, because the session travels inside an error when it could not be ended.
+    state: Box<RestoredShardState>,
+}
+
+/// Why an operation that was to end a session did not, and the session, to try again.
+pub struct NotEnded<'b, B, E> {
+    /// The session, as it was.
+    pub session: WorkerSession<'b, B>,
+    /// What went wrong.
+    pub error: E,
+}
+
+/// What ending a session gives.
+pub type Ended<'b, B, T, E> = Result<IdempotentOutcome<T>, NotEnded<'b, B, E>>;
+
+impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
+    /// Acquires a shard.
+    pub fn new(
+        backend: &'b mut B,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        worker: WorkerId,
+    ) -> Result<Self, AcquireError> {
+        let mut scratch = AcquireScratch::new();
+        let acquired = backend.acquire_and_restore_into(now, tenant, key, worker, &mut scratch)?;
+        let state = Box::new(RestoredShardState::from_view(&acquired));
+        Ok(Self { backend, state })
+    }
+
+    /// Goes on with a shard that was acquired or claimed before.
+    pub fn from_acquire_result(backend: &'b mut B, acquired: RestoredShardState) -> Self {
+        Self { backend, state: Box::new(acquired) }
+    }
+
+    /// The lease, with the deadline of the last renewal.
+    #[must_use]
+    pub const fn lease(&self) -> &Lease {
+        &self.state.lease
+    }
+
+    /// The shard as it was when it was acquired, or when it was last split.
+    #[must_use]
+    pub fn initial_snapshot(&self) -> ShardSnapshotView<'_> {
+        self.state.snapshot()
+    }
+
+    /// The shard's range and metadata; a residual split narrows it.
+    #[must_use]
+    pub fn spec(&self) -> ShardSpecRef<'_> {
+        self.state.spec.as_spec_ref()
+    }
+
+    /// Where work was to go on when the shard was acquired.
+    #[must_use]
+    pub fn cursor(&self) -> CursorUpdate<'_> {
+        self.state.cursor.as_update()
+    }
+
+    /// Whose shard it is.
+    #[must_use]
+    pub const fn tenant(&self) -> TenantId {
+        self.state.lease.tenant()
+    }
+
+    /// Who holds it.
+    #[must_use]
+    pub const fn worker(&self) -> WorkerId {
+        self.state.lease.owner()
+    }
+
+    /// Which shard it is.
+    #[must_use]
+    pub const fn shard_key(&self) -> ShardKey {
+        self.state.lease.key()
+    }
+
+    /// How much there was to do besides when last asked.
+    #[must_use]
+    pub const fn capacity(&self) -> CapacityHint {
+        self.state.capacity
+    }
+
+    /// Makes the lease last longer.
+    pub fn renew(&mut self, now: LogicalTime) -> Result<RenewResult, RenewError> {
+        let renewed = self.backend.renew(now, self.tenant(), &self.state.lease)?;
+        self.state.lease = self.state.lease.renewed(renewed.new_deadline);
+        self.state.capacity = renewed.capacity;
+        Ok(renewed)
+    }
+
+    /// Moves the cursor forward.
+    pub fn checkpoint(
+        &mut self,
+        now: LogicalTime,
+        cursor: CursorUpdate<'_>,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError> {
+        self.backend.checkpoint(now, self.tenant(), &self.state.lease, cursor, op)
+    }
+
+    /// Gives the right part of the shard to a new one and goes on with the left.
+    pub fn split_residual(
+        &mut self,
+        now: LogicalTime,
+        plan: &SplitResidualPlan<'_>,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
+        let outcome =
+            self.backend.split_residual(now, self.tenant(), &self.state.lease, plan, op)?;
+        // A replay may be of an earlier split, after which the shard was split again: only a
+        // narrower range is news.
+        let narrowed = plan.narrowed();
+        if self.state.spec.as_spec_ref().contains(narrowed.end())
+            && let Ok(spec) = ShardSpec::try_from_ref(narrowed)
+        {
+            self.state.spec = spec;
+        }
+        Ok(outcome)
+    }
+
+    /// Refuses to split for now.
+    pub fn decline_split(
+        &mut self,
+        now: LogicalTime,
+        not_before: LogicalTime,
+    ) -> Result<(), DeclineError> {
+        self.backend.decline_split(now, self.tenant(), &self.state.lease, not_before)
+    }
+
+    /// Finishes the shard.
+    pub fn complete(
+        self,
+        now: LogicalTime,
+        cursor: CursorUpdate<'_>,
+        op: OpId,
+    ) -> Ended<'b, B, (), CompleteError> {
+        let (tenant, lease) = (self.tenant(), self.state.lease);
+        self.end(|backend| backend.complete(now, tenant, &lease, cursor, op))
+    }
+
+    /// Stops the shard until somebody unparks it.
+    pub fn park(
+        self,
+        now: LogicalTime,
+        reason: ParkReason,
+        detail: &[u8],
+        op: OpId,
+    ) -> Ended<'b, B, (), ParkError> {
+        let (tenant, lease) = (self.tenant(), self.state.lease);
+        self.end(|backend| backend.park_shard(now, tenant, &lease, reason, detail, op))
+    }
+
+    /// Gives the lease back.
+    pub fn release(self, now: LogicalTime, op: OpId) -> Ended<'b, B, (), ReleaseError> {
+        let (tenant, lease) = (self.tenant(), self.state.lease);
+        self.end(|backend| backend.release(now, tenant, &lease, op))
+    }
+
+    /// Replaces the shard by children.
+    pub fn split_replace(
+        self,
+        now: LogicalTime,
+        plan: &SplitReplacePlan<'_>,
+        op: OpId,
+    ) -> Ended<'b, B, SplitReplaceResult, SplitReplaceError> {
+        let (tenant, lease) = (self.tenant(), self.state.lease);
+        self.end(|backend| backend.split_replace(now, tenant, &lease, plan, op))
+    }
+
+    fn end<T, E>(
+        self,
+        operation: impl FnOnce(&mut B) -> Result<IdempotentOutcome<T>, E>,
+    ) -> Ended<'b, B, T, E> {
+        let result = operation(self.backend);
+        result.map_err(|error| NotEnded { session: self, error })
+    }
+}
+
+impl<B> fmt::Debug for WorkerSession<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerSession").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl<B, E: fmt::Debug> fmt::Debug for NotEnded<'_, B, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NotEnded")
+            .field("error", &self.error)
+            .field("session", &self.session)
+            .finish()
+    }
+}
+
+impl<B, E: fmt::Display> fmt::Display for NotEnded<'_, B, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<B, E: std::error::Error> std::error::Error for NotEnded<'_, B, E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+#[cfg(test)]
+mod tests;
