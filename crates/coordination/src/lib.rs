@@ -29,6 +29,8 @@
 #![forbid(unsafe_code)]
 
 pub mod async_traits;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod error;
 pub mod events;
 pub mod facade;

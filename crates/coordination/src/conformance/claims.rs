@@ -1,0 +1,77 @@
+//! Taking whichever shard can be had.
+
+use std::collections::BTreeSet;
+
+use shardwright_contracts::{CursorUpdate, RunId, WorkerId};
+
+use super::{Harness, LEASE_MS, World, op};
+use crate::async_traits::{
+    AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _,
+};
+use crate::error::ClaimError;
+
+/// As many claims as shards, all different, and then none.
+pub async fn every_shard_is_claimed_once<H: Harness>(harness: &H) {
+    let bounds: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"f"];
+    let world = World::new(harness, &bounds).await;
+    let mut claimed = BTreeSet::new();
+    for worker in 0..5 {
+        let worker = WorkerId::from_raw(worker * 7);
+        let shard =
+            world.backend().claim_next_available(world.tenant, world.run, worker).await.unwrap();
+        assert!(claimed.insert(shard.lease.key().shard), "claimed twice");
+    }
+    let worker = WorkerId::from_raw(99);
+    let none = world.backend().claim_next_available(world.tenant, world.run, worker).await;
+    let Err(ClaimError::NoneAvailable(none)) = none else { panic!("{none:?}") };
+    assert!(none.earliest_deadline.is_some(), "it says when to come back");
+}
+
+/// Claiming takes over what a dead worker left.
+pub async fn a_shard_comes_back_when_its_lease_is_over<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let lost = world.acquire(0, 1).await;
+    world.checkpoint(&lost, "k", 1).await;
+    harness.advance(LEASE_MS).await;
+    let worker = WorkerId::from_raw(2);
+    let claimed =
+        world.backend().claim_next_available(world.tenant, world.run, worker).await.unwrap();
+    assert!(claimed.lease.fence() > lost.fence());
+    assert_eq!(claimed.cursor.as_update(), CursorUpdate::at(b"k"));
+}
+
+/// A worker that found nothing is counted, and can ask the holder for a part.
+pub async fn a_waiting_worker_is_counted_and_can_ask_for_a_part<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant, key) = (world.backend(), world.tenant, world.key(0));
+    let lease = world.acquire(0, 1).await;
+    let idle = WorkerId::from_raw(2);
+    assert!(backend.claim_next_available(tenant, world.run, idle).await.is_err());
+    assert_eq!(backend.renew(tenant, &lease).await.unwrap().capacity.waiting_workers, 1);
+    backend.request_split(tenant, key, idle, LEASE_MS).await.unwrap();
+    let third = WorkerId::from_raw(3);
+    assert!(backend.request_split(tenant, key, third, LEASE_MS).await.is_err());
+    let seen = backend.renew(tenant, &lease).await.unwrap().notice.split_request.unwrap();
+    assert_eq!(seen.asker, idle);
+    backend.decline_split(tenant, &lease, 100).await.unwrap();
+    assert!(backend.request_split(tenant, key, idle, LEASE_MS).await.is_err());
+    harness.advance(100).await;
+    backend.request_split(tenant, key, idle, LEASE_MS).await.unwrap();
+    let cursor = CursorUpdate::at(b"c");
+    let noticed = backend.checkpoint(tenant, &lease, cursor, op(1)).await.unwrap().into_inner();
+    assert_eq!(noticed.split_request.map(|request| request.asker), Some(idle));
+}
+
+/// No run, no shards; and none of a run that is paused or over.
+pub async fn nothing_is_claimed_where_there_is_no_run<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant, worker) = (world.backend(), world.tenant, WorkerId::from_raw(1));
+    let missing = backend.claim_next_available(tenant, RunId::from_raw(77), worker).await;
+    assert!(matches!(missing, Err(ClaimError::RunNotFound(_))), "{missing:?}");
+    backend.pause_run(tenant, world.run, op(1)).await.unwrap();
+    let paused = backend.claim_next_available(tenant, world.run, worker).await;
+    assert!(matches!(paused, Err(ClaimError::RunPaused(_))), "{paused:?}");
+    backend.cancel_run(tenant, world.run, op(2)).await.unwrap();
+    let ended = backend.claim_next_available(tenant, world.run, worker).await;
+    assert!(matches!(ended, Err(ClaimError::RunNotActive(_))), "{ended:?}");
+}

@@ -1,0 +1,165 @@
+//! Who may change a shard, and until when.
+
+use shardwright_contracts::{CursorUpdate, ShardId, WorkerId};
+
+use super::{Harness, LEASE_MS, World, op};
+use crate::async_traits::AsyncCoordinationBackend as _;
+use crate::error::{
+    AcquireError, CheckpointError, CompleteError, ParkError, ReleaseError, RenewError,
+};
+use crate::status::{ParkReason, ShardStatus};
+
+/// Acquire raises the fence; nothing else that a holder does changes it.
+pub async fn fences_rise_with_every_owner<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let first = world.acquire(0, 1).await;
+    world.checkpoint(&first, "c", 1).await;
+    world.backend().renew(world.tenant, &first).await.unwrap();
+    world.backend().release(world.tenant, &first, op(2)).await.unwrap();
+    let second = world.acquire(0, 2).await;
+    assert!(second.fence() > first.fence());
+    harness.advance(LEASE_MS).await;
+    let third = world.acquire(0, 1).await;
+    assert!(third.fence() > second.fence());
+}
+
+/// A moment before the deadline the shard is the holder's; at the deadline it is anybody's.
+pub async fn a_lease_is_over_at_its_deadline<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let lease = world.acquire(0, 1).await;
+    harness.advance(LEASE_MS - 1).await;
+    let other = WorkerId::from_raw(2);
+    let early = world.backend().acquire_and_restore(world.tenant, world.key(0), other).await;
+    assert!(matches!(early, Err(AcquireError::AlreadyLeased(_))), "{early:?}");
+    world.checkpoint(&lease, "c", 1).await;
+    harness.advance(1).await;
+    let cursor = CursorUpdate::at(b"d");
+    let late = world.backend().checkpoint(world.tenant, &lease, cursor, op(2)).await;
+    assert!(matches!(late, Err(CheckpointError::LeaseExpired(_))), "{late:?}");
+    let renewal = world.backend().renew(world.tenant, &lease).await;
+    assert!(matches!(renewal, Err(RenewError::LeaseExpired(_))), "{renewal:?}");
+    world.acquire(0, 2).await;
+}
+
+/// Whoever renews in time keeps the shard beyond the first deadline.
+pub async fn a_renewal_moves_the_deadline_and_nothing_else<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let lease = world.acquire(0, 1).await;
+    world.checkpoint(&lease, "c", 1).await;
+    harness.advance(LEASE_MS / 2).await;
+    let renewed = world.backend().renew(world.tenant, &lease).await.unwrap();
+    assert!(renewed.new_deadline > lease.deadline());
+    let before = world.shard(ShardId::from_raw(0)).await;
+    assert_eq!(before.last_key.as_deref(), Some(&b"c"[..]));
+    harness.advance(LEASE_MS / 2 + 1).await;
+    assert!(!world.checkpoint(&lease, "d", 2).await, "the first lease works, the record counts");
+}
+
+/// Once another owner has come, the former one can do nothing at all.
+pub async fn a_zombie_is_refused_in_everything<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant) = (world.backend(), world.tenant);
+    let zombie = world.acquire(0, 1).await;
+    harness.advance(LEASE_MS).await;
+    let owner = world.acquire(0, 2).await;
+    let cursor = CursorUpdate::at(b"c");
+    let renewal = backend.renew(tenant, &zombie).await;
+    assert!(matches!(renewal, Err(RenewError::StaleFence(_))), "{renewal:?}");
+    let checkpoint = backend.checkpoint(tenant, &zombie, cursor, op(1)).await;
+    assert!(matches!(checkpoint, Err(CheckpointError::StaleFence(_))), "{checkpoint:?}");
+    let complete = backend.complete(tenant, &zombie, cursor, op(2)).await;
+    assert!(matches!(complete, Err(CompleteError::StaleFence(_))), "{complete:?}");
+    let park = backend.park_shard(tenant, &zombie, ParkReason::Other, b"", op(3)).await;
+    assert!(matches!(park, Err(ParkError::StaleFence(_))), "{park:?}");
+    let release = backend.release(tenant, &zombie, op(4)).await;
+    assert!(matches!(release, Err(ReleaseError::StaleFence(_))), "{release:?}");
+    assert!(!world.checkpoint(&owner, "b", 5).await);
+}
+
+/// A worker that lost its lease acquires again like everybody else, with a new fence.
+pub async fn the_same_worker_may_come_back_after_its_lease<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let first = world.acquire(0, 1).await;
+    let again =
+        world.backend().acquire_and_restore(world.tenant, world.key(0), first.owner()).await;
+    assert!(matches!(again, Err(AcquireError::AlreadyLeased(_))), "{again:?}");
+    harness.advance(LEASE_MS).await;
+    let second = world.acquire(0, 1).await;
+    let stale = world.backend().renew(world.tenant, &first).await;
+    assert!(matches!(stale, Err(RenewError::StaleFence(_))), "{stale:?}");
+    world.checkpoint(&second, "c", 1).await;
+}
+
+/// Nobody waits for the end of a lease that was given back.
+pub async fn a_released_shard_can_be_had_at_once<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let lease = world.acquire(0, 1).await;
+    world.backend().release(world.tenant, &lease, op(1)).await.unwrap();
+    let gone = world.backend().renew(world.tenant, &lease).await;
+    assert!(matches!(gone, Err(RenewError::StaleFence(_))), "{gone:?}");
+    world.acquire(0, 2).await;
+}
+
+/// Done and parked shards are held by nobody.
+pub async fn the_end_of_a_shard_ends_its_lease<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"m", b"z"]).await;
+    let (done, parked) = (world.acquire(0, 1).await, world.acquire(1, 1).await);
+    world.complete(&done, 1).await;
+    let reason = ParkReason::PermissionDenied;
+    world.backend().park_shard(world.tenant, &parked, reason, b"why", op(2)).await.unwrap();
+    for (shard, status) in [(0, ShardStatus::Done), (1, ShardStatus::Parked)] {
+        let summary = world.shard(ShardId::from_raw(shard)).await;
+        assert_eq!((summary.status, summary.lease_deadline), (status, None));
+    }
+    assert_eq!(world.shard(ShardId::from_raw(1)).await.park_reason, Some(reason));
+    let renewal = world.backend().renew(world.tenant, &done).await;
+    assert!(matches!(renewal, Err(RenewError::ShardTerminal(_))), "{renewal:?}");
+}
+
+/// A checkpoint backwards or outside is refused and changes nothing.
+pub async fn cursors_only_move_forward_and_stay_in_the_shard<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"b", b"y"]).await;
+    let lease = world.acquire(0, 1).await;
+    world.checkpoint(&lease, "m", 1).await;
+    for (key, id) in [("l", 2), ("a", 3), ("y", 4), ("z", 5)] {
+        let cursor = CursorUpdate::at(key.as_bytes());
+        let refused = world.backend().checkpoint(world.tenant, &lease, cursor, op(id)).await;
+        assert!(
+            matches!(
+                refused,
+                Err(CheckpointError::CursorRegression(_) | CheckpointError::CursorOutOfBounds(_))
+            ),
+            "{key}: {refused:?}"
+        );
+    }
+    let nothing = CursorUpdate::initial();
+    let missing = world.backend().checkpoint(world.tenant, &lease, nothing, op(6)).await;
+    assert!(matches!(missing, Err(CheckpointError::CheckpointMissingKey(_))), "{missing:?}");
+    let summary = world.shard(ShardId::from_raw(0)).await;
+    assert_eq!(summary.last_key.as_deref(), Some(&b"m"[..]));
+}
+
+/// A shard in which nothing was found needs no made-up key.
+pub async fn an_empty_shard_is_completed_with_the_initial_cursor<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let lease = world.acquire(0, 1).await;
+    let nothing = CursorUpdate::initial();
+    world.backend().complete(world.tenant, &lease, nothing, op(1)).await.unwrap();
+    let summary = world.shard(ShardId::from_raw(0)).await;
+    assert_eq!((summary.status, summary.last_key), (ShardStatus::Done, None));
+}
+
+/// The next owner goes on where the last one stood, token included.
+pub async fn what_was_checkpointed_is_restored<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let lease = world.acquire(0, 1).await;
+    let cursor = CursorUpdate::new(Some(b"c"), Some(b"token"));
+    world.backend().checkpoint(world.tenant, &lease, cursor, op(1)).await.unwrap();
+    harness.advance(LEASE_MS).await;
+    let worker = WorkerId::from_raw(2);
+    let restored =
+        world.backend().acquire_and_restore(world.tenant, world.key(0), worker).await.unwrap();
+    assert_eq!(restored.cursor.as_update(), cursor);
+    let spec = restored.spec.as_spec_ref();
+    assert_eq!((spec.start(), spec.end(), spec.metadata()), (&b"a"[..], &b"z"[..], &b"meta"[..]));
+}

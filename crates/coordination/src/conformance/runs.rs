@@ -1,0 +1,162 @@
+//! Runs as a whole.
+
+use shardwright_contracts::{CursorSemantics, CursorUpdate, RunId, ShardId, WorkerId};
+
+use super::{Harness, LEASE_MS, World, manifest, op};
+use crate::async_traits::{AsyncCoordinationBackend as _, AsyncRunManagement as _};
+use crate::error::{
+    AcquireError, CheckpointError, RegisterShardsError, RunTransitionError, UnparkError,
+};
+use crate::record::RunConfig;
+use crate::status::{ParkReason, RunStatus, ShardStatus};
+use crate::summary::ShardFilter;
+
+/// However a run has ended, it stays so.
+pub async fn a_run_ends_once<H: Harness>(harness: &H) {
+    for status in [RunStatus::Failed, RunStatus::Cancelled] {
+        let world = World::new(harness, &[b"a", b"z"]).await;
+        let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
+        match status {
+            RunStatus::Failed => backend.fail_run(tenant, run, op(1)).await.unwrap(),
+            _ => backend.cancel_run(tenant, run, op(1)).await.unwrap(),
+        };
+        let record = backend.get_run(tenant, run).await.unwrap();
+        assert_eq!(record.status, status);
+        assert!(record.completed_at.is_some());
+        for refused in [
+            backend.complete_run(tenant, run, op(2)).await,
+            backend.fail_run(tenant, run, op(3)).await,
+            backend.cancel_run(tenant, run, op(4)).await,
+            backend.pause_run(tenant, run, op(5)).await,
+        ] {
+            assert!(matches!(refused, Err(RunTransitionError::RunTerminal(_))), "{refused:?}");
+        }
+    }
+}
+
+/// Neither active nor parked shards may be left.
+pub async fn a_run_is_done_only_when_everything_is<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"m", b"z"]).await;
+    let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
+    let first = world.acquire(0, 1).await;
+    world.complete(&first, 1).await;
+    let early = backend.complete_run(tenant, run, op(2)).await;
+    assert!(matches!(early, Err(RunTransitionError::RunUnfinished(_))), "{early:?}");
+    let second = world.acquire(1, 1).await;
+    backend.park_shard(tenant, &second, ParkReason::Other, b"", op(3)).await.unwrap();
+    let parked = backend.complete_run(tenant, run, op(2)).await;
+    assert!(matches!(parked, Err(RunTransitionError::RunUnfinished(_))), "{parked:?}");
+    backend.unpark_shard(tenant, world.key(1), op(4)).await.unwrap();
+    let second = world.acquire(1, 1).await;
+    world.complete(&second, 5).await;
+    backend.complete_run(tenant, run, op(2)).await.unwrap();
+    let progress = backend.get_run_progress(tenant, run).await.unwrap();
+    assert_eq!((progress.done, progress.total()), (2, 2));
+}
+
+/// Ending a run ends its shards.
+pub async fn nothing_of_an_ended_run_changes<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"g", b"m", b"z"]).await;
+    let (backend, tenant) = (world.backend(), world.tenant);
+    let (held, parked) = (world.acquire(0, 1).await, world.acquire(1, 1).await);
+    backend.park_shard(tenant, &parked, ParkReason::Other, b"", op(1)).await.unwrap();
+    backend.cancel_run(tenant, world.run, op(2)).await.unwrap();
+    let cursor = CursorUpdate::at(b"c");
+    let checkpoint = backend.checkpoint(tenant, &held, cursor, op(3)).await;
+    assert!(matches!(checkpoint, Err(CheckpointError::RunNotActive(_))), "{checkpoint:?}");
+    let worker = WorkerId::from_raw(2);
+    let acquire = backend.acquire_and_restore(tenant, world.key(2), worker).await;
+    assert!(matches!(acquire, Err(AcquireError::RunNotActive(_))), "{acquire:?}");
+    let unpark = backend.unpark_shard(tenant, world.key(1), op(4)).await;
+    assert!(matches!(unpark, Err(UnparkError::RunTerminal(_))), "{unpark:?}");
+}
+
+/// Pausing stops new owners, not the present ones.
+pub async fn a_paused_run_hands_nothing_out_and_holders_go_on<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"m", b"z"]).await;
+    let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
+    let held = world.acquire(0, 1).await;
+    backend.pause_run(tenant, run, op(1)).await.unwrap();
+    assert!(backend.renew(tenant, &held).await.unwrap().notice.paused);
+    world.checkpoint(&held, "c", 2).await;
+    backend.release(tenant, &held, op(3)).await.unwrap();
+    let worker = WorkerId::from_raw(2);
+    let acquire = backend.acquire_and_restore(tenant, world.key(0), worker).await;
+    assert!(matches!(acquire, Err(AcquireError::RunPaused(_))), "{acquire:?}");
+    backend.resume_run(tenant, run, op(4)).await.unwrap();
+    world.acquire(0, 2).await;
+}
+
+/// Registration is one operation; a run is registered once.
+pub async fn registering_again_is_a_replay_or_a_conflict<H: Harness>(harness: &H) {
+    let (backend, tenant, run) = (harness.backend(), harness.fresh_tenant(), RunId::from_raw(9));
+    let config = RunConfig::try_new(CursorSemantics::Dispatched, LEASE_MS, Some(3)).unwrap();
+    backend.create_run(tenant, run, config).await.unwrap();
+    assert!(backend.create_run(tenant, run, config).await.is_err());
+    let shards = manifest(&[b"a", b"m", b"z"]);
+    assert!(backend.register_shards(tenant, run, &[], op(1)).await.is_err());
+    let first = backend.register_shards(tenant, run, &shards, op(1)).await.unwrap();
+    let again = backend.register_shards(tenant, run, &shards, op(1)).await.unwrap();
+    assert!(!first.is_replay() && again.is_replay());
+    let other = backend.register_shards(tenant, run, &shards[..1], op(1)).await;
+    assert!(matches!(other, Err(RegisterShardsError::OpIdConflict(_))), "{other:?}");
+    let late = backend.register_shards(tenant, run, &shards, op(2)).await;
+    assert!(matches!(late, Err(RegisterShardsError::WrongStatus(_))), "{late:?}");
+    let record = backend.get_run(tenant, run).await.unwrap();
+    assert_eq!((record.status, record.config), (RunStatus::Active, config));
+    assert_eq!(record.root_shards, [0, 1].map(ShardId::from_raw));
+}
+
+/// Another tenant's runs and shards are not there, whatever one knows of them.
+pub async fn a_stranger_finds_nothing<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let lease = world.acquire(0, 1).await;
+    let (backend, stranger) = (world.backend(), harness.fresh_tenant());
+    let cursor = CursorUpdate::at(b"c");
+    assert!(backend.get_run(stranger, world.run).await.is_err());
+    assert!(backend.get_run_progress(stranger, world.run).await.is_err());
+    let all = ShardFilter::all();
+    assert!(backend.list_shards(stranger, world.run, all).await.is_err());
+    assert!(backend.renew(stranger, &lease).await.is_err());
+    assert!(backend.checkpoint(stranger, &lease, cursor, op(1)).await.is_err());
+    assert!(backend.cancel_run(stranger, world.run, op(2)).await.is_err());
+    let worker = WorkerId::from_raw(1);
+    assert!(backend.acquire_and_restore(stranger, world.key(0), worker).await.is_err());
+    assert!(!world.checkpoint(&lease, "c", 1).await, "and the owner has noticed nothing");
+}
+
+/// With a limit on retries, a shard that kills its workers stops being handed out.
+pub async fn a_shard_that_makes_no_progress_parks_itself<H: Harness>(harness: &H) {
+    let config = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, Some(2)).unwrap();
+    let world = World::with_config(harness, &[b"a", b"z"], config).await;
+    for worker in 1..3 {
+        world.acquire(0, worker).await;
+        harness.advance(LEASE_MS).await;
+    }
+    let worker = WorkerId::from_raw(3);
+    let third = world.backend().acquire_and_restore(world.tenant, world.key(0), worker).await;
+    assert!(matches!(third, Err(AcquireError::RetriesExhausted(_))), "{third:?}");
+    let summary = world.shard(ShardId::from_raw(0)).await;
+    let parked = (ShardStatus::Parked, Some(ParkReason::TooManyErrors));
+    assert_eq!((summary.status, summary.park_reason), parked);
+}
+
+/// Everything below the watermark is done, and it never goes back.
+pub async fn the_watermark_tells_what_is_done<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"m", b"z"]).await;
+    let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
+    let reached = async || {
+        let progress = backend.get_run_progress(tenant, run).await.unwrap();
+        String::from_utf8(progress.watermark.unwrap().into()).unwrap()
+    };
+    assert_eq!(reached().await, "a");
+    let (left, right) = (world.acquire(0, 1).await, world.acquire(1, 2).await);
+    world.checkpoint(&right, "x", 1).await;
+    assert_eq!(reached().await, "a");
+    world.checkpoint(&left, "f", 2).await;
+    assert_eq!(reached().await, "f");
+    world.complete(&left, 3).await;
+    assert_eq!(reached().await, "x");
+    world.complete(&right, 4).await;
+    assert_eq!(reached().await, "z");
+}
