@@ -32,6 +32,8 @@ pub enum EventKind {
     ShardUnparked { shard: ShardId, new_fence_epoch: FenceEpoch },
     ShardLeaseRenewed { shard: ShardId, new_deadline: LogicalTime },
     ShardReleased { shard: ShardId },
+    SplitRequested { shard: ShardId, asker: WorkerId },
+    SplitDeclined { shard: ShardId, not_before: LogicalTime },
     ShardCompleted { shard: ShardId },
     ShardParked { shard: ShardId, reason: ParkReason },
     ShardSplit { parent: ShardId, children: Vec<ShardId> },
@@ -55,6 +57,8 @@ impl EventKind {
             | Self::ShardUnparked { .. }
             | Self::ShardLeaseRenewed { .. }
             | Self::ShardReleased { .. }
+            | Self::SplitRequested { .. }
+            | Self::SplitDeclined { .. }
             | Self::ShardCompleted { .. }
             | Self::ShardParked { .. }
             | Self::ShardSplit { .. } => true,
@@ -90,6 +94,8 @@ impl EventKind {
             | Self::ShardUnparked { .. }
             | Self::ShardLeaseRenewed { .. }
             | Self::ShardReleased { .. }
+            | Self::SplitRequested { .. }
+            | Self::SplitDeclined { .. }
             | Self::RunCreated
             | Self::RunActivated { .. }
             | Self::RunPaused
@@ -249,6 +255,8 @@ mod tests {
             EventKind::ShardUnparked { shard, new_fence_epoch: fence },
             EventKind::ShardLeaseRenewed { shard, new_deadline: LogicalTime::ZERO },
             EventKind::ShardReleased { shard },
+            EventKind::SplitRequested { shard, asker: worker },
+            EventKind::SplitDeclined { shard, not_before: LogicalTime::ZERO },
         ];
         let ended = [
             EventKind::ShardCompleted { shard },

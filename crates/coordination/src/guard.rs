@@ -16,6 +16,7 @@ use crate::error::reason::{
 };
 use crate::lease::Lease;
 use crate::op_log::{OpAttempt, OpConflict, check_op_idempotency};
+use crate::planted::{self, Defect};
 use crate::record::{RunGate, ShardHead};
 use crate::status::RunStatus;
 
@@ -65,6 +66,9 @@ where
     E: From<GuardError> + From<OpConflict>,
 {
     check_tenant(context.tenant, head, lease)?;
+    if planted::is_active(Defect::OpLogAfterFence) {
+        check_holder(context, head, lease)?;
+    }
     if check_op_idempotency(&head.op_log, attempt)?.is_some() || remembered()? {
         return Ok(Admission::Replay);
     }
@@ -88,6 +92,9 @@ fn check_tenant<const LOG: usize>(
     lease: &Lease,
 ) -> Result<(), GuardError> {
     check_tenant_of(tenant, head.tenant)?;
+    if planted::is_active(Defect::LeaseTenantUnchecked) {
+        return Ok(());
+    }
     Ok(check_tenant_of(tenant, lease.tenant())?)
 }
 
@@ -101,7 +108,7 @@ pub(crate) fn check_tenant_of(asking: TenantId, owning: TenantId) -> Result<(), 
 
 /// Checks that the run is one whose shards may change.
 pub(crate) fn check_run(gate: &RunGate) -> Result<(), RunNotActive> {
-    if gate.status != RunStatus::Active {
+    if gate.status != RunStatus::Active && !planted::is_active(Defect::RunGateSkipped) {
         return Err(RunNotActive { run: gate.run, status: gate.status });
     }
     Ok(())
@@ -113,7 +120,7 @@ where
     E: From<RunNotActive> + From<RunPaused>,
 {
     check_run(gate)?;
-    if gate.paused {
+    if gate.paused && !planted::is_active(Defect::PauseIgnored) {
         return Err(RunPaused { run: gate.run }.into());
     }
     Ok(())
@@ -121,7 +128,7 @@ where
 
 /// Checks that the shard is one that may change.
 pub(crate) fn check_status<const LOG: usize>(head: &ShardHead<LOG>) -> Result<(), ShardTerminal> {
-    if head.status.is_terminal() {
+    if head.status.is_terminal() && !planted::is_active(Defect::TerminalUnchecked) {
         return Err(ShardTerminal { shard: head.key.shard, status: head.status });
     }
     Ok(())
@@ -135,7 +142,8 @@ fn check_holder<const LOG: usize>(
     check_run(context.gate)?;
     check_status(head)?;
     let stale = StaleFence { presented: lease.fence(), current: head.fence };
-    if lease.fence() != head.fence || lease.fence() < context.gate.fence_floor {
+    let is_stale = lease.fence() != head.fence || lease.fence() < context.gate.fence_floor;
+    if is_stale && !planted::is_active(Defect::FenceUnchecked) {
         return Err(stale.into());
     }
     // Whoever gave the lease back keeps its fence until the next owner comes.
@@ -144,7 +152,7 @@ fn check_holder<const LOG: usize>(
         let (deadline, now) = (holder.deadline, context.now);
         return Err(LeaseExpired { deadline, now }.into());
     }
-    if holder.owner != lease.owner() {
+    if holder.owner != lease.owner() && !planted::is_active(Defect::OwnerUnchecked) {
         return Err(stale.into());
     }
     Ok(())

@@ -4,6 +4,8 @@ use std::fmt;
 
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardKey, TenantId, WorkerId};
 
+use crate::planted::{self, Defect};
+
 /// What a worker holds after it acquired a shard, and shows with every change it makes.
 ///
 /// Only the protocol makes leases. A lease does not prove anything by itself: each operation
@@ -93,6 +95,9 @@ impl LeaseHolder {
     /// Whether the lease is over at `now`. At the deadline itself it is.
     #[must_use]
     pub fn is_expired(&self, now: LogicalTime) -> bool {
+        if planted::is_active(Defect::DeadlineInclusive) {
+            return now > self.deadline;
+        }
         now >= self.deadline
     }
 }

@@ -40,6 +40,7 @@ pub mod lease;
 pub mod op_log;
 pub mod ops;
 pub mod payload;
+pub mod planted;
 pub mod progress;
 pub mod record;
 pub mod restore;

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use shardwright_contracts::limits::{OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY};
 use shardwright_contracts::{CanonicalBytes, CanonicalSink, LogicalTime, OpId};
 
+use crate::planted::{self, Defect};
 use crate::status::stored_enum;
 
 stored_enum! {
@@ -149,9 +150,16 @@ impl<const CAPACITY: usize> OpLog<CAPACITY> {
     ///
     /// A caller's clock may have been set back; the log's times still only rise.
     pub(crate) fn record(&mut self, attempt: OpAttempt, now: LogicalTime) {
+        if planted::is_active(Defect::OpNotRecorded) {
+            return;
+        }
         let executed_at = self.entries.back().map_or(now, |latest| latest.executed_at.max(now));
         if self.entries.len() >= CAPACITY {
-            self.entries.pop_front();
+            if planted::is_active(Defect::NewestEvicted) {
+                self.entries.pop_back();
+            } else {
+                self.entries.pop_front();
+            }
         } else if self.entries.is_empty() {
             // Once and for all, so that a busy shard does not grow its log step by step.
             self.entries.reserve_exact(CAPACITY);
@@ -178,7 +186,8 @@ pub fn check_op_idempotency<const CAPACITY: usize>(
     let Some(entry) = log.entries.iter().find(|entry| entry.op == attempt.op) else {
         return Ok(None);
     };
-    if entry.kind == attempt.kind && entry.payload_hash == attempt.payload_hash {
+    let is_same = entry.kind == attempt.kind && entry.payload_hash == attempt.payload_hash;
+    if is_same || planted::is_active(Defect::PayloadIgnored) {
         return Ok(Some(*entry));
     }
     Err(OpConflict {

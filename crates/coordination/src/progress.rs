@@ -3,6 +3,7 @@
 use shardwright_contracts::{CursorUpdate, LogicalTime, RunId, ShardSpecRef};
 
 use crate::error::reason::RunUnfinished;
+use crate::planted::{self, Defect};
 use crate::record::ShardHead;
 use crate::status::ShardStatus;
 
@@ -54,7 +55,9 @@ impl<'s> ProgressCounter<'s> {
             ShardStatus::Split => progress.split += 1,
             ShardStatus::Parked => progress.parked += 1,
         }
-        progress.leased += u32::from(head.lease.is_some_and(|holder| !holder.is_expired(now)));
+        let counts_expired = planted::is_active(Defect::ExpiredCountedAsLeased);
+        progress.leased +=
+            u32::from(head.lease.is_some_and(|holder| !holder.is_expired(now) || counts_expired));
         self.last_end = self.last_end.max(Some(spec.end()));
         if matches!(head.status, ShardStatus::Active | ShardStatus::Parked) {
             let reached = cursor.last_key().unwrap_or(spec.start());
@@ -66,6 +69,7 @@ impl<'s> ProgressCounter<'s> {
     /// stays done, even where a split lets some of it be done again.
     #[must_use]
     pub fn finish(self, before: Option<&[u8]>) -> RunProgress {
+        let before = before.filter(|_| !planted::is_active(Defect::WatermarkGoesBack));
         let reached = self.unfinished.or(self.last_end);
         RunProgress { watermark: before.max(reached).map(Into::into), ..self.progress }
     }

@@ -259,7 +259,7 @@ pub struct ParkDetailTooLarge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitInvalid {
     /// The plan does not divide the shard.
-    #[error("the plan does not divide the shard: {0}")]
+    #[error("the plan does not divide the shard")]
     Plan(#[from] SplitValidationError),
     /// The shard has spawned too many others in its life.
     #[error("{spawned} spawned shards and {additional} more exceed {max}")]

@@ -17,7 +17,7 @@ use crate::op_log::IdempotentOutcome;
 use crate::ops::{
     self, Acquired, NewShard, ReplaceStep, ResidualStep, SplitReplaceResult, SplitResidualResult,
 };
-use crate::restore::{AcquireResultView, AcquireScratch, HolderNotice, RenewResult};
+use crate::restore::{AcquireResultView, AcquireScratch, HolderNotice, RenewResult, SplitRequest};
 use crate::status::ParkReason;
 use crate::traits::CoordinationBackend;
 
@@ -34,7 +34,7 @@ impl InMemoryCoordinator {
             &mut EventCollector,
         ) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut events = std::mem::take(&mut self.events);
+        let mut events = self.collector();
         let result = self.locate(tenant, key).map_err(E::from).and_then(|located| {
             let Located { run, slab, gate } = located;
             let shard = run.shards.get_mut(&key.shard).ok_or(ShardNotFound { key })?;
@@ -46,7 +46,7 @@ impl InMemoryCoordinator {
             run.reindex(key.shard, before, after);
             result
         });
-        self.events = events;
+        self.publish(events);
         result
     }
 
@@ -148,9 +148,14 @@ impl CoordinationBackend for InMemoryCoordinator {
                 Acquired::Parked(reason) => Err(AcquireError::from(reason)),
             }
         })?;
-        let capacity =
-            self.run_mut(tenant, key.run).map(|run| run.capacity(now)).unwrap_or_default();
-        Ok(AcquireResultView { lease, snapshot, capacity })
+        let run = self.run_mut(tenant, key.run).ok();
+        let capacity = run.map(|run| {
+            // What was asked, and declined, was the affair of the holder before.
+            run.forget_requests(key.shard);
+            run.stop_waiting(worker);
+            run.capacity(now)
+        });
+        Ok(AcquireResultView { lease, snapshot, capacity: capacity.unwrap_or_default() })
     }
 
     fn renew(
@@ -287,13 +292,16 @@ impl CoordinationBackend for InMemoryCoordinator {
         asker: WorkerId,
         expires_at: LogicalTime,
     ) -> Result<(), SplitRequestError> {
+        let mut events = self.collector();
         let Located { run, gate, .. } = self.locate(tenant, key)?;
         let open_elsewhere = run.has_asked(asker, now);
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
         let context = Context { now, tenant, gate: &gate };
-        ops::request_split(&context, head, &mut slot, asker, open_elsewhere, expires_at)?;
+        let request = SplitRequest { asker, asked_at: now, expires_at };
+        ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events)?;
         run.set_request_slot(key.shard, slot);
+        self.publish(events);
         Ok(())
     }
 
@@ -305,12 +313,14 @@ impl CoordinationBackend for InMemoryCoordinator {
         not_before: LogicalTime,
     ) -> Result<(), DeclineError> {
         let key = lease.key();
+        let mut events = self.collector();
         let Located { run, gate, .. } = self.locate(tenant, key)?;
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
         let context = Context { now, tenant, gate: &gate };
-        ops::decline_split(&context, head, &mut slot, lease, not_before)?;
+        ops::decline_split(&context, head, &mut slot, lease, not_before, &mut events)?;
         run.set_request_slot(key.shard, slot);
+        self.publish(events);
         Ok(())
     }
 }

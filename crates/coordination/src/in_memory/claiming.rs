@@ -5,6 +5,7 @@ use crate::error::ClaimError;
 use crate::error::reason::Throttled;
 use crate::facade::{ShardClaiming, claim};
 use crate::guard::check_handing_out;
+use crate::planted::{self, Defect};
 use crate::restore::{AcquireResultView, AcquireScratch};
 
 impl InMemoryCoordinator {
@@ -17,6 +18,7 @@ impl InMemoryCoordinator {
     ) -> Result<(), Throttled> {
         let cooldowns = self.tenants.get(&tenant).map(|tenant| &tenant.cooldowns);
         match cooldowns.and_then(|cooldowns| cooldowns.get(&worker)) {
+            _ if planted::is_active(Defect::CooldownIgnored) => Ok(()),
             Some(&retry_after) if now < retry_after => Err(Throttled { retry_after }),
             Some(_) | None => Ok(()),
         }
@@ -50,7 +52,6 @@ impl ShardClaiming for InMemoryCoordinator {
         match claim(self, now, tenant, run, worker, scratch) {
             Ok((lease, capacity)) => {
                 self.start_cooldown(now, tenant, worker);
-                self.run_mut(tenant, run)?.stop_waiting(worker);
                 Ok(AcquireResultView { lease, snapshot: scratch.snapshot(), capacity })
             }
             Err(error) => {

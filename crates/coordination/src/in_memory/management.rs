@@ -10,6 +10,7 @@ use crate::error::{
 };
 use crate::op_log::IdempotentOutcome;
 use crate::ops::{self, RegisterStep, RunCall, RunChange};
+use crate::planted::{self, Defect};
 use crate::progress::{ProgressCounter, RunProgress};
 use crate::record::{RunConfig, RunRecord, ShardHead};
 use crate::summary::{ShardFilter, ShardSummary};
@@ -24,12 +25,18 @@ impl InMemoryCoordinator {
         change: RunChange<'_>,
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        let mut events = std::mem::take(&mut self.events);
+        let mut events = self.collector();
         let result = self.run_mut(tenant, run).map_err(Into::into).and_then(|state| {
             let call = RunCall { now, tenant };
             ops::change_run(&call, &mut state.record, change, op, &mut events)
         });
-        self.events = events;
+        self.publish(events);
+        if planted::is_active(Defect::PauseSpreads) && change == RunChange::Pause {
+            let runs =
+                self.tenants.get_mut(&tenant).into_iter().flat_map(|it| it.runs.values_mut());
+            runs.filter(|run| run.record.status == crate::status::RunStatus::Active)
+                .for_each(|run| run.record.paused = true);
+        }
         result
     }
 
@@ -67,11 +74,13 @@ impl RunManagement for InMemoryCoordinator {
         run: RunId,
         config: RunConfig,
     ) -> Result<(), CreateRunError> {
+        let mut events = self.collector();
         let runs = &mut self.tenants.entry(tenant).or_default().runs;
         let existing = runs.get(&run).map(|state| &state.record);
         let call = RunCall { now, tenant };
-        let record = ops::create_run(&call, run, config, existing, &mut self.events)?;
+        let record = ops::create_run(&call, run, config, existing, &mut events)?;
         runs.insert(run, RunState::new(record));
+        self.publish(events);
         Ok(())
     }
 
@@ -91,12 +100,14 @@ impl RunManagement for InMemoryCoordinator {
             RegisterStep::Ready(pending) => pending,
         };
         let stored = self.store_manifest(tenant, run, config, shards)?;
+        let mut events = self.collector();
         let state = self.tenants.get_mut(&tenant).ok_or(RunNotFound { run })?;
         state.shard_count += stored.len();
         self.total_shards += stored.len();
         let state = state.runs.get_mut(&run).ok_or(RunNotFound { run })?;
         stored.into_iter().for_each(|shard| state.insert(shard));
-        pending.apply(&call, &mut state.record, &mut self.events);
+        pending.apply(&call, &mut state.record, &mut events);
+        self.publish(events);
         Ok(IdempotentOutcome::Executed(()))
     }
 
@@ -227,7 +238,8 @@ impl RunManagement for InMemoryCoordinator {
         let state = self.run_mut(tenant, run)?;
         state.expire(now);
         out.clear();
-        out.extend(state.candidates(worker).take(limit));
+        let skipped = usize::from(planted::is_active(Defect::CandidateSkipped));
+        out.extend(state.candidates(worker).skip(skipped).take(limit));
         Ok(ClaimOutlook { earliest_deadline: state.earliest_deadline() })
     }
 }

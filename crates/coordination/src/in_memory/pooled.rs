@@ -1,5 +1,6 @@
 use shardwright_contracts::{ByteSlab, ByteSlot, CursorUpdate, ShardSpecRef, SlabFull};
 
+use crate::planted::{self, Defect};
 use crate::record::{ShardHead, ShardState};
 
 /// A shard's range and metadata in a slab.
@@ -69,6 +70,8 @@ pub(super) struct PooledShard {
     pub(super) head: ShardHead,
     spec: PooledShardSpec,
     cursor: PooledCursor,
+    /// Its place among the shards of its run that could be acquired, if it is one.
+    pub(super) place: Option<usize>,
 }
 
 impl PooledShard {
@@ -81,7 +84,7 @@ impl PooledShard {
     ) -> Result<Self, SlabFull> {
         let spec = PooledShardSpec::insert(slab, spec)?;
         match PooledCursor::from_update(slab, cursor) {
-            Ok(cursor) => Ok(Self { head, spec, cursor }),
+            Ok(cursor) => Ok(Self { head, spec, cursor, place: None }),
             Err(full) => {
                 slab.remove(spec.slot);
                 Err(full)
@@ -129,7 +132,10 @@ impl ShardState for PooledShardMut<'_> {
 
     fn set_cursor(&mut self, cursor: CursorUpdate<'_>) -> Result<(), SlabFull> {
         let new = PooledCursor::from_update(self.slab, cursor)?;
-        std::mem::replace(&mut self.shard.cursor, new).remove(self.slab);
+        let old = std::mem::replace(&mut self.shard.cursor, new);
+        if !planted::is_active(Defect::BytesLeak) {
+            old.remove(self.slab);
+        }
         Ok(())
     }
 

@@ -1,9 +1,11 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use shardwright_contracts::{LogicalTime, ShardId, WorkerId};
 
 use super::pooled::PooledShard;
 use crate::ops::SplitRequestSlot;
+use crate::planted::{self, Defect};
 use crate::record::{RunRecord, ShardHead};
 use crate::restore::{CapacityHint, HolderNotice, SplitRequest};
 use crate::status::ShardStatus;
@@ -12,10 +14,12 @@ use crate::status::ShardStatus;
 pub(super) struct RunState {
     pub(super) record: RunRecord,
     pub(super) shards: BTreeMap<ShardId, PooledShard>,
-    /// Active shards that nobody holds, or whose holder's time was up when last looked at.
-    available: BTreeSet<ShardId>,
-    /// Active shards that somebody holds, by the end of the lease.
-    leased: BTreeSet<(LogicalTime, ShardId)>,
+    /// Active shards that nobody holds, or whose holder's time was up when last looked at. Each
+    /// shard knows its place in this list.
+    available: Vec<ShardId>,
+    /// Ends of leases, the earliest first. What a renewal or the end of a lease has overtaken stays
+    /// until it comes up, and is passed over then.
+    leased: BinaryHeap<Reverse<(LogicalTime, ShardId)>>,
     /// Workers that found nothing, by the time until which they count as waiting.
     waiting: BTreeSet<(LogicalTime, WorkerId)>,
     waiting_until: BTreeMap<WorkerId, LogicalTime>,
@@ -49,8 +53,8 @@ impl RunState {
         Self {
             record,
             shards: BTreeMap::new(),
-            available: BTreeSet::new(),
-            leased: BTreeSet::new(),
+            available: Vec::new(),
+            leased: BinaryHeap::new(),
             waiting: BTreeSet::new(),
             waiting_until: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -62,8 +66,8 @@ impl RunState {
     /// Adds a shard that nobody has touched.
     pub(super) fn insert(&mut self, shard: PooledShard) {
         let id = shard.head.key.shard;
-        self.available.insert(id);
         self.shards.insert(id, shard);
+        self.add_available(id);
     }
 
     /// Moves a shard within the indexes after an operation.
@@ -71,33 +75,58 @@ impl RunState {
         if before == after {
             return;
         }
-        match before {
-            Standing::Settled => {}
-            Standing::Available => _ = self.available.remove(&shard),
-            Standing::Leased(deadline) => {
-                // One whose time was up may have been moved to the available ones.
-                self.leased.remove(&(deadline, shard));
-                self.available.remove(&shard);
-            }
-        }
+        self.remove_available(shard);
         match after {
             Standing::Settled => self.forget_requests(shard),
+            Standing::Available
+                if before == Standing::Settled && planted::is_active(Defect::UnparkNotIndexed) => {}
             Standing::Available => {
-                self.available.insert(shard);
+                self.add_available(shard);
                 self.forget_requests(shard);
             }
-            Standing::Leased(deadline) => _ = self.leased.insert((deadline, shard)),
+            Standing::Leased(deadline) => self.add_leased(deadline, shard),
         }
+    }
+
+    fn add_available(&mut self, shard: ShardId) {
+        if let Some(entry) = self.shards.get_mut(&shard).filter(|entry| entry.place.is_none()) {
+            entry.place = Some(self.available.len());
+            self.available.push(shard);
+        }
+    }
+
+    fn remove_available(&mut self, shard: ShardId) {
+        let place = self.shards.get_mut(&shard).and_then(|entry| entry.place.take());
+        if let Some(place) = place.filter(|place| *place < self.available.len()) {
+            self.available.swap_remove(place);
+            // The last of the list has taken the place, unless it was the last itself.
+            let moved = self.available.get(place).and_then(|moved| self.shards.get_mut(moved));
+            if let Some(moved) = moved {
+                moved.place = Some(place);
+            }
+        }
+    }
+
+    fn add_leased(&mut self, deadline: LogicalTime, shard: ShardId) {
+        // Each renewal leaves an entry behind; sweep before they outnumber the shards.
+        if self.leased.len() > 2 * self.shards.len() + 64 {
+            let shards = &self.shards;
+            self.leased.retain(|Reverse((deadline, shard))| is_current(shards, *deadline, *shard));
+        }
+        self.leased.push(Reverse((deadline, shard)));
     }
 
     /// Moves shards whose holder's time is up to the available ones.
     pub(super) fn expire(&mut self, now: LogicalTime) {
-        while let Some(&(deadline, shard)) = self.leased.first() {
-            if now < deadline {
+        while let Some(&Reverse((deadline, shard))) = self.leased.peek() {
+            let is_current = is_current(&self.shards, deadline, shard);
+            if is_current && now < deadline {
                 break;
             }
-            self.leased.pop_first();
-            self.available.insert(shard);
+            self.leased.pop();
+            if is_current {
+                self.add_available(shard);
+            }
         }
         while let Some(&(until, worker)) = self.waiting.first() {
             if now < until {
@@ -108,7 +137,9 @@ impl RunState {
     }
 
     pub(super) fn capacity(&mut self, now: LogicalTime) -> CapacityHint {
-        self.expire(now);
+        if !planted::is_active(Defect::CapacityStale) {
+            self.expire(now);
+        }
         CapacityHint {
             available_count: self.available.len() as u32,
             earliest_deadline: self.earliest_deadline(),
@@ -116,16 +147,16 @@ impl RunState {
         }
     }
 
+    /// When the first of the leases ends, right after [`RunState::expire`].
     pub(super) fn earliest_deadline(&self) -> Option<LogicalTime> {
-        self.leased.first().map(|(deadline, _)| *deadline)
+        self.leased.peek().map(|Reverse((deadline, _))| *deadline)
     }
 
     /// Shards that could be acquired, from one that depends on the worker on.
     pub(super) fn candidates(&self, worker: WorkerId) -> impl Iterator<Item = ShardId> + '_ {
-        let roots = &self.record.root_shards;
-        let index = worker.as_raw().checked_rem(roots.len() as u64).unwrap_or_default();
-        let first = roots.get(index as usize).copied().unwrap_or(ShardId::SINGLE);
-        self.available.range(first..).chain(self.available.range(..first)).copied()
+        let first = worker.as_raw().checked_rem(self.available.len() as u64).unwrap_or_default();
+        let (before, from) = self.available.split_at_checked(first as usize).unwrap_or_default();
+        from.iter().chain(before).copied()
     }
 
     /// Counts a worker that found nothing as waiting until `until`.
@@ -142,7 +173,8 @@ impl RunState {
     }
 
     pub(super) fn notice(&self, shard: ShardId, now: LogicalTime) -> HolderNotice {
-        HolderNotice { paused: self.record.paused, split_request: self.open_request(shard, now) }
+        let paused = self.record.paused && !planted::is_active(Defect::NoticeOmitsPause);
+        HolderNotice { paused, split_request: self.open_request(shard, now) }
     }
 
     fn open_request(&self, shard: ShardId, now: LogicalTime) -> Option<SplitRequest> {
@@ -162,9 +194,7 @@ impl RunState {
     }
 
     pub(super) fn set_request_slot(&mut self, shard: ShardId, slot: SplitRequestSlot) {
-        if let Some(open) = self.requests.get(&shard).and_then(|slot| slot.open) {
-            self.asked.remove(&open.asker);
-        }
+        self.forget_asker(shard, self.request_slot(shard).open);
         if let Some(open) = slot.open {
             self.asked.insert(open.asker, shard);
         }
@@ -173,8 +203,27 @@ impl RunState {
 
     /// A request was for the holder; with the holder it goes.
     pub(super) fn forget_requests(&mut self, shard: ShardId) {
-        if let Some(open) = self.requests.remove(&shard).and_then(|slot| slot.open) {
+        let open = self.requests.remove(&shard).and_then(|slot| slot.open);
+        self.forget_asker(shard, open);
+    }
+
+    /// An asker whose request had expired may wait for another holder by now; that stays.
+    fn forget_asker(&mut self, shard: ShardId, open: Option<SplitRequest>) {
+        if let Some(open) = open
+            && self.asked.get(&open.asker) == Some(&shard)
+        {
             self.asked.remove(&open.asker);
         }
     }
+}
+
+/// Whether a shard is held until just `deadline`, and not among the available ones.
+fn is_current(
+    shards: &BTreeMap<ShardId, PooledShard>,
+    deadline: LogicalTime,
+    shard: ShardId,
+) -> bool {
+    shards.get(&shard).is_some_and(|entry| {
+        entry.place.is_none() && Standing::of(&entry.head) == Standing::Leased(deadline)
+    })
 }

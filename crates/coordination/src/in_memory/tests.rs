@@ -340,3 +340,55 @@ fn the_watermark_stays_where_it_was_when_a_split_repeats_work() {
     coordinator.split_replace(at(3), TENANT, &lease, &fresh, op(3)).unwrap();
     assert_eq!(&*watermark(&mut coordinator), b"ak");
 }
+
+#[test]
+fn an_asker_whose_request_expired_still_has_one_open_request_at_most() {
+    let mut coordinator = coordinator(small(), 3);
+    for shard in 0..3 {
+        acquire(&mut coordinator, 1, shard);
+    }
+    let ask = |coordinator: &mut InMemoryCoordinator, now, shard, id, until| {
+        coordinator.request_split(at(now), TENANT, key(shard), worker(id), at(until))
+    };
+    ask(&mut coordinator, 20, 0, 2, 30).unwrap();
+    ask(&mut coordinator, 30, 1, 2, 99).unwrap();
+    ask(&mut coordinator, 31, 0, 3, 99).unwrap();
+    assert!(ask(&mut coordinator, 32, 2, 2, 99).is_err(), "it waits for shard 1");
+}
+
+#[test]
+fn a_new_holder_hears_nothing_of_what_the_last_one_was_asked() {
+    let mut coordinator = coordinator(small(), 1);
+    let first = acquire(&mut coordinator, 1, 0);
+    coordinator.request_split(at(2), TENANT, key(0), worker(5), at(900)).unwrap();
+    let second = acquire(&mut coordinator, 101, 0);
+    let notice = coordinator.renew(at(102), TENANT, &second).unwrap().notice;
+    assert_eq!(notice.split_request, None);
+    coordinator.decline_split(at(103), TENANT, &second, at(900)).unwrap();
+    assert!(coordinator.decline_split(at(103), TENANT, &first, at(900)).is_err());
+    acquire(&mut coordinator, 202, 0);
+    coordinator.request_split(at(203), TENANT, key(0), worker(5), at(900)).unwrap();
+}
+
+#[test]
+fn a_worker_that_gets_a_shard_does_not_wait_any_more() {
+    let mut coordinator = coordinator(small(), 1);
+    let lease = acquire(&mut coordinator, 1, 0);
+    assert!(claim(&mut coordinator, 50, 5).is_err());
+    coordinator.release(at(51), TENANT, &lease, op(2)).unwrap();
+    let mut scratch = AcquireScratch::new();
+    let claimed =
+        coordinator.claim_next_available(at(52), TENANT, RUN, worker(5), &mut scratch).unwrap();
+    assert_eq!(claimed.capacity.waiting_workers, 0);
+}
+
+#[test]
+fn events_of_several_tenants_are_kept_side_by_side() {
+    let mut coordinator = InMemoryCoordinator::try_new(small()).unwrap();
+    coordinator.collect_events();
+    for tenant in [TENANT, STRANGER] {
+        coordinator.create_run(at(1), tenant, RUN, config()).unwrap();
+    }
+    let tenants: Vec<_> = coordinator.take_events().iter().map(|event| event.tenant).collect();
+    assert_eq!(tenants, [TENANT, STRANGER]);
+}

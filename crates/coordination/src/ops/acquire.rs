@@ -6,6 +6,7 @@ use crate::error::reason::{AlreadyLeased, RetriesExhausted};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_handing_out, check_status, check_tenant_of};
 use crate::lease::{Lease, LeaseHolder, OwnerLiveness};
+use crate::planted::{self, Defect};
 use crate::record::{Park, ShardState};
 use crate::status::{ParkReason, ShardStatus};
 
@@ -48,10 +49,15 @@ pub fn acquire<const LOG: usize>(
         }
     }
     let attempts = head.fruitless_acquires;
-    if gate.config.max_shard_retries.is_some_and(|max| attempts >= max) {
+    let is_fruitless = gate.config.max_shard_retries.is_some_and(|max| attempts >= max);
+    if is_fruitless && !planted::is_active(Defect::RetriesNeverPark) {
         return Ok(park_instead(context, shard, attempts, events));
     }
-    let fence = head.fence.next_at_least(gate.fence_floor)?;
+    let fence = if planted::is_active(Defect::AcquireKeepsFence) && head.acquire_count > 0 {
+        head.fence
+    } else {
+        head.fence.next_at_least(gate.fence_floor)?
+    };
 
     let deadline = context.now.saturating_add(gate.config.lease_duration_ms.get());
     let head = shard.head_mut();

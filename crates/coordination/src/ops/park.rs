@@ -9,6 +9,7 @@ use crate::guard::{Admission, Context, admit};
 use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
 use crate::payload;
+use crate::planted::{self, Defect};
 use crate::record::{Park, ShardState};
 use crate::status::{ParkReason, ShardStatus};
 
@@ -29,6 +30,9 @@ pub fn park<const LOG: usize>(
         Admission::Execute => {}
     }
     if detail.len() > MAX_PARK_DETAIL_SIZE {
+        if planted::is_active(Defect::RefusedParkFrees) {
+            shard.head_mut().lease = None;
+        }
         let (size, max) = (detail.len(), MAX_PARK_DETAIL_SIZE);
         return Err(ParkDetailTooLarge { size, max }.into());
     }

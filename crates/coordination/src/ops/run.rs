@@ -11,6 +11,7 @@ use crate::events::{EventCollector, EventKind, StateTransitionEvent};
 use crate::guard::check_tenant_of;
 use crate::op_log::{IdempotentOutcome, OpAttempt, OpKind, RunOpLog, check_op_idempotency};
 use crate::payload;
+use crate::planted::{self, Defect};
 use crate::progress::{RunProgress, RunTerminalEvaluation, evaluate_run_terminal};
 use crate::record::{RunConfig, RunRecord};
 use crate::status::RunStatus;
@@ -157,7 +158,8 @@ impl RunChange<'_> {
 /// Ends, pauses or resumes a run. Emits `RunCompleted`, `RunFailed`, `RunCancelled`, `RunPaused`
 /// or `RunResumed`.
 ///
-/// Pausing a paused run and resuming one that is not are fine and change nothing but the op log.
+/// Pausing a paused run and resuming one that is not are fine; they change nothing but the op log
+/// and are no event.
 pub fn change_run(
     call: &RunCall,
     record: &mut RunRecord,
@@ -172,6 +174,7 @@ pub fn change_run(
     }
     check_change(record, change)?;
 
+    let was_paused = record.paused;
     match change {
         RunChange::Complete(_) => end(record, RunStatus::Done, call.now),
         RunChange::Fail => end(record, RunStatus::Failed, call.now),
@@ -181,13 +184,15 @@ pub fn change_run(
     }
     record.op_log.record(attempt, call.now);
     assert_sound(record.check_invariants());
-    call.emit(record.run, events, || change.event());
+    if record.status.is_terminal() || record.paused != was_paused {
+        call.emit(record.run, events, || change.event());
+    }
     Ok(IdempotentOutcome::Executed(()))
 }
 
 fn check_change(record: &RunRecord, change: RunChange<'_>) -> Result<(), RunTransitionError> {
     let (run, status) = (record.run, record.status);
-    if status.is_terminal() {
+    if status.is_terminal() && !planted::is_active(Defect::RunEndsTwice) {
         return Err(RunTerminal { run, status }.into());
     }
     if status != RunStatus::Active && change != RunChange::Cancel {
@@ -195,6 +200,7 @@ fn check_change(record: &RunRecord, change: RunChange<'_>) -> Result<(), RunTran
     }
     if let RunChange::Complete(progress) = change {
         return match evaluate_run_terminal(progress) {
+            _ if planted::is_active(Defect::CompleteRunUnchecked) => Ok(()),
             RunTerminalEvaluation::AllDone => Ok(()),
             RunTerminalEvaluation::StillActive | RunTerminalEvaluation::HasFailures => {
                 Err(progress.unfinished(run).into())

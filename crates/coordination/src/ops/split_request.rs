@@ -1,7 +1,9 @@
-use shardwright_contracts::{LogicalTime, WorkerId};
+use shardwright_contracts::LogicalTime;
 
+use super::emit;
 use crate::error::reason::{NotLeased, SplitAlreadyRequested, SplitDeclined};
 use crate::error::{DeclineError, SplitRequestError};
+use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_run, check_status, check_tenant_of, validate_lease};
 use crate::lease::Lease;
 use crate::record::ShardHead;
@@ -27,13 +29,15 @@ impl SplitRequestSlot {
 
 /// Asks for a part of a shard. There is one open request per shard and, which `open_elsewhere`
 /// tells, one per asker.
+///
+/// Emits `SplitRequested`.
 pub fn request_split<const LOG: usize>(
     context: &Context<'_>,
     head: &ShardHead<LOG>,
     slot: &mut SplitRequestSlot,
-    asker: WorkerId,
+    request: SplitRequest,
     open_elsewhere: bool,
-    expires_at: LogicalTime,
+    events: &mut EventCollector,
 ) -> Result<(), SplitRequestError> {
     check_tenant_of(context.tenant, head.tenant)?;
     check_run(context.gate)?;
@@ -48,20 +52,24 @@ pub fn request_split<const LOG: usize>(
     if let Some(not_before) = slot.not_before.filter(|time| context.now < *time) {
         return Err(SplitDeclined { shard, not_before }.into());
     }
-    slot.open = Some(SplitRequest { asker, asked_at: context.now, expires_at });
+    slot.open = Some(request);
+    emit(context, events, || EventKind::SplitRequested { shard, asker: request.asker });
     Ok(())
 }
 
-/// Declines whatever has been asked, and what would be before `not_before`.
+/// Declines whatever has been asked, and what would be before `not_before`. Emits `SplitDeclined`.
 pub fn decline_split<const LOG: usize>(
     context: &Context<'_>,
     head: &ShardHead<LOG>,
     slot: &mut SplitRequestSlot,
     lease: &Lease,
     not_before: LogicalTime,
+    events: &mut EventCollector,
 ) -> Result<(), DeclineError> {
     validate_lease(context, head, lease)?;
     slot.open = None;
     slot.not_before = Some(not_before);
+    let shard = head.key.shard;
+    emit(context, events, || EventKind::SplitDeclined { shard, not_before });
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_run, check_tenant_of};
 use crate::op_log::{IdempotentOutcome, OpKind, check_op_idempotency};
 use crate::payload;
+use crate::planted::{self, Defect};
 use crate::record::ShardState;
 use crate::status::ShardStatus;
 
@@ -28,7 +29,7 @@ pub fn unpark<const LOG: usize>(
         return Err(RunTerminal { run: gate.run, status: gate.status }.into());
     }
     check_run(gate)?;
-    if head.status != ShardStatus::Parked {
+    if head.status != ShardStatus::Parked && !planted::is_active(Defect::AnythingUnparks) {
         return Err(NotParked { shard: head.key.shard, status: head.status }.into());
     }
     let fence = head.fence.next_at_least(gate.fence_floor)?;
@@ -36,7 +37,9 @@ pub fn unpark<const LOG: usize>(
     let head = shard.head_mut();
     head.status = ShardStatus::Active;
     head.park = None;
-    head.fence = fence;
+    if !planted::is_active(Defect::UnparkKeepsFence) {
+        head.fence = fence;
+    }
     head.fruitless_acquires = 0;
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());

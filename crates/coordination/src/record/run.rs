@@ -24,6 +24,9 @@ pub enum RunConfigError {
     /// Leases would be over as soon as they are granted.
     #[error("a lease must last at least a millisecond")]
     ZeroLeaseDuration,
+    /// Every shard would park itself before anybody has tried it.
+    #[error("a shard must be tried at least once")]
+    ZeroRetries,
 }
 
 impl RunConfig {
@@ -35,6 +38,9 @@ impl RunConfig {
     ) -> Result<Self, RunConfigError> {
         let lease_duration_ms =
             NonZeroU64::new(lease_duration_ms).ok_or(RunConfigError::ZeroLeaseDuration)?;
+        if max_shard_retries == Some(0) {
+            return Err(RunConfigError::ZeroRetries);
+        }
         Ok(Self { cursor_semantics, lease_duration_ms, max_shard_retries })
     }
 }

@@ -158,6 +158,8 @@ fn broken_runs_are_told() {
 fn a_lease_lasts_at_least_a_millisecond() {
     let zero = RunConfig::try_new(CursorSemantics::Completed, 0, None);
     assert_eq!(zero, Err(RunConfigError::ZeroLeaseDuration));
+    let never = RunConfig::try_new(CursorSemantics::Completed, 1, Some(0));
+    assert_eq!(never, Err(RunConfigError::ZeroRetries));
 }
 
 #[test]

@@ -1,0 +1,310 @@
+//! What the protocol costs in memory, beside what it cannot do without, and how it grows.
+
+#[path = "../../frontier/benches/support/mod.rs"]
+mod support;
+
+use std::collections::HashMap;
+use std::hint::black_box;
+
+use criterion::Criterion;
+use shardwright_contracts::{
+    CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey,
+    ShardSpecRef, TenantId, WorkerId,
+};
+use shardwright_coordination::{
+    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, Lease,
+    RunConfig, RunManagement, ShardClaiming, ShardFilter,
+};
+
+use self::support::{Bar, Recorder, is_measuring};
+
+const TENANT: TenantId = TenantId::from_bytes([1; 32]);
+const RUN: RunId = RunId::from_raw(1);
+const FEW: u64 = 100;
+const MANY: u64 = 100_000;
+/// A manifest has at most this many, so more shards come from splits.
+const MANIFEST: u64 = 10_000;
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    let mut criterion = Criterion::default().configure_from_args();
+    let mut recorder = Recorder::new();
+    bench_checkpoint(&mut criterion, &mut recorder)?;
+    bench_growth(&mut criterion, &mut recorder)?;
+    bench_bulk(&mut criterion, &mut recorder)?;
+    criterion.final_summary();
+
+    let label = "checkpoint against BLAKE3 of its payload and a hash-map lookup";
+    recorder.print_ratio(label, "checkpoint", "hash_and_lookup", Bar::AtMost(3.0));
+    let label = "acquire and release, 100,000 shards against 100";
+    recorder.print_ratio(label, "acquire/100000", "acquire/100", Bar::AtMost(2.0));
+    let label = "claim and release, 100,000 shards against 100";
+    recorder.print_ratio(label, "claim/100000", "claim/100", Bar::AtMost(2.0));
+    print_figures(&recorder)
+}
+
+#[allow(clippy::print_stdout, reason = "the table is what the benchmark is run for")]
+fn print_figures(recorder: &Recorder) -> Result<(), Failure> {
+    if !is_measuring() {
+        return Ok(());
+    }
+    println!("figures");
+    for (name, what) in [
+        ("register/10000", "registering 10,000 shards, per shard"),
+        ("list/10000", "listing 10,000 shards, per shard"),
+        ("claim_all/100000", "1,000 workers claiming 100,000 shards, per claim"),
+    ] {
+        if let Some(median) = recorder.median(name) {
+            println!("    {what:<52} {median:>9.1} ns");
+        }
+    }
+    let (fresh, full) = bytes_per_shard()?;
+    println!("    {:<52} {fresh:>9} bytes, bar 600", "memory per registered, never acquired shard");
+    println!("    {:<52} {full:>9} bytes", "memory per shard with a full op log");
+    Ok(())
+}
+
+fn at(millis: u64) -> LogicalTime {
+    LogicalTime::from_millis(millis)
+}
+
+fn config() -> Result<RunConfig, Failure> {
+    Ok(RunConfig::try_new(CursorSemantics::Completed, 1_000_000, None)?)
+}
+
+fn coordinator() -> Result<InMemoryCoordinator, Failure> {
+    let config = CoordinatorRuntimeConfig {
+        max_shards_per_tenant: 200_000,
+        max_total_shards: 200_000,
+        ..CoordinatorRuntimeConfig::default()
+    };
+    Ok(InMemoryCoordinator::try_new(config)?)
+}
+
+/// Bounds of `shards` shards.
+fn bounds(shards: u64) -> Vec<[u8; 8]> {
+    (1..=shards + 1).map(|n| (n << 16).to_be_bytes()).collect()
+}
+
+fn manifest(bounds: &[[u8; 8]]) -> Vec<InitialShardInput<'_>> {
+    bounds
+        .array_windows()
+        .zip(0..)
+        .map(|([start, end], id)| InitialShardInput {
+            shard: ShardId::from_raw(id),
+            spec: ShardSpecRef::new(start, end, b""),
+            cursor: CursorUpdate::initial(),
+        })
+        .collect()
+}
+
+fn register(coordinator: &mut InMemoryCoordinator, shards: u64) -> Result<(), Failure> {
+    let bounds = bounds(shards);
+    let op = OpId::from_raw(1);
+    coordinator.create_run_with_shards(at(0), TENANT, RUN, config()?, &manifest(&bounds), op)?;
+    Ok(())
+}
+
+/// A run of `shards` shards: a manifest, and beyond its limit the children of splits.
+fn run_of(shards: u64) -> Result<InMemoryCoordinator, Failure> {
+    let mut coordinator = coordinator()?;
+    register(&mut coordinator, shards.min(MANIFEST))?;
+    let mut scratch = AcquireScratch::new();
+    let mut listed = Vec::new();
+    coordinator.list_shards_into(at(0), TENANT, RUN, ShardFilter::all(), &mut listed)?;
+    let children = shards.div_ceil(MANIFEST);
+    for summary in listed.iter().filter(|_| children > 1) {
+        let key = ShardKey::new(RUN, summary.shard);
+        let worker = WorkerId::from_raw(1);
+        let lease =
+            coordinator.acquire_and_restore_into(at(0), TENANT, key, worker, &mut scratch)?.lease;
+        let cuts: Vec<Vec<u8>> =
+            (1..children).map(|n| [&summary.start[..], &n.to_be_bytes()].concat()).collect();
+        let cuts: Vec<&[u8]> = cuts.iter().map(Vec::as_slice).collect();
+        let spec = ShardSpecRef::new(&summary.start, &summary.end, b"");
+        let initial = CursorUpdate::initial();
+        let plan = shardwright_contracts::plan_split_replace(spec, initial, &cuts)?;
+        coordinator.split_replace(at(0), TENANT, &lease, &plan, OpId::from_raw(2))?;
+    }
+    Ok(coordinator)
+}
+
+fn bench_checkpoint(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), Failure> {
+    let mut coordinator = run_of(1_000)?;
+    let mut scratch = AcquireScratch::new();
+    let key = ShardKey::new(RUN, ShardId::from_raw(500));
+    let worker = WorkerId::from_raw(1);
+    let lease =
+        coordinator.acquire_and_restore_into(at(0), TENANT, key, worker, &mut scratch)?.lease;
+    let start = scratch.snapshot().spec.start().to_vec();
+    let last_key = [&start[..], b"/some/file/with/a/name"].concat();
+    let cursor = CursorUpdate::new(Some(&last_key), Some(b"token"));
+    let mut op = 10;
+    let payload = [&b"checkpoint"[..], &last_key, b"token"].concat();
+    let keyed = blake3::Hasher::new_derive_key("the rival's context");
+    let map: HashMap<u64, u64> = (0..1_000).map(|n| (n, n)).collect();
+    recorder.bench(
+        criterion,
+        1,
+        &mut [
+            ("checkpoint", &mut || {
+                op += 1;
+                let op = OpId::from_raw(op);
+                _ = black_box(coordinator.checkpoint(at(1), TENANT, &lease, cursor, op));
+            }),
+            ("hash_and_lookup", &mut || {
+                let mut hasher = keyed.clone();
+                hasher.update(black_box(&payload));
+                black_box((hasher.finalize(), map.get(black_box(&500))));
+            }),
+        ],
+    );
+    Ok(())
+}
+
+fn bench_growth(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), Failure> {
+    let (mut few, mut many) = (run_of(FEW)?, run_of(if is_measuring() { MANY } else { FEW })?);
+    let (few_keys, many_keys) = (active_keys(&mut few)?, active_keys(&mut many)?);
+    let mut scratches = [AcquireScratch::new(), AcquireScratch::new()];
+    let [one, two] = &mut scratches;
+    let mut ops = 1_000_u64..;
+    let mut turn = 0_usize;
+    let mut take = |coordinator: &mut InMemoryCoordinator, keys: &[ShardKey], scratch: &mut _| {
+        turn += 1;
+        if let Some(key) = keys.get(turn % keys.len().min(64)) {
+            let worker = WorkerId::from_raw(7);
+            let acquired =
+                coordinator.acquire_and_restore_into(at(2), TENANT, *key, worker, scratch);
+            give_back(coordinator, acquired.ok().map(|acquired| acquired.lease), &mut ops);
+        }
+    };
+    // Both contestants walk 64 shards, so that the processor's caches hold either's records and
+    // what is compared is the work.
+    let take = std::cell::RefCell::new(&mut take);
+    recorder.bench(
+        criterion,
+        1,
+        &mut [
+            ("acquire/100", &mut || (take.borrow_mut())(&mut few, &few_keys, one)),
+            ("acquire/100000", &mut || (take.borrow_mut())(&mut many, &many_keys, two)),
+        ],
+    );
+    let mut ops = 9_000_000_u64..;
+    let mut claim = |coordinator: &mut InMemoryCoordinator, scratch: &mut AcquireScratch| {
+        let worker = WorkerId::from_raw(7);
+        let claimed = coordinator.claim_next_available(at(3), TENANT, RUN, worker, scratch);
+        give_back(coordinator, claimed.ok().map(|claimed| claimed.lease), &mut ops);
+    };
+    let claim = std::cell::RefCell::new(&mut claim);
+    let [one, two] = &mut scratches;
+    recorder.bench(
+        criterion,
+        1,
+        &mut [
+            ("claim/100", &mut || (claim.borrow_mut())(&mut few, one)),
+            ("claim/100000", &mut || (claim.borrow_mut())(&mut many, two)),
+        ],
+    );
+    Ok(())
+}
+
+fn give_back(
+    coordinator: &mut InMemoryCoordinator,
+    lease: Option<Lease>,
+    ops: &mut impl Iterator<Item = u64>,
+) {
+    if let (Some(lease), Some(op)) = (lease, ops.next()) {
+        _ = black_box(coordinator.release(at(3), TENANT, &lease, OpId::from_raw(op)));
+    }
+}
+
+fn active_keys(coordinator: &mut InMemoryCoordinator) -> Result<Vec<ShardKey>, Failure> {
+    let mut listed = Vec::new();
+    coordinator.list_shards_into(at(0), TENANT, RUN, ShardFilter::active(), &mut listed)?;
+    Ok(listed.iter().map(|summary| ShardKey::new(RUN, summary.shard)).collect())
+}
+
+fn bench_bulk(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), Failure> {
+    let shards = if is_measuring() { MANIFEST } else { FEW };
+    let mut listed = Vec::new();
+    let mut listing = run_of(shards)?;
+    recorder.bench(
+        criterion,
+        shards,
+        &mut [("register/10000", &mut || {
+            _ = black_box(coordinator().and_then(|mut fresh| register(&mut fresh, shards)));
+        })],
+    );
+    recorder.bench(
+        criterion,
+        shards,
+        &mut [("list/10000", &mut || {
+            let all = ShardFilter::all();
+            _ = black_box(listing.list_shards_into(at(0), TENANT, RUN, all, &mut listed));
+        })],
+    );
+    let claims = if is_measuring() { MANY } else { FEW };
+    let mut coordinator = run_of(claims)?;
+    let mut scratch = AcquireScratch::new();
+    let mut now = 10;
+    recorder.bench(
+        criterion,
+        claims,
+        &mut [("claim_all/100000", &mut || {
+            // The leases of the round before are over.
+            now += 1_000_000;
+            for turn in 0..claims {
+                let worker = WorkerId::from_raw(turn % 1_000);
+                _ = black_box(coordinator.claim_next_available(
+                    at(now),
+                    TENANT,
+                    RUN,
+                    worker,
+                    &mut scratch,
+                ));
+            }
+        })],
+    );
+    Ok(())
+}
+
+/// Bytes on the heap per shard, with all tables of a coordinator for so many but without the keys
+/// and metadata themselves: fresh, and with a full log.
+fn bytes_per_shard() -> Result<(u64, u64), Failure> {
+    let shards = MANIFEST;
+    let bounds = bounds(shards);
+    let inputs = manifest(&bounds);
+    let limits = CoordinatorRuntimeConfig {
+        max_total_shards: shards as usize,
+        slab_capacity: 1 << 20,
+        ..CoordinatorRuntimeConfig::default()
+    };
+    let run_config = config()?;
+    let mut outcome = None;
+    let registering = allocation_counter::measure(|| {
+        outcome = InMemoryCoordinator::try_new(limits).ok().and_then(|mut backend| {
+            let op = OpId::from_raw(1);
+            let registered =
+                backend.create_run_with_shards(at(0), TENANT, RUN, run_config, &inputs, op);
+            registered.ok().map(|_| backend)
+        });
+    });
+    let Some(mut backend) = outcome else { return Err("registration failed".into()) };
+    let fresh = (registering.bytes_current as u64 - u64::from(limits.slab_capacity)) / shards;
+    let mut scratch = AcquireScratch::new();
+    let working = allocation_counter::measure(|| {
+        for key in inputs.iter().map(|input| ShardKey::new(RUN, input.shard)) {
+            let worker = WorkerId::from_raw(1);
+            let acquired =
+                backend.acquire_and_restore_into(at(1), TENANT, key, worker, &mut scratch);
+            let Ok(acquired) = acquired else { continue };
+            let (lease, start) = (acquired.lease, acquired.snapshot.spec.start().to_vec());
+            for op in 0..16 {
+                let cursor = CursorUpdate::at(&start);
+                _ = backend.checkpoint(at(2), TENANT, &lease, cursor, OpId::from_raw(op));
+            }
+        }
+    });
+    Ok((fresh, fresh + working.bytes_current as u64 / shards))
+}

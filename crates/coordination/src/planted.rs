@@ -1,0 +1,121 @@
+//! Bugs planted on purpose, to show that the simulator's oracles can fail.
+//!
+//! Each [`Defect`] breaks one rule at the place where the rule is written. With the feature
+//! `planted-bugs` at most one is active in a process; without it [`is_active`] is a constant
+//! `false` and the rule is all that is compiled.
+
+/// Declares the defects, each with the sentence that says what is wrong.
+macro_rules! defects {
+    ($($name:ident = $sentence:literal,)+) => {
+        /// A rule that can be broken on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Defect {
+            $(#[doc = $sentence] $name,)+
+        }
+
+        impl Defect {
+            /// Every defect.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// What is wrong while it is active.
+            #[must_use]
+            pub const fn sentence(self) -> &'static str {
+                match self {
+                    $(Self::$name => $sentence,)+
+                }
+            }
+        }
+    };
+}
+
+defects! {
+    FenceUnchecked = "a stale fence is accepted",
+    DeadlineInclusive = "a lease still counts at its deadline",
+    OpLogAfterFence = "the op log is consulted after the fence",
+    ReplayMutates = "a replayed checkpoint sets the cursor again",
+    UnparkKeepsFence = "unparking gives no new fence",
+    AcquireKeepsFence = "acquiring gives no new fence",
+    RunGateSkipped = "shards of an ended run can be changed",
+    PauseIgnored = "a paused run hands out shards",
+    ResidualStartsLate = "a residual shard misses its first key",
+    LastChildLost = "the last of a split's children is forgotten",
+    ParentNotNarrowed = "a residual split leaves the parent as wide as it was",
+    LeaseTenantUnchecked = "a lease of another tenant is accepted",
+    LookupIgnoresTenant = "a run is looked up without regard to the tenant",
+    NewestEvicted = "a full op log forgets the newest entry",
+    OpNotRecorded = "operations are not recorded in the op log",
+    PayloadIgnored = "an operation id used for something else counts as a replay",
+    CursorRegressionAccepted = "a cursor may move back",
+    CursorBoundsUnchecked = "a cursor may leave its shard",
+    TerminalUnchecked = "a finished shard can be acquired",
+    OwnerUnchecked = "the right fence is accepted from the wrong worker",
+    LeaseKeptOnComplete = "completing leaves the lease in place",
+    ExpiredLeaseRenewed = "a lease that is over can be renewed",
+    ReleaseDoesNotFree = "releasing leaves the lease in place",
+    UnparkNotIndexed = "an unparked shard is not offered to claimers",
+    ShardLimitUnchecked = "there may be any number of shards",
+    WatermarkGoesBack = "the watermark is not remembered",
+    ChildCursorAhead = "a split's children claim their first key as done",
+    CompleteRunUnchecked = "a run with unfinished shards can be completed",
+    RetriesNeverPark = "a shard never parks for want of progress",
+    RetriesNotReset = "progress does not forgive earlier attempts",
+    CheckpointSilent = "a checkpoint emits no event",
+    CapacityStale = "expired leases are not counted as available",
+    CandidateSkipped = "the first candidate is never offered",
+    RefusedParkFrees = "a park that is refused for its detail gives up the lease",
+    ExpiredCountedAsLeased = "progress counts expired leases as leases",
+    PauseSpreads = "pausing a run pauses the tenant's other runs",
+    NoticeOmitsPause = "holders are not told that the run is paused",
+    CooldownIgnored = "a worker may claim without pause",
+    AnythingUnparks = "a shard that is not parked can be unparked",
+    RunEndsTwice = "an ended run can be ended again",
+    BytesLeak = "the bytes of an old cursor are never freed",
+    LateRenewalShortens = "a renewal that comes late shortens the lease",
+}
+
+#[cfg(feature = "planted-bugs")]
+mod switch {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Defect;
+
+    const NONE: u8 = u8::MAX;
+
+    static ACTIVE: AtomicU8 = AtomicU8::new(NONE);
+
+    /// Activates one defect in the whole process, or none.
+    pub fn activate(defect: Option<Defect>) {
+        ACTIVE.store(defect.map_or(NONE, |defect| defect as u8), Ordering::Relaxed);
+    }
+
+    /// Whether a defect is active.
+    pub(crate) fn is_active(defect: Defect) -> bool {
+        ACTIVE.load(Ordering::Relaxed) == defect as u8
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub use switch::activate;
+#[cfg(feature = "planted-bugs")]
+pub(crate) use switch::is_active;
+
+/// Whether a defect is active: never, in this build.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn is_active(_: Defect) -> bool {
+    false
+}
+
+/// The spec that a residual shard gets, which only a defect makes another than the plan's.
+pub(crate) fn residual_spec<'a>(
+    plan: &shardwright_contracts::SplitResidualPlan<'a>,
+) -> shardwright_contracts::ShardSpecRef<'a> {
+    let spec = plan.residual();
+    #[cfg(feature = "planted-bugs")]
+    if is_active(Defect::ResidualStartsLate) {
+        // Plans borrow their keys, so the late start has to outlive everybody.
+        let late: &'static [u8] = Box::leak([spec.start(), &[0]].concat().into_boxed_slice());
+        return shardwright_contracts::ShardSpecRef::new(late, spec.end(), spec.metadata());
+    }
+    spec
+}
