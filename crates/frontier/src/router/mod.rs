@@ -44,7 +44,7 @@ mod search_tree;
 #[cfg(test)]
 mod tests;
 
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU32};
 
 use shardwright_contracts::ShardId;
 
@@ -139,7 +139,9 @@ impl ShardRouter {
             RoutingStrategy::Range(table) => return table.shard_of(id),
             RoutingStrategy::Hash { num_shards } => scaled(avalanched(id), num_shards.get()),
             RoutingStrategy::HashTruncated { num_shards } => {
-                u64::from(fnv1a_64(id) as u16 % *num_shards)
+                // Divided in 32 bits, which takes less time than in 16.
+                let low_bits = u32::from(fnv1a_64(id) as u16);
+                u64::from(low_bits % NonZeroU32::from(*num_shards))
             }
         };
         ShardId::from_raw(number)
