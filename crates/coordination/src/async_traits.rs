@@ -26,6 +26,11 @@ use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
 use crate::traits::CreateRunWithShardsError;
 
+/// What replacing a shard by children gives.
+pub type SplitReplaced = Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>;
+/// What giving the right part of a shard to a new one gives.
+pub type SplitOff = Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError>;
+
 /// Operations on shards; see [`crate::traits::CoordinationBackend`].
 pub trait AsyncCoordinationBackend: Send + Sync {
     /// Gives a shard to `worker`.
@@ -86,7 +91,7 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         lease: &Lease,
         plan: &SplitReplacePlan<'_>,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>> + Send;
+    ) -> impl Future<Output = SplitReplaced> + Send;
 
     /// Gives the right part of a shard to a new one.
     fn split_residual(
@@ -95,7 +100,7 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         lease: &Lease,
         plan: &SplitResidualPlan<'_>,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError>> + Send;
+    ) -> impl Future<Output = SplitOff> + Send;
 
     /// Asks the holder of a shard for a part of it, for `patience_ms`.
     fn request_split(

@@ -1,7 +1,7 @@
 //! Bugs planted on purpose, to show that the simulator's oracles can fail.
 //!
 //! Each [`Defect`] breaks one rule at the place where the rule is written. With the feature
-//! `planted-bugs` at most one is active in a process; without it [`is_active`] is a constant
+//! `planted-bugs` at most one is active in a process; without it the question is a constant
 //! `false` and the rule is all that is compiled.
 
 /// Declares the defects, each with the sentence that says what is wrong.

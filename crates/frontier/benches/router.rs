@@ -61,7 +61,7 @@ fn bench_hash(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), 
     for id in &ids {
         let hash = fnv1a_64(id.as_u64());
         let shards = u64::from(NUM_SHARDS);
-        let scaled = u128::from(mixed(hash)) * u128::from(shards) >> 64;
+        let scaled = (u128::from(mixed(hash)) * u128::from(shards)) >> 64;
         assert_eq!(u128::from(full.route(*id).as_raw()), scaled);
         assert_eq!(truncated.route(*id).as_raw(), hash % 65_536 % shards);
     }

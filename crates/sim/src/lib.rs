@@ -1,0 +1,31 @@
+//! A deterministic world around the run protocol, and the oracles that judge it.
+//!
+//! A [`world`] draws everything from one seed: tenants, workers with beliefs of their own, an
+//! operator per tenant, a network that loses, delays, repeats and reorders, clocks that jump and
+//! are set back. Its actors talk to a [`system`] through the protocol's traits. After every
+//! request the [`oracle`]s hold what was answered and what is visible against a [`model`] of what
+//! was accepted before. A [`sweep`] lives through many seeds and fails if anything was found, or
+//! if anything that can happen did not. The module `planted`, behind the feature `planted-bugs`,
+//! shows with bugs made on purpose that every oracle can fail.
+//!
+//! What it leaves out: backends with storage of their own, and with them torn writes, stale reads
+//! and uncertain commits. They plug in where the in-memory one does.
+#![forbid(unsafe_code)]
+
+pub mod coverage;
+pub mod fault;
+pub mod keyspace;
+pub mod model;
+pub mod network;
+pub mod oracle;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+pub mod report;
+pub mod request;
+pub mod rng;
+pub mod sweep;
+pub mod system;
+pub mod tally;
+pub mod trace;
+pub mod visible;
+pub mod world;

@@ -1,0 +1,122 @@
+use std::collections::{BTreeMap, VecDeque};
+
+use shardwright_contracts::limits::OP_LOG_CAPACITY;
+use shardwright_contracts::{LogicalTime, OpId, ShardId, WorkerId};
+use shardwright_coordination::{ParkReason, ShardStatus, SplitRequest};
+
+use crate::request::{DraftCursor, DraftSpec};
+
+/// The account of one shard.
+#[derive(Clone, Debug)]
+pub struct ShardModel {
+    /// Range and metadata.
+    pub spec: DraftSpec,
+    /// Which shard it was split from.
+    pub parent: Option<ShardId>,
+    /// Where it stands.
+    pub status: ShardStatus,
+    /// Why it is parked.
+    pub park_reason: Option<ParkReason>,
+    /// How far it is processed.
+    pub cursor: DraftCursor,
+    /// No fence up to this one may be granted again.
+    pub fence: u64,
+    /// Who holds it until when.
+    pub lease: Option<(WorkerId, LogicalTime)>,
+    /// How often it was acquired.
+    pub acquires: u32,
+    /// How often since it made progress.
+    pub fruitless: u32,
+    /// What was split from it.
+    pub spawned: Vec<ShardId>,
+    /// What was done to it lately.
+    pub ops: OpMemory,
+    /// Its residual splits, which are never forgotten.
+    pub residuals: BTreeMap<OpId, Remembered>,
+    /// Fence and worker of the last accepted write.
+    pub last_write: Option<(u64, WorkerId)>,
+    /// What was asked of its holder and not answered.
+    pub request: Option<SplitRequest>,
+    /// Until when nobody may ask.
+    pub declined_until: Option<LogicalTime>,
+}
+
+impl ShardModel {
+    /// A shard that nobody has touched.
+    #[must_use]
+    pub fn new(spec: DraftSpec, cursor: DraftCursor, parent: Option<ShardId>) -> Self {
+        Self {
+            spec,
+            parent,
+            status: ShardStatus::Active,
+            park_reason: None,
+            cursor,
+            fence: 1,
+            lease: None,
+            acquires: 0,
+            fruitless: 0,
+            spawned: Vec::new(),
+            ops: OpMemory::new(OP_LOG_CAPACITY),
+            residuals: BTreeMap::new(),
+            last_write: None,
+            request: None,
+            declined_until: None,
+        }
+    }
+
+    /// Whether it could be acquired at `now`.
+    #[must_use]
+    pub fn is_available(&self, now: LogicalTime) -> bool {
+        self.status == ShardStatus::Active && self.holder(now).is_none()
+    }
+
+    /// Who holds it at `now`.
+    #[must_use]
+    pub fn holder(&self, now: LogicalTime) -> Option<WorkerId> {
+        self.lease.filter(|(_, deadline)| now < *deadline).map(|(worker, _)| worker)
+    }
+
+    /// The request that waits for an answer at `now`.
+    #[must_use]
+    pub fn open_request(&self, now: LogicalTime) -> Option<SplitRequest> {
+        self.request.filter(|request| now < request.expires_at)
+    }
+}
+
+/// An operation that took effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// What was asked.
+    pub meaning: u64,
+    /// The shards that it made.
+    pub spawned: Vec<ShardId>,
+}
+
+/// The last operations that took effect.
+#[derive(Clone, Debug)]
+pub struct OpMemory {
+    capacity: usize,
+    entries: VecDeque<(OpId, Remembered)>,
+}
+
+impl OpMemory {
+    /// Remembers nothing yet, and `capacity` operations at most.
+    #[must_use]
+    pub const fn new(capacity: usize) -> Self {
+        Self { capacity, entries: VecDeque::new() }
+    }
+
+    /// The operation of that id, if it is remembered.
+    #[must_use]
+    pub fn get(&self, op: OpId) -> Option<&Remembered> {
+        self.entries.iter().find(|(id, _)| *id == op).map(|(_, remembered)| remembered)
+    }
+
+    /// Remembers an operation, and forgets the oldest if there is no room.
+    pub fn record(&mut self, op: OpId, remembered: Remembered) {
+        if self.entries.len() >= self.capacity {
+            self.entries.pop_front();
+        }
+        self.entries.push_back((op, remembered));
+    }
+}

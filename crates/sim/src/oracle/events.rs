@@ -1,0 +1,117 @@
+use shardwright_coordination::EventKind;
+
+use super::{Observation, Oracle, Verdict, ensure};
+use crate::model::Model;
+use crate::request::{HolderAct, Request, RunAct};
+use crate::system::Answer;
+
+pub(super) const ORACLE: Oracle = Oracle::before(
+    "events",
+    "whatever takes effect tells its event once, with what was answered, and nothing else does",
+    judge,
+);
+
+fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
+    let parks_on_the_way = matches!(seen.request, Request::Acquire { .. } | Request::Claim { .. });
+    let told: Vec<&EventKind> = seen
+        .events
+        .iter()
+        .map(|event| &event.kind)
+        .filter(|kind| !(parks_on_the_way && matches!(kind, EventKind::ShardParked { .. })))
+        .collect();
+    let expected = seen.executed().is_some() && changes_something(seen, model);
+    let name = seen.request.name();
+    ensure(told.len() == usize::from(expected), || format!("a {name} told {told:?}"))?;
+    let Some(kind) = told.first() else { return Ok(()) };
+    let at = seen.events.iter().all(|event| event.at == seen.now);
+    let fits = at && seen.executed().is_some_and(|answer| fits(seen.request, answer, kind));
+    ensure(fits, || format!("a {name} told {kind:?}"))
+}
+
+/// To pause what is paused, or to resume what is not, is no event.
+fn changes_something(seen: &Observation<'_>, model: &Model) -> bool {
+    let paused = seen.run(model).is_some_and(|run| run.paused);
+    match seen.request {
+        Request::Run { act: RunAct::Pause, .. } => !paused,
+        Request::Run { act: RunAct::Resume, .. } => paused,
+        _ => true,
+    }
+}
+
+fn fits(request: &Request, answer: &Answer, kind: &EventKind) -> bool {
+    match (request, answer, kind) {
+        (
+            Request::Acquire { worker: asked, .. } | Request::Claim { worker: asked, .. },
+            Answer::Granted(granted),
+            EventKind::ShardAcquired { shard, worker, fence_epoch },
+        ) => {
+            let lease = &granted.lease;
+            *shard == lease.key().shard && *fence_epoch == lease.fence() && worker == asked
+        }
+        (Request::Holder { lease, act }, answer, kind) => {
+            holder_fits(lease.key().shard, act, answer, kind)
+        }
+        (Request::CreateRun { .. }, _, EventKind::RunCreated) => true,
+        (Request::Register { shards, .. }, _, EventKind::RunActivated { shard_count }) => {
+            shards.len() == *shard_count as usize
+        }
+        (Request::Run { act, .. }, _, kind) => matches!(
+            (act, kind),
+            (RunAct::Complete, EventKind::RunCompleted)
+                | (RunAct::Fail, EventKind::RunFailed)
+                | (RunAct::Cancel, EventKind::RunCancelled)
+                | (RunAct::Pause, EventKind::RunPaused)
+                | (RunAct::Resume, EventKind::RunResumed)
+        ),
+        (
+            Request::RequestSplit { key, asker: asked, .. },
+            _,
+            EventKind::SplitRequested { shard, asker },
+        ) => *shard == key.shard && asker == asked,
+        (Request::Unpark { key, .. }, _, EventKind::ShardUnparked { shard, .. }) => {
+            *shard == key.shard
+        }
+        _ => false,
+    }
+}
+
+fn holder_fits(
+    own: shardwright_contracts::ShardId,
+    act: &HolderAct,
+    answer: &Answer,
+    kind: &EventKind,
+) -> bool {
+    match (act, answer, kind) {
+        (
+            HolderAct::Renew,
+            Answer::Renewed(renewed),
+            EventKind::ShardLeaseRenewed { shard, new_deadline },
+        ) => *shard == own && *new_deadline == renewed.new_deadline,
+        (
+            HolderAct::Checkpoint { cursor, .. },
+            _,
+            EventKind::ShardCheckpointed { shard, last_key },
+        ) => *shard == own && last_key.0.as_deref() == cursor.last_key.as_deref(),
+        (
+            HolderAct::Decline { not_before: asked },
+            _,
+            EventKind::SplitDeclined { shard, not_before },
+        ) => *shard == own && not_before == asked,
+        (HolderAct::Complete { .. }, _, EventKind::ShardCompleted { shard })
+        | (HolderAct::Release { .. }, _, EventKind::ShardReleased { shard }) => *shard == own,
+        (HolderAct::Park { reason: asked, .. }, _, EventKind::ShardParked { shard, reason }) => {
+            *shard == own && reason == asked
+        }
+        (
+            HolderAct::SplitReplace { .. },
+            Answer::Spawned { shards, .. },
+            EventKind::ShardSplit { parent, children },
+        ) => *parent == own && children == shards,
+        (
+            HolderAct::SplitResidual { .. },
+            Answer::Spawned { shards, .. },
+            EventKind::ShardResidualCreated { parent, residual },
+        ) => *parent == own && shards == &[*residual],
+        _ => false,
+    }
+}

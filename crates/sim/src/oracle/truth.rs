@@ -1,0 +1,178 @@
+use shardwright_contracts::limits::{MAX_KEY_SIZE, MAX_PARK_DETAIL_SIZE, MAX_TOKEN_SIZE};
+use shardwright_coordination::error::reason::SplitInvalid;
+use shardwright_coordination::{CoordError, RunStatus, ShardStatus};
+
+use super::manifest::{divides, is_manifest};
+use super::{Observation, Oracle, Verdict, ensure, replay};
+use crate::model::{Model, RunModel, ShardModel};
+use crate::request::{DraftCursor, HolderAct, Request};
+
+/// With the oracles that say what may be accepted this one closes the circle: what could have
+/// been accepted is not refused.
+pub(super) const ORACLE: Oracle = Oracle::before(
+    "refusals are true",
+    "a refusal's reason is true, with all that it tells",
+    judge,
+);
+
+fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
+    let Err(refusal) = seen.outcome else { return Ok(()) };
+    let run = seen.run(model);
+    let holds = match refusal {
+        CoordError::RunNotFound(_) => run.is_none(),
+        CoordError::RunAlreadyExists(_) => run.is_some_and(|run| asks_config(seen, run)),
+        CoordError::ConfigMismatch(_) => run.is_some_and(|run| !asks_config(seen, run)),
+        CoordError::ShardNotFound(_) => seen.shard(model).is_none(),
+        CoordError::TenantMismatch(_) => matches!(
+            seen.request, Request::Holder { lease, .. } if lease.tenant() != seen.tenant
+        ),
+        CoordError::OpIdConflict(_) => replay::remembered(seen, model)
+            .is_some_and(|earlier| earlier.meaning != seen.request.meaning()),
+        CoordError::ManifestInvalid(_) => {
+            matches!(seen.request, Request::Register { shards, .. } if !is_manifest(shards))
+        }
+        CoordError::ShardLimitExceeded(_) => over_limit(seen, model),
+        CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => over_limit(seen, model),
+        CoordError::Throttled(told) => match seen.request {
+            Request::Claim { worker, .. } => {
+                model.tenants.get(&seen.tenant).is_some_and(|tenant| {
+                    seen.now < told.retry_after
+                        && tenant.cooldowns.get(worker) == Some(&told.retry_after)
+                })
+            }
+            _ => false,
+        },
+        // How bytes lie in a slab is the backend's affair.
+        CoordError::ResourceExhausted(_) => true,
+        // Whether nothing was free is for the oracle of capacity hints to say.
+        CoordError::NoneAvailable(_) => true,
+        CoordError::BackendError(_) => false,
+        _ => match (run, seen.shard(model)) {
+            (Some(run), shard) => of_run(seen, run, refusal, shard),
+            (None, _) => false,
+        },
+    };
+    ensure(holds, || format!("a {} was refused: {refusal:?}", seen.request.name()))
+}
+
+fn asks_config(seen: &Observation<'_>, run: &RunModel) -> bool {
+    matches!(seen.request, Request::CreateRun { config, .. } if *config == run.config)
+}
+
+fn over_limit(seen: &Observation<'_>, model: &Model) -> bool {
+    let additional = match seen.request {
+        Request::Register { shards, .. } => shards.len(),
+        Request::Holder { act: HolderAct::SplitReplace { split, .. }, .. } => split.parts.len(),
+        Request::Holder { act: HolderAct::SplitResidual { .. }, .. } => 1,
+        _ => 0,
+    };
+    model.shards_of(seen.tenant) + additional > model.limits.per_tenant
+        || model.shards_in_all() + additional > model.limits.total
+}
+
+fn of_run(
+    seen: &Observation<'_>,
+    run: &RunModel,
+    refusal: &CoordError,
+    shard: Option<&ShardModel>,
+) -> bool {
+    match refusal {
+        CoordError::RunNotActive(told) => {
+            told.status == run.status && run.status != RunStatus::Active
+        }
+        CoordError::RunTerminal(told) => told.status == run.status && run.status.is_terminal(),
+        CoordError::WrongStatus(told) => {
+            let starts_from = match seen.request {
+                Request::Register { .. } => RunStatus::Initializing,
+                _ => RunStatus::Active,
+            };
+            told.status == run.status && run.status != starts_from
+        }
+        CoordError::RunUnfinished(told) => {
+            let active = run.count(ShardStatus::Active);
+            let parked = run.count(ShardStatus::Parked);
+            (told.active, told.parked) == (active, parked) && active + parked > 0
+        }
+        CoordError::RunPaused(_) => run.paused,
+        CoordError::FenceExhausted(_) => match shard {
+            Some(shard) => shard.fence == u64::MAX,
+            None => run.shards.values().any(|shard| shard.fence == u64::MAX),
+        },
+        CoordError::SplitAlreadyRequested(_) => match (seen.request, shard) {
+            (Request::RequestSplit { key, asker, .. }, Some(shard)) => {
+                shard.open_request(seen.now).is_some() || run.has_asked(*asker, seen.now, key.shard)
+            }
+            _ => false,
+        },
+        CoordError::RetriesExhausted(told) => shard.is_some_and(|shard| {
+            told.attempts == shard.fruitless
+                && run.config.max_shard_retries.is_some_and(|max| shard.fruitless >= max)
+        }),
+        _ => shard.is_some_and(|shard| of_shard(seen, shard, refusal)),
+    }
+}
+
+fn of_shard(seen: &Observation<'_>, shard: &ShardModel, refusal: &CoordError) -> bool {
+    match (refusal, seen.request) {
+        (CoordError::ShardTerminal(told), _) => {
+            told.status == shard.status && shard.status.is_terminal()
+        }
+        (CoordError::NotParked(told), _) => {
+            told.status == shard.status && shard.status != ShardStatus::Parked
+        }
+        (CoordError::StaleFence(told), Request::Holder { lease, .. }) => {
+            let holds = shard.lease.is_some_and(|(owner, _)| owner == lease.owner());
+            (told.current.as_raw(), told.presented) == (shard.fence, lease.fence())
+                && (told.presented != told.current || !holds)
+        }
+        (CoordError::LeaseExpired(told), _) => {
+            shard.lease.is_some_and(|(_, deadline)| told.deadline == deadline)
+                && told.deadline <= seen.now
+        }
+        (CoordError::AlreadyLeased(told), _) => {
+            shard.lease == Some((told.current_owner, told.deadline)) && seen.now < told.deadline
+        }
+        (CoordError::NotLeased(_), _) => shard.holder(seen.now).is_none(),
+        (CoordError::SplitDeclined(told), _) => {
+            shard.declined_until == Some(told.not_before) && seen.now < told.not_before
+        }
+        (refusal, Request::Holder { act, .. }) => of_act(act, shard, refusal),
+        _ => false,
+    }
+}
+
+fn of_act(act: &HolderAct, shard: &ShardModel, refusal: &CoordError) -> bool {
+    match (act, refusal) {
+        (HolderAct::Park { detail, .. }, CoordError::ParkDetailTooLarge(_)) => {
+            detail.len() > MAX_PARK_DETAIL_SIZE
+        }
+        (
+            HolderAct::SplitReplace { split, .. },
+            CoordError::SplitInvalid(SplitInvalid::Plan(_)),
+        ) => !divides(split, shard, false),
+        (
+            HolderAct::SplitResidual { split, .. },
+            CoordError::SplitInvalid(SplitInvalid::Plan(_)),
+        ) => !divides(split, shard, true),
+        (HolderAct::Checkpoint { cursor, .. } | HolderAct::Complete { cursor, .. }, refusal) => {
+            of_cursor(cursor, shard, refusal)
+        }
+        _ => false,
+    }
+}
+
+fn of_cursor(cursor: &DraftCursor, shard: &ShardModel, refusal: &CoordError) -> bool {
+    let key = cursor.last_key.as_deref();
+    match refusal {
+        CoordError::CheckpointMissingKey(_) => key.unwrap_or_default().is_empty(),
+        CoordError::CursorKeyTooLarge(_) => key.is_some_and(|key| key.len() > MAX_KEY_SIZE),
+        CoordError::CursorTokenTooLarge(_) => {
+            cursor.token.as_ref().is_some_and(|token| token.len() > MAX_TOKEN_SIZE)
+        }
+        CoordError::CursorRegression(_) => key < shard.cursor.last_key.as_deref(),
+        CoordError::CursorOutOfBounds(_) => {
+            key.is_some_and(|key| key < &*shard.spec.start || &*shard.spec.end <= key)
+        }
+        _ => false,
+    }
+}

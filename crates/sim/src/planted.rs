@@ -1,0 +1,46 @@
+//! The hunt for bugs planted on purpose.
+
+use shardwright_coordination::planted::{Defect, activate};
+
+use crate::sweep::STEPS;
+use crate::world;
+
+/// Within how many seeds every planted bug has to be caught.
+pub const SEEDS_MAX: u64 = 200;
+
+/// How a planted bug was caught.
+#[derive(Clone, Debug)]
+pub struct Catch {
+    /// The bug.
+    pub defect: Defect,
+    /// The seed whose world showed it.
+    pub seed: u64,
+    /// The oracles that saw it in the step that gave it away.
+    pub oracles: Vec<&'static str>,
+}
+
+/// Plants a bug and lives through worlds until one of them gives it away.
+///
+/// The bug is active in the whole process while this runs.
+#[must_use]
+pub fn hunt(defect: Defect) -> Option<Catch> {
+    activate(Some(defect));
+    let caught = (0..SEEDS_MAX).find_map(|seed| {
+        let findings = world::live(seed, STEPS, false).findings;
+        let oracles: Vec<_> = findings.iter().map(|finding| finding.oracle).collect();
+        (!oracles.is_empty()).then_some(Catch { defect, seed, oracles })
+    });
+    activate(None);
+    caught
+}
+
+/// Hunts for every planted bug; those that got away come without a catch.
+#[must_use]
+pub fn hunt_all() -> Vec<(Defect, Option<Catch>)> {
+    // A planted bug may trip an assertion of the protocol's own: that is a catch, not a crash.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let catches = Defect::ALL.iter().map(|defect| (*defect, hunt(*defect))).collect();
+    std::panic::set_hook(hook);
+    catches
+}

@@ -1,0 +1,82 @@
+//! Counts of what happened, of one seed or of many.
+
+use std::collections::BTreeMap;
+
+use crate::coverage;
+use crate::fault::Fault;
+use crate::request::Request;
+use crate::system::{Answer, Outcome};
+
+/// Counts of what happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many seeds.
+    pub seeds: u64,
+    /// Everything that happened, requests and faults.
+    pub steps: u64,
+    /// Requests that took effect or were answered.
+    pub accepted_steps: u64,
+    /// Requests that were refused.
+    pub refused_steps: u64,
+    /// Requests about runs that had ended.
+    pub ended_steps: u64,
+    /// Milliseconds on the world's clock.
+    pub simulated_ms: u64,
+    /// Runs that ended.
+    pub runs: u64,
+    /// By operation.
+    pub accepted: BTreeMap<&'static str, u64>,
+    /// By operation.
+    pub replayed: BTreeMap<&'static str, u64>,
+    /// By operation and refusal.
+    pub refusals: BTreeMap<(&'static str, &'static str), u64>,
+    /// By kind.
+    pub faults: BTreeMap<Fault, u64>,
+}
+
+impl Tally {
+    /// Counts a fault.
+    pub fn fault(&mut self, fault: Fault) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Counts a request and what became of it.
+    pub fn outcome(&mut self, request: &Request, outcome: &Outcome, run_ended: bool) {
+        self.ended_steps += u64::from(run_ended);
+        match outcome {
+            Ok(answer) => {
+                self.accepted_steps += 1;
+                *self.accepted.entry(request.name()).or_default() += 1;
+                if Answer::is_replay(answer) {
+                    *self.replayed.entry(request.name()).or_default() += 1;
+                }
+            }
+            Err(refusal) => {
+                self.refused_steps += 1;
+                let key = (request.name(), coverage::name(refusal));
+                *self.refusals.entry(key).or_default() += 1;
+            }
+        }
+    }
+
+    /// Adds the counts of another.
+    pub fn add(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.steps += other.steps;
+        self.accepted_steps += other.accepted_steps;
+        self.refused_steps += other.refused_steps;
+        self.ended_steps += other.ended_steps;
+        self.simulated_ms += other.simulated_ms;
+        self.runs += other.runs;
+        merge(&mut self.accepted, &other.accepted);
+        merge(&mut self.replayed, &other.replayed);
+        merge(&mut self.refusals, &other.refusals);
+        merge(&mut self.faults, &other.faults);
+    }
+}
+
+fn merge<K: Copy + Ord>(into: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
+    for (key, count) in from {
+        *into.entry(*key).or_default() += count;
+    }
+}

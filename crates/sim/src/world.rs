@@ -1,0 +1,175 @@
+//! The world: a clock, a network, actors with beliefs, and the system in their midst.
+//!
+//! One thread, one stream of chance, no map whose order could differ: the same seed gives the same
+//! bytes. A world lives through two phases. In *chaos* everything goes wrong that can; then it
+//! *heals*, and everything must come to an end.
+
+mod belief;
+mod chaos;
+mod deliver;
+mod heal;
+mod intent;
+mod mischief;
+mod operator;
+mod settings;
+mod work;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use shardwright_contracts::{RunId, TenantId, WorkerId};
+use shardwright_coordination::{AcquireScratch, InMemoryCoordinator, ShardLimits};
+
+use crate::model::{Model, TenantModel};
+use crate::network::Network;
+use crate::oracle::{ASSERTIONS, Finding};
+use crate::rng::Rng;
+use crate::system::System;
+use crate::tally::Tally;
+use crate::trace::Trace;
+use crate::visible::RunView;
+
+use belief::{Operator, Worker};
+pub use settings::Settings;
+
+struct TenantWorld {
+    id: TenantId,
+    tag: u8,
+    workers: Vec<Worker>,
+    operator: Operator,
+    next_run: u64,
+    /// Whether nothing more can be registered.
+    full: bool,
+}
+
+/// A world around one system.
+pub struct World<S> {
+    system: S,
+    settings: Settings,
+    rng: Rng,
+    clock: u64,
+    model: Model,
+    views: BTreeMap<(TenantId, RunId), RunView>,
+    last_run: Option<(TenantId, RunId)>,
+    network: Network,
+    tenants: Vec<TenantWorld>,
+    scratch: AcquireScratch,
+    next_op: u64,
+    next_message: u64,
+    healed: bool,
+    trace: Trace,
+    tally: Tally,
+}
+
+/// What a world that came to its end leaves behind.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was found to be false; nothing, if all is well.
+    pub findings: Vec<Finding>,
+    /// What happened, counted.
+    pub tally: Tally,
+    /// What happened, told.
+    pub trace: Trace,
+}
+
+/// Lives through a world over the in-memory backend: `steps` of chaos, then healing.
+#[must_use]
+pub fn live(seed: u64, steps: u64, keep_trace: bool) -> Report {
+    let mut rng = Rng::new(seed);
+    let settings = Settings::draw(&mut rng);
+    match InMemoryCoordinator::try_new(settings.runtime) {
+        Ok(mut system) => {
+            system.collect_events();
+            World::new(system, settings, rng, keep_trace).live(steps)
+        }
+        Err(error) => {
+            let finding = Finding { oracle: "setup", text: error.to_string() };
+            let (tally, trace) = (Tally::default(), Trace::new(keep_trace));
+            Report { findings: vec![finding], tally, trace }
+        }
+    }
+}
+
+impl<S: System> World<S> {
+    /// Puts actors around a system that is configured as `settings` say and tells its events.
+    pub fn new(system: S, settings: Settings, rng: Rng, keep_trace: bool) -> Self {
+        let mut tally = Tally { seeds: 1, ..Tally::default() };
+        settings.scarce.into_iter().for_each(|fault| tally.fault(fault));
+        let tenants: Vec<TenantWorld> = settings
+            .workers
+            .iter()
+            .zip(0..)
+            .map(|(workers, index)| tenant(index, *workers))
+            .collect();
+        let accounts = tenants.iter().map(|tenant| (tenant.id, account(tenant)));
+        let (per_tenant, total) =
+            (settings.runtime.max_shards_per_tenant, settings.runtime.max_total_shards);
+        Self {
+            system,
+            rng,
+            clock: 1_000,
+            model: Model {
+                tenants: accounts.collect(),
+                limits: ShardLimits { per_tenant, total },
+                cooldown_ms: settings.runtime.claim_cooldown_interval_ms,
+            },
+            settings,
+            views: BTreeMap::new(),
+            last_run: None,
+            network: Network::default(),
+            tenants,
+            scratch: AcquireScratch::new(),
+            next_op: 0,
+            next_message: 0,
+            healed: false,
+            trace: Trace::new(keep_trace),
+            tally,
+        }
+    }
+
+    /// Lives through chaos and healing.
+    #[must_use]
+    pub fn live(mut self, steps: u64) -> Report {
+        // What is caught here ends the world, so that nobody sees what the panic left half done.
+        let lived = catch_unwind(AssertUnwindSafe(|| self.chaos(steps).and_then(|()| self.heal())));
+        let findings = match lived {
+            Ok(result) => result.err().unwrap_or_default(),
+            Err(payload) => vec![Finding { oracle: ASSERTIONS.name, text: message(&*payload) }],
+        };
+        for finding in &findings {
+            self.trace.line(format_args!("VIOLATION of {}: {}", finding.oracle, finding.text));
+        }
+        self.tally.simulated_ms = self.clock;
+        let runs = self.model.tenants.values().flat_map(|tenant| tenant.runs.values());
+        self.tally.runs = runs.filter(|run| run.status.is_terminal()).count() as u64;
+        Report { findings, tally: self.tally, trace: self.trace }
+    }
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic").into()
+}
+
+fn tenant(index: u8, workers: usize) -> TenantWorld {
+    // Both tenants have the same worker and run ids, so that only the tenant tells them apart.
+    let workers = (0..workers as u64).map(|raw| Worker::new(WorkerId::from_raw(raw + 1))).collect();
+    TenantWorld {
+        id: TenantId::from_bytes([index + 1; TenantId::SIZE]),
+        tag: b'A' + index,
+        workers,
+        operator: Operator::default(),
+        next_run: u64::from(index),
+        full: false,
+    }
+}
+
+fn account(tenant: &TenantWorld) -> TenantModel {
+    TenantModel {
+        tag: tenant.tag,
+        workers: tenant.workers.len() as u32,
+        runs: BTreeMap::new(),
+        cooldowns: BTreeMap::new(),
+    }
+}

@@ -1,0 +1,231 @@
+//! What a confused, buggy or hostile worker does. Nobody waits for the replies.
+//!
+//! Whatever it claims to have processed it has, so that a request which happens to be fine does
+//! no harm when it is accepted.
+
+use shardwright_contracts::limits::{MAX_KEY_SIZE, MAX_PARK_DETAIL_SIZE, MAX_TOKEN_SIZE};
+use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey, TenantId};
+use shardwright_coordination::{Lease, ParkReason, ShardFilter};
+
+use super::belief::{Held, Worker};
+use super::intent::{Intent, Scene};
+use super::work::{DEEDS, Deed};
+use crate::fault::Fault;
+use crate::keyspace::{POINTS, key};
+use crate::request::{DraftCursor, HolderAct, Request};
+
+const KINDS: &[(u64, Fault)] = &[
+    (26, Fault::Zombie),
+    (14, Fault::Resent),
+    (16, Fault::OpIdReused),
+    (8, Fault::CursorRegressed),
+    (8, Fault::CursorOutOfRange),
+    (3, Fault::CursorOversized),
+    (5, Fault::CursorMalformed),
+    (3, Fault::DetailOversized),
+    (8, Fault::PlanStale),
+    (9, Fault::TenantForged),
+    (7, Fault::TenantForeign),
+    (10, Fault::OwnerForged),
+    (7, Fault::FenceForged),
+    (5, Fault::ShardUnknown),
+    (10, Fault::EndedRunTouched),
+];
+
+impl Worker {
+    /// Some mischief, if there is occasion for it.
+    pub(super) fn misbehave(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
+        let fault = scene.rng.weighted(KINDS)?;
+        let intent = match fault {
+            Fault::Zombie => {
+                let index = scene.rng.index(self.ghosts.len());
+                any_deed(self.ghosts.get_mut(index)?, scene)
+            }
+            Fault::Resent => self.sent.get(scene.rng.index(self.sent.len())).cloned(),
+            Fault::OpIdReused => self.reuse_op(scene),
+            Fault::TenantForeign => self.ask_abroad(scene),
+            Fault::OwnerForged => self.forge_owner(scene),
+            Fault::ShardUnknown => self.ask_nowhere(scene),
+            Fault::EndedRunTouched => self.touch_ended(scene),
+            _ => {
+                let index = scene.rng.index(self.held.len());
+                spoil(fault, self.held.get(index)?, scene)
+            }
+        }?;
+        Some(intent.mischief(fault))
+    }
+
+    /// Something else under the id of something that was sent.
+    fn reuse_op(&self, scene: &mut Scene<'_>) -> Option<Intent> {
+        let old = self.sent.get(scene.rng.index(self.sent.len()))?;
+        let Request::Holder { lease, .. } = old.request else { return None };
+        let known =
+            self.held.iter().chain(&self.ghosts).find(|held| held.lease.key() == lease.key());
+        let mut intent = any_deed(&mut known?.clone(), scene)?;
+        let reused = old.request.op()?;
+        if let Request::Holder { act, .. } = &mut intent.request {
+            match act {
+                HolderAct::Renew | HolderAct::Decline { .. } => return None,
+                HolderAct::Checkpoint { op, .. }
+                | HolderAct::Complete { op, .. }
+                | HolderAct::Park { op, .. }
+                | HolderAct::Release { op }
+                | HolderAct::SplitReplace { op, .. }
+                | HolderAct::SplitResidual { op, .. } => *op = reused,
+            }
+        }
+        Some(intent)
+    }
+
+    /// Another tenant's shard, asked for in the own tenant's name.
+    fn ask_abroad(&self, scene: &mut Scene<'_>) -> Option<Intent> {
+        let other = other_tenant(scene)?;
+        let (run, state) = {
+            let runs = &scene.model.tenants.get(&other)?.runs;
+            let index = scene.rng.index(runs.len());
+            runs.iter().nth(index)?
+        };
+        let index = scene.rng.index(state.shards.len());
+        let shard = *state.shards.keys().nth(index)?;
+        let (key, worker, run) = (ShardKey::new(*run, shard), self.id, *run);
+        Some(Intent::honest(match scene.rng.below(5) {
+            0 => Request::Acquire { key, worker },
+            1 => Request::List { run, filter: ShardFilter::all() },
+            2 => Request::GetRun { run },
+            3 => Request::Claim { run, worker },
+            _ => Request::Progress { run },
+        }))
+    }
+
+    /// The fence of whoever holds a shard, shown by somebody else.
+    fn forge_owner(&self, scene: &mut Scene<'_>) -> Option<Intent> {
+        let run = scene.pick_active()?;
+        let now = scene.now();
+        let shards = &scene.model.run(scene.tenant, run)?.shards;
+        let held: Vec<_> = shards.iter().filter(|(_, shard)| shard.holder(now).is_some()).collect();
+        let (id, shard) = *scene.rng.pick(&held)?;
+        let (_, deadline) = shard.lease?;
+        let fence = FenceEpoch::from_raw(shard.fence).ok()?;
+        let lease = Lease::new(scene.tenant, ShardKey::new(run, *id), self.id, fence, deadline);
+        let mut held = Held::assume(scene.tag, lease, shard.spec.clone(), shard.cursor.clone());
+        any_deed(&mut held, scene)
+    }
+
+    fn ask_nowhere(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
+        let (worker, run) = (self.id, RunId::from_raw(1 << 40));
+        let known = scene.pick_active().unwrap_or(run);
+        let key = ShardKey::new(known, ShardId::from_raw(1 << 40));
+        let request = match scene.rng.below(7) {
+            0 => Request::Acquire { key, worker },
+            1 => Request::RequestSplit { key, asker: worker, expires_at: scene.now() },
+            2 => Request::Claim { run, worker },
+            3 => Request::List { run, filter: ShardFilter::available() },
+            4 => Request::Candidates { run, worker, limit: 3 },
+            _ => {
+                let index = scene.rng.index(self.held.len());
+                let mut held = self.held.get(index)?.clone();
+                let Held { lease, .. } = held;
+                held.lease =
+                    Lease::new(lease.tenant(), key, worker, lease.fence(), lease.deadline());
+                return any_deed(&mut held, scene);
+            }
+        };
+        Some(Intent::honest(request))
+    }
+
+    fn touch_ended(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
+        let ended =
+            |id| scene.model.run(scene.tenant, id).is_some_and(|run| run.status.is_terminal());
+        let of_ended: Vec<Held> = self
+            .ghosts
+            .iter()
+            .chain(&self.held)
+            .filter(|held| ended(held.lease.key().run))
+            .cloned()
+            .collect();
+        if let Some(held) = scene.rng.pick(&of_ended) {
+            return any_deed(&mut held.clone(), scene);
+        }
+        let run = scene.pick_run(|run| run.status.is_terminal())?;
+        let (worker, shard) = (self.id, scene.pick_shard(run)?);
+        let key = ShardKey::new(run, shard);
+        Some(Intent::honest(match scene.rng.below(3) {
+            0 => Request::Acquire { key, worker },
+            1 => Request::RequestSplit { key, asker: worker, expires_at: scene.now() },
+            _ => Request::Claim { run, worker },
+        }))
+    }
+}
+
+fn other_tenant(scene: &Scene<'_>) -> Option<TenantId> {
+    scene.model.tenants.keys().find(|tenant| **tenant != scene.tenant).copied()
+}
+
+/// Any deed on a shard that may or may not be held.
+fn any_deed(held: &mut Held, scene: &mut Scene<'_>) -> Option<Intent> {
+    scene.rng.pick(DEEDS)?.plan(held, scene)
+}
+
+/// A request on a held shard with one thing wrong about it.
+fn spoil(fault: Fault, held: &Held, scene: &mut Scene<'_>) -> Option<Intent> {
+    let (mut held, tag, lease) = (held.clone(), scene.tag, held.lease);
+    let cursor = match fault {
+        Fault::TenantForged => {
+            let other = other_tenant(scene)?;
+            held.lease =
+                Lease::new(other, lease.key(), lease.owner(), lease.fence(), lease.deadline());
+            return any_deed(&mut held, scene);
+        }
+        Fault::FenceForged => {
+            let fence = FenceEpoch::from_raw(lease.fence().as_raw().wrapping_add(1)).ok()?;
+            held.lease =
+                Lease::new(lease.tenant(), lease.key(), lease.owner(), fence, lease.deadline());
+            return any_deed(&mut held, scene);
+        }
+        Fault::PlanStale => {
+            // What it has processed but nobody has accepted.
+            held.next = (held.next + 2).min(held.end);
+            held.cursor = held.position(tag, None);
+            let deed = if scene.rng.chance(700) { Deed::SplitReplace } else { Deed::SplitResidual };
+            return deed.plan(&mut held, scene);
+        }
+        Fault::DetailOversized => {
+            let mut detail = scene.bytes(1);
+            detail.resize(MAX_PARK_DETAIL_SIZE + 1, 0);
+            let act = HolderAct::Park { reason: ParkReason::Other, detail, op: scene.op() };
+            return Some(Intent::honest(Request::Holder { lease, act }));
+        }
+        Fault::CursorRegressed => {
+            let done = scene.model.shard(scene.tenant, lease.key().run, lease.key().shard)?;
+            let done = done.cursor.last_key.as_ref()?;
+            match held.spec.start < *done {
+                true if scene.rng.chance(700) => DraftCursor::at(held.spec.start, None),
+                _ => DraftCursor::default(),
+            }
+        }
+        Fault::CursorOutOfRange => match scene.rng.chance(700) {
+            true => DraftCursor::at(key(tag, held.end.min(POINTS)).max(held.spec.end), None),
+            false => DraftCursor::at(vec![tag], None),
+        },
+        Fault::CursorOversized => {
+            let mut long = held.spec.start;
+            match scene.rng.chance(500) {
+                true => {
+                    long.resize(MAX_KEY_SIZE + 1, 1);
+                    DraftCursor::at(long, None)
+                }
+                false => DraftCursor::at(long, Some(vec![tag; MAX_TOKEN_SIZE + 1])),
+            }
+        }
+        _ => match scene.rng.chance(500) {
+            true => DraftCursor { last_key: None, token: Some(scene.bytes(4)) },
+            false => DraftCursor { last_key: Some(Vec::new()), token: None },
+        },
+    };
+    let op = scene.op();
+    let act = match scene.rng.chance(600) {
+        true => HolderAct::Checkpoint { cursor, op },
+        false => HolderAct::Complete { cursor, op },
+    };
+    Some(Intent::honest(Request::Holder { lease, act }))
+}
