@@ -1,8 +1,9 @@
 //! What every backend must do, as scenarios that any backend can run.
 //!
 //! A backend under test implements [`Harness`] and calls the macro
-//! [`conformance_suite!`](crate::conformance_suite), which makes one test of each scenario. Scenarios use the async traits only, and bring their own
-//! tenants and runs, so they can share one backend. A scenario that fails panics with what it saw.
+//! [`conformance_suite!`](crate::conformance_suite), which makes one test of each scenario.
+//! Scenarios use the async traits only, and bring their own tenants and runs, so they can share
+//! one backend. A scenario that fails panics with what it saw.
 //!
 //! The suite says what is the same everywhere. What a backend adds (limits, room, sessions,
 //! faults) it tests by itself.
