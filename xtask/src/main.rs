@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask test`, `cargo xtask tidy` and `cargo xtask deny`.
+//! The project's chores, from `cargo xtask test` to `cargo xtask model`; `--help` lists them.
 //!
 //! Whatever continuous integration or the `justfile` does is written here once, in Rust, so that
 //! it runs the same on every machine that has a Rust toolchain.
@@ -9,9 +9,11 @@
 )]
 
 mod deny;
+mod proof;
 mod system_packages;
 mod test;
 mod tidy;
+mod tla;
 mod workspace;
 
 use std::process::ExitCode;
@@ -32,6 +34,20 @@ enum Chore {
     Test,
     /// The rules that no compiler checks: crate edges, banned calls, sizes, forbidden words.
     Tidy,
+    /// Visits every state of the run protocol within bounds too large for every day.
+    Model {
+        /// Check the TLA+ module and its planted defects instead of the operations themselves.
+        #[arg(long)]
+        tla: bool,
+    },
+    /// Lives through simulated worlds; `--seeds N` for many of them, `--seed N` for the trace of one.
+    Sim {
+        /// What the simulator is told; `cargo xtask sim -- --help` explains it.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Plants every known bug in the run protocol, one at a time, and shows which seed caught it.
+    MutantsPlanted,
     /// Licences, sources and banned crates among the dependencies.
     Deny,
 }
@@ -52,6 +68,10 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
     match chore {
         Chore::Test => test::run(&metadata),
         Chore::Tidy => tidy::run(&metadata),
+        Chore::Model { tla: false } => proof::model(&metadata),
+        Chore::Model { tla: true } => tla::large(&metadata),
+        Chore::Sim { arguments } => proof::sim(&metadata, arguments),
+        Chore::MutantsPlanted => proof::planted(&metadata),
         Chore::Deny => deny::run(&metadata),
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use cargo_metadata::Metadata;
 
-use crate::{system_packages, tidy, workspace};
+use crate::{system_packages, tidy, tla, workspace};
 
 /// Runs every step, prints how long each took, and fails if one failed.
 pub(crate) fn run(metadata: &Metadata) -> Result<()> {
@@ -18,6 +18,7 @@ pub(crate) fn run(metadata: &Metadata) -> Result<()> {
             system_packages::ensure(system_packages::PACKAGES, &mut system_packages::Debian)
         }
         Action::Tidy => tidy::run(metadata),
+        Action::Specification => tla::small(metadata),
         Action::Cargo { arguments, environment } => workspace::succeed(
             workspace::cargo(metadata, arguments).envs(environment.iter().copied()),
         ),
@@ -37,6 +38,7 @@ struct Step {
 enum Action {
     Packages,
     Tidy,
+    Specification,
     Cargo { arguments: Vec<&'static str>, environment: Vec<(&'static str, &'static str)> },
 }
 
@@ -72,6 +74,7 @@ fn plan(has_nextest: bool) -> Vec<Step> {
             },
         ),
         cargo_step("doc tests", "test --doc --workspace --all-features --locked"),
+        Step { name: "specification (TLC)", action: Action::Specification },
         cargo_step("examples build", "build --workspace --examples --locked"),
         cargo_step("benches build", "bench --workspace --no-run --locked"),
         Step {
@@ -97,7 +100,7 @@ fn heading(step: &Step) -> String {
         Action::Cargo { arguments, .. } => {
             format!("== {}: cargo {}", step.name, arguments.join(" "))
         }
-        Action::Packages | Action::Tidy => format!("== {}", step.name),
+        Action::Packages | Action::Tidy | Action::Specification => format!("== {}", step.name),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::tally::Tally;
 use crate::world::{self, Report};
 
 /// The command that replays one seed, which follows it.
-const REPLAY: &str = "cargo run --release -p shardwright-sim -- --seed";
+const REPLAY: &str = "cargo xtask sim --seed";
 
 /// Steps of chaos per seed.
 pub const STEPS: u64 = 2_000;
@@ -49,7 +49,11 @@ impl Sweep {
                     scope.spawn(move || Self::of(own, steps))
                 })
                 .collect();
-            workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
+            let parts = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
+            // A panic is the worst finding of all, so it must not get lost with its thread.
+            parts
+                .map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
         });
         let mut sweep = Self::default();
         for part in parts {

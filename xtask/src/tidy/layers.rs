@@ -23,6 +23,7 @@ const LAYERS: &[Layer] = &[
     row("sim", &["engine", "worker", "node"]),
     row("cli", &["server", "sim"]),
     row("examples", &["cli"]),
+    row("specs", &["coordination"]),
     row("xtask", &[]),
 ];
 
@@ -71,7 +72,7 @@ mod tests {
         assert_eq!(names("engine"), ["contracts", "coordination", "placement", "store"]);
         assert!(names("contracts").is_empty() && names("store").is_empty());
         let under_cli = names("cli");
-        let others = ["cli", "examples", "xtask"];
+        let others = ["cli", "examples", "specs", "xtask"];
         for row in LAYERS.iter().filter(|row| !others.contains(&row.name)) {
             assert!(under_cli.contains(&row.name), "{} is not beneath cli", row.name);
         }

@@ -1,0 +1,149 @@
+//! Deliberate defects: what a driver or an operation would do if one rule were missing.
+//!
+//! No operation is rewritten for it. The desk hands it a doctored time, lease, gate or record, or
+//! spoils what it gives back, just as code without the rule would behave.
+
+use shardwright_contracts::{Cursor, FenceEpoch, LogicalTime};
+use shardwright_coordination::{OpLog, RunGate, RunStatus, ShardHead, ShardRecord, ShardStatus};
+
+use crate::LOG;
+use crate::property::Rule;
+
+/// One missing rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// A lease is still good at its deadline.
+    ExpiryOffByOne,
+    /// Nobody looks at fence and owner.
+    FenceUnchecked,
+    /// Shards are handed out although the run is paused.
+    PauseIgnored,
+    /// Nobody looks whether the run has ended.
+    RunEndIgnored,
+    /// A shard is handed out although somebody holds it.
+    LeaseIgnored,
+    /// The next owner gets the fence of the last one.
+    GrantKeepsFence,
+    /// A shard is unparked under its old fence.
+    UnparkKeepsFence,
+    /// The op log is not consulted.
+    LogForgotten,
+    /// A full op log forgets its newest entry instead of its oldest.
+    NewestEvicted,
+    /// Only the op log remembers a residual split.
+    ResidualForgotten,
+    /// A replay writes the record again.
+    ReplayWrites,
+    /// The first key of the right child gets lost.
+    ChildrenWithGap,
+    /// The new shard of a residual split is not inserted.
+    ResidualNotInserted,
+    /// Nobody looks at the shard's status.
+    StatusUnchecked,
+    /// Nobody compares the cursor with the last one.
+    CursorUnchecked,
+    /// Nobody looks at the tenant.
+    TenantUnchecked,
+    /// A run counts as done while shards of it are parked.
+    ParkedCountsAsDone,
+}
+
+impl Defect {
+    /// Every one.
+    pub const ALL: [Self; 17] = [
+        Self::ExpiryOffByOne,
+        Self::FenceUnchecked,
+        Self::PauseIgnored,
+        Self::RunEndIgnored,
+        Self::LeaseIgnored,
+        Self::GrantKeepsFence,
+        Self::UnparkKeepsFence,
+        Self::LogForgotten,
+        Self::NewestEvicted,
+        Self::ResidualForgotten,
+        Self::ReplayWrites,
+        Self::ChildrenWithGap,
+        Self::ResidualNotInserted,
+        Self::StatusUnchecked,
+        Self::CursorUnchecked,
+        Self::TenantUnchecked,
+        Self::ParkedCountsAsDone,
+    ];
+
+    /// The rule that it breaks first.
+    #[must_use]
+    pub const fn breaks(self) -> Rule {
+        match self {
+            Self::ExpiryOffByOne | Self::FenceUnchecked => Rule::ZombiesRefused,
+            Self::PauseIgnored => Rule::PauseHolds,
+            Self::RunEndIgnored => Rule::EndedStays,
+            Self::LeaseIgnored => Rule::LeaseHolds,
+            Self::GrantKeepsFence => Rule::OneWriter,
+            Self::UnparkKeepsFence => Rule::FencesRise,
+            Self::LogForgotten | Self::NewestEvicted | Self::ResidualForgotten => Rule::OneEffect,
+            Self::ReplayWrites => Rule::RefusalsChangeNothing,
+            Self::ChildrenWithGap | Self::ResidualNotInserted => Rule::LeavesTile,
+            Self::StatusUnchecked => Rule::TerminalStays,
+            Self::CursorUnchecked => Rule::CursorsAdvance,
+            Self::TenantUnchecked => Rule::TenantsApart,
+            Self::ParkedCountsAsDone => Rule::DoneMeansDone,
+        }
+    }
+
+    /// The time that an operation of a holder sees.
+    pub(crate) fn time(defect: Option<Self>, now: LogicalTime) -> LogicalTime {
+        match defect {
+            Some(Self::ExpiryOffByOne) => LogicalTime::from_millis(now.as_millis() - 1),
+            _ => now,
+        }
+    }
+
+    /// The gate that an operation sees.
+    pub(crate) fn gate(defect: Option<Self>, gate: RunGate) -> RunGate {
+        match defect {
+            Some(Self::PauseIgnored) => RunGate { paused: false, ..gate },
+            Some(Self::RunEndIgnored) => RunGate { status: RunStatus::Active, ..gate },
+            _ => gate,
+        }
+    }
+
+    /// The record that an operation sees, if it is not the true one.
+    pub(crate) fn record(
+        defect: Option<Self>,
+        record: &ShardRecord<LOG>,
+    ) -> Option<ShardRecord<LOG>> {
+        let defect = defect?;
+        let mut doctored = record.clone();
+        let head = &mut doctored.head;
+        match defect {
+            Self::LogForgotten => head.op_log = OpLog::new(),
+            Self::NewestEvicted if head.op_log.len() == LOG => {
+                let oldest: Vec<_> = head.op_log.entries().take(LOG - 1).copied().collect();
+                head.op_log = OpLog::from_entries(oldest);
+            }
+            Self::ResidualForgotten => head.spawned.clear(),
+            Self::StatusUnchecked => revive(head),
+            Self::CursorUnchecked => doctored.cursor = Cursor::initial(),
+            _ => return None,
+        }
+        Some(doctored)
+    }
+
+    /// What becomes of a grant or an unpark.
+    pub(crate) fn fence(
+        defect: Option<Self>,
+        (before, after): (FenceEpoch, FenceEpoch),
+        granted: bool,
+    ) -> FenceEpoch {
+        match defect {
+            Some(Self::GrantKeepsFence) if granted && before > FenceEpoch::INITIAL => before,
+            Some(Self::UnparkKeepsFence) if !granted => before,
+            _ => after,
+        }
+    }
+}
+
+fn revive(head: &mut ShardHead<LOG>) {
+    head.status = ShardStatus::Active;
+    head.park = None;
+}

@@ -1,0 +1,155 @@
+//! The rules, judged over one step: the world before, the answer, the world after.
+//!
+//! Judges look at the true time, the true records and the model's own notes, whatever an
+//! operation was made to believe.
+
+use shardwright_coordination::{CoordError, RunStatus, ShardStatus};
+
+use crate::desk::{Answer, Call, Deed};
+use crate::property::{Rule, Rules};
+use crate::request::{Ask, Known};
+use crate::witness::refusal;
+use crate::world::{Shard, TENANT, World, worker_id};
+
+/// One call to a shard, and what came of it.
+pub(crate) struct Case<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) answer: &'a Answer,
+    pub(crate) before: &'a World,
+    /// The world after, if anything in it is different.
+    pub(crate) after: Option<&'a World>,
+    /// What must be said, because the request is remembered.
+    pub(crate) owed: Option<Known>,
+    /// Whether the operation touched the record.
+    pub(crate) touched: bool,
+}
+
+impl Case<'_> {
+    /// The rules that the step breaks.
+    pub(crate) fn broken(&self) -> Rules {
+        let mut broken = Rules::default();
+        let Some(shard) = self.before.shard(self.call.shard) else { return broken };
+        broken.insert_if(!self.is_answer_owed(), Rule::OneEffect);
+        if !self.answer.is_accepted() {
+            broken.insert_if(self.touched, Rule::RefusalsChangeNothing);
+            let odd = matches!(self.answer, Answer::Refused(error) if refusal(error).is_none());
+            broken.insert_if(odd, Rule::RefusalsHaveReasons);
+            return broken;
+        }
+        // One effect is not none.
+        broken.insert_if(!self.touched, Rule::OneEffect);
+        broken.insert_if(self.call.tenant != TENANT, Rule::TenantsApart);
+        broken.insert_if(self.before.run.status.is_terminal(), Rule::EndedStays);
+        if self.call.needs_lease() {
+            self.judge_writer(shard, &mut broken);
+        }
+        let Some(after) = self.after else { return broken };
+        let Some(changed) = after.shard(self.call.shard) else { return broken };
+        self.judge_owner(shard, changed, &mut broken);
+        self.judge_status(shard, changed, &mut broken);
+        broken.insert_if(!self.is_cursor_kept(shard, after), Rule::CursorsAdvance);
+        broken.insert_if(!tiles(after), Rule::LeavesTile);
+        let fresh = after.shards.iter().skip(self.before.shards.len()).map(AsRef::as_ref);
+        let sound = |shard: &Shard| shard.record.check_invariants().is_ok();
+        let all_sound = fresh.chain([changed]).all(sound);
+        broken.insert_if(!all_sound, Rule::RecordsSound);
+        broken
+    }
+
+    fn is_answer_owed(&self) -> bool {
+        let conflict = matches!(self.answer, Answer::Refused(CoordError::OpIdConflict(_)));
+        let replayed = *self.answer == Answer::Replayed;
+        match self.owed {
+            // A stranger learns nothing, remembered or not.
+            _ if self.call.tenant != TENANT => !conflict && !replayed,
+            Some(Known::Replay) => replayed,
+            Some(Known::Conflict) => conflict,
+            None => !conflict && !replayed,
+        }
+    }
+
+    fn judge_writer(&self, shard: &Shard, broken: &mut Rules) {
+        let (head, worker) = (&shard.record.head, worker_id(self.call.worker));
+        let holds = self.call.fence == Some(head.fence)
+            && head
+                .lease
+                .is_some_and(|holder| holder.owner == worker && self.before.now < holder.deadline);
+        broken.insert_if(!holds, Rule::ZombiesRefused);
+        broken.insert_if(shard.granted != Some(worker), Rule::OneWriter);
+    }
+
+    fn judge_owner(&self, before: &Shard, after: &Shard, broken: &mut Rules) {
+        let (old, new) = (before.record.head.fence, after.record.head.fence);
+        let rises = match self.call.deed {
+            Deed::Acquire => matches!(self.answer, Answer::Granted(_)),
+            Deed::Ask(Ask::Unpark, _) => true,
+            Deed::Renew | Deed::Ask(..) => false,
+        };
+        broken.insert_if(if rises { new <= old } else { new != old }, Rule::FencesRise);
+        let Answer::Granted(lease) = self.answer else { return };
+        let worker = worker_id(self.call.worker);
+        let shared = new == old && before.granted.is_some_and(|owner| owner != worker);
+        let theirs = lease.fence() == new && lease.owner() == worker;
+        broken.insert_if(shared || !theirs, Rule::OneWriter);
+        broken.insert_if(self.before.run.paused, Rule::PauseHolds);
+        let lease = before.record.head.lease;
+        let lasts = lease.is_some_and(|holder| self.before.now < holder.deadline);
+        broken.insert_if(lasts, Rule::LeaseHolds);
+    }
+
+    fn judge_status(&self, before: &Shard, after: &Shard, broken: &mut Rules) {
+        let old = before.record.head.status;
+        let new = after.record.head.status;
+        let legal = match (old, self.call.deed) {
+            (ShardStatus::Parked, Deed::Ask(Ask::Unpark, _)) => new == ShardStatus::Active,
+            (ShardStatus::Active, Deed::Ask(Ask::Unpark, _)) => false,
+            (ShardStatus::Active, _) => true,
+            // Accepting anything of a shard that has come to its end is as bad as changing it.
+            (ShardStatus::Done | ShardStatus::Split | ShardStatus::Parked, _) => false,
+        };
+        broken.insert_if(!legal, Rule::TerminalStays);
+    }
+
+    /// The shard's cursor did not go back, and no new shard claims more than it had reached.
+    fn is_cursor_kept(&self, before: &Shard, after: &World) -> bool {
+        let reached = before.cursor();
+        let shard = after.shard(self.call.shard);
+        let mut fresh = after.shards.iter().skip(self.before.shards.len());
+        shard.is_some_and(|shard| shard.cursor() >= reached && is_inside(shard))
+            && fresh.all(|child| child.cursor() <= reached && is_inside(child))
+    }
+}
+
+fn is_inside(shard: &Shard) -> bool {
+    let (start, end) = shard.range();
+    shard.cursor().is_none_or(|key| start <= key && key < end)
+}
+
+/// Whether the shards that stand for themselves cover every key of the manifest once.
+fn tiles(world: &World) -> bool {
+    let is_leaf = |shard: &&Shard| shard.record.head.status != ShardStatus::Split;
+    let mut leaves: Vec<_> =
+        world.shards.iter().map(AsRef::as_ref).filter(is_leaf).map(Shard::range).collect();
+    leaves.sort_unstable();
+    let mut at = 0;
+    for (start, end) in leaves {
+        if start != at || end <= start {
+            return false;
+        }
+        at = end;
+    }
+    at == world.keys
+}
+
+/// The rules that a change of the run breaks.
+pub(crate) fn broken_by_change(before: &World, after: Option<&World>) -> Rules {
+    let mut broken = Rules::default();
+    let Some(after) = after else { return broken };
+    broken.insert_if(before.run.status.is_terminal(), Rule::EndedStays);
+    broken.insert_if(after.run.check_invariants().is_err(), Rule::RecordsSound);
+    let finished =
+        |shard: &Shard| matches!(shard.record.head.status, ShardStatus::Done | ShardStatus::Split);
+    let all_done = after.shards.iter().all(|shard| finished(shard));
+    broken.insert_if(after.run.status == RunStatus::Done && !all_done, Rule::DoneMeansDone);
+    broken
+}

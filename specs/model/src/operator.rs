@@ -1,0 +1,104 @@
+//! What an operator does to the run as a whole.
+
+use std::sync::Arc;
+
+use shardwright_coordination::ops::{RunCall, RunChange, change_run};
+use shardwright_coordination::{
+    CoordError, EventCollector, IdempotentOutcome, ProgressCounter, RunProgress, RunRecord,
+    RunTransitionError,
+};
+
+use crate::action::Change;
+use crate::defect::Defect;
+use crate::judge::broken_by_change;
+use crate::model::Step;
+use crate::property::{Rule, Rules, Sight, Sights};
+use crate::witness::refusal;
+use crate::world::{TENANT, World};
+
+/// Changes the run, and asks for the same again and for something else under the same id.
+pub(crate) fn operate(defect: Option<Defect>, world: &World, change: Change) -> Step {
+    let progress = match change {
+        Change::Complete => progress(defect, world),
+        Change::Pause | Change::Resume | Change::Fail | Change::Cancel => RunProgress::default(),
+    };
+    let mut broken = Rules::default();
+    let mut sights = Sights::default();
+    let mut run = RunRecord::clone(&world.run);
+    let change_with = |run: &mut RunRecord, change| {
+        let call = RunCall { now: world.now, tenant: TENANT };
+        let change = as_run_change(change, &progress);
+        change_run(&call, run, change, world.fresh_op(), &mut EventCollector::disabled())
+    };
+    match change_with(&mut run, change) {
+        Ok(IdempotentOutcome::Executed(())) => {
+            // The operator may not hear of it, and asks again, or mistakes the id. Every run is
+            // also there with nothing under way, because requests can be given up.
+            if world.requests.is_empty() {
+                let changed = run.clone();
+                let again = change_with(&mut run, change);
+                let mistaken = change_with(&mut run, other(change));
+                let owed = again == Ok(IdempotentOutcome::Replayed(()))
+                    && matches!(mistaken, Err(RunTransitionError::OpIdConflict(_)));
+                broken.insert_if(!owed || run != changed, Rule::OneEffect);
+                sights.insert(Sight::RunOpReplayed);
+            }
+            sights.insert(sight_of(change));
+            let held = world.shards.iter().any(|shard| shard.record.head.lease.is_some());
+            sights.insert_if(held && change == Change::Cancel, Sight::CancelledUnderWay);
+        }
+        Ok(IdempotentOutcome::Replayed(())) => broken.insert(Rule::OneEffect),
+        Err(error) => {
+            broken.insert_if(run != *world.run, Rule::RefusalsChangeNothing);
+            match refusal(&CoordError::from(error)) {
+                Some(sight) => sights.insert(sight),
+                None => broken.insert(Rule::RefusalsHaveReasons),
+            }
+            return Step { after: None, broken, sights };
+        }
+    }
+    let after = World { run: Arc::new(run), next_op: world.next_op + 1, ..world.clone() };
+    broken.extend(broken_by_change(world, Some(&after)));
+    Step { after: Some(after), broken, sights }
+}
+
+fn as_run_change(change: Change, progress: &RunProgress) -> RunChange<'_> {
+    match change {
+        Change::Pause => RunChange::Pause,
+        Change::Resume => RunChange::Resume,
+        Change::Complete => RunChange::Complete(progress),
+        Change::Fail => RunChange::Fail,
+        Change::Cancel => RunChange::Cancel,
+    }
+}
+
+const fn other(change: Change) -> Change {
+    match change {
+        Change::Pause => Change::Resume,
+        Change::Resume | Change::Complete | Change::Fail | Change::Cancel => Change::Pause,
+    }
+}
+
+const fn sight_of(change: Change) -> Sight {
+    match change {
+        Change::Pause => Sight::Paused,
+        Change::Resume => Sight::Resumed,
+        Change::Complete => Sight::RunCompleted,
+        Change::Fail => Sight::RunFailed,
+        Change::Cancel => Sight::RunCancelled,
+    }
+}
+
+fn progress(defect: Option<Defect>, world: &World) -> RunProgress {
+    let mut counter = ProgressCounter::new();
+    for shard in &world.shards {
+        let record = &shard.record;
+        let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
+        counter.add(&record.head, spec, cursor, world.now);
+    }
+    let mut progress = counter.finish(None);
+    if defect == Some(Defect::ParkedCountsAsDone) {
+        (progress.done, progress.parked) = (progress.done + progress.parked, 0);
+    }
+    progress
+}

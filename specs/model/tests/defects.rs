@@ -1,0 +1,28 @@
+//! The rules can fail: whatever check is taken away, the rule that depends on it is broken.
+
+use shardwright_specs::{Bounds, Defect, Model, Rule, Search};
+
+#[test]
+fn every_missing_check_breaks_its_rule() {
+    for defect in Defect::ALL {
+        let model = Model::with_defect(Bounds::TINY, defect);
+        let report = Search::new(model).run();
+        let found = report.counterexample(defect.breaks());
+        assert!(found.is_some(), "{defect:?} breaks {:#?}", report.counterexamples);
+    }
+}
+
+#[test]
+fn a_counterexample_is_a_way_that_can_be_gone() {
+    let model = Model::with_defect(Bounds::TINY, Defect::ExpiryOffByOne);
+    let report = Search::new(model).run();
+    let found = report.counterexample(Rule::ZombiesRefused).unwrap();
+    let mut world = model.start().unwrap();
+    let (last, before) = found.actions.split_last().unwrap();
+    for action in before {
+        world = model.step(&world, *action).after.unwrap();
+    }
+    assert!(model.step(&world, *last).broken.contains(found.rule));
+    // Acquire, let the lease run out, write.
+    assert_eq!(found.actions.len(), 3, "{:#?}", found.actions);
+}

@@ -1,0 +1,146 @@
+//! Starting TLC on a copy of the specification.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use super::report::{Report, Verdict};
+
+/// The model checker, what it checks, and a folder to work in.
+pub(crate) struct Tlc {
+    pub(crate) jar: PathBuf,
+    pub(crate) specs: PathBuf,
+    pub(crate) folder: PathBuf,
+}
+
+/// How long a run is expected to take, which decides what the JVM should do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Seconds: no time to optimise, one thread since others run beside it.
+    Short,
+    /// Less than a minute.
+    Medium,
+    /// Many minutes and much memory.
+    Long,
+}
+
+/// One run: a module under a configuration, with at most one file replaced by a broken one.
+pub(crate) struct Job<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) module: &'a str,
+    pub(crate) config: &'a str,
+    pub(crate) broken: Option<(&'a str, &'a str)>,
+    pub(crate) effort: Effort,
+}
+
+impl Tlc {
+    /// The text of a module or configuration.
+    pub(crate) fn read(&self, file: &str) -> Result<String> {
+        let path = self.specs.join(file);
+        fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))
+    }
+
+    /// Checks a copy. Its folder stays, with all that TLC printed, unless every property holds or
+    /// one was to be violated.
+    pub(crate) fn run(&self, job: &Job<'_>) -> Result<Report> {
+        let name = format!("{}-{}", job.name, std::process::id());
+        let folder = self.folder.join("work").join(name);
+        self.copy(job, &folder)
+            .with_context(|| format!("could not prepare {}", folder.display()))?;
+        let output = folder.join("output.txt");
+        let (stdout, start) = (File::create(&output)?, Instant::now());
+        // The status of a run that came to an end repeats what the output says, without names.
+        let status = command(&self.jar, job, &folder)
+            .stdin(Stdio::null())
+            .stderr(stdout.try_clone()?)
+            .stdout(stdout)
+            .status()
+            .context("could not start java")?;
+        let text = String::from_utf8_lossy(&fs::read(&output)?).into_owned();
+        let report = Report::read(text, start.elapsed());
+        let as_hoped = match report.verdict {
+            Verdict::Holds => job.broken.is_none(),
+            Verdict::Violated(_) | Verdict::TemporalViolated => job.broken.is_some(),
+            Verdict::Broken => false,
+        };
+        if as_hoped {
+            fs::remove_dir_all(&folder)?;
+        } else {
+            let (name, output) = (job.name, output.display());
+            println!("{name}: TLC ended with {status}; all that it printed is in {output}");
+        }
+        Ok(report)
+    }
+
+    fn copy(&self, job: &Job<'_>, folder: &Path) -> Result<()> {
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+        fs::create_dir_all(folder)?;
+        for entry in fs::read_dir(&self.specs)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "tla")
+                && let Some(name) = path.file_name()
+            {
+                fs::copy(&path, folder.join(name))?;
+            }
+        }
+        if let Some((file, text)) = job.broken {
+            fs::write(folder.join(file), text)?;
+        }
+        fs::write(folder.join("model.cfg"), job.config)?;
+        Ok(())
+    }
+}
+
+fn command(jar: &Path, job: &Job<'_>, folder: &Path) -> Command {
+    let (options, workers): (&[&str], _) = match job.effort {
+        Effort::Short => (&["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"], "1"),
+        Effort::Medium => (&["-XX:+UseSerialGC"], "2"),
+        Effort::Long => (&["-XX:+UseParallelGC"], "2"),
+    };
+    let mut command = Command::new("java");
+    command.args(options);
+    // TLC unpacks its standard modules there, and two at a time would do it to the same files.
+    command.arg("-Djava.io.tmpdir=.").arg("-cp").arg(jar).arg("tlc2.TLC");
+    // A run that has ended and a world without work are no deadlocks. The choice of fingerprint
+    // is left to chance by default, which would make a rare collision a rare failure.
+    command.args(["-deadlock", "-fp", "0", "-workers", workers]);
+    command.args(["-metadir", "states", "-config", "model.cfg", job.module]);
+    command.current_dir(folder);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_the_modules_the_broken_file_and_the_configuration() {
+        let root = tempfile::tempdir().unwrap();
+        let specs = root.path().join("specs");
+        fs::create_dir_all(&specs).unwrap();
+        for file in ["A.tla", "B.tla", "small.cfg"] {
+            fs::write(specs.join(file), file).unwrap();
+        }
+        let folder = root.path().join("work");
+        let tlc = Tlc { jar: PathBuf::new(), specs, folder: folder.clone() };
+        let job = Job {
+            name: "x",
+            module: "A.tla",
+            config: "SPECIFICATION Spec",
+            broken: Some(("B.tla", "broken")),
+            effort: Effort::Short,
+        };
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("left over"), "").unwrap();
+        tlc.copy(&job, &folder).unwrap();
+        let read = |file| fs::read_to_string(folder.join(file)).unwrap_or_default();
+        assert_eq!((read("A.tla").as_str(), read("B.tla").as_str()), ("A.tla", "broken"));
+        assert_eq!(read("model.cfg"), "SPECIFICATION Spec");
+        assert!(!folder.join("small.cfg").exists() && !folder.join("left over").exists());
+    }
+}
