@@ -40,7 +40,7 @@ enum Chore {
         #[arg(long)]
         tla: bool,
     },
-    /// Lives through simulated worlds; `--seeds N` for many of them, `--seed N` for the trace of one.
+    /// Lives through simulated worlds: `--seeds N` of them, or `--seed N` with its whole trace.
     Sim {
         /// What the simulator is told; `cargo xtask sim -- --help` explains it.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

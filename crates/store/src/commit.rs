@@ -1,0 +1,269 @@
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use crate::key::Key;
+use crate::limits::{LimitExceeded, StoreLimits};
+use crate::store::{Revision, SessionId};
+
+/// What must be true of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Expect {
+    /// It is not there.
+    Absent,
+    /// It is there, and was last written at this revision.
+    At(Revision),
+}
+
+/// A key and what must be true of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// The key.
+    pub key: Key,
+    /// What must be true.
+    pub expect: Expect,
+}
+
+/// One key's change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// The key gets a value; if it belongs to a session, only for as long as that lives.
+    Put {
+        /// The key.
+        key: Key,
+        /// Its new value.
+        value: Bytes,
+        /// The session that it goes with.
+        session: Option<SessionId>,
+    },
+    /// The key goes away, if it is there.
+    Delete {
+        /// The key.
+        key: Key,
+    },
+}
+
+impl Write {
+    /// The key.
+    #[must_use]
+    pub const fn key(&self) -> &Key {
+        match self {
+            Self::Put { key, .. } | Self::Delete { key } => key,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Put { key, value, .. } => key.as_bytes().len() + value.len(),
+            Self::Delete { key } => key.as_bytes().len(),
+        }
+    }
+}
+
+/// Expectations and writes: if all of the first are true, all of the second happen, at one
+/// revision; else none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    expectations: Vec<Expectation>,
+    writes: Vec<Write>,
+}
+
+impl Commit {
+    /// Starts with nothing.
+    pub const fn builder() -> CommitBuilder {
+        CommitBuilder { expectations: Vec::new(), writes: Vec::new(), vouched: false }
+    }
+
+    /// What must be true.
+    #[must_use]
+    pub fn expectations(&self) -> &[Expectation] {
+        &self.expectations
+    }
+
+    /// What then happens.
+    #[must_use]
+    pub fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    /// The bytes of all keys and values.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let compared: usize =
+            self.expectations.iter().map(|expected| expected.key.as_bytes().len()).sum();
+        compared + self.writes.iter().map(Write::bytes).sum::<usize>()
+    }
+
+    /// Whether a store with these limits takes the commit.
+    pub fn check(&self, limits: &StoreLimits) -> Result<(), LimitExceeded> {
+        let longest = |keys: &mut dyn Iterator<Item = &Key>| {
+            keys.map(|key| key.as_bytes().len()).max().unwrap_or_default()
+        };
+        let key = longest(&mut self.keys());
+        LimitExceeded::check("expectations", self.expectations.len(), limits.expectations)?;
+        LimitExceeded::check("writes", self.writes.len(), limits.writes)?;
+        LimitExceeded::check("bytes of a key", key, limits.key_bytes)?;
+        LimitExceeded::check("bytes", self.bytes(), limits.bytes)
+    }
+
+    /// Whether one of the two writes a key that the other expects something of, or writes as well.
+    ///
+    /// Then they must not be decided on the same state: each would pass for itself, and together
+    /// they could be what neither allows.
+    #[must_use]
+    pub fn clashes(&self, other: &Self) -> bool {
+        let touched = |commit: &Self, key: &Key| commit.keys().any(|touched| touched == key);
+        self.writes.iter().any(|write| touched(other, write.key()))
+            || other.writes.iter().any(|write| touched(self, write.key()))
+    }
+
+    /// Every key that is expected something of or written, in no order and perhaps twice.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        let expected = self.expectations.iter().map(|expected| &expected.key);
+        expected.chain(self.writes.iter().map(Write::key))
+    }
+}
+
+/// Puts a [`Commit`] together.
+#[derive(Clone, Debug)]
+#[must_use = "a commit is not built until `build` is called"]
+pub struct CommitBuilder {
+    expectations: Vec<Expectation>,
+    writes: Vec<Write>,
+    vouched: bool,
+}
+
+impl CommitBuilder {
+    /// Expects something of a key.
+    pub fn expect(mut self, key: Key, expect: Expect) -> Self {
+        self.expectations.push(Expectation { key, expect });
+        self
+    }
+
+    /// Expects something of a key that is not written here, and vouches that applying the commit
+    /// twice while this is true does no harm. Without a guard, a commit has to write one of the
+    /// keys it expects something of.
+    pub fn guard(mut self, key: Key, expect: Expect) -> Self {
+        self.vouched = true;
+        self.expect(key, expect)
+    }
+
+    /// Writes a value.
+    pub fn put(mut self, key: Key, value: impl Into<Bytes>) -> Self {
+        self.writes.push(Write::Put { key, value: value.into(), session: None });
+        self
+    }
+
+    /// Writes a value that goes away with a session.
+    pub fn put_in_session(mut self, key: Key, value: impl Into<Bytes>, session: SessionId) -> Self {
+        self.writes.push(Write::Put { key, value: value.into(), session: Some(session) });
+        self
+    }
+
+    /// Takes a key away.
+    pub fn delete(mut self, key: Key) -> Self {
+        self.writes.push(Write::Delete { key });
+        self
+    }
+
+    /// The commit, unless it has no unambiguous meaning, or could be applied twice by a request
+    /// that comes late.
+    pub fn build(self) -> Result<Commit, CommitShapeError> {
+        let Self { expectations, writes, vouched } = self;
+        if writes.is_empty() {
+            return Err(CommitShapeError::Empty);
+        }
+        let mut written = BTreeSet::new();
+        if let Some(twice) = writes.iter().find(|write| !written.insert(write.key())) {
+            return Err(CommitShapeError::WrittenTwice(twice.key().clone()));
+        }
+        let mut expected = BTreeSet::new();
+        if let Some(twice) = expectations.iter().find(|known| !expected.insert(&known.key)) {
+            return Err(CommitShapeError::ExpectedTwice(twice.key.clone()));
+        }
+        if !vouched && written.is_disjoint(&expected) {
+            return Err(CommitShapeError::Repeatable);
+        }
+        Ok(Commit { expectations, writes })
+    }
+}
+
+/// Why a commit is refused before any store sees it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitShapeError {
+    /// It writes nothing.
+    #[error("a commit writes nothing")]
+    Empty,
+    /// It writes a key twice.
+    #[error("a commit writes {0} twice")]
+    WrittenTwice(Key),
+    /// It expects two things of a key.
+    #[error("a commit expects two things of {0}")]
+    ExpectedTwice(Key),
+    /// It could be applied twice.
+    #[error("a commit neither writes a key that it expects something of, nor has a guard")]
+    Repeatable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &'static str) -> Key {
+        Key::from(name)
+    }
+
+    fn writes(name: &'static str) -> CommitBuilder {
+        Commit::builder().expect(key(name), Expect::Absent).put(key(name), "value")
+    }
+
+    #[test]
+    fn a_commit_that_could_be_applied_twice_needs_a_guard() {
+        let loose = || Commit::builder().expect(key("a"), Expect::Absent).put(key("b"), "");
+        assert_eq!(loose().build(), Err(CommitShapeError::Repeatable));
+        assert_eq!(Commit::builder().put(key("b"), "").build(), Err(CommitShapeError::Repeatable));
+        assert!(loose().guard(key("gate"), Expect::At(Revision::new(3))).build().is_ok());
+        assert!(writes("a").build().is_ok());
+    }
+
+    #[test]
+    fn a_commit_without_one_meaning_is_refused() {
+        assert_eq!(Commit::builder().build(), Err(CommitShapeError::Empty));
+        let only_expects = Commit::builder().expect(key("a"), Expect::Absent);
+        assert_eq!(only_expects.build(), Err(CommitShapeError::Empty));
+        let error = writes("a").delete(key("a")).build();
+        assert_eq!(error, Err(CommitShapeError::WrittenTwice(key("a"))));
+        let error = writes("a").expect(key("a"), Expect::Absent).build();
+        assert_eq!(error, Err(CommitShapeError::ExpectedTwice(key("a"))));
+    }
+
+    #[test]
+    fn commits_clash_when_one_writes_what_the_other_looks_at_or_writes() {
+        let a = writes("a").build().unwrap();
+        let b = writes("b").build().unwrap();
+        let b_if_no_a = writes("b").expect(key("a"), Expect::Absent).build().unwrap();
+        let c_if_no_b = writes("c").expect(key("b"), Expect::Absent).build().unwrap();
+        let c_if_gate = writes("c").guard(key("gate"), Expect::Absent).build().unwrap();
+        let d_if_gate = writes("d").guard(key("gate"), Expect::Absent).build().unwrap();
+        assert!(a.clashes(&a) && a.clashes(&b_if_no_a) && b_if_no_a.clashes(&a));
+        assert!(b.clashes(&c_if_no_b) && c_if_no_b.clashes(&b));
+        assert!(!a.clashes(&b) && !a.clashes(&c_if_no_b) && !c_if_gate.clashes(&d_if_gate));
+    }
+
+    #[test]
+    fn limits_are_checked_at_their_edge() {
+        let commit = writes("abc").delete(key("b")).build().unwrap();
+        let fits = StoreLimits { expectations: 1, writes: 2, key_bytes: 3, bytes: 12 };
+        assert_eq!(commit.bytes(), 12);
+        assert_eq!(commit.check(&fits), Ok(()));
+        let tight = [
+            (StoreLimits { expectations: 0, ..fits }, "expectations"),
+            (StoreLimits { writes: 1, ..fits }, "writes"),
+            (StoreLimits { key_bytes: 2, ..fits }, "bytes of a key"),
+            (StoreLimits { bytes: 11, ..fits }, "bytes"),
+        ];
+        for (limits, what) in tight {
+            assert_eq!(commit.check(&limits).unwrap_err().what, what);
+        }
+    }
+}

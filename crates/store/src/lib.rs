@@ -1,0 +1,25 @@
+//! Linearizable key-value stores behind one trait.
+//!
+//! A [`Store`] holds bytes under keys. Everything that must be decided is decided by a [`Commit`]:
+//! a set of expectations about keys and a set of writes, all or nothing. Reads, scans and watches
+//! only tell what to expect, so that what is built on top stays correct if they are out of date.
+//!
+//! Nothing here knows what the bytes mean.
+
+mod commit;
+mod error;
+mod key;
+mod limits;
+mod store;
+mod watch;
+
+pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
+pub use error::{
+    CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
+};
+pub use key::{Key, KeyRange};
+pub use limits::{LimitExceeded, StoreLimits};
+pub use store::{
+    Continuation, Page, Revision, ScanPage, Session, SessionId, Snapshot, Store, Versioned,
+};
+pub use watch::{Change, ChangeSender, ChangeSet, Changes};
