@@ -6,8 +6,9 @@ use super::run_state::RunState;
 use super::{InMemoryCoordinator, PooledShard, PooledShardMut};
 use crate::error::reason::RunNotFound;
 use crate::error::{
-    CreateRunError, RegisterShardsError, RunQueryError, RunTransitionError, UnparkError,
+    ClaimError, CreateRunError, RegisterShardsError, RunQueryError, RunTransitionError, UnparkError,
 };
+use crate::guard::check_handing_out;
 use crate::op_log::IdempotentOutcome;
 use crate::ops::{self, RegisterStep, RunCall, RunChange};
 use crate::planted::{self, Defect};
@@ -235,9 +236,13 @@ impl RunManagement for InMemoryCoordinator {
         limit: usize,
         out: &mut Vec<ShardId>,
     ) -> Result<ClaimOutlook, RunQueryError> {
+        out.clear();
+        let floor = self.config.fence_floor;
         let state = self.run_mut(tenant, run)?;
         state.expire(now);
-        out.clear();
+        if check_handing_out::<ClaimError>(&state.record.gate(floor)).is_err() {
+            return Ok(ClaimOutlook { earliest_deadline: None });
+        }
         let skipped = usize::from(planted::is_active(Defect::CandidateSkipped));
         out.extend(state.candidates(worker).skip(skipped).take(limit));
         Ok(ClaimOutlook { earliest_deadline: state.earliest_deadline() })
