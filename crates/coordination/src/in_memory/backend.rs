@@ -12,7 +12,7 @@ use crate::error::{
 };
 use crate::events::EventCollector;
 use crate::guard::Context;
-use crate::lease::{Lease, OwnerLiveness};
+use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
 use crate::ops::{
     self, Acquired, NewShard, ReplaceStep, ResidualStep, SplitReplaceResult, SplitResidualResult,
@@ -39,7 +39,7 @@ impl InMemoryCoordinator {
             let Located { run, slab, gate } = located;
             let shard = run.shards.get_mut(&key.shard).ok_or(ShardNotFound { key })?;
             let before = Standing::of(&shard.head);
-            let context = Context { now, tenant, gate: &gate };
+            let context = Context::new(now, tenant, &gate);
             let mut view = PooledShardMut { shard, slab };
             let result = operation(&context, &mut view, &mut events);
             let after = Standing::of(&view.shard.head);
@@ -142,8 +142,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         scratch: &'s mut AcquireScratch,
     ) -> Result<AcquireResultView<'s>, AcquireError> {
         let (lease, snapshot) = self.on_shard(now, tenant, key, |context, shard, events| {
-            let liveness = OwnerLiveness::Untracked;
-            match ops::acquire(context, shard, worker, liveness, 0, events)? {
+            match ops::acquire(context, shard, worker, 0, events)? {
                 Acquired::Granted(lease) => Ok((lease, scratch.restore(shard))),
                 Acquired::Parked(reason) => Err(AcquireError::from(reason)),
             }
@@ -297,7 +296,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         let open_elsewhere = run.has_asked(asker, now);
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
-        let context = Context { now, tenant, gate: &gate };
+        let context = Context::new(now, tenant, &gate);
         let request = SplitRequest { asker, asked_at: now, expires_at };
         ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events)?;
         run.set_request_slot(key.shard, slot);
@@ -317,7 +316,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         let Located { run, gate, .. } = self.locate(tenant, key)?;
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
-        let context = Context { now, tenant, gate: &gate };
+        let context = Context::new(now, tenant, &gate);
         ops::decline_split(&context, head, &mut slot, lease, not_before, &mut events)?;
         run.set_request_slot(key.shard, slot);
         self.publish(events);
