@@ -6,6 +6,7 @@
 //!
 //! Nothing here knows what the bytes mean.
 
+mod batch;
 mod commit;
 mod error;
 mod key;
@@ -13,6 +14,7 @@ mod limits;
 mod store;
 mod watch;
 
+pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
