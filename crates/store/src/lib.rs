@@ -6,13 +6,20 @@
 //!
 //! Nothing here knows what the bytes mean.
 
+mod batch;
+mod clock;
 mod commit;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod key;
 mod limits;
+pub mod memory;
 mod store;
 mod watch;
 
+pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
+pub use clock::{ManualClock, MonotonicClock, SessionClock};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
