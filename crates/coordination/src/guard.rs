@@ -125,7 +125,7 @@ pub(crate) fn check_run(gate: &RunGate) -> Result<(), RunNotActive> {
 }
 
 /// Checks that the run hands out shards.
-pub(crate) fn check_handing_out<E>(gate: &RunGate) -> Result<(), E>
+pub fn check_handing_out<E>(gate: &RunGate) -> Result<(), E>
 where
     E: From<RunNotActive> + From<RunPaused>,
 {

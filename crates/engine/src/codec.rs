@@ -39,6 +39,7 @@ mod shard_parts;
 mod split_ask;
 mod stage;
 mod waiting;
+mod watermark;
 
 pub use asker::Asker;
 pub use binding::Binding;
@@ -61,3 +62,4 @@ pub use shard_parts::{join_shard, split_shard};
 pub use split_ask::SplitAsk;
 pub use stage::Stage;
 pub use waiting::Waiting;
+pub use watermark::Watermark;

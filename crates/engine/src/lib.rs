@@ -11,3 +11,30 @@
 
 pub mod codec;
 pub mod keyspace;
+
+mod backend;
+mod claiming;
+mod clock;
+mod collection;
+mod config;
+mod cooldown;
+mod coordinator;
+mod effects;
+mod fault;
+mod operate;
+mod ownership;
+mod publish;
+mod quota;
+mod registration;
+mod requests;
+mod runs;
+mod shard;
+mod view;
+mod watermark;
+mod world;
+
+pub use collection::{Retention, RunAddress};
+pub use config::{EngineConfig, Sessions};
+pub use coordinator::{OpenError, StoredCoordinator};
+pub use publish::{Heard, Listener};
+pub use world::TokioEnv;

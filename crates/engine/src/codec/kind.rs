@@ -68,6 +68,8 @@ kinds! {
     Format = 15, "format";
     /// A shard that could be claimed.
     OpenShard = 16, "open shard";
+    /// Up to where a run was told to be done.
+    Watermark = 17, "watermark";
 }
 
 impl Kind {

@@ -22,6 +22,7 @@ pub(super) fn key(prefix: &str, key: &StoreKey) -> Key {
         StoreKey::Manifest(tenant, run) => of_run("manifest/", tenant, run),
         StoreKey::Count(tenant, run) => of_run("count/", tenant, run),
         StoreKey::Stage(tenant, run) => of_run("stage/", tenant, run),
+        StoreKey::Watermark(tenant, run) => of_run("watermark/", tenant, run),
         StoreKey::Shard(tenant, ShardKey { run, shard }, part) => {
             let part = Text(match part {
                 ShardPart::Definition => "/definition",
@@ -100,6 +101,12 @@ impl Keyspace {
     #[must_use]
     pub fn stage(&self, tenant: TenantId, run: RunId) -> Key {
         self.key(&StoreKey::Stage(tenant, run))
+    }
+
+    /// Up to where a run was told to be done.
+    #[must_use]
+    pub fn watermark(&self, tenant: TenantId, run: RunId) -> Key {
+        self.key(&StoreKey::Watermark(tenant, run))
     }
 
     /// What a shard is.

@@ -25,6 +25,7 @@ pub(super) fn parse(key: &[u8]) -> Option<StoreKey> {
         b"manifest" => StoreKey::Manifest(parts.tenant()?, parts.run()?),
         b"count" => StoreKey::Count(parts.tenant()?, parts.run()?),
         b"stage" => StoreKey::Stage(parts.tenant()?, parts.run()?),
+        b"watermark" => StoreKey::Watermark(parts.tenant()?, parts.run()?),
         b"shard" => {
             let (tenant, key) = (parts.tenant()?, ShardKey::new(parts.run()?, parts.shard()?));
             StoreKey::Shard(tenant, key, parts.shard_part()?)

@@ -23,6 +23,8 @@ pub enum StoreKey {
     Count(TenantId, RunId),
     /// A registration that is under way.
     Stage(TenantId, RunId),
+    /// Up to where a run was told to be done.
+    Watermark(TenantId, RunId),
     /// One of the two records of a shard.
     Shard(TenantId, ShardKey, ShardPart),
     /// Something that those who wait for work watch.
@@ -39,7 +41,7 @@ pub enum ShardPart {
 }
 
 /// What is watched of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ViewKey {
     /// What operations on its shards need to know of it.
     Gate,
@@ -68,6 +70,7 @@ impl StoreKey {
             Self::Manifest(..) => Kind::Manifest,
             Self::Count(..) => Kind::Count,
             Self::Stage(..) => Kind::Stage,
+            Self::Watermark(..) => Kind::Watermark,
             Self::Shard(_, _, ShardPart::Definition) => Kind::Definition,
             Self::Shard(_, _, ShardPart::Progress) => Kind::Progress,
             Self::View(_, _, key) => key.kind(),
