@@ -33,7 +33,7 @@ impl Gate {
 
     /// What the operations are told.
     #[must_use]
-    pub const fn of_run(self, run: RunId, fence_floor: FenceEpoch) -> RunGate {
+    pub const fn for_run(self, run: RunId, fence_floor: FenceEpoch) -> RunGate {
         let Self { status, paused, config } = self;
         RunGate { run, status, paused, config, fence_floor }
     }
