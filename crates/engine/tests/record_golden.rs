@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use shardwright_engine::codec::{
     Asker, ClockMark, Count, Format, Incarnation, Kind, Manifest, OpenShard, Quota, Record,
-    SplitAsk, Waiting,
+    SplitAsk, Waiting, Watermark,
 };
 
 #[allow(dead_code, reason = "each test uses its own part")]
@@ -96,6 +96,8 @@ fn golden_view() {
     let owner_fence_deadline = ["0700000000000000", "0200000000000000", "e803000000000000"];
     golden(&examples::binding(), "06 01", &owner_fence_deadline);
     golden(&Waiting { until: time(1_000) }, "07 01", &["e803000000000000"]);
+    let watermark = Watermark { reached: b"key".as_slice().into() };
+    golden(&watermark, "11 01", &["03000000", "6b6579"]);
     let fields = [
         "0200000000000000",                  // fence
         "01 0800000000000000",               // asker

@@ -41,6 +41,7 @@ fn store_key() -> impl Strategy<Value = StoreKey> {
         (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Manifest(tenant, run)),
         (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Count(tenant, run)),
         (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Stage(tenant, run)),
+        (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Watermark(tenant, run)),
         (tenant(), run_id(), shard(), part).prop_map(|(tenant, run, shard, part)| {
             StoreKey::Shard(tenant, ShardKey::new(run, shard), part)
         }),

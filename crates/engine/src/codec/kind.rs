@@ -103,7 +103,7 @@ mod tests {
             assert_eq!(Kind::from_byte(kind.as_byte()), Some(*kind));
             assert!(Kind::ALL.iter().all(|other| other == kind || other.name() != kind.name()));
         }
-        assert_eq!((Kind::from_byte(0), Kind::from_byte(17)), (None, None));
+        assert_eq!((Kind::from_byte(0), Kind::from_byte(18)), (None, None));
         assert_eq!((Kind::of(&[]), Kind::of(&[15, 9])), (None, Some(Kind::Format)));
         assert_eq!(Kind::SplitAsk.to_string(), "split request");
     }

@@ -33,6 +33,7 @@ fn layout() -> Vec<(String, StoreKey, Kind)> {
         (of_run("manifest"), StoreKey::Manifest(tenant, run), Kind::Manifest),
         (of_run("count"), StoreKey::Count(tenant, run), Kind::Count),
         (of_run("stage"), StoreKey::Stage(tenant, run), Kind::Stage),
+        (of_run("watermark"), StoreKey::Watermark(tenant, run), Kind::Watermark),
         (
             of_shard("definition"),
             StoreKey::Shard(tenant, key, ShardPart::Definition),
@@ -80,6 +81,7 @@ fn each_key_has_a_name() {
         keyspace.manifest(tenant, run),
         keyspace.count(tenant, run),
         keyspace.stage(tenant, run),
+        keyspace.watermark(tenant, run),
         keyspace.definition(tenant, key),
         keyspace.progress(tenant, key),
         keyspace.gate(tenant, run),

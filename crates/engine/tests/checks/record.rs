@@ -2,7 +2,7 @@ use std::fmt::Debug;
 
 use shardwright_engine::codec::{
     Asker, Binding, ClockMark, Count, Definition, Format, Gate, Incarnation, Kind, Manifest,
-    OpenShard, Progress, Quota, Record, Run, SplitAsk, Stage, Waiting,
+    OpenShard, Progress, Quota, Record, Run, SplitAsk, Stage, Waiting, Watermark,
 };
 
 /// Bytes are a record of at most one kind.
@@ -24,6 +24,7 @@ pub(crate) fn as_kind(kind: Kind, data: &[u8]) -> bool {
         Kind::Gate => check::<Gate>(data),
         Kind::Binding => check::<Binding>(data),
         Kind::Waiting => check::<Waiting>(data),
+        Kind::Watermark => check::<Watermark>(data),
         Kind::SplitAsk => check::<SplitAsk>(data),
         Kind::Asker => check::<Asker>(data),
         Kind::Count => check::<Count>(data),

@@ -16,7 +16,7 @@ use shardwright_coordination::{
 };
 use shardwright_engine::codec::{
     Asker, Binding, ClockMark, Count, Definition, Format, Gate, Incarnation, Kind, Manifest,
-    OpenShard, Progress, Quota, Record, Run, SplitAsk, Stage, Waiting,
+    OpenShard, Progress, Quota, Record, Run, SplitAsk, Stage, Waiting, Watermark,
 };
 
 pub(crate) fn tenant() -> TenantId {
@@ -183,6 +183,7 @@ pub(crate) fn small() -> Vec<(Kind, Bytes)> {
         encoded(&gate()),
         encoded(&binding()),
         encoded(&Waiting { until: time(1_000) }),
+        encoded(&Watermark { reached: b"key".as_slice().into() }),
         encoded(&split_ask()),
         encoded(&SplitAsk { slot: SplitRequestSlot::default(), ..split_ask() }),
         encoded(&Asker { shard: child(2) }),
