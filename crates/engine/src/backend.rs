@@ -36,11 +36,9 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
             Ok::<_, RenewError>(Verdict::Store(renewed))
         });
         let Done { answer, now, .. } = renewed.await?;
-        let view = self.core.view(tenant, place.key.run).await?;
         let new_deadline = answer.deadline();
-        view.note_deadline(place.key.shard, lease.fence(), new_deadline);
-        let notice = view.notice(place.key.shard, lease.fence(), now);
-        Ok(RenewResult { new_deadline, notice, capacity: view.capacity(now) })
+        let aside = self.core.aside(place, lease.fence(), Some(new_deadline), now).await;
+        Ok(RenewResult { new_deadline, notice: aside.notice, capacity: aside.capacity })
     }
 
     async fn checkpoint(
@@ -57,8 +55,8 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
         });
         let Done { answer, now, shard } = moved.await?;
         let fence = shard.record.head.fence;
-        let (notice, _) = self.core.notice(tenant, place.key, fence, now).await?;
-        Ok(answer.map(|()| notice))
+        let aside = self.core.aside(place, fence, None, now).await;
+        Ok(answer.map(|()| aside.notice))
     }
 
     async fn complete(
@@ -200,7 +198,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         };
         let mut scratch = AcquireScratch::new();
         let snapshot = scratch.restore(&shard.record);
-        let capacity = self.core.view(tenant, key.run).await?.capacity(now);
+        let capacity = self.core.aside(place, lease.fence(), None, now).await.capacity;
         Ok(RestoredShardState::from_view(&AcquireResultView { lease, snapshot, capacity }))
     }
 

@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use shardwright_contracts::{
-    Env, FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
-};
+use shardwright_contracts::{Env, FenceEpoch, LogicalTime, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::{CapacityHint, HolderNotice, InfraError};
 use shardwright_store::{
     Changes, Key, KeyRange, Page, Revision, ScanError, Store, Versioned, Write,
@@ -23,6 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::codec::Gate;
 use crate::coordinator::Core;
 use crate::fault;
+use crate::shard::Place;
 use state::ViewState;
 
 /// How many entries a page of a listing has.
@@ -31,6 +30,13 @@ const PAGE: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often a listing starts again because the store had moved on.
 const LISTINGS: usize = 8;
+
+/// What a holder is told besides the answer to its request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Aside {
+    pub(crate) notice: HolderNotice,
+    pub(crate) capacity: CapacityHint,
+}
 
 /// The views of the runs that somebody works on.
 #[derive(Default)]
@@ -87,11 +93,6 @@ impl RunView {
         self.lock().give_back(shards);
     }
 
-    /// Notes until when the owner with a fence holds a shard at least.
-    pub(crate) fn note_deadline(&self, shard: ShardId, fence: FenceEpoch, deadline: LogicalTime) {
-        self.lock().note_deadline(shard, fence, deadline);
-    }
-
     /// Notes that somebody, whom the watch may not have told yet, holds a shard until `deadline`.
     pub(crate) fn note_held(&self, shard: ShardId, deadline: LogicalTime) {
         self.lock().note_held(shard, deadline);
@@ -106,15 +107,6 @@ impl RunView {
         self.lock().capacity(now)
     }
 
-    pub(crate) fn notice(
-        &self,
-        shard: ShardId,
-        fence: FenceEpoch,
-        now: LogicalTime,
-    ) -> HolderNotice {
-        self.lock().notice(shard, fence, now)
-    }
-
     pub(crate) fn is_waiting(&self, worker: WorkerId) -> bool {
         self.lock().is_waiting(worker)
     }
@@ -122,7 +114,11 @@ impl RunView {
     /// Waits until there may be something to claim that was not there before, or the run is over.
     pub(crate) async fn bell(&self) {
         let rung = self.bell.notified();
-        if !self.lock().is_over() {
+        let has_rung = {
+            let state = self.lock();
+            state.is_over() || state.is_inviting()
+        };
+        if !has_rung {
             rung.await;
         }
     }
@@ -166,16 +162,26 @@ impl<S: Store, E: Env> Core<S, E> {
         Ok(view)
     }
 
-    /// What the coordinator says to a holder besides the answer.
-    pub(crate) async fn notice(
+    /// What a holder is told besides the answer to its request, and takes note of its deadline.
+    ///
+    /// What was asked is done by now. So if the store cannot be read, nothing is told besides,
+    /// rather than that anything has failed.
+    pub(crate) async fn aside(
         self: &Arc<Self>,
-        tenant: TenantId,
-        key: ShardKey,
+        place: Place,
         fence: FenceEpoch,
+        deadline: Option<LogicalTime>,
         now: LogicalTime,
-    ) -> Result<(HolderNotice, CapacityHint), InfraError> {
-        let view = self.view(tenant, key.run).await?;
-        Ok((view.notice(key.shard, fence, now), view.capacity(now)))
+    ) -> Aside {
+        let shard = place.key.shard;
+        let Ok(view) = self.view(place.tenant, place.key.run).await else {
+            return Aside::default();
+        };
+        let mut state = view.lock();
+        if let Some(deadline) = deadline {
+            state.note_deadline(shard, fence, deadline);
+        }
+        Aside { notice: state.notice(shard, fence, now), capacity: state.capacity(now) }
     }
 
     /// Puts what was just stored into the view of its run, if there is one.

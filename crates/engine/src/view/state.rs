@@ -180,7 +180,8 @@ impl ViewState {
     /// Whether somebody who waits should look again.
     pub(crate) fn is_inviting(&self) -> bool {
         let hands_out = |(gate, _): (Gate, _)| gate.status == RunStatus::Active && !gate.paused;
-        self.gate.is_some_and(hands_out) && !self.free.is_empty()
+        let is_untried = |shard| !self.tried.contains(shard);
+        self.gate.is_some_and(hands_out) && self.free.iter().any(is_untried)
     }
 
     fn add_open(&mut self, shard: ShardId) {
