@@ -141,9 +141,12 @@ fn lists_are_bounded_before_they_are_read() {
     let (definition, spawned) = (examples::definition(), "spawned shards");
     let (most, at) = (MAX_SPAWNED_PER_SHARD, definition.encode().len() - 20);
     assert_eq!(broken(&definition, at, &bytes(most + 1)), too_many(spawned, most + 1, most, at));
+    let truncated = |needed, left, at| (Problem::Truncated { needed, left }, at + 4);
+    assert_eq!(broken(&definition, at, &bytes(2)), truncated(32, 16, at));
     let (progress, remembered) = (examples::progress(), "remembered operations");
     let at = progress.encode().len() - 8 - 26 - 4;
     assert_eq!(broken(&progress, at, &bytes(17)), too_many(remembered, 17, 16, at));
+    assert_eq!(broken(&progress, at, &bytes(16)), truncated(16 * 26, 26 + 8, at));
     let run = examples::run();
     let at = run.encode().len() - 1 - 26 - 4;
     assert_eq!(broken(&run, at, &bytes(9)), too_many(remembered, 9, 8, at));
