@@ -6,7 +6,7 @@ use shardwright_coordination::facade::pass_over;
 use shardwright_coordination::guard::check_handing_out;
 use shardwright_coordination::{
     AcquireError, AsyncShardClaiming, ClaimError, ClaimOutlook, InfraError, RestoredShardState,
-    RunGate, RunQueryError,
+    RunQueryError,
 };
 use shardwright_store::{Commit, Expect, Revision, Store};
 
@@ -64,10 +64,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         view: &RunView,
     ) -> Result<(Gate, Revision), ClaimError> {
         let fence_floor = self.core.fence_floor;
-        let check = |gate: &Gate| {
-            let Gate { status, paused, config } = *gate;
-            check_handing_out::<ClaimError>(&RunGate { run, status, paused, config, fence_floor })
-        };
+        let check = |gate: &Gate| check_handing_out::<ClaimError>(&gate.for_run(run, fence_floor));
         if let Some((gate, at)) = view.gate()
             && check(&gate).is_ok()
         {

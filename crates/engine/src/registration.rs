@@ -19,12 +19,12 @@ use shardwright_store::{
     Commit, CommitBuilder, CommitError, Expect, Revision, Snapshot, Store, StoreLimits,
 };
 
-use crate::codec::{Manifest, Record, Run, Stage};
+use crate::codec::{Gate, Manifest, Record, Run, Stage};
 use crate::coordinator::StoredCoordinator;
 use crate::effects;
 use crate::fault;
 use crate::quota::Room;
-use crate::runs::{StoredRun, gate_of};
+use crate::runs::StoredRun;
 
 const OPERATION: &str = "register_shards";
 
@@ -136,12 +136,11 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     /// Adds what starts the run.
     fn start(&self, commit: CommitBuilder, plan: &Plan) -> CommitBuilder {
         let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
-        let manifest = Manifest { root_shards: plan.record.root_shards.clone() };
         commit
             .expect(keys.run(tenant, run), Expect::At(plan.run_at))
             .put(keys.run(tenant, run), Run::encode_of(&plan.record, false))
-            .put(keys.manifest(tenant, run), manifest.encode())
-            .put(keys.gate(tenant, run), gate_of(&plan.record).encode())
+            .put(keys.manifest(tenant, run), Manifest::encode_of(&plan.record))
+            .put(keys.gate(tenant, run), Gate::of(&plan.record).encode())
     }
 
     async fn load_stage(

@@ -73,7 +73,7 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
             let commit = Commit::builder()
                 .expect(core.keys.run(tenant, run), Expect::Absent)
                 .put(core.keys.run(tenant, run), Run::encode_of(&record, false))
-                .put(core.keys.gate(tenant, run), gate_of(&record).encode())
+                .put(core.keys.gate(tenant, run), Gate::of(&record).encode())
                 .build()
                 .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
             match core.store.commit(commit).await {
@@ -231,7 +231,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 None => error,
             })?;
             let StoredRun { mut record, at, .. } = found.ok_or(RunNotFound { run })?;
-            let before = gate_of(&record);
+            let before = Gate::of(&record);
             let progress = match change {
                 Change::Complete => Some(core.progress(tenant, run).await.map_err(transition)?),
                 Change::Fail | Change::Cancel | Change::Pause | Change::Resume => None,
@@ -251,7 +251,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let mut commit = Commit::builder()
                 .expect(core.keys.run(tenant, run), Expect::At(at))
                 .put(core.keys.run(tenant, run), Run::encode_of(&record, false));
-            let after = gate_of(&record);
+            let after = Gate::of(&record);
             if before != after {
                 commit = commit.put(core.keys.gate(tenant, run), after.encode());
             }
@@ -361,11 +361,6 @@ impl<S: Store, E: Env> Core<S, E> {
         }
         Ok(progress)
     }
-}
-
-/// What shards need to know of their run.
-pub(crate) const fn gate_of(record: &RunRecord) -> Gate {
-    Gate { status: record.status, paused: record.paused, config: record.config }
 }
 
 fn protocol_change(change: Change, progress: Option<&RunProgress>) -> RunChange<'_> {

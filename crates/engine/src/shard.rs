@@ -58,8 +58,7 @@ impl Loaded {
     }
 
     pub(crate) fn run_gate(&self, fence_floor: FenceEpoch) -> RunGate {
-        let Gate { status, paused, config } = self.gate;
-        RunGate { run: self.record.head.key.run, status, paused, config, fence_floor }
+        self.gate.for_run(self.record.head.key.run, fence_floor)
     }
 
     pub(crate) fn context<'a>(
