@@ -9,9 +9,13 @@
 mod batch;
 mod commit;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod key;
 mod limits;
 mod store;
+#[cfg(feature = "test-support")]
+pub mod testing;
 mod watch;
 
 pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
@@ -19,6 +23,8 @@ pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, W
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
 };
+#[cfg(feature = "etcd")]
+pub use etcd::{EtcdOptions, EtcdServerLimits, EtcdStore, EtcdTimeouts, EtcdTls};
 pub use key::{Key, KeyRange};
 pub use limits::{LimitExceeded, StoreLimits};
 pub use store::{
