@@ -7,18 +7,23 @@
 //! Nothing here knows what the bytes mean.
 
 mod batch;
+mod clock;
 mod commit;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod key;
 mod limits;
+pub mod memory;
 mod store;
 #[cfg(feature = "test-support")]
 pub mod testing;
 mod watch;
 
 pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
+pub use clock::{ManualClock, MonotonicClock, SessionClock};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,

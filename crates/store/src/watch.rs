@@ -83,6 +83,12 @@ impl ChangeSender {
         }
     }
 
+    /// Whether the reader is gone.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
     /// Waits until the reader is gone.
     pub async fn closed(&self) {
         self.sender.closed().await;

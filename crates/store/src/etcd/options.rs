@@ -13,6 +13,7 @@ pub struct EtcdOptions {
     pub(crate) tls: Option<EtcdTls>,
     pub(crate) timeouts: EtcdTimeouts,
     pub(crate) server_limits: EtcdServerLimits,
+    pub(crate) watch_capacity: usize,
 }
 
 impl EtcdOptions {
@@ -25,6 +26,7 @@ impl EtcdOptions {
             tls: None,
             timeouts: EtcdTimeouts::default(),
             server_limits: EtcdServerLimits::default(),
+            watch_capacity: 4_096,
         }
     }
 
@@ -56,6 +58,12 @@ impl EtcdOptions {
     /// What the members have been told to accept, if that is not what they accept by default.
     pub const fn server_limits(mut self, limits: EtcdServerLimits) -> Self {
         self.server_limits = limits;
+        self
+    }
+
+    /// How many revisions the reader of a watch may be behind. Without this, 4,096.
+    pub const fn watch_capacity(mut self, revisions: usize) -> Self {
+        self.watch_capacity = revisions;
         self
     }
 }

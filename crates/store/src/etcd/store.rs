@@ -38,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) composer: Composer,
     pub(crate) keep_alive: KeepAlive,
     pub(crate) average: read::Average,
+    pub(crate) watch_capacity: usize,
     /// Where tasks run, also those of callers who are somewhere else.
     pub(crate) runtime: Handle,
 }
@@ -49,12 +50,14 @@ impl EtcdStore {
         check(&options).map_err(StoreError::Unavailable)?;
         let namespace = Namespace::new(options.namespace.clone());
         let room = Room::new(&options.server_limits, &namespace);
+        let watch_capacity = options.watch_capacity;
         let client = Arc::new(Client::new(options).map_err(StoreError::Unavailable)?);
         let shared = Shared {
             keep_alive: KeepAlive::new(Arc::clone(&client)),
             client,
             composer: Composer { namespace, room },
             average: read::Average::default(),
+            watch_capacity,
             runtime: Handle::current(),
         };
         // A first read, with all the patience of any other.

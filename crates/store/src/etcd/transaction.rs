@@ -206,7 +206,9 @@ fn condition(namespace: &Namespace, commit: &Commit) -> TxnRequest {
 fn compare(namespace: &Namespace, expected: &Expectation) -> Compare {
     let revision = match expected.expect {
         Expect::Absent => 0,
-        // A revision that etcd cannot have is never found.
+        // What is not there has revision zero in etcd; nothing that is there has it. Nor does
+        // etcd ever get to the highest.
+        Expect::At(Revision::ZERO) => i64::MAX,
         Expect::At(revision) => i64::try_from(revision.get()).unwrap_or(i64::MAX),
     };
     Compare {
@@ -239,3 +241,6 @@ fn operation(namespace: &Namespace, write: &Write) -> RequestOp {
 const fn nested(txn: TxnRequest) -> RequestOp {
     RequestOp { request: Some(Request::RequestTxn(txn)) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,16 +22,13 @@ use crate::key::KeyRange;
 use crate::store::Revision;
 use crate::watch::{Change, ChangeSender, ChangeSet, Changes};
 
-/// How many revisions a reader may be behind.
-const BEHIND_MAX: usize = 4_096;
-
 /// Starts to follow a range.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
     range: &KeyRange,
     after: Revision,
 ) -> Result<Changes, WatchError> {
-    let (sender, changes) = Changes::channel(BEHIND_MAX);
+    let (sender, changes) = Changes::channel(shared.watch_capacity);
     if range.is_empty() {
         // etcd refuses to wait for what cannot be.
         shared.runtime.spawn(async move { sender.closed().await });

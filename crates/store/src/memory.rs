@@ -1,0 +1,334 @@
+//! A store in memory: for tests, simulations, and jobs that nobody minds losing.
+//!
+//! It has no runtime, no chance and no clock of its own, so that whoever brings those can make the
+//! same things happen again. [`Hooks`] step in before and after each call of one client; the
+//! methods of [`MemoryStore`] beyond [`Store`] do to the whole store what time and operators do.
+
+mod hooks;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use self::hooks::{After, Before, Call, Hooks, NoHooks};
+pub use self::state::MemoryState;
+use crate::clock::SessionClock;
+use crate::commit::Commit;
+use crate::error::{CommitError, Fault, ScanError, SessionError, StoreError, WatchError};
+use crate::key::{Key, KeyRange};
+use crate::limits::StoreLimits;
+use crate::store::{Page, Revision, ScanPage, Session, SessionId, Snapshot, Store};
+use crate::watch::{ChangeSender, Changes};
+
+/// How a store in memory is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryOptions {
+    /// How large a commit may be.
+    pub limits: StoreLimits,
+    /// How many changes are remembered, for scans and watches that are behind.
+    pub history: usize,
+    /// How many changes a reader of a watch may be behind.
+    pub watch_capacity: usize,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        let limits = StoreLimits {
+            expectations: 1_024,
+            writes: 1_024,
+            key_bytes: 1_024,
+            bytes: 8 * 1_024 * 1_024,
+        };
+        Self { limits, history: 10_000, watch_capacity: 1_024 }
+    }
+}
+
+/// A client of a store in memory.
+pub struct MemoryStore<H = NoHooks> {
+    shared: Arc<Shared>,
+    hooks: Arc<H>,
+}
+
+struct Shared {
+    options: MemoryOptions,
+    clock: Arc<dyn SessionClock>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    state: MemoryState,
+    watches: Vec<Watch>,
+    watches_held: bool,
+    sessions_outlive: Duration,
+}
+
+struct Watch {
+    range: KeyRange,
+    seen: Revision,
+    sender: ChangeSender,
+}
+
+impl MemoryStore {
+    /// An empty store whose sessions live by a clock.
+    #[must_use]
+    pub fn new(clock: Arc<dyn SessionClock>) -> Self {
+        Self::with_options(clock, MemoryOptions::default())
+    }
+
+    /// An empty store that is set up otherwise.
+    #[must_use]
+    pub fn with_options(clock: Arc<dyn SessionClock>, options: MemoryOptions) -> Self {
+        let inner = Inner {
+            state: MemoryState::new(options.history),
+            watches: Vec::new(),
+            watches_held: false,
+            sessions_outlive: Duration::ZERO,
+        };
+        let shared = Shared { options, clock, inner: Mutex::new(inner) };
+        Self { shared: Arc::new(shared), hooks: Arc::new(NoHooks) }
+    }
+}
+
+impl<H: Hooks> MemoryStore<H> {
+    /// Another client of the same store, with its own hooks.
+    #[must_use]
+    pub fn client<Other: Hooks>(&self, hooks: Arc<Other>) -> MemoryStore<Other> {
+        MemoryStore { shared: Arc::clone(&self.shared), hooks }
+    }
+
+    /// The moment of the last change.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.lock().state.revision()
+    }
+
+    /// What the store knows, to look into.
+    pub fn inspect<T>(&self, look: impl FnOnce(&MemoryState) -> T) -> T {
+        look(&self.lock().state)
+    }
+
+    /// Ends all sessions whose time is over, as every call does as well.
+    pub fn expire_sessions(&self) {
+        let now = self.shared.clock.now();
+        self.lock().expire_sessions(now);
+    }
+
+    /// How long until a session's time is over, if nobody keeps it alive.
+    #[must_use]
+    pub fn until_next_expiry(&self) -> Option<Duration> {
+        let now = self.shared.clock.now();
+        let inner = self.lock();
+        let deadline = inner.state.next_expiry()?.saturating_add(inner.sessions_outlive);
+        Some(deadline.saturating_sub(now))
+    }
+
+    /// Ends sessions when their time is over, for as long as it is polled. Watches then see it
+    /// without anybody calling the store.
+    pub async fn reap<F: Future<Output = ()>>(&self, sleep: impl Fn(Duration) -> F) {
+        const AT_MOST: Duration = Duration::from_millis(100);
+        loop {
+            self.expire_sessions();
+            sleep(self.until_next_expiry().map_or(AT_MOST, |until| until.min(AT_MOST))).await;
+        }
+    }
+
+    /// Ends a session before its time. Tells whether it was there.
+    pub fn end_session(&self, session: SessionId) -> bool {
+        self.lock().change(|state| state.close_session(session)).is_ok()
+    }
+
+    /// Lets sessions live on for some time after they should have ended.
+    pub fn let_sessions_outlive(&self, by: Duration) {
+        self.lock().sessions_outlive = by;
+    }
+
+    /// Forgets what was before a moment: scans that are older move, and watches that have not seen
+    /// it have a gap.
+    pub fn compact(&self, before: Revision) {
+        self.lock().state.compact(before);
+    }
+
+    /// Ends all watches with a gap.
+    pub fn break_watches(&self) {
+        for mut watch in self.lock().watches.drain(..) {
+            watch.sender.fail(WatchError::Gap);
+        }
+    }
+
+    /// Keeps changes from all watches until they are released.
+    pub fn hold_watches(&self) {
+        self.lock().watches_held = true;
+    }
+
+    /// Passes on what was held.
+    pub fn release_watches(&self) {
+        let mut inner = self.lock();
+        inner.watches_held = false;
+        inner.tell_watches();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // The state changes only after all that can fail, so it is whole even after a panic.
+        self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a call between its hooks: `lost` says what the caller is told of an answer that is.
+    async fn call<T, E>(
+        &self,
+        call: Call<'_>,
+        refused: impl Fn(Fault) -> E,
+        damaged: impl Fn(Fault) -> E,
+        lost: impl Fn(Fault) -> E,
+        run: impl FnOnce(&mut Inner, Option<Revision>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let as_of = match self.hooks.before(call).await {
+            Before::Go => None,
+            Before::AsOf(revision) => Some(revision),
+            Before::Refuse(fault) => return Err(refused(fault)),
+            Before::Damaged(fault) => return Err(damaged(fault)),
+        };
+        let now = self.shared.clock.now();
+        let result = {
+            let mut inner = self.lock();
+            inner.expire_sessions(now);
+            run(&mut inner, as_of)
+        };
+        match self.hooks.after(call).await {
+            After::Answer => result,
+            After::Lose(fault) => Err(lost(fault)),
+        }
+    }
+
+    async fn call_session<T>(
+        &self,
+        call: Call<'_>,
+        run: impl FnOnce(&mut Inner) -> Result<T, SessionError>,
+    ) -> Result<T, SessionError> {
+        let unavailable = |fault| SessionError::Store(StoreError::Unavailable(fault));
+        let corrupt = |fault| SessionError::Store(StoreError::Corrupt(fault));
+        self.call(call, unavailable, corrupt, unavailable, |inner, _| run(inner)).await
+    }
+}
+
+impl<H: Hooks> Store for MemoryStore<H> {
+    async fn load(&self, keys: &[Key]) -> Result<Snapshot, StoreError> {
+        let (unavailable, corrupt) = (StoreError::Unavailable, StoreError::Corrupt);
+        let run = |inner: &mut Inner, as_of: Option<Revision>| {
+            Ok(inner.state.load(keys, as_of.unwrap_or_else(|| inner.state.revision())))
+        };
+        self.call(Call::Load(keys), unavailable, corrupt, unavailable, run).await
+    }
+
+    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+        let unavailable = |fault| ScanError::Store(StoreError::Unavailable(fault));
+        let corrupt = |fault| ScanError::Store(StoreError::Corrupt(fault));
+        let run = |inner: &mut Inner, as_of: Option<Revision>| {
+            let at = as_of.unwrap_or_else(|| inner.state.revision());
+            inner.state.scan(range, &page, at)
+        };
+        self.call(Call::Scan(range, &page), unavailable, corrupt, unavailable, run).await
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
+        commit.check(&self.shared.options.limits)?;
+        let run = |inner: &mut Inner, _| inner.change(|state| state.commit(&commit));
+        let (refused, lost) = (CommitError::NotApplied, CommitError::Unknown);
+        self.call(Call::Commit(&commit), refused, CommitError::Corrupt, lost, run).await
+    }
+
+    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+        let unavailable = |fault| WatchError::Store(StoreError::Unavailable(fault));
+        let corrupt = |fault| WatchError::Store(StoreError::Corrupt(fault));
+        let capacity = self.shared.options.watch_capacity;
+        let run = |inner: &mut Inner, _| inner.watch(range, after, capacity);
+        self.call(Call::Watch(range, after), unavailable, corrupt, unavailable, run).await
+    }
+
+    async fn open_session(&self, ttl: Duration) -> Result<Session, SessionError> {
+        let run = |inner: &mut Inner| Ok(inner.state.open_session(ttl, self.shared.clock.now()));
+        self.call_session(Call::OpenSession(ttl), run).await
+    }
+
+    async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
+        let run = |inner: &mut Inner| inner.state.keep_alive(session, self.shared.clock.now());
+        self.call_session(Call::KeepAlive(session), run).await
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), SessionError> {
+        let run = |inner: &mut Inner| inner.change(|state| state.close_session(session));
+        self.call_session(Call::CloseSession(session), run).await
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.shared.options.limits
+    }
+}
+
+impl Inner {
+    /// Changes the state and tells the watches.
+    fn change<T>(&mut self, change: impl FnOnce(&mut MemoryState) -> T) -> T {
+        let result = change(&mut self.state);
+        self.tell_watches();
+        result
+    }
+
+    fn expire_sessions(&mut self, now: Duration) {
+        let over = now.saturating_sub(self.sessions_outlive);
+        if self.state.next_expiry().is_some_and(|deadline| deadline <= over) {
+            self.change(|state| state.expire_sessions(over));
+        }
+    }
+
+    fn watch(
+        &mut self,
+        range: &KeyRange,
+        after: Revision,
+        capacity: usize,
+    ) -> Result<Changes, WatchError> {
+        if after < self.state.compacted() {
+            return Err(WatchError::Gap);
+        }
+        let (sender, changes) = Changes::channel(capacity);
+        self.watches.push(Watch { range: range.clone(), seen: after, sender });
+        self.tell_watches();
+        Ok(changes)
+    }
+
+    fn tell_watches(&mut self) {
+        if self.watches_held {
+            return;
+        }
+        let now = self.state.revision();
+        self.watches.retain_mut(|watch| {
+            if now <= watch.seen {
+                return !watch.sender.is_closed();
+            }
+            match self.state.changes(&watch.range, watch.seen, now) {
+                Ok(sets) => {
+                    watch.seen = now;
+                    sets.into_iter().all(|set| watch.sender.send(set)) && !watch.sender.is_closed()
+                }
+                Err(gap) => {
+                    watch.sender.fail(gap);
+                    false
+                }
+            }
+        });
+    }
+}
+
+impl<H> Clone for MemoryStore<H> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), hooks: Arc::clone(&self.hooks) }
+    }
+}
+
+impl<H> fmt::Debug for MemoryStore<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,72 @@
+//! Where somebody may step in: before a call does anything, and before it answers.
+
+use std::future::{Future, ready};
+use std::time::Duration;
+
+use crate::commit::Commit;
+use crate::error::Fault;
+use crate::key::{Key, KeyRange};
+use crate::store::{Page, Revision, SessionId};
+
+/// A call, as the caller made it.
+#[derive(Clone, Copy, Debug)]
+pub enum Call<'c> {
+    /// [`Store::load`](crate::Store::load).
+    Load(&'c [Key]),
+    /// [`Store::scan`](crate::Store::scan).
+    Scan(&'c KeyRange, &'c Page),
+    /// [`Store::commit`](crate::Store::commit).
+    Commit(&'c Commit),
+    /// [`Store::watch`](crate::Store::watch).
+    Watch(&'c KeyRange, Revision),
+    /// [`Store::open_session`](crate::Store::open_session).
+    OpenSession(Duration),
+    /// [`Store::keep_alive`](crate::Store::keep_alive).
+    KeepAlive(SessionId),
+    /// [`Store::close_session`](crate::Store::close_session).
+    CloseSession(SessionId),
+}
+
+/// How a call goes on.
+#[derive(Clone, Debug)]
+pub enum Before {
+    /// As it should.
+    Go,
+    /// Nothing is done, and the caller is told so.
+    Refuse(Fault),
+    /// Nothing is done, and the caller is told that the store is damaged.
+    Damaged(Fault),
+    /// A load, or the first page of a scan, shows what was there at an earlier moment, or at the
+    /// earliest that is still known. Any other call goes on as it should.
+    AsOf(Revision),
+}
+
+/// What the caller learns of what was done.
+#[derive(Clone, Debug)]
+pub enum After {
+    /// All.
+    Answer,
+    /// Nothing: the answer got lost on its way. A commit is answered as unknown.
+    Lose(Fault),
+}
+
+/// Steps in, on behalf of one client. A hook that waits delays the call.
+pub trait Hooks: Send + Sync + 'static {
+    /// Before anything is done.
+    fn before(&self, call: Call<'_>) -> impl Future<Output = Before> + Send {
+        let _unused = call;
+        ready(Before::Go)
+    }
+
+    /// After everything is done.
+    fn after(&self, call: Call<'_>) -> impl Future<Output = After> + Send {
+        let _unused = call;
+        ready(After::Answer)
+    }
+}
+
+/// Never steps in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHooks;
+
+impl Hooks for NoHooks {}
