@@ -43,6 +43,14 @@ impl Patience {
         Self { deadline: None, pause: FIRST_PAUSE }
     }
 
+    /// What comes of a try, if anything does in time.
+    pub(crate) async fn within<T>(&self, attempt: impl Future<Output = T>) -> Option<T> {
+        match self.deadline {
+            Some(deadline) => timeout_at(deadline, attempt).await.ok(),
+            None => Some(attempt.await),
+        }
+    }
+
     /// Waits before the next try, unless there is no time for one.
     pub(crate) async fn pause(&mut self) -> bool {
         if self.deadline.is_some_and(|deadline| Instant::now() + self.pause >= deadline) {
@@ -69,6 +77,8 @@ struct Current {
     turn: usize,
     opened: u64,
     connection: Option<Arc<Connection>>,
+    /// When no member could be reached, and why.
+    failed: Option<(Instant, Trouble)>,
 }
 
 impl Client {
@@ -148,10 +158,24 @@ impl Client {
 
     /// The connection that is in use; a new one if there is none.
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Trouble> {
+        let asked = Instant::now();
         let mut current = self.current.lock().await;
         if let Some(connection) = &current.connection {
             return Ok(Arc::clone(connection));
         }
+        if let Some((when, trouble)) = &current.failed
+            && *when > asked
+        {
+            // Somebody has tried for all who were waiting.
+            return Err(trouble.clone());
+        }
+        let connected = self.connect(&mut current).await;
+        current.failed = connected.as_ref().err().map(|trouble| (Instant::now(), trouble.clone()));
+        connected
+    }
+
+    /// Tries each member, beginning with the one that has its turn.
+    async fn connect(&self, current: &mut Current) -> Result<Arc<Connection>, Trouble> {
         let mut last = Fault::new(FaultKind::Unreachable, "no member of etcd could be reached");
         for _ in 0..self.endpoints.len() {
             let turn = current.turn % self.endpoints.len().max(1);

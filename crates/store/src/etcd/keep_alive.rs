@@ -52,7 +52,8 @@ impl KeepAlive {
     pub(crate) async fn renew(&self, session: SessionId) -> Result<(), SessionError> {
         let mut patience = Patience::new(self.client.timeouts().call);
         loop {
-            match self.attempt(session.get().cast_signed()).await {
+            let attempt = patience.within(self.attempt(session.get().cast_signed())).await;
+            match attempt.unwrap_or_else(|| Err(Trouble::late("a renewal"))) {
                 Ok(1..) => return Ok(()),
                 Ok(_) => return Err(SessionError::Gone(session)),
                 Err(trouble) => {

@@ -28,7 +28,7 @@
 
 use std::error::Error as StdError;
 
-use tonic::{Code, ConnectError, Status};
+use tonic::{Code, ConnectError, Status, TimeoutExpired};
 
 use crate::error::{Fault, FaultKind};
 
@@ -158,8 +158,12 @@ impl Trouble {
 }
 
 fn unlisted(status: &Status) -> (Effect, FaultKind, Remedy) {
-    if could_not_connect(status) {
+    if is_caused_by::<ConnectError>(status) {
+        // The request has never left us: there was nothing to send it over.
         return (Effect::Nothing, FaultKind::Unreachable, Remedy::AnotherConnection);
+    }
+    if is_caused_by::<TimeoutExpired>(status) {
+        return (Effect::Unknown, FaultKind::TimedOut, Remedy::AnotherConnection);
     }
     match status.code() {
         Code::Unimplemented => (Effect::Nothing, FaultKind::Other, Remedy::None),
@@ -168,11 +172,10 @@ fn unlisted(status: &Status) -> (Effect, FaultKind, Remedy) {
     }
 }
 
-/// Whether the request has never left us, because there was nothing to send it over.
-fn could_not_connect(status: &Status) -> bool {
+fn is_caused_by<E: StdError + 'static>(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
-        if error.is::<ConnectError>() {
+        if error.is::<E>() {
             return true;
         }
         cause = error.source();
@@ -253,6 +256,8 @@ mod tests {
         let trouble = Trouble::of(status);
         assert_eq!(trouble.effect, Effect::Nothing);
         assert_eq!(trouble.remedy, Remedy::AnotherConnection);
+        let late = Trouble::of(Status::from_error(Box::new(TimeoutExpired(()))));
+        assert_eq!((late.effect, late.fault.kind), (Effect::Unknown, FaultKind::TimedOut));
         let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         assert_eq!(Trouble::of(Status::from_error(Box::new(broken))).effect, Effect::Unknown);
     }

@@ -43,7 +43,8 @@ pub(crate) async fn watch(
     };
     let mut patience = Patience::new(shared.client.timeouts().call);
     let stream = loop {
-        match follower.open().await {
+        let opened = patience.within(follower.open()).await;
+        match opened.unwrap_or_else(|| Err(Trouble::late("a watch"))) {
             Ok(stream) => break stream,
             Err(trouble) => {
                 let again = trouble.remedy == Remedy::AnotherConnection;

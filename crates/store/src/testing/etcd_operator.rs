@@ -12,7 +12,8 @@ use crate::etcd::connection::Connection;
 use crate::etcd::wire::{
     AlarmMember, AlarmRequest, AlarmType, AuthEnableRequest, AuthRoleAddRequest,
     AuthRoleGrantPermissionRequest, AuthUserAddRequest, AuthUserGrantRoleRequest,
-    CompactionRequest, DefragmentRequest, Permission, StatusRequest, alarm_request, permission,
+    CompactionRequest, Compare, DefragmentRequest, Permission, PutRequest, RequestOp,
+    StatusRequest, TxnRequest, alarm_request, compare, permission, request_op,
 };
 use crate::etcd::{EtcdOptions, EtcdTimeouts};
 use crate::key::{Key, KeyRange};
@@ -68,6 +69,31 @@ impl EtcdOperator {
             revision: Revision::new(header.revision.unsigned_abs()),
             database_bytes: status.database_bytes.unsigned_abs(),
         })
+    }
+
+    /// Puts a value under a key if that was last written at a revision, zero for never, in the
+    /// plainest request there is. Gives the new revision if it was so.
+    pub async fn compare_and_swap(
+        &self,
+        key: Bytes,
+        revision: Revision,
+        value: Bytes,
+    ) -> io::Result<Option<Revision>> {
+        let revision = i64::try_from(revision.get()).map_err(io::Error::other)?;
+        let compare = Compare {
+            result: compare::Result::Equal.into(),
+            target: compare::Target::Mod.into(),
+            key: key.clone(),
+            target_union: Some(compare::TargetUnion::ModRevision(revision)),
+        };
+        let put = request_op::Request::RequestPut(PutRequest { key, value, lease: 0 });
+        let put = RequestOp { request: Some(put) };
+        let request =
+            TxnRequest { compare: vec![compare], success: vec![put], failure: Vec::new() };
+        let request = self.connection.request(request, LIMIT);
+        let answer = done(self.connection.kv().txn(request).await)?;
+        let now = Revision::new(answer.header.unwrap_or_default().revision.unsigned_abs());
+        Ok(answer.succeeded.then_some(now))
     }
 
     /// Forgets the history before a revision, and waits until it is really gone.

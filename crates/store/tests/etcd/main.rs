@@ -1,4 +1,4 @@
-//! The store on a real etcd.
+//! The store on a real etcd: what only etcd can do wrong.
 #![cfg(feature = "test-support")]
 #![allow(
     clippy::expect_used,
@@ -8,5 +8,11 @@
     reason = "a test that panics is a test that fails"
 )]
 
-mod basics;
+mod access;
+mod batches;
+mod cluster;
+mod full;
+mod history;
+mod lost_replies;
+mod silence;
 mod support;

@@ -7,7 +7,7 @@ use shardwright_store::testing::EtcdCluster;
 use shardwright_store::{
     Commit, CommitBuilder, EtcdStore, Expect, Key, Revision, Store, Versioned,
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 /// How long to wait for what is sure to come.
 pub(crate) const SOON: Duration = Duration::from_secs(15);
@@ -50,13 +50,4 @@ pub(crate) async fn text(store: &EtcdStore, name: &str) -> Option<String> {
 /// What comes of something that is sure to come.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(SOON, future).await.expect("it takes too long")
-}
-
-/// Waits until something is true.
-pub(crate) async fn until<Check: Future<Output = bool>>(mut check: impl FnMut() -> Check) {
-    let deadline = Instant::now() + SOON;
-    while !check().await {
-        assert!(Instant::now() < deadline, "it never became true");
-        sleep(Duration::from_millis(5)).await;
-    }
 }
