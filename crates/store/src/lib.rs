@@ -12,6 +12,7 @@ mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+pub mod file;
 mod key;
 mod limits;
 pub mod memory;
@@ -19,7 +20,7 @@ mod store;
 mod watch;
 
 pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
-pub use clock::{ManualClock, MonotonicClock, SessionClock};
+pub use clock::{BootClock, ManualClock, MonotonicClock, SessionClock};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
