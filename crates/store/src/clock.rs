@@ -27,6 +27,23 @@ impl SessionClock for MonotonicClock {
     }
 }
 
+/// The clock of the machine, the same in all its processes, which goes on while the machine sleeps.
+/// It begins anew when the machine does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BootClock;
+
+impl SessionClock for BootClock {
+    fn now(&self) -> Duration {
+        #[cfg(target_os = "linux")]
+        let clock = rustix::time::ClockId::Boottime;
+        #[cfg(not(target_os = "linux"))]
+        let clock = rustix::time::ClockId::Monotonic;
+        let now = rustix::time::clock_gettime(clock);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+        Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
+    }
+}
+
 /// A clock that stands still until somebody moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock(Mutex<Duration>);

@@ -14,6 +14,7 @@ pub mod conformance;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
+pub mod file;
 mod key;
 mod limits;
 pub mod memory;
@@ -23,7 +24,7 @@ pub mod testing;
 mod watch;
 
 pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
-pub use clock::{ManualClock, MonotonicClock, SessionClock};
+pub use clock::{BootClock, ManualClock, MonotonicClock, SessionClock};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
