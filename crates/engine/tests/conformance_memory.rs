@@ -2,39 +2,16 @@
 
 mod support;
 
-use shardwright_contracts::TenantId;
-use shardwright_coordination::conformance::Harness;
+use std::sync::Arc;
+
 use shardwright_coordination::conformance_suite;
-use support::{InMemory, ManualClock, Tenants, block_on};
+use shardwright_store::ManualClock;
+use shardwright_store::memory::MemoryStore;
+use support::{Over, block_on};
 
-struct OverMemory {
-    backend: InMemory,
-    clock: ManualClock,
-    tenants: Tenants,
+fn over_memory() -> Over<MemoryStore, ()> {
+    let store = MemoryStore::new(Arc::new(ManualClock::new()));
+    block_on(Over::new(store, ()))
 }
 
-impl OverMemory {
-    fn new() -> Self {
-        let clock = ManualClock::default();
-        let backend = block_on(support::in_memory(&clock, support::exact()));
-        Self { backend, clock, tenants: Tenants::default() }
-    }
-}
-
-impl Harness for OverMemory {
-    type Backend = InMemory;
-
-    fn backend(&self) -> &Self::Backend {
-        &self.backend
-    }
-
-    fn fresh_tenant(&self) -> TenantId {
-        self.tenants.fresh()
-    }
-
-    async fn advance(&self, millis: u64) {
-        self.clock.advance(millis);
-    }
-}
-
-conformance_suite!(OverMemory::new(), block_on);
+conformance_suite!(over_memory(), block_on);

@@ -11,10 +11,11 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use shardwright_contracts::{Env, LogicalTime, TenantId};
+use shardwright_coordination::conformance::Harness;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, Sessions, StoredCoordinator};
-use shardwright_store::SessionClock;
 use shardwright_store::memory::MemoryStore;
+use shardwright_store::{SessionClock, Store};
 
 /// Milliseconds that only the test counts.
 #[derive(Clone, Default)]
@@ -78,9 +79,52 @@ pub(crate) fn exact() -> EngineConfig {
 pub(crate) type InMemory = StoredCoordinator<MemoryStore, TestEnv>;
 
 pub(crate) async fn in_memory(clock: &ManualClock, config: EngineConfig) -> InMemory {
-    let store = MemoryStore::new(Arc::new(clock.clone()));
+    over(MemoryStore::new(Arc::new(clock.clone())), clock, config).await
+}
+
+/// The coordinator over some store, in a world whose clock the test moves.
+pub(crate) async fn over<S: Store>(
+    store: S,
+    clock: &ManualClock,
+    config: EngineConfig,
+) -> StoredCoordinator<S, TestEnv> {
     let env = TestEnv { clock: clock.clone() };
     StoredCoordinator::open(store, env, Keyspace::new("test/").unwrap(), config).await.unwrap()
+}
+
+/// What the suite for coordination backends needs, over some store. What the store itself needs
+/// to live is kept beside it.
+pub(crate) struct Over<S, K> {
+    backend: StoredCoordinator<S, TestEnv>,
+    clock: ManualClock,
+    tenants: Tenants,
+    _kept: K,
+}
+
+impl<S: Store, K> Over<S, K> {
+    pub(crate) async fn new(store: S, kept: K) -> Self {
+        // Not at zero, which is when nothing has happened yet.
+        let clock = ManualClock::default();
+        clock.advance(1_000);
+        let backend = over(store, &clock, exact()).await;
+        Self { backend, clock, tenants: Tenants::default(), _kept: kept }
+    }
+}
+
+impl<S: Store, K: Sync> Harness for Over<S, K> {
+    type Backend = StoredCoordinator<S, TestEnv>;
+
+    fn backend(&self) -> &Self::Backend {
+        &self.backend
+    }
+
+    fn fresh_tenant(&self) -> TenantId {
+        self.tenants.fresh()
+    }
+
+    async fn advance(&self, millis: u64) {
+        self.clock.advance(millis);
+    }
 }
 
 /// Tenants that nobody has used.
