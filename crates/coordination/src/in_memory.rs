@@ -87,9 +87,8 @@ struct Located<'a> {
 impl InMemoryCoordinator {
     /// Allocates a coordinator, if there is that much memory.
     pub fn try_new(config: CoordinatorRuntimeConfig) -> Result<Self, SlabTooLarge> {
-        // A shard's range and metadata take one slot, its cursor another; and what replaces one of
-        // them is stored before the old one goes.
-        let slots = config.max_total_shards.saturating_mul(2).saturating_add(1);
+        // A shard's range and metadata take one slot, its cursor another.
+        let slots = config.max_total_shards.saturating_mul(2);
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         Ok(Self {
             config,
