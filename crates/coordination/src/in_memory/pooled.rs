@@ -83,7 +83,7 @@ pub(super) struct PooledShard {
     spec: PooledShardSpec,
     cursor: PooledCursor,
     /// Its place among the shards of its run that could be acquired, if it is one.
-    pub(super) place: Option<usize>,
+    pub(super) place: Option<u32>,
 }
 
 impl PooledShard {
