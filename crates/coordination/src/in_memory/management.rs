@@ -106,7 +106,7 @@ impl RunManagement for InMemoryCoordinator {
         state.shard_count += stored.len();
         self.total_shards += stored.len();
         let state = state.runs.get_mut(&run).ok_or(RunNotFound { run })?;
-        stored.into_iter().for_each(|shard| state.insert(shard));
+        state.insert_all(stored);
         pending.apply(&call, &mut state.record, &mut events);
         self.publish(events);
         Ok(IdempotentOutcome::Executed(()))
@@ -128,7 +128,7 @@ impl RunManagement for InMemoryCoordinator {
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
         let mut counter = ProgressCounter::new();
-        for shard in state.shards.values() {
+        for shard in state.shards.iter() {
             counter.add(&shard.head, shard.spec(slab), shard.cursor(slab), now);
         }
         let progress = counter.finish(state.watermark.as_deref());
@@ -150,7 +150,7 @@ impl RunManagement for InMemoryCoordinator {
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
         out.clear();
-        for shard in state.shards.values_mut() {
+        for shard in state.shards.iter_mut() {
             let summary = ShardSummary::of(&PooledShardMut { shard, slab }, now);
             if filter.admits(&summary) {
                 out.push(summary);
