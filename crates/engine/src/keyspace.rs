@@ -60,6 +60,13 @@ pub struct Keyspace {
     prefix: Arc<str>,
 }
 
+impl Default for Keyspace {
+    /// The keys that begin with `shardwright/`.
+    fn default() -> Self {
+        Self { prefix: "shardwright/".into() }
+    }
+}
+
 impl Keyspace {
     /// Longest prefix, in bytes.
     pub const PREFIX_BYTES_MAX: usize = 128;

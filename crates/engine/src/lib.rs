@@ -37,4 +37,4 @@ pub use collection::{Retention, RunAddress};
 pub use config::{EngineConfig, Sessions};
 pub use coordinator::{OpenError, StoredCoordinator};
 pub use publish::{Heard, Listener};
-pub use world::TokioEnv;
+pub use world::{FileCoordinator, FolderError, TokioEnv};
