@@ -8,6 +8,7 @@
     reason = "a command-line chore talks to its user through the terminal"
 )]
 
+mod bench;
 mod deny;
 mod proof;
 mod system_packages;
@@ -48,6 +49,11 @@ enum Chore {
     },
     /// Plants every known bug in the run protocol, one at a time, and shows which seed caught it.
     MutantsPlanted,
+    /// Measures the run protocol on every store, beside the disk and the plainest rival.
+    BenchStores {
+        /// Measure only `file`, `etcd`, `shards` or `memory`.
+        only: Option<String>,
+    },
     /// Licences, sources and banned crates among the dependencies.
     Deny,
 }
@@ -72,6 +78,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::Model { tla: true } => tla::large(&metadata),
         Chore::Sim { arguments } => proof::sim(&metadata, arguments),
         Chore::MutantsPlanted => proof::planted(&metadata),
+        Chore::BenchStores { only } => bench::stores(&metadata, only.as_deref()),
         Chore::Deny => deny::run(&metadata),
     }
 }

@@ -1,0 +1,88 @@
+//! Checkpoints per second, each caller on a shard of its own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use shardwright_contracts::{CursorUpdate, OpId, WorkerId};
+use shardwright_coordination::{AsyncCoordinationBackend, AsyncShardClaiming};
+use shardwright_store::testing::EtcdOperator;
+use shardwright_store::{Revision, Store};
+
+use crate::Coordinator;
+use crate::shards::{RUN, TENANT, register};
+
+const TIME: Duration = Duration::from_secs(2);
+
+/// What one measurement has found.
+#[derive(Clone, Copy)]
+pub(crate) struct Rate {
+    pub(crate) per_second: f64,
+    pub(crate) p99: Duration,
+}
+
+pub(crate) fn median(mut rates: Vec<Rate>) -> Rate {
+    rates.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+    rates.get(rates.len() / 2).copied().unwrap()
+}
+
+pub(crate) async fn measure<S: Store>(coordinator: &Coordinator<S>, callers: usize) -> Rate {
+    register(coordinator, callers).await;
+    let mut leases = Vec::new();
+    for worker in 0..callers as u64 {
+        let worker = WorkerId::from_raw(worker);
+        leases.push(coordinator.claim_next_available(TENANT, RUN, worker).await.unwrap());
+    }
+    let begin = Instant::now();
+    let tasks = leases.into_iter().map(|shard| {
+        let coordinator = coordinator.clone();
+        tokio::spawn(async move {
+            let start = shard.spec.as_spec_ref().start().to_vec();
+            let mut took = Vec::new();
+            for number in 0_u64.. {
+                if begin.elapsed() > TIME {
+                    break;
+                }
+                let mut key = start.clone();
+                key.extend_from_slice(format!("/{number:012}").as_bytes());
+                let (cursor, op) = (CursorUpdate::at(&key), OpId::from_raw(number));
+                let before = Instant::now();
+                coordinator.checkpoint(TENANT, &shard.lease, cursor, op).await.unwrap();
+                took.push(before.elapsed());
+            }
+            took
+        })
+    });
+    rate(tasks.collect(), begin).await
+}
+
+/// The plainest thing that can be done to an etcd instead.
+pub(crate) async fn plain(operator: &Arc<EtcdOperator>, callers: usize) -> Rate {
+    let begin = Instant::now();
+    let tasks = (0..callers).map(|caller| {
+        let operator = Arc::clone(operator);
+        tokio::spawn(async move {
+            let key = Bytes::from(format!("plain/{caller}"));
+            let (mut revision, mut took) = (Revision::ZERO, Vec::new());
+            while begin.elapsed() < TIME {
+                let value = Bytes::from_static(&[7; 300]);
+                let before = Instant::now();
+                let swapped = operator.compare_and_swap(key.clone(), revision, value).await;
+                revision = swapped.unwrap().unwrap();
+                took.push(before.elapsed());
+            }
+            took
+        })
+    });
+    rate(tasks.collect(), begin).await
+}
+
+async fn rate(tasks: Vec<tokio::task::JoinHandle<Vec<Duration>>>, begin: Instant) -> Rate {
+    let mut took = Vec::new();
+    for task in tasks {
+        took.extend(task.await.unwrap());
+    }
+    let per_second = took.len() as f64 / begin.elapsed().as_secs_f64();
+    took.sort();
+    Rate { per_second, p99: took.get(took.len() * 99 / 100).copied().unwrap_or_default() }
+}

@@ -1,0 +1,123 @@
+//! What the run protocol costs on each store, beside the physical limit or the plainest rival in
+//! the same run. `cargo xtask bench-stores` prints the table that `docs/benchmarks.md` records.
+#![allow(clippy::print_stdout, reason = "a bench prints")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a bench that fails panics")]
+
+mod checkpoints;
+mod counted;
+mod limits;
+mod memory;
+mod shards;
+
+use std::sync::Arc;
+
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
+use shardwright_store::file::{FileOptions, FileStore};
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::testing::{EtcdCluster, EtcdSetup};
+use shardwright_store::{EtcdStore, MonotonicClock, Store};
+use tempfile::TempDir;
+
+use counted::Counted;
+
+/// Callers at a time.
+pub(crate) const CALLERS: [usize; 3] = [1, 16, 256];
+/// Times that each thing is measured; the median counts.
+pub(crate) const ROUNDS: usize = 3;
+
+pub(crate) type Coordinator<S> = StoredCoordinator<Counted<S>, TokioEnv>;
+
+fn main() {
+    // Test runners call every bench with this to see whether it starts.
+    if std::env::args().any(|argument| argument == "--list" || argument == "--test") {
+        return;
+    }
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        if wanted("file") {
+            file().await;
+        }
+        if wanted("etcd") {
+            etcd().await;
+        }
+        if wanted("shards") {
+            shards().await;
+        }
+        if wanted("memory") {
+            memory::report().await;
+        }
+    });
+}
+
+async fn file() {
+    let disk = limits::median(limits::sync_rate);
+    let bare = limits::median(limits::bare_rate);
+    println!("\ndurable checkpoints in a folder");
+    println!("  fdatasync after an append of 4 KiB  {disk:8.0}/s");
+    println!("  bare SQLite, one put and one sync   {bare:8.0}/s  {:5.2} x the disk", bare / disk);
+    for callers in CALLERS {
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            let folder = TempDir::new().unwrap();
+            let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
+            rounds.push(checkpoints::measure(&open(store).await, callers).await);
+        }
+        let rate = checkpoints::median(rounds);
+        println!(
+            "  {callers:3} callers                         {:8.0}/s  {:5.2} x the disk, p99 {:?}",
+            rate.per_second,
+            rate.per_second / disk,
+            rate.p99,
+        );
+    }
+}
+
+async fn etcd() {
+    println!("\nfenced checkpoints on one etcd that syncs, beside plain compare-and-swap");
+    for callers in CALLERS {
+        let (mut plain, mut fenced) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            // Each side gets an etcd that is as fresh as the other's.
+            let cluster = synced_etcd().await;
+            let operator = Arc::new(cluster.operator(0).await.unwrap());
+            plain.push(checkpoints::plain(&operator, callers).await);
+            let cluster = synced_etcd().await;
+            let store = EtcdStore::connect(cluster.options()).await.unwrap();
+            fenced.push(checkpoints::measure(&open(store).await, callers).await);
+        }
+        let (plain, fenced) = (checkpoints::median(plain), checkpoints::median(fenced));
+        println!(
+            "  {callers:3} callers  plain {:7.0}/s p99 {:?}  ours {:7.0}/s p99 {:?}  {:5.2} x",
+            plain.per_second,
+            plain.p99,
+            fenced.per_second,
+            fenced.p99,
+            fenced.per_second / plain.per_second,
+        );
+    }
+}
+
+async fn shards() {
+    println!("\nregistering 10,000 shards, and 200 workers claiming them");
+    let store = MemoryStore::new(Arc::new(MonotonicClock::start()));
+    shards::report("memory", &open(store).await).await;
+    let folder = TempDir::new().unwrap();
+    let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
+    shards::report("folder", &open(store).await).await;
+    let cluster = synced_etcd().await;
+    let store = EtcdStore::connect(cluster.options()).await.unwrap();
+    shards::report("etcd", &open(store).await).await;
+}
+
+async fn synced_etcd() -> EtcdCluster {
+    EtcdSetup::members(1).synced().start().await.unwrap()
+}
+
+pub(crate) async fn open<S: Store>(store: S) -> Coordinator<S> {
+    let env = TokioEnv::current().unwrap();
+    let (keys, config) = (Keyspace::default(), EngineConfig::default());
+    StoredCoordinator::open(Counted::new(store), env, keys, config).await.unwrap()
+}

@@ -1,0 +1,14 @@
+//! Benches that need more than cargo: servers of their own.
+
+use anyhow::Result;
+use cargo_metadata::Metadata;
+
+use crate::{system_packages, workspace};
+
+/// The run protocol on every store.
+pub(crate) fn stores(metadata: &Metadata, only: Option<&str>) -> Result<()> {
+    system_packages::ensure(system_packages::PACKAGES, &mut system_packages::Debian)?;
+    let mut command = workspace::cargo(metadata, &["bench", "--quiet", "--locked"]);
+    command.args(["--package", "shardwright-engine", "--bench", "stores", "--"]).args(only);
+    workspace::succeed(&mut command)
+}
