@@ -1,4 +1,4 @@
-//! Twenty-four hundred numbers, each worked on by one process at a time, however often it is killed.
+//! Some numbers, each worked on by one process at a time, however often it is killed.
 //!
 //! Run it, kill it, run it again, in as many terminals as you like:
 //! `cargo run --example durable_run -- /tmp/numbers`
