@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::{OpenError, Trouble};
@@ -87,21 +88,26 @@ pub(super) enum Role {
 /// How many pages the log has, as the last commit of a connection knew it.
 pub(super) type LogPages = Arc<AtomicI32>;
 
+/// How long a reader waits. Only recovery after a crash and somebody else's tools ever make it.
+pub(super) const READER_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Connects to a database that is there.
-pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, rusqlite::Error> {
+pub(super) fn connect(
+    path: &Path,
+    role: Role,
+    patience: Duration,
+) -> Result<Connection, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(patience)?;
     set_up(&connection, role)?;
     Ok(connection)
 }
 
 fn set_up(connection: &Connection, role: Role) -> Result<(), rusqlite::Error> {
     connection.set_prepared_statement_cache_capacity(64);
-    // Only recovery after a crash and somebody else's tools ever keep a reader waiting.
-    connection.busy_timeout(match role {
-        Role::Reader => Duration::from_secs(5),
-        Role::Writer | Role::Upkeep => Duration::ZERO,
-    })?;
+    // Closing a connection would otherwise lock everybody out while it moves the log.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let synchronous = if role == Role::Writer { "FULL" } else { "NORMAL" };
     connection.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous};
@@ -141,7 +147,7 @@ pub(super) fn prepare(path: &Path) -> Result<Connection, OpenError> {
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(trouble)?;
-    connection.busy_timeout(Duration::from_secs(5)).map_err(trouble)?;
+    connection.busy_timeout(READER_PATIENCE).map_err(trouble)?;
     let pragma = |name: &str| {
         connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(trouble)
     };
