@@ -58,7 +58,7 @@ use self::locks::Locks;
 use self::readers::{Readers, Scanned};
 use self::writer::{Job, Writer};
 use crate::batch::Batcher;
-use crate::clock::{BootClock, SessionClock};
+use crate::clock::{MachineClock, SessionClock};
 use crate::commit::Commit;
 use crate::error::{
     CommitError, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
@@ -99,7 +99,7 @@ impl Default for FileOptions {
             scans_max: 16,
             scan_time: Duration::from_secs(30),
             log_pages: 2_000,
-            clock: Arc::new(BootClock),
+            clock: Arc::new(MachineClock),
         }
     }
 }

@@ -20,7 +20,7 @@ mod store;
 mod watch;
 
 pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
-pub use clock::{BootClock, ManualClock, MonotonicClock, SessionClock};
+pub use clock::{MachineClock, ManualClock, SessionClock};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,

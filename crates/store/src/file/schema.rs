@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, Row};
 
 use super::error::{OpenError, Trouble};
 
@@ -133,11 +133,25 @@ pub(super) fn count_log_pages(connection: &mut Connection) -> Result<LogPages, r
     Ok(pages)
 }
 
-/// Moves as much of the log into the database as can be without waiting for readers.
-pub(super) fn checkpoint(connection: &Connection, mode: &str) -> Result<(), Trouble> {
-    let sql = format!("PRAGMA wal_checkpoint({mode})");
-    connection.prepare_cached(&sql)?.query_row([], |_| Ok(()))?;
-    Ok(())
+/// How a log is moved into the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checkpoint {
+    /// As much of it as can be without waiting for readers.
+    Passive,
+    /// All of it, and then it is emptied.
+    Truncate,
+}
+
+/// Moves the log into the database. Tells whether all of it was.
+pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<bool, Trouble> {
+    let sql = match how {
+        Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?));
+    let (blocked, pages, moved): (_, _, i64) = statement.query_row([], read)?;
+    Ok(blocked == 0 && pages == moved)
 }
 
 /// Makes the database if it is not there, and checks that it is ours. The caller has it alone.

@@ -15,7 +15,7 @@ use super::error::Trouble;
 use super::feed::Feed;
 use super::locks::{Owner, Turn};
 use super::rows::Head;
-use super::schema::{LogPages, Role, checkpoint, connect, count_log_pages};
+use super::schema::{Checkpoint, LogPages, Role, checkpoint, connect, count_log_pages};
 use crate::batch::Batch;
 use crate::error::{CommitError, Fault, FaultKind, SessionError, StoreError};
 use crate::store::{Session, SessionId};
@@ -305,7 +305,7 @@ impl Writer {
             return;
         }
         self.log_pages_moved = pages;
-        if let Err(trouble) = checkpoint(connection, "PASSIVE")
+        if let Err(trouble) = checkpoint(connection, Checkpoint::Passive)
             && trouble.is_failed_sync()
         {
             // The log still has it all, but what is in the database by now nobody knows.
