@@ -1,7 +1,7 @@
 //! The clock that sessions live by.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A clock that only runs forward. Its zero means nothing.
 pub trait SessionClock: Send + Sync + 'static {
@@ -9,21 +9,16 @@ pub trait SessionClock: Send + Sync + 'static {
     fn now(&self) -> Duration;
 }
 
-/// The clock of this process, which stands still while the machine sleeps.
-#[derive(Clone, Copy, Debug)]
-pub struct MonotonicClock(Instant);
+/// The clock of the machine: the same in all its processes, and standing still while it sleeps,
+/// as they do. It begins anew when the machine does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MachineClock;
 
-impl MonotonicClock {
-    /// Starts at zero.
-    #[must_use]
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl SessionClock for MonotonicClock {
+impl SessionClock for MachineClock {
     fn now(&self) -> Duration {
-        self.0.elapsed()
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+        Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
     }
 }
 

@@ -56,7 +56,7 @@ pub trait Harness: Sync {
     /// Has the store forget what was before a moment. Tells whether it can.
     fn compact(&self, before: Revision) -> impl Future<Output = bool> + Send;
 
-    /// How many change sets a reader of a watch may be behind.
+    /// How many change sets a reader of a watch may be behind; at least 256.
     fn watch_capacity(&self) -> usize;
 
     /// Waits a little, between two looks at the same thing.

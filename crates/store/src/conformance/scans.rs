@@ -128,7 +128,11 @@ pub async fn a_moment_that_is_forgotten_cannot_be_scanned<H: Harness>(harness: &
         return;
     }
     let page = Page { limit: 1, after: first.next };
-    let moved = space.store.scan(&space.range(), page).await;
-    assert!(matches!(moved, Err(ScanError::Moved)), "{moved:?}");
+    match space.store.scan(&space.range(), page).await {
+        Err(ScanError::Moved) => {}
+        // A store may hold on to a moment for those who are at it.
+        Ok(page) => assert_eq!(page.revision, first.revision),
+        Err(ScanError::Store(error)) => panic!("{error}"),
+    }
     assert_eq!(names(&space, &space.range()).await, [b"a", b"b", b"c"]);
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use shardwright_store::etcd::{EtcdStore, EtcdTimeouts};
 use shardwright_store::testing::EtcdCluster;
-use shardwright_store::{CommitError, EtcdStore, EtcdTimeouts, Expect, FaultKind, KeyRange, Store};
+use shardwright_store::{CommitError, Expect, FaultKind, KeyRange, Store};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{create, get, key, replace, soon, text};

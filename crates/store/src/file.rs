@@ -1,0 +1,335 @@
+//! A store in a folder on a local disk, shared by all processes of the machine.
+//!
+//! It is an SQLite database, `state.db`, with its log beside it, and a folder `locks` of empty
+//! files. Commits that wait at the same moment become durable in one transaction and one sync.
+//! Processes take turns with bounded waiting. Reads go beside the writer, each at one moment.
+//!
+//! # What is whose
+//!
+//! Nothing but SQLite ever opens the database, its log or the index of the log. All locks of our
+//! own are on the files in `locks`:
+//!
+//! | file | lock |
+//! |---|---|
+//! | `open` | held while a process opens or closes the store, one at a time |
+//! | `users` | shared by all who use the store; who gets it alone is the first, or the last |
+//! | `next`, `turn` | whose turn it is to write |
+//! | `owner-N` | held by an owner of sessions for as long as it lives |
+//!
+//! The first user finds nobody else, so all sessions have ended, and if the last user did not
+//! close the store, it checks everything that is stored against a digest that every commit
+//! carries on. What does not add up is refused.
+//!
+//! # What is not promised
+//!
+//! A disk that says it has synced and has not, or that hands out other bytes than were written,
+//! loses what it loses; the second is noticed. There is no history beyond the latest changes: a
+//! scan that takes too long, or a watch that is too far behind, begins again.
+
+mod apply;
+mod error;
+mod feed;
+mod keeper;
+mod lane;
+mod locks;
+mod readers;
+mod recovery;
+mod rows;
+mod schema;
+mod sessions;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+pub use self::error::OpenError;
+use self::feed::Feed;
+use self::keeper::Keeper;
+use self::lane::Lane;
+use self::locks::Locks;
+use self::readers::{Readers, Scanned};
+use self::writer::{Job, Writer};
+use crate::batch::Batcher;
+use crate::clock::{MachineClock, SessionClock};
+use crate::commit::Commit;
+use crate::error::{
+    CommitError, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
+};
+use crate::key::{Key, KeyRange};
+use crate::limits::StoreLimits;
+use crate::store::{Page, Revision, ScanPage, Session, SessionId, Snapshot, Store};
+use crate::watch::Changes;
+
+/// How a store in a folder is used.
+#[derive(Clone)]
+pub struct FileOptions {
+    /// How long a call waits for other processes.
+    pub patience: Duration,
+    /// How many change sets a reader of a watch may be behind.
+    pub watch_capacity: usize,
+    /// How many of the latest revisions are kept for watches.
+    pub history_revisions: u64,
+    /// How many bytes of the latest changes are kept for watches.
+    pub history_bytes: u64,
+    /// How many moments scans may hold on to at the same time.
+    pub scans_max: usize,
+    /// How long a scan may take.
+    pub scan_time: Duration,
+    /// Pages of the log at which it is moved into the database.
+    pub log_pages: u32,
+    /// The clock of sessions. All users of a folder must have the same.
+    pub clock: Arc<dyn SessionClock>,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(10),
+            watch_capacity: 4_096,
+            history_revisions: 16_384,
+            history_bytes: 64 * 1_024 * 1_024,
+            scans_max: 16,
+            scan_time: Duration::from_secs(30),
+            log_pages: 2_000,
+            clock: Arc::new(MachineClock),
+        }
+    }
+}
+
+impl fmt::Debug for FileOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileOptions").field("patience", &self.patience).finish_non_exhaustive()
+    }
+}
+
+/// How large a commit may be.
+const LIMITS: StoreLimits =
+    StoreLimits { expectations: 1_024, writes: 1_024, key_bytes: 1_024, bytes: 8 * 1_024 * 1_024 };
+
+/// What all parts of an open store know.
+struct Setup {
+    path: PathBuf,
+    locks: Locks,
+    clock: Arc<dyn SessionClock>,
+    patience: Duration,
+    history: apply::History,
+    log_pages: i32,
+}
+
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// A store in a folder. Clones are the same user of it.
+#[derive(Clone, Debug)]
+pub struct FileStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    setup: Arc<Setup>,
+    batcher: Batcher<Lane>,
+    readers: Arc<Readers>,
+    feed: Arc<Feed>,
+    keeper: Keeper,
+    watch_capacity: usize,
+    users: File,
+}
+
+impl FileStore {
+    /// Opens the store in a folder, and makes it if it is not there.
+    ///
+    /// This waits for the disk, and for other processes that are opening the same store. After a
+    /// crash, all that is stored is read and checked.
+    pub fn open(folder: impl AsRef<Path>, options: FileOptions) -> Result<Self, OpenError> {
+        let folder = folder.as_ref();
+        let unwritable =
+            |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
+        make_folder(&folder.join("locks")).map_err(unwritable)?;
+        let folder = folder.canonicalize().map_err(unwritable)?;
+        if let Some(kind) = locks::network_kind_of(&folder).map_err(unwritable)? {
+            return Err(OpenError::NetworkFileSystem { folder, kind });
+        }
+        let locks = Locks::new(folder.join("locks"));
+        let path = folder.join("state.db");
+        let users = enter(&locks, &folder, &path, options.patience)?;
+        let setup = Arc::new(Setup {
+            path: path.clone(),
+            locks,
+            clock: options.clock,
+            patience: options.patience,
+            history: apply::History {
+                revisions: options.history_revisions.max(1),
+                bytes: i64::try_from(options.history_bytes).unwrap_or(i64::MAX / 4),
+            },
+            log_pages: i32::try_from(options.log_pages).unwrap_or(i32::MAX),
+        });
+        let readers = Readers::new(path.clone(), options.scans_max.max(1), options.scan_time);
+        let readers = Arc::new(readers);
+        let feed = Arc::new(Feed::new(path, Arc::clone(&readers)));
+        let writer = Writer::new(Arc::clone(&setup), Arc::clone(&feed)).map_err(unwritable)?;
+        let lane = Arc::new(Lane::new(Arc::clone(&setup), writer));
+        let keeper = Keeper::start(
+            Arc::clone(&setup),
+            Arc::clone(&lane),
+            Arc::clone(&readers),
+            Arc::clone(&feed),
+        );
+        let keeper = keeper.map_err(|source| OpenError::Failed {
+            path: setup.path.clone(),
+            source: Box::new(source),
+        })?;
+        let batcher = Batcher::new(lane);
+        let watch_capacity = options.watch_capacity;
+        let inner = Inner { setup, batcher, readers, feed, keeper, watch_capacity, users };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.inner.setup.path
+    }
+
+    /// Forgets the recorded changes and the moments that scans hold on to.
+    pub async fn compact(&self) -> Result<(), StoreError> {
+        self.inner.readers.clear();
+        let forgotten = self.ask(|reply| Job::Forget { reply }).await;
+        forgotten.map_err(|error| match error {
+            SessionError::Store(error) => error,
+            SessionError::Gone(_) => StoreError::Unavailable(interrupted()),
+        })
+    }
+
+    /// Looks at once for sessions that have ended, instead of soon.
+    pub fn look_after_sessions(&self) {
+        self.inner.keeper.call();
+    }
+
+    async fn ask<T>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<Result<T, SessionError>>) -> Job,
+    ) -> Result<T, SessionError> {
+        let (reply, answer) = oneshot::channel();
+        self.inner.batcher.engine().submit(job(reply));
+        answer
+            .await
+            .unwrap_or_else(|_| Err(SessionError::Store(StoreError::Unavailable(interrupted()))))
+    }
+}
+
+impl Store for FileStore {
+    async fn load(&self, keys: &[Key]) -> Result<Snapshot, StoreError> {
+        let read = self.inner.readers.read(|connection| {
+            let revision = rows::load_revision(connection)?;
+            let values = keys.iter().map(|key| rows::load_entry(connection, key));
+            Ok(Snapshot { revision, values: values.collect::<Result<_, _>>()? })
+        });
+        let snapshot = read.map_err(|trouble| trouble.store_error(self.path()))?;
+        if snapshot.values.iter().flatten().any(|found| found.session.is_some()) {
+            // Whoever looks at what belongs to a session may be waiting for its end.
+            self.inner.keeper.call_if_rested();
+        }
+        Ok(snapshot)
+    }
+
+    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+        match self.inner.readers.scan(range, &page) {
+            Ok(Scanned::Page(page)) => Ok(page),
+            Ok(Scanned::Moved) => Err(ScanError::Moved),
+            Err(trouble) => Err(ScanError::Store(trouble.store_error(self.path()))),
+        }
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
+        commit.check(&LIMITS)?;
+        self.inner.batcher.commit(commit).await
+    }
+
+    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+        let changes = self.inner.feed.watch(range, after, self.inner.watch_capacity);
+        self.inner.keeper.call();
+        changes
+    }
+
+    async fn open_session(&self, ttl: Duration) -> Result<Session, SessionError> {
+        let session = self.ask(|reply| Job::Open { ttl, reply }).await;
+        self.inner.keeper.call();
+        session
+    }
+
+    async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
+        self.ask(|reply| Job::KeepAlive { session, reply }).await
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), SessionError> {
+        self.ask(|reply| Job::Close { session, reply }).await
+    }
+
+    fn limits(&self) -> StoreLimits {
+        LIMITS
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.keeper.stop();
+        self.batcher.engine().close();
+        self.readers.clear();
+        leave(&self.setup, &self.users);
+    }
+}
+
+/// Makes a folder, and has the disk know of it before anything in it is relied on.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let folder = std::path::absolute(folder)?;
+    let there = folder.ancestors().find(|ancestor| ancestor.exists());
+    fs::create_dir_all(&folder)?;
+    let made = folder.ancestors().take_while(|ancestor| Some(*ancestor) != there);
+    for entered_in in made.filter_map(Path::parent) {
+        File::open(entered_in)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Joins the users of a store. The first one makes it or looks after it.
+fn enter(locks: &Locks, folder: &Path, path: &Path, patience: Duration) -> Result<File, OpenError> {
+    let failed = |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
+    let open = locks.file("open").map_err(failed)?;
+    if !locks::lock_within(&open, patience).map_err(failed)? {
+        return Err(OpenError::Busy { folder: folder.to_owned() });
+    }
+    let users = locks.file("users").map_err(failed)?;
+    if locks::try_lock(&users).map_err(failed)? {
+        locks.forget_all_owners();
+        recovery::recover(path)?;
+    }
+    users.lock_shared().map_err(failed)?;
+    Ok(users)
+}
+
+/// Leaves the users of a store. The last one notes that it was closed.
+fn leave(setup: &Setup, users: &File) {
+    // Whatever fails here is made up for by the next who opens the store.
+    let Ok(open) = setup.locks.file("open") else { return };
+    if matches!(locks::lock_within(&open, Duration::from_secs(1)), Ok(true))
+        && matches!(locks::try_lock(users), Ok(true))
+    {
+        let _failed = recovery::close(&setup.path);
+    }
+}
+
+fn interrupted() -> Fault {
+    Fault::new(FaultKind::Other, "the store was closed")
+}

@@ -1,0 +1,219 @@
+//! Passes changes on to those who watch.
+//!
+//! What this process commits is passed on as it is committed. What others commit is read from the
+//! recorded changes, when a look at the database shows that somebody was there.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rusqlite::Connection;
+
+use super::error::Trouble;
+use super::readers::Readers;
+use super::rows::{Head, blob};
+use super::schema::CHANGES_PER_REVISION;
+use crate::error::WatchError;
+use crate::key::{Key, KeyRange};
+use crate::store::{Revision, SessionId, Versioned};
+use crate::watch::{Change, ChangeSender, ChangeSet, Changes};
+
+/// All watches of this process.
+#[derive(Debug)]
+pub(super) struct Feed {
+    path: PathBuf,
+    readers: Arc<Readers>,
+    /// Whether there may be watches, to be asked without a lock.
+    watched: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    watches: Vec<Watch>,
+    /// Up to where all watches were told. Means nothing while there are none.
+    told: u64,
+}
+
+#[derive(Debug)]
+struct Watch {
+    range: KeyRange,
+    after: u64,
+    sender: ChangeSender,
+}
+
+impl Feed {
+    pub(super) fn new(path: PathBuf, readers: Arc<Readers>) -> Self {
+        Self { path, readers, watched: AtomicBool::new(false), state: Mutex::default() }
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::SeqCst)
+    }
+
+    /// Begins a watch, with what has happened since `after`.
+    pub(super) fn watch(
+        &self,
+        range: &KeyRange,
+        after: Revision,
+        capacity: usize,
+    ) -> Result<Changes, WatchError> {
+        let mut state = self.lock();
+        // First of all, so that whoever commits after the look at the database sees it.
+        self.watched.store(true, Ordering::SeqCst);
+        let (sender, changes) = Changes::channel(capacity);
+        let mut watch = Watch { range: range.clone(), after: after.get(), sender };
+        let caught_up = self.readers.read(|connection| {
+            let head = Head::load(connection)?;
+            if after.get() < head.forgotten_revision {
+                return Ok(None);
+            }
+            let mut wanted = true;
+            read_changes(connection, after.get(), head.revision, |set| {
+                wanted = wanted && watch.tell(&set);
+            })?;
+            self.catch_up(&mut state, connection, &head)?;
+            Ok(Some((head.revision, wanted)))
+        });
+        match caught_up {
+            Ok(Some((now, wanted))) => {
+                state.told = now;
+                if wanted {
+                    watch.after = watch.after.max(now);
+                    state.watches.push(watch);
+                }
+                Ok(changes)
+            }
+            Ok(None) => Err(WatchError::Gap),
+            Err(trouble) => Err(WatchError::Store(trouble.store_error(&self.path))),
+        }
+    }
+
+    /// Passes on what this process has just committed.
+    pub(super) fn push(&self, sets: Vec<ChangeSet>) {
+        let Some(first) = sets.first().map(|set| set.revision.get()) else { return };
+        if !self.is_watched() {
+            return;
+        }
+        let mut state = self.lock();
+        if first > state.told + 1 {
+            // Somebody else was faster, and that comes first.
+            drop(state);
+            return self.pull();
+        }
+        for set in sets {
+            state.tell(&set);
+        }
+        self.sweep(&mut state);
+    }
+
+    /// Passes on what is recorded and was not passed on yet.
+    pub(super) fn pull(&self) {
+        let mut state = self.lock();
+        if state.watches.is_empty() {
+            return self.sweep(&mut state);
+        }
+        let pulled = self.readers.read(|connection| {
+            let head = Head::load(connection)?;
+            self.catch_up(&mut state, connection, &head)
+        });
+        if let Err(trouble) = pulled
+            && !trouble.is_busy()
+        {
+            let error = trouble.store_error(&self.path);
+            for mut watch in state.watches.drain(..) {
+                watch.sender.fail(WatchError::Store(error.clone()));
+            }
+        }
+        self.sweep(&mut state);
+    }
+
+    fn catch_up(
+        &self,
+        state: &mut State,
+        connection: &Connection,
+        head: &Head,
+    ) -> Result<(), Trouble> {
+        if state.watches.is_empty() || state.told >= head.revision {
+            return Ok(());
+        }
+        if state.told < head.forgotten_revision {
+            for mut watch in state.watches.drain(..) {
+                watch.sender.fail(WatchError::Gap);
+            }
+        } else {
+            read_changes(connection, state.told, head.revision, |set| state.tell(&set))?;
+        }
+        state.told = head.revision;
+        Ok(())
+    }
+
+    fn sweep(&self, state: &mut State) {
+        state.watches.retain(|watch| !watch.sender.is_closed());
+        self.watched.store(!state.watches.is_empty(), Ordering::SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn tell(&mut self, set: &ChangeSet) {
+        if set.revision.get() > self.told {
+            self.told = set.revision.get();
+            self.watches.retain_mut(|watch| watch.tell(set));
+        }
+    }
+}
+
+impl Watch {
+    /// Passes on what is in the range. Tells whether the watch goes on.
+    fn tell(&mut self, set: &ChangeSet) -> bool {
+        if set.revision.get() <= self.after {
+            return true;
+        }
+        let in_range = set.changes.iter().filter(|change| self.range.contains(&change.key));
+        let changes: Vec<_> = in_range.cloned().collect();
+        changes.is_empty() || self.sender.send(ChangeSet { revision: set.revision, changes })
+    }
+}
+
+/// Reads recorded changes after a revision, up to another.
+fn read_changes(
+    connection: &Connection,
+    after: u64,
+    up_to: u64,
+    mut tell: impl FnMut(ChangeSet),
+) -> Result<(), Trouble> {
+    if after >= up_to {
+        return Ok(());
+    }
+    let position = |revision: u64| (revision + 1).saturating_mul(CHANGES_PER_REVISION);
+    let sql = "SELECT position, key, value, session FROM change \
+               WHERE position >= ?1 AND position < ?2 ORDER BY position";
+    let mut statement = connection.prepare_cached(sql)?;
+    let bounds = (position(after).cast_signed(), position(up_to).cast_signed());
+    let mut rows = statement.query(bounds)?;
+    let mut current: Option<ChangeSet> = None;
+    while let Some(row) = rows.next()? {
+        let stored = u64::try_from(row.get::<_, i64>(0)?).unwrap_or_default();
+        let revision = Revision::new(stored / CHANGES_PER_REVISION);
+        let key = Key::from(blob(row, 1)?.to_vec());
+        let value: Option<Vec<u8>> = row.get(2)?;
+        let session: Option<i64> = row.get(3)?;
+        let session = session.map(|session| SessionId::new(session.cast_unsigned()));
+        let now = value.map(|value| Versioned { value: Bytes::from(value), revision, session });
+        let change = Change { key, now };
+        match &mut current {
+            Some(set) if set.revision == revision => set.changes.push(change),
+            _ => {
+                let next = ChangeSet { revision, changes: vec![change] };
+                current.replace(next).into_iter().for_each(&mut tell);
+            }
+        }
+    }
+    current.into_iter().for_each(tell);
+    Ok(())
+}

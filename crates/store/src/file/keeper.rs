@@ -1,0 +1,199 @@
+//! A thread that looks after what nobody calls for: the commits of other processes, sessions that
+//! end, scans that were forgotten, and jobs that have waited for too long.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use super::Setup;
+use super::apply::millis;
+use super::error::Trouble;
+use super::feed::Feed;
+use super::lane::Lane;
+use super::readers::Readers;
+use super::schema::{READER_PATIENCE, Role, connect};
+use super::sessions::load_sessions;
+use super::writer::Job;
+
+/// How often it looks while somebody watches.
+const WATCHED: Duration = Duration::from_millis(5);
+/// How often it looks while there are sessions, scans or jobs.
+const AWAKE: Duration = Duration::from_millis(50);
+/// How often it looks otherwise.
+const IDLE: Duration = Duration::from_millis(500);
+/// How often it looks for sessions, however often it is called.
+const SESSIONS: Duration = Duration::from_millis(10);
+
+/// The thread.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    bell: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+    started: Instant,
+    called_ms: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Bell {
+    state: Mutex<Called>,
+    rung: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Called {
+    #[default]
+    No,
+    Look,
+    Stop,
+}
+
+struct Round {
+    setup: Arc<Setup>,
+    lane: Arc<Lane>,
+    readers: Arc<Readers>,
+    feed: Arc<Feed>,
+    connection: Option<Connection>,
+    data_version: Option<i64>,
+    sessions_looked_at: Option<Instant>,
+    has_sessions: bool,
+}
+
+impl Keeper {
+    pub(super) fn start(
+        setup: Arc<Setup>,
+        lane: Arc<Lane>,
+        readers: Arc<Readers>,
+        feed: Arc<Feed>,
+    ) -> io::Result<Self> {
+        let bell = Arc::new(Bell::default());
+        let mut round = Round {
+            setup,
+            lane,
+            readers,
+            feed,
+            connection: None,
+            data_version: None,
+            sessions_looked_at: None,
+            has_sessions: false,
+        };
+        let heard = Arc::clone(&bell);
+        let name = "shardwright-file-keeper".to_owned();
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            while heard.wait(round.pause()) {
+                round.look();
+            }
+        })?;
+        let (started, called_ms) = (Instant::now(), AtomicU64::new(0));
+        Ok(Self { bell, thread: Some(thread), started, called_ms })
+    }
+
+    /// Has it look at once.
+    pub(super) fn call(&self) {
+        self.bell.ring(Called::Look);
+    }
+
+    /// Has it look at once, unless it has just done so.
+    pub(super) fn call_if_rested(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let rest = u64::try_from(SESSIONS.as_millis()).unwrap_or(u64::MAX);
+        let last = self.called_ms.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= rest {
+            self.called_ms.store(now, Ordering::Relaxed);
+            self.call();
+        }
+    }
+
+    /// Ends it.
+    pub(super) fn stop(&mut self) {
+        self.bell.ring(Called::Stop);
+        if let Some(thread) = self.thread.take() {
+            // If it has panicked, there is nothing left to stop.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+impl Bell {
+    fn ring(&self, called: Called) {
+        let mut state = self.lock();
+        if *state != Called::Stop {
+            *state = called;
+        }
+        drop(state);
+        self.rung.notify_all();
+    }
+
+    /// Waits until it is rung, or time is over. Tells whether to go on.
+    fn wait(&self, time: Duration) -> bool {
+        let waiting = |called: &mut Called| *called == Called::No;
+        let state = self.rung.wait_timeout_while(self.lock(), time, waiting);
+        let (mut state, _) = state.unwrap_or_else(PoisonError::into_inner);
+        match *state {
+            Called::Stop => false,
+            Called::No | Called::Look => {
+                *state = Called::No;
+                true
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Called> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Round {
+    fn pause(&self) -> Duration {
+        if self.feed.is_watched() {
+            WATCHED
+        } else if self.has_sessions || self.readers.has_pins() || self.lane.is_waited_for() {
+            AWAKE
+        } else {
+            IDLE
+        }
+    }
+
+    fn look(&mut self) {
+        self.lane.refuse_overdue();
+        self.readers.drop_old_pins();
+        if self.look_into_database().is_err() {
+            // Whatever it was, callers meet it as well and are told. Next time from the start.
+            self.connection = None;
+            self.data_version = None;
+        }
+    }
+
+    fn look_into_database(&mut self) -> Result<(), Trouble> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(&self.setup.path, Role::Reader, READER_PATIENCE)?,
+        };
+        if self.feed.is_watched() {
+            let sql = "PRAGMA data_version";
+            let version = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+            if self.data_version.replace(version) != Some(version) {
+                self.feed.pull();
+            }
+        } else {
+            self.data_version = None;
+        }
+        if self.sessions_looked_at.is_none_or(|last| last.elapsed() >= SESSIONS) {
+            self.sessions_looked_at = Some(Instant::now());
+            let sessions = load_sessions(&connection)?;
+            self.has_sessions = !sessions.is_empty();
+            let now = millis(self.setup.clock.now());
+            let owners: BTreeSet<_> = sessions.iter().map(|session| session.owner).collect();
+            let is_over = sessions.iter().any(|session| session.deadline_ms <= now);
+            if is_over || owners.into_iter().any(|owner| self.setup.is_owner_gone(owner)) {
+                self.lane.submit(Job::EndSessions);
+            }
+        }
+        self.connection = Some(connection);
+        Ok(())
+    }
+}

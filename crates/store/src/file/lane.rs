@@ -1,0 +1,207 @@
+//! The way to the writer.
+//!
+//! If nobody is in the way, a job is done at once, by whoever brings it: no thread, no waiting but
+//! for the disk. If another process is writing, or somebody has locked the database, the job waits
+//! in a queue that a thread of its own works off, and is refused when it has waited for too long.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Setup;
+use super::writer::{Job, Writer};
+use crate::batch::{Batch, BatchEngine, BatchSize};
+use crate::error::{Fault, FaultKind};
+
+/// Bounds of a batch: what is in one transaction should not keep others waiting for long.
+const BATCH_COMMITS: usize = 1_024;
+const BATCH_OPERATIONS: usize = 16_384;
+const BATCH_BYTES: usize = 8 * 1_024 * 1_024;
+
+/// Brings jobs to the writer.
+#[derive(Debug)]
+pub(super) struct Lane {
+    setup: Arc<Setup>,
+    writer: Mutex<Writer>,
+    room: Mutex<Room>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Room {
+    waiting: VecDeque<Waiting>,
+    /// Whether the thread has something to do; then nobody goes past it.
+    is_busy: bool,
+    has_thread: bool,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    job: Job,
+    deadline: Instant,
+}
+
+impl Lane {
+    pub(super) fn new(setup: Arc<Setup>, writer: Writer) -> Self {
+        let (writer, room) = (Mutex::new(writer), Mutex::default());
+        Self { setup, writer, room, changed: Condvar::new() }
+    }
+
+    /// Does a job, now or later.
+    pub(super) fn submit(self: &Arc<Self>, job: Job) {
+        let deadline = Instant::now() + self.setup.patience;
+        if self.room().is_busy {
+            return self.queue(Waiting { job, deadline });
+        }
+        let mut writer = match self.writer.try_lock() {
+            Ok(writer) => writer,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return self.queue(Waiting { job, deadline }),
+        };
+        match writer.turn.try_take() {
+            Ok(true) => {}
+            Ok(false) => {
+                drop(writer);
+                return self.queue(Waiting { job, deadline });
+            }
+            Err(error) => return job.refuse(self.lock_failed(error)),
+        }
+        let given_back = writer.run(job, Duration::ZERO);
+        self.give_back_turn(&writer);
+        drop(writer);
+        if let Some(job) = given_back {
+            self.queue(Waiting { job, deadline });
+        }
+    }
+
+    /// Refuses the jobs that have waited for too long.
+    pub(super) fn refuse_overdue(&self) {
+        let now = Instant::now();
+        let overdue: VecDeque<_> = {
+            let mut room = self.room();
+            let waiting = std::mem::take(&mut room.waiting);
+            let (overdue, waiting) = waiting.into_iter().partition(|one| one.deadline <= now);
+            room.waiting = waiting;
+            overdue
+        };
+        for waiting in overdue {
+            waiting.job.refuse(self.busy());
+        }
+    }
+
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.room().is_busy
+    }
+
+    /// Ends the thread and refuses what waits.
+    pub(super) fn close(&self) {
+        let waiting = {
+            let mut room = self.room();
+            room.is_closed = true;
+            std::mem::take(&mut room.waiting)
+        };
+        self.changed.notify_all();
+        for waiting in waiting {
+            waiting.job.refuse(self.busy());
+        }
+        // If the thread still waits for another process, it closes the connections when it ends.
+        if let Ok(mut writer) = self.writer.try_lock() {
+            writer.close();
+        }
+    }
+
+    fn queue(self: &Arc<Self>, waiting: Waiting) {
+        let mut room = self.room();
+        room.is_busy = true;
+        room.waiting.push_back(waiting);
+        if !room.has_thread {
+            let lane = Arc::clone(self);
+            let name = "shardwright-file-writer".to_owned();
+            room.has_thread = thread::Builder::new().name(name).spawn(move || lane.work()).is_ok();
+        }
+        let stuck = if room.has_thread {
+            None
+        } else {
+            room.is_busy = false;
+            room.waiting.pop_back()
+        };
+        drop(room);
+        self.changed.notify_all();
+        if let Some(waiting) = stuck {
+            waiting.job.refuse(Fault::new(FaultKind::Busy, "no thread can be started"));
+        }
+    }
+
+    /// What the thread does: takes turns with other processes, one job at a time.
+    fn work(&self) {
+        loop {
+            let mut room = self.room();
+            while room.waiting.is_empty() && !room.is_closed {
+                room.is_busy = false;
+                room = self.changed.wait(room).unwrap_or_else(PoisonError::into_inner);
+            }
+            let closed = room.is_closed;
+            drop(room);
+            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            if closed {
+                return writer.close();
+            }
+            let taken = writer.turn.take();
+            // Only now, so that it could be refused in the meantime.
+            let Some(Waiting { job, deadline }) = self.room().waiting.pop_front() else {
+                if taken.is_ok() {
+                    self.give_back_turn(&writer);
+                }
+                continue;
+            };
+            if let Err(error) = taken {
+                job.refuse(self.lock_failed(error));
+                continue;
+            }
+            let given_back = writer.run(job, deadline.saturating_duration_since(Instant::now()));
+            self.give_back_turn(&writer);
+            drop(writer);
+            if let Some(job) = given_back {
+                job.refuse(self.busy());
+            }
+        }
+    }
+
+    fn give_back_turn(&self, writer: &Writer) {
+        // It cannot fail on a file that is open, and ends with the file if it does.
+        let _failed = writer.turn.give_back();
+    }
+
+    fn busy(&self) -> Fault {
+        let path = self.setup.path.display();
+        let message = format!("others were writing to {path} for {:?}", self.setup.patience);
+        Fault::new(FaultKind::Busy, message)
+    }
+
+    fn lock_failed(&self, error: std::io::Error) -> Fault {
+        let message = format!("the lock files beside {} cannot be used", self.setup.path.display());
+        Fault::new(FaultKind::Other, message).because(error)
+    }
+
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BatchEngine for Lane {
+    fn fits(&self, size: &BatchSize) -> bool {
+        size.commits <= BATCH_COMMITS
+            && size.operations <= BATCH_OPERATIONS
+            && size.bytes <= BATCH_BYTES
+    }
+
+    fn in_flight(&self) -> usize {
+        1
+    }
+
+    fn start(self: &Arc<Self>, batch: Batch) {
+        self.submit(Job::Commits(batch));
+    }
+}

@@ -1,0 +1,205 @@
+//! The rows of the database, read with distrust and written with a checksum.
+
+use bytes::Bytes;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::error::Trouble;
+use super::schema::CHANGES_PER_REVISION;
+use crate::key::Key;
+use crate::store::{Revision, SessionId, Versioned};
+
+/// The one row about the whole store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) revision: u64,
+    pub(super) digest: i64,
+    pub(super) forgotten_revision: u64,
+    pub(super) forgotten_bytes: i64,
+    pub(super) change_bytes: i64,
+    pub(super) last_session: i64,
+    pub(super) last_owner: i64,
+    pub(super) closed: bool,
+}
+
+impl Head {
+    pub(super) fn load(connection: &Connection) -> Result<Self, Trouble> {
+        let sql = "SELECT revision, digest, forgotten_revision, forgotten_bytes, change_bytes, \
+                   last_session, last_owner, closed FROM store";
+        let read = |row: &Row<'_>| {
+            let numbers: [i64; 7] = [
+                row.get(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get(3)?,
+                row.get(4)?,
+                row.get(5)?,
+                row.get(6)?,
+            ];
+            Ok((numbers, row.get::<_, bool>(7)?))
+        };
+        let found = connection.prepare_cached(sql)?.query_row([], read).optional()?;
+        let Some((numbers, closed)) = found else {
+            return Err(Trouble::Damaged("the row about the store is missing".to_owned()));
+        };
+        let [revision, digest, forgotten_revision, forgotten_bytes, change_bytes, session, owner] =
+            numbers;
+        Ok(Self {
+            revision: revision_number(revision)?,
+            digest,
+            forgotten_revision: revision_number(forgotten_revision)?,
+            forgotten_bytes,
+            change_bytes,
+            last_session: session,
+            last_owner: owner,
+            closed,
+        })
+    }
+
+    pub(super) fn save(&self, connection: &Connection) -> Result<(), Trouble> {
+        let sql = "UPDATE store SET revision = ?1, digest = ?2, forgotten_revision = ?3, \
+                   forgotten_bytes = ?4, change_bytes = ?5, last_session = ?6, last_owner = ?7, \
+                   closed = ?8";
+        connection.prepare_cached(sql)?.execute((
+            self.revision.cast_signed(),
+            self.digest,
+            self.forgotten_revision.cast_signed(),
+            self.forgotten_bytes,
+            self.change_bytes,
+            self.last_session,
+            self.last_owner,
+            self.closed,
+        ))?;
+        Ok(())
+    }
+
+    /// Takes a row into the digest or out of it.
+    pub(super) const fn replace(&mut self, old: Option<i64>, new: Option<i64>) {
+        if let Some(old) = old {
+            self.digest = self.digest.wrapping_sub(old);
+        }
+        if let Some(new) = new {
+            self.digest = self.digest.wrapping_add(new);
+        }
+    }
+}
+
+/// The revision at the moment that a connection reads.
+pub(super) fn load_revision(connection: &Connection) -> Result<Revision, Trouble> {
+    let sql = "SELECT revision FROM store";
+    let revision = connection.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
+    let Some(revision) = revision else {
+        return Err(Trouble::Damaged("the row about the store is missing".to_owned()));
+    };
+    Ok(Revision::new(revision_number(revision)?))
+}
+
+/// When a key was written, and its part of the digest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) revision: u64,
+    pub(super) checksum: i64,
+}
+
+pub(super) fn load_mark(connection: &Connection, key: &Key) -> Result<Option<Mark>, Trouble> {
+    let sql = "SELECT revision, checksum FROM entry WHERE key = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    match statement.query_row([key.as_bytes()], read).optional()? {
+        None => Ok(None),
+        Some((revision, checksum)) => {
+            Ok(Some(Mark { revision: revision_number(revision)?, checksum }))
+        }
+    }
+}
+
+pub(super) fn load_entry(connection: &Connection, key: &Key) -> Result<Option<Versioned>, Trouble> {
+    let sql = "SELECT value, revision, session, checksum FROM entry WHERE key = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([key.as_bytes()])?;
+    match rows.next()? {
+        None => Ok(None),
+        Some(row) => Ok(Some(read_entry(row, key, 0)?)),
+    }
+}
+
+/// Reads value, revision, session and checksum from the columns from `first` on.
+pub(super) fn read_entry(row: &Row<'_>, key: &Key, first: usize) -> Result<Versioned, Trouble> {
+    let value = blob(row, first)?;
+    let (revision, session): (i64, Option<i64>) = (row.get(first + 1)?, row.get(first + 2)?);
+    if row.get::<_, i64>(first + 3)? != checksum(key.as_bytes(), value, revision, session) {
+        return Err(Trouble::Damaged(format!("the entry {key} is not what was written")));
+    }
+    Ok(Versioned {
+        value: Bytes::copy_from_slice(value),
+        revision: Revision::new(revision_number(revision)?),
+        session: session.map(|session| SessionId::new(session.cast_unsigned())),
+    })
+}
+
+pub(super) fn blob<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], Trouble> {
+    match row.get_ref(column)? {
+        ValueRef::Blob(bytes) => Ok(bytes),
+        other => {
+            let what = format!("{} where bytes should be", other.data_type());
+            Err(Trouble::Damaged(what))
+        }
+    }
+}
+
+/// A row's part of the digest. It tells damage, not malice.
+pub(super) fn checksum(key: &[u8], value: &[u8], revision: i64, session: Option<i64>) -> i64 {
+    let mut hasher = blake3::Hasher::new();
+    let mut front = [0; 25];
+    let (lengths, rest) = front.split_at_mut(8);
+    lengths.copy_from_slice(&u64::try_from(key.len()).unwrap_or(u64::MAX).to_le_bytes());
+    let (revisions, sessions) = rest.split_at_mut(8);
+    revisions.copy_from_slice(&revision.to_le_bytes());
+    if let (Some(session), Some((present, number))) = (session, sessions.split_first_mut()) {
+        *present = 1;
+        number.copy_from_slice(&session.to_le_bytes());
+    }
+    hasher.update(&front).update(key).update(value);
+    let mut first = [0; 8];
+    hasher.finalize_xof().fill(&mut first);
+    i64::from_le_bytes(first)
+}
+
+/// A stored number as that of a revision. The highest cannot be reached by counting, and leave room
+/// for the positions of changes.
+pub(super) fn revision_number(stored: i64) -> Result<u64, Trouble> {
+    const LIMIT: u64 = i64::MAX.cast_unsigned() / CHANGES_PER_REVISION - 1;
+    match u64::try_from(stored) {
+        Ok(number) if number < LIMIT => Ok(number),
+        _ => Err(Trouble::Damaged(format!("{stored} is no revision"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_covers_every_column() {
+        let original = checksum(b"key", b"value", 7, Some(3));
+        for changed in [
+            checksum(b"kex", b"value", 7, Some(3)),
+            checksum(b"key", b"valuf", 7, Some(3)),
+            checksum(b"keyv", b"alue", 7, Some(3)),
+            checksum(b"key", b"value", 8, Some(3)),
+            checksum(b"key", b"value", 7, Some(4)),
+            checksum(b"key", b"value", 7, None),
+        ] {
+            assert_ne!(original, changed);
+        }
+        assert_ne!(checksum(b"", b"", 0, None), checksum(b"", b"", 0, Some(0)));
+    }
+
+    #[test]
+    fn numbers_that_are_no_revisions_are_damage() {
+        assert!(revision_number(0).is_ok() && revision_number(1 << 46).is_ok());
+        for damaged in [-1, i64::MIN, i64::MAX, i64::MAX / 65_536] {
+            assert!(revision_number(damaged).is_err(), "{damaged}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What the database looks like, and how it is spoken to.
+//!
+//! People will open it with their own tools, so the tables say what they hold; the view `readable`
+//! shows keys as text.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, Row};
+
+use super::error::{OpenError, Trouble};
+
+/// Marks the file as ours; it spells "Shwr".
+pub(super) const APPLICATION_ID: i64 = 0x5368_7772;
+
+/// The latest version that this program knows.
+pub(super) const SCHEMA_VERSION: i64 = 1;
+
+/// Places that a revision has for its changes, in `change.position`.
+pub(super) const CHANGES_PER_REVISION: u64 = 1 << 16;
+
+const SCHEMA: &str = "
+-- One row about the whole store.
+CREATE TABLE store (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    id TEXT NOT NULL,                    -- drawn at random when the store was made
+    revision INTEGER NOT NULL,           -- of the last change
+    digest INTEGER NOT NULL,             -- the sum of all entry.checksum, modulo 2^64
+    forgotten_revision INTEGER NOT NULL, -- changes up to here are no longer in `change`
+    forgotten_bytes INTEGER NOT NULL,    -- change.bytes_before of the first that is
+    change_bytes INTEGER NOT NULL,       -- of all changes ever
+    last_session INTEGER NOT NULL,
+    last_owner INTEGER NOT NULL,
+    closed INTEGER NOT NULL              -- whether the last user has closed the store in order
+) STRICT;
+
+-- What is stored.
+CREATE TABLE entry (
+    key BLOB PRIMARY KEY,
+    value BLOB NOT NULL,
+    revision INTEGER NOT NULL,           -- of the commit that wrote it
+    session INTEGER,                     -- goes away with it
+    checksum INTEGER NOT NULL            -- of the columns before
+) STRICT, WITHOUT ROWID;
+CREATE INDEX entry_by_session ON entry (session) WHERE session IS NOT NULL;
+
+-- The latest changes, for those who watch.
+CREATE TABLE change (
+    position INTEGER PRIMARY KEY,        -- revision * 65536 + place within the commit
+    key BLOB NOT NULL,
+    value BLOB,                          -- none if the key went away
+    session INTEGER,
+    bytes_before INTEGER NOT NULL        -- store.change_bytes before this one
+) STRICT;
+
+CREATE TABLE session (
+    id INTEGER PRIMARY KEY,
+    owner INTEGER NOT NULL,              -- whose file in `locks` is locked while it lives
+    ttl_ms INTEGER NOT NULL,
+    deadline_ms INTEGER NOT NULL         -- since the machine was started
+) STRICT;
+
+CREATE VIEW readable AS
+    SELECT CAST(key AS TEXT) AS key, length(value) AS bytes, revision, session, hex(value) AS value
+    FROM entry;
+CREATE VIEW readable_change AS
+    SELECT position / 65536 AS revision, CAST(key AS TEXT) AS key,
+        CASE WHEN value IS NULL THEN 'gone' ELSE length(value) || ' bytes' END AS now, session
+    FROM change;
+
+INSERT INTO store VALUES (1, lower(hex(randomblob(16))), 0, 0, 0, 0, 0, 0, 0, 1);
+";
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Commits, durably.
+    Writer,
+    /// Writes what need not outlive the machine: how long sessions last.
+    Upkeep,
+    /// Reads.
+    Reader,
+}
+
+/// How many pages the log has, as the last commit of a connection knew it.
+pub(super) type LogPages = Arc<AtomicI32>;
+
+/// How long a reader waits. Only recovery after a crash and somebody else's tools ever make it.
+pub(super) const READER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Connects to a database that is there.
+pub(super) fn connect(
+    path: &Path,
+    role: Role,
+    patience: Duration,
+) -> Result<Connection, rusqlite::Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(patience)?;
+    set_up(&connection, role)?;
+    Ok(connection)
+}
+
+fn set_up(connection: &Connection, role: Role) -> Result<(), rusqlite::Error> {
+    connection.set_prepared_statement_cache_capacity(64);
+    // Closing a connection would otherwise lock everybody out while it moves the log.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    let synchronous = if role == Role::Writer { "FULL" } else { "NORMAL" };
+    connection.execute_batch(&format!(
+        "PRAGMA synchronous = {synchronous};
+         PRAGMA query_only = {};
+         PRAGMA trusted_schema = OFF;
+         PRAGMA cell_size_check = ON;
+         PRAGMA temp_store = MEMORY;
+         PRAGMA cache_size = -16384;
+         PRAGMA journal_size_limit = 67108864;",
+        u8::from(role == Role::Reader),
+    ))
+}
+
+/// Has a connection tell how long the log is after each commit, instead of moving it into the
+/// database in the middle of one.
+pub(super) fn count_log_pages(connection: &mut Connection) -> Result<LogPages, rusqlite::Error> {
+    let pages = LogPages::default();
+    let counted = Arc::clone(&pages);
+    connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, now| {
+        counted.store(now, Ordering::Relaxed);
+        Ok(())
+    }))?;
+    Ok(pages)
+}
+
+/// How a log is moved into the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checkpoint {
+    /// As much of it as can be without waiting for readers.
+    Passive,
+    /// All of it, and then it is emptied.
+    Truncate,
+}
+
+/// Moves the log into the database. Tells whether all of it was.
+pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<bool, Trouble> {
+    let sql = match how {
+        Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?));
+    let (blocked, pages, moved): (_, _, i64) = statement.query_row([], read)?;
+    Ok(blocked == 0 && pages == moved)
+}
+
+/// Makes the database if it is not there, and checks that it is ours. The caller has it alone.
+pub(super) fn prepare(path: &Path) -> Result<Connection, OpenError> {
+    let trouble = |error| OpenError::from_trouble(path, Trouble::Sqlite(error));
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(trouble)?;
+    connection.busy_timeout(READER_PATIENCE).map_err(trouble)?;
+    let pragma = |name: &str| {
+        connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(trouble)
+    };
+    let (application, version) = (pragma("application_id")?, pragma("user_version")?);
+    let tables = "SELECT count(*) FROM sqlite_schema";
+    let tables: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(trouble)?;
+    let path_owned = || path.to_owned();
+    match (application, version) {
+        (0, 0) if tables == 0 => create(&connection).map_err(trouble)?,
+        (APPLICATION_ID, SCHEMA_VERSION) => {}
+        (APPLICATION_ID, found) if found > SCHEMA_VERSION => {
+            return Err(OpenError::Newer { path: path_owned(), found, known: SCHEMA_VERSION });
+        }
+        (APPLICATION_ID, found) => {
+            let what = format!("schema version {found} never existed");
+            return Err(OpenError::Damaged { path: path_owned(), what });
+        }
+        _ => return Err(OpenError::Foreign { path: path_owned() }),
+    }
+    set_up(&connection, Role::Writer).map_err(trouble)?;
+    Ok(connection)
+}
+
+/// All or nothing: a process that dies here leaves an empty database behind.
+fn create(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.execute_batch(&format!(
+        "BEGIN IMMEDIATE;
+         PRAGMA application_id = {APPLICATION_ID};
+         PRAGMA user_version = {SCHEMA_VERSION};
+         {SCHEMA}
+         COMMIT;"
+    ))
+}

@@ -1,0 +1,409 @@
+//! The one that writes, for this process: its connections, and what is asked of it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::Setup;
+use super::apply::{Changing, millis};
+use super::error::Trouble;
+use super::feed::Feed;
+use super::locks::{Owner, Turn};
+use super::rows::Head;
+use super::schema::{Checkpoint, LogPages, Role, checkpoint, connect, count_log_pages};
+use crate::batch::Batch;
+use crate::error::{CommitError, Fault, FaultKind, SessionError, StoreError};
+use crate::store::{Session, SessionId};
+
+/// Something to be written.
+#[derive(Debug)]
+pub(super) enum Job {
+    Commits(Batch),
+    Open {
+        ttl: Duration,
+        reply: oneshot::Sender<Result<Session, SessionError>>,
+    },
+    KeepAlive {
+        session: SessionId,
+        reply: oneshot::Sender<Result<(), SessionError>>,
+    },
+    Close {
+        session: SessionId,
+        reply: oneshot::Sender<Result<(), SessionError>>,
+    },
+    /// End the sessions whose time is over or whose owner is gone.
+    EndSessions,
+    /// Forget all recorded changes.
+    Forget {
+        reply: oneshot::Sender<Result<(), SessionError>>,
+    },
+}
+
+impl Job {
+    /// Answers that nothing was done.
+    pub(super) fn refuse(self, fault: Fault) {
+        let error = || SessionError::Store(StoreError::Unavailable(fault.clone()));
+        // A caller that is gone needs no answer.
+        match self {
+            Self::Commits(batch) => batch.fail(&CommitError::NotApplied(fault)),
+            Self::Open { reply, .. } => drop(reply.send(Err(error()))),
+            Self::KeepAlive { reply, .. } | Self::Close { reply, .. } | Self::Forget { reply } => {
+                drop(reply.send(Err(error())));
+            }
+            Self::EndSessions => {}
+        }
+    }
+}
+
+/// Writes. Whoever has it in its hands may do so when it has the turn as well.
+#[derive(Debug)]
+pub(super) struct Writer {
+    setup: Arc<Setup>,
+    feed: Arc<Feed>,
+    pub(super) turn: Turn,
+    /// Opened when they are needed, and again after a failure.
+    durable: Option<(Connection, LogPages)>,
+    upkeep: Option<Connection>,
+    log_pages_seen: i32,
+    /// How long the log was when it was last moved into the database.
+    log_pages_moved: i32,
+    /// Why nothing more is written.
+    broken: Option<Fault>,
+    owner: Option<Owner>,
+}
+
+/// Where a transaction failed.
+enum Failed {
+    /// Somebody else has the database; nothing was tried.
+    Busy,
+    Before(Trouble),
+    Committing(Trouble),
+}
+
+impl From<Trouble> for Failed {
+    fn from(trouble: Trouble) -> Self {
+        if trouble.is_busy() { Self::Busy } else { Self::Before(trouble) }
+    }
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::from(Trouble::from(error))
+    }
+}
+
+impl Writer {
+    pub(super) fn new(setup: Arc<Setup>, feed: Arc<Feed>) -> io::Result<Self> {
+        let turn = Turn::new(&setup.locks)?;
+        Ok(Self {
+            setup,
+            feed,
+            turn,
+            durable: None,
+            upkeep: None,
+            log_pages_seen: 0,
+            log_pages_moved: 0,
+            broken: None,
+            owner: None,
+        })
+    }
+
+    /// Does a job, or gives it back if somebody else has the database for longer than `patience`.
+    pub(super) fn run(&mut self, job: Job, patience: Duration) -> Option<Job> {
+        if let Some(fault) = &self.broken {
+            job.refuse(fault.clone());
+            return None;
+        }
+        let given_back = match job {
+            Job::Commits(batch) => self.commit(batch, patience),
+            Job::EndSessions => self.end_sessions(patience),
+            Job::Open { ttl, reply } => match self.open(ttl, patience) {
+                Err(Failed::Busy) => Some(Job::Open { ttl, reply }),
+                result => self.answer(reply, result.map(Ok)),
+            },
+            Job::KeepAlive { session, reply } => match self.keep_alive(session, patience) {
+                Err(Failed::Busy) => Some(Job::KeepAlive { session, reply }),
+                result => self.answer(reply, result.map(|kept| kept.ok_or(session))),
+            },
+            Job::Close { session, reply } => match self.close_session(session, patience) {
+                Err(Failed::Busy) => Some(Job::Close { session, reply }),
+                result => self.answer(reply, result.map(|closed| closed.ok_or(session))),
+            },
+            Job::Forget { reply } => {
+                match self.durably(patience, |changing| changing.forget_all()) {
+                    Err(Failed::Busy) => Some(Job::Forget { reply }),
+                    result => self.answer(reply, result.map(Ok)),
+                }
+            }
+        };
+        self.shorten_log();
+        given_back
+    }
+
+    fn commit(&mut self, batch: Batch, patience: Duration) -> Option<Job> {
+        let now = self.setup.clock.now();
+        let result = self.durably(patience, |changing| {
+            let mut results = Vec::with_capacity(batch.commits().len());
+            for commit in batch.commits() {
+                results.push(changing.commit(commit, now)?);
+            }
+            Ok(results)
+        });
+        match result {
+            Ok(results) => batch.finish(results),
+            Err(Failed::Busy) => return Some(Job::Commits(batch)),
+            Err(Failed::Before(trouble)) => batch.fail(&trouble.before_commit(self.path())),
+            Err(Failed::Committing(trouble)) => batch.fail(&trouble.in_commit(self.path())),
+        }
+        None
+    }
+
+    fn open(&mut self, ttl: Duration, patience: Duration) -> Result<Session, Failed> {
+        let ttl = ttl.max(Duration::from_millis(1));
+        let deadline = millis(self.setup.clock.now()).saturating_add(millis(ttl));
+        let locks = self.setup.locks.clone();
+        let mut owner = self.owner.take();
+        let opened = self.lightly(patience, |connection| {
+            let mut head = Head::load(connection)?;
+            let taken = match &owner {
+                Some(owner) => owner.number,
+                None => loop {
+                    head.last_owner = head.last_owner.saturating_add(1);
+                    let taken = locks.take_owner(head.last_owner).map_err(lock_trouble)?;
+                    if taken.is_some() {
+                        owner = taken;
+                        break head.last_owner;
+                    }
+                },
+            };
+            // Numbers are never used twice, also if an earlier transaction came to nothing.
+            head.last_owner = head.last_owner.max(taken);
+            head.last_session = head.last_session.saturating_add(1);
+            head.save(connection)?;
+            let sql = "INSERT INTO session VALUES (?1, ?2, ?3, ?4)";
+            let row = (head.last_session, taken, millis(ttl), deadline);
+            connection.prepare_cached(sql)?.execute(row)?;
+            Ok(SessionId::new(head.last_session.cast_unsigned()))
+        });
+        self.owner = owner;
+        Ok(Session { id: opened?, ttl })
+    }
+
+    fn keep_alive(&mut self, session: SessionId, patience: Duration) -> Result<Option<()>, Failed> {
+        let now = millis(self.setup.clock.now());
+        self.lightly(patience, |connection| {
+            let sql = "UPDATE session SET deadline_ms = ?2 + ttl_ms \
+                       WHERE id = ?1 AND deadline_ms > ?2";
+            let row = (session.get().cast_signed(), now);
+            Ok((connection.prepare_cached(sql)?.execute(row)? > 0).then_some(()))
+        })
+    }
+
+    fn close_session(
+        &mut self,
+        session: SessionId,
+        patience: Duration,
+    ) -> Result<Option<()>, Failed> {
+        self.durably(patience, |changing| {
+            let there = changing.has_session(session)?;
+            there.then(|| changing.end_session(session)).transpose()
+        })
+    }
+
+    fn end_sessions(&mut self, patience: Duration) -> Option<Job> {
+        let now = self.setup.clock.now();
+        let setup = Arc::clone(&self.setup);
+        let own = self.owner.as_ref().map(|owner| owner.number);
+        let ended = self.durably(patience, |changing| {
+            let over = changing.sessions()?.into_iter().filter(|found| {
+                found.deadline_ms <= millis(now)
+                    || (Some(found.owner) != own && setup.is_owner_gone(found.owner))
+            });
+            let over: Vec<_> = over.collect();
+            for session in &over {
+                changing.end_session(session.id)?;
+            }
+            Ok(over.into_iter().map(|session| session.owner).collect::<Vec<_>>())
+        });
+        // Whatever failed is tried again soon.
+        for owner in ended.into_iter().flatten().filter(|owner| Some(*owner) != own) {
+            if setup.is_owner_gone(owner) {
+                setup.locks.forget_owner(owner);
+            }
+        }
+        None
+    }
+
+    /// Runs a transaction that is on the disk when this returns, and tells those who watch.
+    fn durably<T>(
+        &mut self,
+        patience: Duration,
+        change: impl FnOnce(&mut Changing<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, Failed> {
+        if self.durable.is_none() {
+            let mut connection = connect(self.path(), Role::Writer, patience)?;
+            let pages = count_log_pages(&mut connection)?;
+            self.durable = Some((connection, pages));
+        }
+        let history = self.setup.history;
+        let Some((connection, _)) = &self.durable else { return Err(Failed::Busy) };
+        let result = transaction(connection, patience, || {
+            let mut changing = Changing::begin(connection)?;
+            let result = change(&mut changing)?;
+            changing.finish(history)?;
+            Ok((result, changing.sets))
+        });
+        let (result, sets) = result.inspect_err(|failed| {
+            let spoilt = failed.spoils_connection();
+            if failed.is_failed_sync() {
+                self.broken = Some(self.setup.sync_failed());
+            }
+            if spoilt {
+                self.durable = None;
+            }
+        })?;
+        self.feed.push(sets);
+        Ok(result)
+    }
+
+    /// Runs a transaction that may be lost if the machine loses its power.
+    fn lightly<T>(
+        &mut self,
+        patience: Duration,
+        change: impl FnOnce(&Connection) -> Result<T, Trouble>,
+    ) -> Result<T, Failed> {
+        if self.upkeep.is_none() {
+            let mut connection = connect(self.path(), Role::Upkeep, patience)?;
+            // It never moves the log; the other connection does.
+            count_log_pages(&mut connection)?;
+            self.upkeep = Some(connection);
+        }
+        let Some(connection) = &self.upkeep else { return Err(Failed::Busy) };
+        let result = transaction(connection, patience, || change(connection));
+        if result.as_ref().is_err_and(Failed::spoils_connection) {
+            self.upkeep = None;
+        }
+        result
+    }
+
+    /// Moves the log into the database when it has become long. Callers have their answers by now.
+    fn shorten_log(&mut self) {
+        let Some((connection, pages)) = &self.durable else { return };
+        let pages = pages.load(Ordering::Relaxed);
+        if pages < self.log_pages_seen {
+            // It has begun anew.
+            self.log_pages_moved = 0;
+        }
+        self.log_pages_seen = pages;
+        // A log that readers keep from beginning anew grows, and is not moved at every commit.
+        if pages < self.log_pages_moved.saturating_add(self.setup.log_pages) {
+            return;
+        }
+        self.log_pages_moved = pages;
+        if let Err(trouble) = checkpoint(connection, Checkpoint::Passive)
+            && trouble.is_failed_sync()
+        {
+            // The log still has it all, but what is in the database by now nobody knows.
+            self.broken = Some(self.setup.sync_failed());
+        }
+    }
+
+    /// Answers a caller that is not done with by giving the job back.
+    fn answer<T>(
+        &self,
+        reply: oneshot::Sender<Result<T, SessionError>>,
+        result: Result<Result<T, SessionId>, Failed>,
+    ) -> Option<Job> {
+        let answer = match result {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(session)) => Err(SessionError::Gone(session)),
+            Err(Failed::Before(trouble) | Failed::Committing(trouble)) => {
+                Err(SessionError::Store(trouble.store_error(self.path())))
+            }
+            // Jobs of a busy database are given back, so nobody sees this.
+            Err(Failed::Busy) => Err(SessionError::Store(StoreError::Unavailable(Fault::new(
+                FaultKind::Busy,
+                "the database is busy",
+            )))),
+        };
+        // A caller that is gone needs no answer.
+        drop(reply.send(answer));
+        None
+    }
+
+    /// Closes the connections and ends all sessions that were opened here.
+    pub(super) fn close(&mut self) {
+        self.durable = None;
+        self.upkeep = None;
+        self.owner = None;
+    }
+
+    fn path(&self) -> &Path {
+        &self.setup.path
+    }
+}
+
+impl Failed {
+    fn spoils_connection(&self) -> bool {
+        match self {
+            Self::Busy => false,
+            Self::Before(trouble) | Self::Committing(trouble) => trouble.spoils_connection(),
+        }
+    }
+
+    fn is_failed_sync(&self) -> bool {
+        match self {
+            Self::Busy => false,
+            Self::Before(trouble) | Self::Committing(trouble) => trouble.is_failed_sync(),
+        }
+    }
+}
+
+fn lock_trouble(error: io::Error) -> Trouble {
+    Trouble::Sqlite(rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
+
+/// Runs a transaction. Whatever fails, none is open when this returns.
+fn transaction<T>(
+    connection: &Connection,
+    patience: Duration,
+    change: impl FnOnce() -> Result<T, Trouble>,
+) -> Result<T, Failed> {
+    connection.busy_timeout(patience)?;
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    let undo = || {
+        if !connection.is_autocommit() {
+            // If even this fails, the connection is thrown away.
+            let _failed = connection.execute_batch("ROLLBACK");
+        }
+    };
+    let result = change().inspect_err(|_| undo())?;
+    match connection.prepare_cached("COMMIT")?.execute([]) {
+        Ok(_) => Ok(result),
+        Err(error) => {
+            undo();
+            Err(Failed::Committing(Trouble::from(error)))
+        }
+    }
+}
+
+impl Setup {
+    fn sync_failed(&self) -> Fault {
+        let path = self.path.display();
+        let message = format!(
+            "a sync of {path} failed, so nothing more is written; check the disk and open the \
+             store again"
+        );
+        Fault::new(FaultKind::Other, message)
+    }
+
+    pub(super) fn is_owner_gone(&self, owner: i64) -> bool {
+        // Who cannot be asked is taken to be there; its time will run out.
+        self.locks.is_owner_gone(owner).unwrap_or(false)
+    }
+}
