@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::{EtcdCluster, EtcdOperator, EtcdSetup};
-use shardwright_store::{Commit, EtcdStore, Expect, Key, Revision, Store};
+use shardwright_store::{Commit, Expect, Key, Revision, Store};
 
 const CALLERS: [usize; 3] = [1, 16, 256];
 const ROUNDS: usize = 5;

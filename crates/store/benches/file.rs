@@ -1,8 +1,10 @@
 //! Durable commits per second of the store in a folder, beside what the disk can do.
 //!
 //! A commit has three expectations and one put of 300 bytes. Run with `cargo bench -p
-//! shardwright-store`; the folder is made where `TMPDIR` says.
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, or panics")]
+//! shardwright-store`, and with `-- 256` for that number of callers alone; the folder is made where
+//! `TMPDIR` says.
+#![allow(clippy::print_stdout, reason = "a bench prints")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench that fails panics")]
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -22,11 +24,13 @@ fn main() {
     if std::env::args().any(|argument| argument == "--list" || argument == "--test") {
         return;
     }
-    let disk = median(|| sync_rate());
+    let only = std::env::args().find_map(|argument| argument.parse::<usize>().ok());
+    let disk = median(sync_rate);
     println!("fdatasync after an append of 4 KiB: {disk:.0}/s");
-    let bare = median(|| bare_rate());
+    let bare = median(bare_rate);
     println!("bare SQLite, one put and one sync:  {bare:.0}/s  {:.2} x the disk", bare / disk);
-    for callers in [1, 16, 256] {
+    let all = vec![1, 16, 256];
+    for callers in only.map_or(all, |callers| vec![callers]) {
         for threads in [1, 2] {
             let mut slowest = Duration::ZERO;
             let rate = median(|| {

@@ -1,7 +1,7 @@
 //! The clock that sessions live by.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A clock that only runs forward. Its zero means nothing.
 pub trait SessionClock: Send + Sync + 'static {
@@ -9,36 +9,14 @@ pub trait SessionClock: Send + Sync + 'static {
     fn now(&self) -> Duration;
 }
 
-/// The clock of this process, which stands still while the machine sleeps.
-#[derive(Clone, Copy, Debug)]
-pub struct MonotonicClock(Instant);
-
-impl MonotonicClock {
-    /// Starts at zero.
-    #[must_use]
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl SessionClock for MonotonicClock {
-    fn now(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-/// The clock of the machine, the same in all its processes, which goes on while the machine sleeps.
-/// It begins anew when the machine does.
+/// The clock of the machine: the same in all its processes, and standing still while it sleeps,
+/// as they do. It begins anew when the machine does.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BootClock;
+pub struct MachineClock;
 
-impl SessionClock for BootClock {
+impl SessionClock for MachineClock {
     fn now(&self) -> Duration {
-        #[cfg(target_os = "linux")]
-        let clock = rustix::time::ClockId::Boottime;
-        #[cfg(not(target_os = "linux"))]
-        let clock = rustix::time::ClockId::Monotonic;
-        let now = rustix::time::clock_gettime(clock);
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
         Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default())
     }

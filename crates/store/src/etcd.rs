@@ -3,8 +3,8 @@
 //! - Everything is decided by transactions; what waits together goes in one request.
 //! - Revisions are etcd's. Commits that went in one request share theirs.
 //! - Sessions are leases, kept alive over one stream.
-//! - A write whose outcome is not known is reported as such and never sent again; what is known is
-//!   in the table of [`verdict`].
+//! - A write whose outcome is not known is reported as such and never sent again; the table of
+//!   what is known after which error is in `verdict.rs`.
 //!
 //! The client is our own and thin: the few methods we need, in `proto/etcd.proto`.
 

@@ -58,7 +58,7 @@ use self::locks::Locks;
 use self::readers::{Readers, Scanned};
 use self::writer::{Job, Writer};
 use crate::batch::Batcher;
-use crate::clock::{BootClock, SessionClock};
+use crate::clock::{MachineClock, SessionClock};
 use crate::commit::Commit;
 use crate::error::{
     CommitError, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
@@ -83,6 +83,8 @@ pub struct FileOptions {
     pub scans_max: usize,
     /// How long a scan may take.
     pub scan_time: Duration,
+    /// Pages of the log at which it is moved into the database.
+    pub log_pages: u32,
     /// The clock of sessions. All users of a folder must have the same.
     pub clock: Arc<dyn SessionClock>,
 }
@@ -96,7 +98,8 @@ impl Default for FileOptions {
             history_bytes: 64 * 1_024 * 1_024,
             scans_max: 16,
             scan_time: Duration::from_secs(30),
-            clock: Arc::new(BootClock),
+            log_pages: 2_000,
+            clock: Arc::new(MachineClock),
         }
     }
 }
@@ -110,9 +113,6 @@ impl fmt::Debug for FileOptions {
 /// How large a commit may be.
 const LIMITS: StoreLimits =
     StoreLimits { expectations: 1_024, writes: 1_024, key_bytes: 1_024, bytes: 8 * 1_024 * 1_024 };
-
-/// Pages of the log at which it is moved into the database.
-const LOG_PAGES: i32 = 2_000;
 
 /// What all parts of an open store know.
 struct Setup {
@@ -156,7 +156,7 @@ impl FileStore {
         let folder = folder.as_ref();
         let unwritable =
             |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
-        fs::create_dir_all(folder.join("locks")).map_err(unwritable)?;
+        make_folder(&folder.join("locks")).map_err(unwritable)?;
         let folder = folder.canonicalize().map_err(unwritable)?;
         if let Some(kind) = locks::network_kind_of(&folder).map_err(unwritable)? {
             return Err(OpenError::NetworkFileSystem { folder, kind });
@@ -173,7 +173,7 @@ impl FileStore {
                 revisions: options.history_revisions.max(1),
                 bytes: i64::try_from(options.history_bytes).unwrap_or(i64::MAX / 4),
             },
-            log_pages: LOG_PAGES,
+            log_pages: i32::try_from(options.log_pages).unwrap_or(i32::MAX),
         });
         let readers = Readers::new(path.clone(), options.scans_max.max(1), options.scan_time);
         let readers = Arc::new(readers);
@@ -239,7 +239,7 @@ impl Store for FileStore {
         let snapshot = read.map_err(|trouble| trouble.store_error(self.path()))?;
         if snapshot.values.iter().flatten().any(|found| found.session.is_some()) {
             // Whoever looks at what belongs to a session may be waiting for its end.
-            self.inner.keeper.call();
+            self.inner.keeper.call_if_rested();
         }
         Ok(snapshot)
     }
@@ -289,6 +289,18 @@ impl Drop for Inner {
         self.readers.clear();
         leave(&self.setup, &self.users);
     }
+}
+
+/// Makes a folder, and has the disk know of it before anything in it is relied on.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let folder = std::path::absolute(folder)?;
+    let there = folder.ancestors().find(|ancestor| ancestor.exists());
+    fs::create_dir_all(&folder)?;
+    let made = folder.ancestors().take_while(|ancestor| Some(*ancestor) != there);
+    for entered_in in made.filter_map(Path::parent) {
+        File::open(entered_in)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Joins the users of a store. The first one makes it or looks after it.

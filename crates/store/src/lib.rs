@@ -13,7 +13,7 @@ mod commit;
 pub mod conformance;
 mod error;
 #[cfg(feature = "etcd")]
-mod etcd;
+pub mod etcd;
 pub mod file;
 mod key;
 mod limits;
@@ -24,13 +24,11 @@ pub mod testing;
 mod watch;
 
 pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
-pub use clock::{BootClock, ManualClock, MonotonicClock, SessionClock};
+pub use clock::{MachineClock, ManualClock, SessionClock};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
 };
-#[cfg(feature = "etcd")]
-pub use etcd::{EtcdOptions, EtcdServerLimits, EtcdStore, EtcdTimeouts, EtcdTls};
 pub use key::{Key, KeyRange};
 pub use limits::{LimitExceeded, StoreLimits};
 pub use store::{

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use harness::{block_on, pause, run_together};
 use shardwright_store::conformance::{Harness, Task};
+use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::EtcdCluster;
-use shardwright_store::{EtcdStore, Revision, store_conformance_suite};
+use shardwright_store::{Revision, store_conformance_suite};
 use tokio::sync::OnceCell;
 
 /// An etcd that starts when it is first asked for.

@@ -414,3 +414,75 @@ fn many_threads_lose_nothing() {
         }
     });
 }
+
+/// Carries batches out somewhere else, some of them never.
+#[derive(Debug)]
+struct Elsewhere {
+    runtime: tokio::runtime::Handle,
+    started: AtomicUsize,
+}
+
+impl BatchEngine for Elsewhere {
+    fn fits(&self, size: &BatchSize) -> bool {
+        size.operations <= 20
+    }
+
+    fn in_flight(&self) -> usize {
+        3
+    }
+
+    fn start(self: &Arc<Self>, batch: Batch) {
+        let number = self.started.fetch_add(1, Ordering::SeqCst);
+        self.runtime.spawn(async move {
+            let_others_run().await;
+            if number % 50 == 49 {
+                return drop(batch);
+            }
+            if batch.commits().any(is_poison) {
+                return batch.refuse(CommitError::SessionGone(crate::SessionId::new(1)));
+            }
+            let results: Vec<_> = batch.commits().map(answer).collect();
+            batch.finish(results);
+        });
+    }
+}
+
+#[test]
+fn many_threads_and_batches_elsewhere_lose_nothing() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(6).build().unwrap();
+    let engine = Elsewhere { runtime: runtime.handle().clone(), started: AtomicUsize::new(0) };
+    let batcher = Batcher::new(Arc::new(engine));
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..48)
+            .map(|task| {
+                let batcher = batcher.clone();
+                tokio::spawn(async move {
+                    let mut chance = Chance(task);
+                    for round in 0..150 {
+                        let number = usize::try_from(task * 1_000 + round).unwrap();
+                        let poison = chance.one_in(20);
+                        let commit = commit(number, &mut chance, poison);
+                        match batcher.commit(commit).await {
+                            Ok(revision) => {
+                                assert_eq!(revision.get(), u64::try_from(number).unwrap());
+                                assert!(!poison);
+                            }
+                            Err(CommitError::SessionGone(_)) => assert!(poison),
+                            Err(CommitError::Unknown(_)) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        for (number, task) in tasks.into_iter().enumerate() {
+            if number % 8 == 7 {
+                // Wherever it stands.
+                task.abort();
+                let _aborted = task.await;
+            } else {
+                task.await.unwrap();
+            }
+        }
+    });
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
@@ -69,6 +70,8 @@ pub(crate) struct Client {
     endpoints: Vec<Endpoint>,
     options: EtcdOptions,
     current: Mutex<Current>,
+    /// Where tasks run, also those of callers that run somewhere else.
+    runtime: Handle,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +90,12 @@ impl Client {
         if endpoints.is_empty() {
             return Err(Fault::new(FaultKind::Other, "no endpoint of etcd is given"));
         }
-        Ok(Self { endpoints, options, current: Mutex::default() })
+        Ok(Self { endpoints, options, current: Mutex::default(), runtime: Handle::current() })
+    }
+
+    /// Runs something to its end beside everything else.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
     }
 
     pub(crate) const fn timeouts(&self) -> &EtcdTimeouts {
@@ -134,11 +142,7 @@ impl Client {
     {
         let connection = match timeout_at(deadline, self.connection()).await {
             Ok(connected) => connected?,
-            Err(_late) => {
-                let fault =
-                    Fault::new(FaultKind::Unreachable, "no member of etcd could be reached");
-                return Err(Trouble::unconnected(fault));
-            }
+            Err(_late) => return Err(unreached()),
         };
         let rest = deadline.saturating_duration_since(Instant::now());
         let time = match repeat {
@@ -176,7 +180,7 @@ impl Client {
 
     /// Tries each member, beginning with the one that has its turn.
     async fn connect(&self, current: &mut Current) -> Result<Arc<Connection>, Trouble> {
-        let mut last = Fault::new(FaultKind::Unreachable, "no member of etcd could be reached");
+        let mut last = unreached();
         for _ in 0..self.endpoints.len() {
             let turn = current.turn % self.endpoints.len().max(1);
             let Some(endpoint) = self.endpoints.get(turn) else { break };
@@ -189,11 +193,11 @@ impl Client {
                 }
                 // Another member would say the same.
                 Err(trouble) if trouble.remedy != Remedy::AnotherConnection => return Err(trouble),
-                Err(trouble) => last = trouble.fault,
+                Err(trouble) => last = trouble,
             }
             current.turn = turn + 1;
         }
-        Err(Trouble::unconnected(last))
+        Err(last)
     }
 
     /// Gives up a connection that has failed, unless somebody has done so already.
@@ -204,6 +208,11 @@ impl Client {
             current.turn += 1;
         }
     }
+}
+
+fn unreached() -> Trouble {
+    let text = "no member of etcd could be reached";
+    Trouble::unconnected(Fault::new(FaultKind::Unreachable, text))
 }
 
 /// The endpoints of a cluster, as tonic sees them.

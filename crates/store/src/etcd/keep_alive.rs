@@ -84,7 +84,8 @@ impl KeepAlive {
         if let Some(stream) = &*current {
             return Ok(Arc::clone(stream));
         }
-        let stream = Arc::new(Stream::open(self.client.connection().await?));
+        let connection = self.client.connection().await?;
+        let stream = Arc::new(Stream::open(&self.client, connection));
         *current = Some(Arc::clone(&stream));
         Ok(stream)
     }
@@ -100,16 +101,16 @@ impl KeepAlive {
 }
 
 impl Stream {
-    fn open(connection: Arc<Connection>) -> Self {
+    fn open(client: &Client, connection: Arc<Connection>) -> Self {
         let (requests, outgoing) = mpsc::channel(QUEUE);
         let waiting = Arc::new(Waiting(Lock::new(Some(HashMap::new()))));
         let stream = Self { connection, requests, waiting };
         // A member says nothing, not even that it has understood, before the first answer.
         let request = stream.connection.stream(ReceiverStream::new(outgoing));
-        let mut client = stream.connection.lease();
+        let mut leases = stream.connection.lease();
         let waiting = Arc::clone(&stream.waiting);
-        tokio::spawn(async move {
-            let ended = match client.lease_keep_alive(request).await {
+        client.spawn(async move {
+            let ended = match leases.lease_keep_alive(request).await {
                 Ok(response) => waiting.answer_from(response.into_inner()).await,
                 Err(status) => status,
             };

@@ -31,7 +31,7 @@ pub(crate) async fn load(shared: &Shared, keys: &[Key]) -> Result<Snapshot, Stor
     loop {
         tries += 1;
         match load_once(shared, keys).await {
-            Err(trouble) if is_compacted(&trouble) && tries < LOADS_MAX => {}
+            Err(trouble) if is_forgotten(&trouble) && tries < LOADS_MAX => {}
             Err(trouble) => return Err(store_error(trouble)),
             Ok(snapshot) => {
                 return snapshot.ok_or_else(|| StoreError::Unavailable(nonsense("a read")));
@@ -40,8 +40,8 @@ pub(crate) async fn load(shared: &Shared, keys: &[Key]) -> Result<Snapshot, Stor
     }
 }
 
-fn is_compacted(trouble: &Trouble) -> bool {
-    trouble.saying == Some(Saying::Compacted)
+fn is_forgotten(trouble: &Trouble) -> bool {
+    trouble.saying == Some(Saying::NoSuchMoment)
 }
 
 /// None if the answer makes no sense.
@@ -182,7 +182,7 @@ fn successor(key: &[u8]) -> Bytes {
 }
 
 fn scan_error(trouble: Trouble) -> ScanError {
-    if is_compacted(&trouble) { ScanError::Moved } else { store_error(trouble).into() }
+    if is_forgotten(&trouble) { ScanError::Moved } else { store_error(trouble).into() }
 }
 
 /// How large entries have been lately.

@@ -1,8 +1,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
 use super::client::Client;
 use super::keep_alive::KeepAlive;
 use super::namespace::Namespace;
@@ -39,13 +37,11 @@ pub(crate) struct Shared {
     pub(crate) keep_alive: KeepAlive,
     pub(crate) average: read::Average,
     pub(crate) watch_capacity: usize,
-    /// Where tasks run, also those of callers who are somewhere else.
-    pub(crate) runtime: Handle,
 }
 
 impl EtcdStore {
-    /// Connects to a member that answers. Must be called within a tokio runtime, which the store
-    /// then works on.
+    /// Connects to a member that answers. Must be called within a tokio runtime with time and
+    /// network, which has to live as long as the store is used.
     pub async fn connect(options: EtcdOptions) -> Result<Self, StoreError> {
         check(&options).map_err(StoreError::Unavailable)?;
         let namespace = Namespace::new(options.namespace.clone());
@@ -58,7 +54,6 @@ impl EtcdStore {
             composer: Composer { namespace, room },
             average: read::Average::default(),
             watch_capacity,
-            runtime: Handle::current(),
         };
         // A first read, with all the patience of any other.
         read::load(&shared, &[]).await?;

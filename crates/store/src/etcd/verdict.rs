@@ -67,7 +67,7 @@ pub(crate) struct Trouble {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Saying {
     LeaseNotFound,
-    Compacted,
+    NoSuchMoment,
     AuthenticationOff,
     Other,
 }
@@ -112,8 +112,9 @@ const SAYINGS: &[Row] = &[
         ..refused("etcdserver: requested lease not found", FaultKind::Other, Remedy::Apart)
     },
     Row {
-        saying: Saying::Compacted,
-        ..refused("etcdserver: mvcc: required revision has been", FaultKind::Other, Remedy::None)
+        // Compacted, or not yet there because the cluster was set back.
+        saying: Saying::NoSuchMoment,
+        ..refused("etcdserver: mvcc: required revision", FaultKind::Other, Remedy::None)
     },
     Row {
         saying: Saying::AuthenticationOff,

@@ -31,7 +31,7 @@ pub(crate) async fn watch(
     let (sender, changes) = Changes::channel(shared.watch_capacity);
     if range.is_empty() {
         // etcd refuses to wait for what cannot be.
-        shared.runtime.spawn(async move { sender.closed().await });
+        shared.client.spawn(async move { sender.closed().await });
         return Ok(changes);
     }
     let mut follower = Follower {
@@ -54,7 +54,7 @@ pub(crate) async fn watch(
             }
         }
     };
-    shared.runtime.spawn(async move { follower.run(stream, sender).await });
+    shared.client.spawn(async move { follower.run(stream, sender).await });
     Ok(changes)
 }
 
@@ -255,7 +255,7 @@ fn end(trouble: Trouble) -> End {
 }
 
 fn watch_error(trouble: Trouble) -> WatchError {
-    if trouble.saying == Some(Saying::Compacted) {
+    if trouble.saying == Some(Saying::NoSuchMoment) {
         WatchError::Gap
     } else {
         store_error(trouble).into()

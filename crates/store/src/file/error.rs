@@ -111,6 +111,10 @@ impl Trouble {
         matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
     }
 
+    pub(super) fn is_full(&self) -> bool {
+        self.sqlite().is_some_and(|error| error.code == ErrorCode::DiskFull)
+    }
+
     /// Whether a sync failed. Then nobody knows what is on the disk, and syncing again, which may
     /// well succeed, would not tell.
     pub(super) fn is_failed_sync(&self) -> bool {

@@ -1,7 +1,9 @@
 //! A thread that looks after what nobody calls for: the commits of other processes, sessions that
 //! end, scans that were forgotten, and jobs that have waited for too long.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -14,7 +16,7 @@ use super::error::Trouble;
 use super::feed::Feed;
 use super::lane::Lane;
 use super::readers::Readers;
-use super::schema::{Role, connect};
+use super::schema::{READER_PATIENCE, Role, connect};
 use super::sessions::load_sessions;
 use super::writer::Job;
 
@@ -32,6 +34,8 @@ const SESSIONS: Duration = Duration::from_millis(10);
 pub(super) struct Keeper {
     bell: Arc<Bell>,
     thread: Option<JoinHandle<()>>,
+    started: Instant,
+    called_ms: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -84,12 +88,24 @@ impl Keeper {
                 round.look();
             }
         })?;
-        Ok(Self { bell, thread: Some(thread) })
+        let (started, called_ms) = (Instant::now(), AtomicU64::new(0));
+        Ok(Self { bell, thread: Some(thread), started, called_ms })
     }
 
     /// Has it look at once.
     pub(super) fn call(&self) {
         self.bell.ring(Called::Look);
+    }
+
+    /// Has it look at once, unless it has just done so.
+    pub(super) fn call_if_rested(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let rest = u64::try_from(SESSIONS.as_millis()).unwrap_or(u64::MAX);
+        let last = self.called_ms.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= rest {
+            self.called_ms.store(now, Ordering::Relaxed);
+            self.call();
+        }
     }
 
     /// Ends it.
@@ -155,7 +171,7 @@ impl Round {
     fn look_into_database(&mut self) -> Result<(), Trouble> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => connect(&self.setup.path, Role::Reader)?,
+            None => connect(&self.setup.path, Role::Reader, READER_PATIENCE)?,
         };
         if self.feed.is_watched() {
             let sql = "PRAGMA data_version";
@@ -171,10 +187,9 @@ impl Round {
             let sessions = load_sessions(&connection)?;
             self.has_sessions = !sessions.is_empty();
             let now = millis(self.setup.clock.now());
-            let is_over = sessions.iter().any(|session| {
-                session.deadline_ms <= now || self.setup.is_owner_gone(session.owner)
-            });
-            if is_over {
+            let owners: BTreeSet<_> = sessions.iter().map(|session| session.owner).collect();
+            let is_over = sessions.iter().any(|session| session.deadline_ms <= now);
+            if is_over || owners.into_iter().any(|owner| self.setup.is_owner_gone(owner)) {
                 self.lane.submit(Job::EndSessions);
             }
         }

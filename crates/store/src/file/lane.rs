@@ -121,7 +121,12 @@ impl Lane {
             let name = "shardwright-file-writer".to_owned();
             room.has_thread = thread::Builder::new().name(name).spawn(move || lane.work()).is_ok();
         }
-        let stuck = if room.has_thread { None } else { room.waiting.pop_back() };
+        let stuck = if room.has_thread {
+            None
+        } else {
+            room.is_busy = false;
+            room.waiting.pop_back()
+        };
         drop(room);
         self.changed.notify_all();
         if let Some(waiting) = stuck {

@@ -10,7 +10,7 @@ use rusqlite::types::Value;
 
 use super::error::Trouble;
 use super::rows::{blob, load_revision, read_entry};
-use super::schema::{Role, connect};
+use super::schema::{READER_PATIENCE, Role, connect};
 use crate::key::{Key, KeyRange};
 use crate::store::{Continuation, Page, Revision, ScanPage};
 
@@ -107,7 +107,7 @@ impl Readers {
         let idle = lock(&self.idle).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => connect(&self.path, Role::Reader)?,
+            None => connect(&self.path, Role::Reader, READER_PATIENCE)?,
         };
         connection.prepare_cached("BEGIN")?.execute([])?;
         Ok(connection)

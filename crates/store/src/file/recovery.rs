@@ -6,15 +6,17 @@ use rusqlite::{Connection, Row};
 
 use super::error::{OpenError, Trouble};
 use super::rows::{Head, blob, read_entry};
-use super::schema::{checkpoint, prepare};
+use super::schema::{Checkpoint, checkpoint, prepare};
 use crate::key::Key;
 
 /// Makes the store if it is not there; checks it if the last user did not close it; ends all
 /// sessions, since nobody is there that could own one.
 pub(super) fn recover(path: &Path) -> Result<(), OpenError> {
     let connection = prepare(path)?;
-    let recovered = Head::load(&connection).and_then(|head| {
-        if !head.closed {
+    let recovered = Head::load(&connection).and_then(|mut head| {
+        if head.closed {
+            mark(&connection, &mut head, false)?;
+        } else {
             check(&connection, &head)?;
         }
         begin_anew(&connection, head)
@@ -26,11 +28,27 @@ pub(super) fn recover(path: &Path) -> Result<(), OpenError> {
 pub(super) fn close(path: &Path) -> Result<(), OpenError> {
     let connection = prepare(path)?;
     let closed = Head::load(&connection).and_then(|mut head| {
-        head.closed = true;
-        head.save(&connection)?;
-        checkpoint(&connection, "TRUNCATE")
+        // If somebody's tool is in the way, the store counts as not closed, and is checked.
+        if checkpoint(&connection, Checkpoint::Truncate)? {
+            mark(&connection, &mut head, true)?;
+        }
+        Ok(())
     });
     closed.map_err(|trouble| OpenError::from_trouble(path, trouble))
+}
+
+/// Notes, in the database itself, whether the store was closed. The log is empty before, and only
+/// this is in it: whatever part of it should get lost, the database is never taken for closed while
+/// something else is being moved into it.
+fn mark(connection: &Connection, head: &mut Head, closed: bool) -> Result<(), Trouble> {
+    head.closed = closed;
+    head.save(connection)?;
+    match checkpoint(connection, Checkpoint::Truncate) {
+        Ok(_) => Ok(()),
+        // Where there is no room, what is stored can still be read.
+        Err(trouble) if trouble.is_full() => Ok(()),
+        Err(trouble) => Err(trouble),
+    }
 }
 
 /// Checks that what is stored is what was committed at one moment.
@@ -82,9 +100,7 @@ fn begin_anew(connection: &Connection, mut head: Head) -> Result<(), Trouble> {
     connection.execute_batch("DELETE FROM session; DELETE FROM change;")?;
     head.forgotten_revision = head.revision;
     head.forgotten_bytes = head.change_bytes;
-    head.closed = false;
     head.save(connection)?;
     connection.execute_batch("COMMIT")?;
-    // Into the database itself, so that it is known to be in use even without its log.
-    checkpoint(connection, "TRUNCATE")
+    Ok(())
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, Row};
 
 use super::error::{OpenError, Trouble};
 
@@ -87,21 +88,26 @@ pub(super) enum Role {
 /// How many pages the log has, as the last commit of a connection knew it.
 pub(super) type LogPages = Arc<AtomicI32>;
 
+/// How long a reader waits. Only recovery after a crash and somebody else's tools ever make it.
+pub(super) const READER_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Connects to a database that is there.
-pub(super) fn connect(path: &Path, role: Role) -> Result<Connection, rusqlite::Error> {
+pub(super) fn connect(
+    path: &Path,
+    role: Role,
+    patience: Duration,
+) -> Result<Connection, rusqlite::Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(patience)?;
     set_up(&connection, role)?;
     Ok(connection)
 }
 
 fn set_up(connection: &Connection, role: Role) -> Result<(), rusqlite::Error> {
     connection.set_prepared_statement_cache_capacity(64);
-    // Only recovery after a crash and somebody else's tools ever keep a reader waiting.
-    connection.busy_timeout(match role {
-        Role::Reader => Duration::from_secs(5),
-        Role::Writer | Role::Upkeep => Duration::ZERO,
-    })?;
+    // Closing a connection would otherwise lock everybody out while it moves the log.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let synchronous = if role == Role::Writer { "FULL" } else { "NORMAL" };
     connection.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous};
@@ -127,11 +133,25 @@ pub(super) fn count_log_pages(connection: &mut Connection) -> Result<LogPages, r
     Ok(pages)
 }
 
-/// Moves as much of the log into the database as can be without waiting for readers.
-pub(super) fn checkpoint(connection: &Connection, mode: &str) -> Result<(), Trouble> {
-    let sql = format!("PRAGMA wal_checkpoint({mode})");
-    connection.prepare_cached(&sql)?.query_row([], |_| Ok(()))?;
-    Ok(())
+/// How a log is moved into the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checkpoint {
+    /// As much of it as can be without waiting for readers.
+    Passive,
+    /// All of it, and then it is emptied.
+    Truncate,
+}
+
+/// Moves the log into the database. Tells whether all of it was.
+pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<bool, Trouble> {
+    let sql = match how {
+        Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?));
+    let (blocked, pages, moved): (_, _, i64) = statement.query_row([], read)?;
+    Ok(blocked == 0 && pages == moved)
 }
 
 /// Makes the database if it is not there, and checks that it is ours. The caller has it alone.
@@ -141,7 +161,7 @@ pub(super) fn prepare(path: &Path) -> Result<Connection, OpenError> {
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(trouble)?;
-    connection.busy_timeout(Duration::from_secs(5)).map_err(trouble)?;
+    connection.busy_timeout(READER_PATIENCE).map_err(trouble)?;
     let pragma = |name: &str| {
         connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(trouble)
     };

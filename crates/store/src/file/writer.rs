@@ -15,7 +15,7 @@ use super::error::Trouble;
 use super::feed::Feed;
 use super::locks::{Owner, Turn};
 use super::rows::Head;
-use super::schema::{LogPages, Role, checkpoint, connect, count_log_pages};
+use super::schema::{Checkpoint, LogPages, Role, checkpoint, connect, count_log_pages};
 use crate::batch::Batch;
 use crate::error::{CommitError, Fault, FaultKind, SessionError, StoreError};
 use crate::store::{Session, SessionId};
@@ -69,6 +69,9 @@ pub(super) struct Writer {
     /// Opened when they are needed, and again after a failure.
     durable: Option<(Connection, LogPages)>,
     upkeep: Option<Connection>,
+    log_pages_seen: i32,
+    /// How long the log was when it was last moved into the database.
+    log_pages_moved: i32,
     /// Why nothing more is written.
     broken: Option<Fault>,
     owner: Option<Owner>,
@@ -84,20 +87,30 @@ enum Failed {
 
 impl From<Trouble> for Failed {
     fn from(trouble: Trouble) -> Self {
-        Self::Before(trouble)
+        if trouble.is_busy() { Self::Busy } else { Self::Before(trouble) }
     }
 }
 
 impl From<rusqlite::Error> for Failed {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Before(Trouble::from(error))
+        Self::from(Trouble::from(error))
     }
 }
 
 impl Writer {
     pub(super) fn new(setup: Arc<Setup>, feed: Arc<Feed>) -> io::Result<Self> {
         let turn = Turn::new(&setup.locks)?;
-        Ok(Self { setup, feed, turn, durable: None, upkeep: None, broken: None, owner: None })
+        Ok(Self {
+            setup,
+            feed,
+            turn,
+            durable: None,
+            upkeep: None,
+            log_pages_seen: 0,
+            log_pages_moved: 0,
+            broken: None,
+            owner: None,
+        })
     }
 
     /// Does a job, or gives it back if somebody else has the database for longer than `patience`.
@@ -168,6 +181,8 @@ impl Writer {
                     }
                 },
             };
+            // Numbers are never used twice, also if an earlier transaction came to nothing.
+            head.last_owner = head.last_owner.max(taken);
             head.last_session = head.last_session.saturating_add(1);
             head.save(connection)?;
             let sql = "INSERT INTO session VALUES (?1, ?2, ?3, ?4)";
@@ -231,7 +246,7 @@ impl Writer {
         change: impl FnOnce(&mut Changing<'_>) -> Result<T, Trouble>,
     ) -> Result<T, Failed> {
         if self.durable.is_none() {
-            let mut connection = connect(self.path(), Role::Writer)?;
+            let mut connection = connect(self.path(), Role::Writer, patience)?;
             let pages = count_log_pages(&mut connection)?;
             self.durable = Some((connection, pages));
         }
@@ -263,7 +278,7 @@ impl Writer {
         change: impl FnOnce(&Connection) -> Result<T, Trouble>,
     ) -> Result<T, Failed> {
         if self.upkeep.is_none() {
-            let mut connection = connect(self.path(), Role::Upkeep)?;
+            let mut connection = connect(self.path(), Role::Upkeep, patience)?;
             // It never moves the log; the other connection does.
             count_log_pages(&mut connection)?;
             self.upkeep = Some(connection);
@@ -279,11 +294,18 @@ impl Writer {
     /// Moves the log into the database when it has become long. Callers have their answers by now.
     fn shorten_log(&mut self) {
         let Some((connection, pages)) = &self.durable else { return };
-        if pages.load(Ordering::Relaxed) < self.setup.log_pages {
+        let pages = pages.load(Ordering::Relaxed);
+        if pages < self.log_pages_seen {
+            // It has begun anew.
+            self.log_pages_moved = 0;
+        }
+        self.log_pages_seen = pages;
+        // A log that readers keep from beginning anew grows, and is not moved at every commit.
+        if pages < self.log_pages_moved.saturating_add(self.setup.log_pages) {
             return;
         }
-        pages.store(0, Ordering::Relaxed);
-        if let Err(trouble) = checkpoint(connection, "PASSIVE")
+        self.log_pages_moved = pages;
+        if let Err(trouble) = checkpoint(connection, Checkpoint::Passive)
             && trouble.is_failed_sync()
         {
             // The log still has it all, but what is in the database by now nobody knows.
@@ -353,10 +375,7 @@ fn transaction<T>(
     change: impl FnOnce() -> Result<T, Trouble>,
 ) -> Result<T, Failed> {
     connection.busy_timeout(patience)?;
-    match connection.prepare_cached("BEGIN IMMEDIATE")?.execute([]).map_err(Trouble::from) {
-        Err(trouble) if trouble.is_busy() => return Err(Failed::Busy),
-        other => other?,
-    };
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
     let undo = || {
         if !connection.is_autocommit() {
             // If even this fails, the connection is thrown away.

@@ -133,7 +133,7 @@ impl EtcdCluster {
         Ok((Ipv4Addr::LOCALHOST, self.member(member)?.client_port).into())
     }
 
-    /// How to speak to all members, with less patience than is usual.
+    /// How to speak to all members.
     pub fn options(&self) -> EtcdOptions {
         let addresses = self.members.iter().map(|member| self.endpoint(member.client_port));
         self.options_for(addresses)
@@ -146,9 +146,10 @@ impl EtcdCluster {
 
     fn options_for(&self, endpoints: impl Iterator<Item = String>) -> EtcdOptions {
         let options = EtcdOptions::new(endpoints).timeouts(EtcdTimeouts {
-            connect: Duration::from_secs(1),
-            attempt: Duration::from_secs(1),
-            call: Duration::from_secs(4),
+            connect: Duration::from_secs(2),
+            attempt: Duration::from_secs(2),
+            // A machine that is busy with other tests is no reason to give up.
+            call: Duration::from_secs(10),
             silence: Duration::from_millis(300),
             ..EtcdTimeouts::default()
         });

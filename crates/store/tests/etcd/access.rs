@@ -4,11 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use shardwright_store::etcd::{EtcdOptions, EtcdStore, EtcdTimeouts, EtcdTls};
 use shardwright_store::testing::{EtcdCluster, EtcdSetup};
-use shardwright_store::{
-    CommitError, EtcdOptions, EtcdStore, EtcdTimeouts, EtcdTls, FaultKind, KeyRange, Page, Store,
-    StoreError,
-};
+use shardwright_store::{CommitError, FaultKind, KeyRange, Page, Store, StoreError};
 
 use crate::support::{create, replace, single, soon, text};
 

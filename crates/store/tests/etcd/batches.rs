@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use shardwright_store::{
-    Commit, CommitBuilder, CommitError, EtcdOptions, EtcdServerLimits, EtcdStore, Expect, Key,
-    Store, StoreLimits,
-};
+use shardwright_store::etcd::{EtcdOptions, EtcdServerLimits, EtcdStore};
+use shardwright_store::{Commit, CommitBuilder, CommitError, Expect, Key, Store, StoreLimits};
 
 use crate::support::{create, get, key, replace, single, text};
 

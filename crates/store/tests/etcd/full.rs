@@ -1,7 +1,8 @@
 //! An etcd that has no room left.
 
+use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::EtcdSetup;
-use shardwright_store::{CommitError, EtcdStore, Fault, FaultKind, SessionError, Store};
+use shardwright_store::{CommitError, Fault, FaultKind, SessionError, Store};
 
 use crate::support::{create, get, key, replace, single, text};
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use shardwright_store::etcd::{EtcdStore, EtcdTimeouts};
 use shardwright_store::testing::{EtcdCluster, Link, Proxy};
-use shardwright_store::{EtcdStore, EtcdTimeouts, KeyRange, Page, ScanError, Store, WatchError};
+use shardwright_store::{KeyRange, Page, ScanError, Store, WatchError};
 use tokio::time::sleep;
 
 use crate::support::{create, key, replace, single, soon};

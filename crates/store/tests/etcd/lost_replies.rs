@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use shardwright_store::etcd::{EtcdStore, EtcdTimeouts};
 use shardwright_store::testing::{EtcdCluster, Link, Proxy};
-use shardwright_store::{CommitError, EtcdStore, EtcdTimeouts, FaultKind, Store};
+use shardwright_store::{CommitError, FaultKind, Store};
 
 use crate::support::{create, replace, soon, text};
 

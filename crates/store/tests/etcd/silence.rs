@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use shardwright_store::etcd::{EtcdStore, EtcdTimeouts};
 use shardwright_store::testing::{EtcdCluster, Link, Proxy};
-use shardwright_store::{EtcdStore, EtcdTimeouts, FaultKind, KeyRange, SessionError, Store};
+use shardwright_store::{FaultKind, KeyRange, SessionError, Store};
 use tokio::time::Instant;
 
 use crate::support::{create, replace, soon};

@@ -3,10 +3,9 @@
 use std::future::Future;
 use std::time::Duration;
 
+use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::EtcdCluster;
-use shardwright_store::{
-    Commit, CommitBuilder, EtcdStore, Expect, Key, Revision, Store, Versioned,
-};
+use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Store, Versioned};
 use tokio::time::timeout;
 
 /// How long to wait for what is sure to come.

@@ -1,0 +1,285 @@
+//! What the store in a folder says to files that it cannot have written.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+mod processes;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use processes::{Chance, block_on};
+use rusqlite::Connection;
+use shardwright_store::file::{FileOptions, FileStore, OpenError};
+use shardwright_store::{
+    Commit, CommitError, Expect, Key, KeyRange, Page, Revision, ScanError, Store, StoreError,
+};
+use tempfile::TempDir;
+
+fn open(folder: &Path) -> Result<FileStore, OpenError> {
+    FileStore::open(folder, FileOptions::default())
+}
+
+fn database(folder: &Path) -> Connection {
+    Connection::open(folder.join("state.db")).unwrap()
+}
+
+async fn put(store: &FileStore, name: &str, value: &str) -> Result<Revision, CommitError> {
+    let key = Key::from(name.to_owned());
+    let found = store.load(std::slice::from_ref(&key)).await.unwrap().values.pop().unwrap();
+    let expect = found.map_or(Expect::Absent, |found| Expect::At(found.revision));
+    let commit = Commit::builder().expect(key.clone(), expect).put(key, value.to_owned());
+    store.commit(commit.build().unwrap()).await
+}
+
+type Contents = BTreeMap<String, String>;
+
+fn contents(store: &FileStore) -> (Revision, Contents) {
+    let page = block_on(store.scan(&KeyRange::prefix(""), Page::first(1_000))).unwrap();
+    assert!(page.next.is_none());
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let entries = page.entries.iter().map(|(key, found)| (key.to_string(), text(&found.value)));
+    (page.revision, entries.collect())
+}
+
+fn assert_damaged(result: Result<FileStore, OpenError>, folder: &Path) {
+    match result {
+        Err(error @ OpenError::Damaged { .. }) => {
+            let path = folder.canonicalize().unwrap().join("state.db");
+            let text = error.to_string();
+            assert!(text.contains(path.to_str().unwrap()) && text.contains("restore"), "{text}");
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it was opened"),
+    }
+}
+
+/// A copy of the files, made by another process, since this one uses the store.
+fn copy_of(folder: &Path) -> TempDir {
+    let copied = TempDir::new().unwrap();
+    for name in ["state.db", "state.db-wal"] {
+        let path = folder.join(name);
+        assert!(Command::new("cp").arg(path).arg(copied.path()).status().unwrap().success());
+    }
+    copied
+}
+
+/// A part of the log was moved into the database; then the log is cut before that. The database is
+/// newer than what is left of the log, and only the digest tells.
+#[test]
+fn a_database_that_is_newer_than_its_log_is_not_taken_for_whole() {
+    let folder = TempDir::new().unwrap();
+    let options = || FileOptions { log_pages: 1_000_000, ..FileOptions::default() };
+    let (mut states, mut now) = (BTreeMap::new(), Contents::new());
+    let mut write = |store: &FileStore, name: usize, round: usize| {
+        let (name, value) = (format!("{name:03}"), format!("{round} {}", "x".repeat(700)));
+        let revision = block_on(put(store, &name, &value)).unwrap();
+        now.insert(name, value);
+        states.insert(revision, now.clone());
+    };
+    // Enough for many pages, all of them in the database.
+    let store = FileStore::open(folder.path(), options()).unwrap();
+    (0..150).for_each(|name| write(&store, name, 0));
+    drop(store);
+    let store = FileStore::open(folder.path(), options()).unwrap();
+    (1..60).for_each(|round| write(&store, round * 41 % 150, round));
+    // A scan that goes on keeps the log from beginning anew.
+    let first = block_on(store.scan(&KeyRange::prefix(""), Page::first(1))).unwrap();
+    assert!(first.next.is_some());
+    (60..90).for_each(|round| write(&store, round * 41 % 150, round));
+    let moved: (i64, i64, i64) = database(folder.path())
+        .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .unwrap();
+    assert!(moved.2 > 100 && moved.2 < moved.1, "a part was moved: {moved:?}");
+    let copied = copy_of(folder.path());
+    let log = fs::read(copied.path().join("state.db-wal")).unwrap();
+    let (mut refused, mut taken) = (0, 0);
+    for cut in (0..=40).map(|part| log.len() * part / 40) {
+        let image = TempDir::new().unwrap();
+        fs::copy(copied.path().join("state.db"), image.path().join("state.db")).unwrap();
+        fs::write(image.path().join("state.db-wal"), &log[..cut]).unwrap();
+        match open(image.path()) {
+            Ok(store) => {
+                let (revision, found) = contents(&store);
+                assert!(found == states[&revision], "cut at {cut}: a mixture at {revision}");
+                taken += 1;
+            }
+            Err(error) => {
+                assert_damaged(Err(error), image.path());
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 5 && taken > 5, "{refused} refused, {taken} taken");
+}
+
+/// The log was lost while it was being moved into the database, page by page.
+#[test]
+fn a_database_whose_pages_are_of_two_moments_is_refused() {
+    const PAGE: usize = 4_096;
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    for name in 0..150 {
+        block_on(put(&store, &format!("{name:03}"), &"x".repeat(700))).unwrap();
+    }
+    let move_log = || database(folder.path()).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+    move_log().unwrap();
+    let before = fs::read(copy_of(folder.path()).path().join("state.db")).unwrap();
+    for name in (0..150).step_by(3) {
+        block_on(put(&store, &format!("{name:03}"), &"y".repeat(700))).unwrap();
+    }
+    move_log().unwrap();
+    let after = fs::read(copy_of(folder.path()).path().join("state.db")).unwrap();
+    let mut refused = 0;
+    for pages in 1..before.len().min(after.len()) / PAGE {
+        let mut mixed = after.clone();
+        mixed[pages * PAGE..before.len()].copy_from_slice(&before[pages * PAGE..]);
+        if mixed == after {
+            continue;
+        }
+        let image = TempDir::new().unwrap();
+        fs::write(image.path().join("state.db"), mixed).unwrap();
+        match open(image.path()) {
+            Err(error) => assert_damaged(Err(error), image.path()),
+            // Before any page that holds something was moved.
+            Ok(store) => assert!(contents(&store).1.values().all(|value| value.starts_with('x'))),
+        }
+        refused += 1;
+    }
+    assert!(refused > 10, "{refused}");
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_by_name() {
+    let folder = TempDir::new().unwrap();
+    let noise: Vec<u8> = (0..20_000_u32).map(|at| at.to_le_bytes()[0] ^ 0x5a).collect();
+    fs::write(folder.path().join("state.db"), noise).unwrap();
+    assert_damaged(open(folder.path()), folder.path());
+}
+
+#[test]
+fn a_database_that_was_never_finished_is_made_again() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("state.db"), b"").unwrap();
+    let store = open(folder.path()).unwrap();
+    block_on(put(&store, "a", "1")).unwrap();
+    drop(store);
+    assert_eq!(contents(&open(folder.path()).unwrap()).1["a"], "1");
+}
+
+#[test]
+fn the_database_of_another_program_is_left_alone() {
+    let folder = TempDir::new().unwrap();
+    database(folder.path()).execute_batch("CREATE TABLE theirs (a)").unwrap();
+    let before = fs::read(folder.path().join("state.db")).unwrap();
+    let refused = open(folder.path());
+    assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
+    assert_eq!(fs::read(folder.path().join("state.db")).unwrap(), before);
+}
+
+#[test]
+fn a_newer_schema_is_refused_with_its_version() {
+    let folder = TempDir::new().unwrap();
+    drop(open(folder.path()).unwrap());
+    database(folder.path()).pragma_update(None, "user_version", 7).unwrap();
+    let refused = open(folder.path());
+    assert!(matches!(refused, Err(OpenError::Newer { found: 7, known: 1, .. })), "{refused:?}");
+    assert!(refused.unwrap_err().to_string().contains("schema version 7"));
+}
+
+#[test]
+fn an_entry_that_is_not_what_was_written_is_found_out_when_it_is_read() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    block_on(put(&store, "good", "1")).unwrap();
+    block_on(put(&store, "bad", "1")).unwrap();
+    let changed = "UPDATE entry SET value = x'32' WHERE key = CAST('bad' AS BLOB)";
+    assert_eq!(database(folder.path()).execute(changed, []).unwrap(), 1);
+    let load = |name: &'static str| block_on(store.load(&[Key::from(name)]));
+    let Err(StoreError::Corrupt(fault)) = load("bad") else { panic!("it was read") };
+    assert!(fault.message().contains("state.db") && fault.message().contains("bad"), "{fault}");
+    let scan = block_on(store.scan(&KeyRange::prefix("b"), Page::first(5)));
+    assert!(matches!(scan, Err(ScanError::Store(StoreError::Corrupt(_)))));
+    assert_eq!(load("good").unwrap().values[0].as_ref().unwrap().value, "1");
+    // A crash is followed by a look at everything.
+    std::mem::forget(store);
+    database(folder.path()).execute_batch("UPDATE store SET closed = 0").unwrap();
+    let copied = copy_of(folder.path());
+    assert_damaged(open(copied.path()), copied.path());
+}
+
+/// Whatever numbers and bytes stand in the tables: an error, or something that was there.
+#[test]
+fn nothing_that_is_stored_makes_the_store_panic() {
+    let mut chance = Chance(9);
+    let columns = [
+        ("store", &["revision", "digest", "forgotten_revision", "forgotten_bytes"][..]),
+        ("store", &["change_bytes", "last_session", "last_owner", "closed"][..]),
+        ("entry", &["key", "value", "revision", "session", "checksum"][..]),
+        ("change", &["position", "key", "value", "session", "bytes_before"][..]),
+        ("session", &["id", "owner", "ttl_ms", "deadline_ms"][..]),
+    ];
+    let numbers = ["-1", "0", "9223372036854775807", "-9223372036854775808", "140737488355327"];
+    let bytes = ["x''", "x'00ff'", "zeroblob(70000)", "NULL", "CAST('a' AS BLOB)"];
+    for round in 0..120 {
+        let folder = TempDir::new_in(fast()).unwrap();
+        let store = open(folder.path()).unwrap();
+        block_on(async {
+            put(&store, "a", "1").await.unwrap();
+            let session = store.open_session(Duration::from_secs(60)).await.unwrap();
+            let key = Key::from("mine");
+            let commit = Commit::builder().expect(key.clone(), Expect::Absent);
+            let commit = commit.put_in_session(key, "", session.id).build().unwrap();
+            store.commit(commit).await.unwrap();
+        });
+        let connection = database(folder.path());
+        for _ in 0..=chance.below(2) {
+            let (table, names) = columns[chance.below(columns.len())];
+            let column = names[chance.below(names.len())];
+            let is_bytes = matches!(column, "key" | "value");
+            let values: &[&str] = if is_bytes { &bytes } else { &numbers };
+            let value = values[chance.below(values.len())];
+            // Some changes the tables themselves refuse.
+            let _refused =
+                connection.execute_batch(&format!("UPDATE {table} SET {column} = {value}"));
+        }
+        block_on(use_it(&store));
+        drop(connection);
+        drop(store);
+        match open(folder.path()) {
+            Ok(store) => block_on(use_it(&store)),
+            Err(error) => assert!(error.to_string().contains("state.db"), "{round}: {error}"),
+        }
+    }
+}
+
+/// Uses everything, and minds no error.
+async fn use_it(store: &FileStore) {
+    let key = Key::from("a");
+    let loaded = store.load(&[key.clone(), Key::from("mine")]).await;
+    let _any = store.scan(&KeyRange::prefix(""), Page::first(1)).await;
+    let _any = store.watch(&KeyRange::prefix(""), Revision::ZERO).await;
+    let session = store.open_session(Duration::from_millis(1)).await;
+    let expect = match loaded {
+        Ok(snapshot) => {
+            snapshot.values[0].as_ref().map_or(Expect::Absent, |found| Expect::At(found.revision))
+        }
+        Err(_) => Expect::Absent,
+    };
+    let commit =
+        Commit::builder().expect(key.clone(), expect).put(key, "2").delete(Key::from("mine"));
+    let _any = store.commit(commit.build().unwrap()).await;
+    if let Ok(session) = session {
+        let _any = store.keep_alive(session.id).await;
+        let _any = store.close_session(session.id).await;
+    }
+    store.look_after_sessions();
+}
+
+fn fast() -> std::path::PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
