@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::task::{Context, Poll, Wake};
+use std::task::{Context, Poll, Wake, Waker};
 
 use super::*;
 use crate::commit::Expect;
@@ -378,6 +378,46 @@ fn a_refused_batch_is_sent_again_one_by_one() {
     }
     poll_rest();
     assert!(rest.is_empty());
+}
+
+#[test]
+fn a_caller_that_is_never_polled_again_stops_nobody() {
+    let batcher = Batcher::new(Arc::new(Recorder { slots: 1, ..Recorder::default() }));
+    batcher.engine().keeps.store(true, Ordering::SeqCst);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut chance = Chance(1);
+    let mut poll = |caller: &mut Pin<Box<dyn Future<Output = Result<Revision, CommitError>>>>| {
+        caller.as_mut().poll(&mut context)
+    };
+    let mut wait = |number| -> Pin<Box<dyn Future<Output = _>>> {
+        let (batcher, commit) = (batcher.clone(), commit(number, &mut chance, false));
+        Box::pin(async move { batcher.commit(commit).await })
+    };
+    let [mut first, mut stuck, mut third] = [wait(0), wait(1), wait(2)];
+    for caller in [&mut first, &mut stuck] {
+        assert!(poll(caller).is_pending());
+    }
+    let finish = || {
+        let kept = batcher.engine().log().kept.pop().unwrap();
+        batcher.engine().carry_out(kept);
+    };
+    // Whoever finishes a batch starts the next, whatever the callers do.
+    finish();
+    assert!(poll(&mut first).is_ready());
+    finish();
+    assert!(poll(&mut third).is_pending());
+    finish();
+    assert!(poll(&mut third).is_ready());
+    assert!(poll(&mut stuck).is_ready());
+    // A leader that has its answer nudges one that is not listening; somebody with a clock helps.
+    let [mut stuck, mut leader] = [wait(3), wait(4)];
+    batcher.engine().keeps.store(false, Ordering::SeqCst);
+    assert!(batcher.core.queue.begin(), "as if somebody was leading");
+    assert!(poll(&mut stuck).is_pending() && poll(&mut leader).is_pending());
+    batcher.core.queue.end();
+    Arc::clone(&batcher.core).nudge();
+    batcher.start_waiting();
+    assert!(poll(&mut leader).is_ready() && poll(&mut stuck).is_ready());
 }
 
 #[test]
