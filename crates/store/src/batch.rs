@@ -8,8 +8,8 @@
 //! the next.
 //!
 //! Nobody leads while it waits for something, so that no caller holds up the others, whether it
-//! is slow, goes away, or is never polled again. In that last case the nudge was for nothing, and
-//! the queue stands still until the next caller comes, or somebody calls [`Batcher::start_waiting`].
+//! is slow, goes away, or is never polled again. In that last case a nudge was for nothing, and the
+//! queue stands still until the next caller comes or somebody calls [`Batcher::start_waiting`].
 //!
 //! Two commits go together only if neither writes what the other looks at or writes. Engines judge
 //! all commits of a batch against the state before it, so two that exclude each other would both
@@ -139,7 +139,10 @@ impl<E: BatchEngine> Batcher<E> {
 impl<E: BatchEngine> Core<E> {
     /// Starts batches until the leader has its own answer, or nothing more can be started.
     fn lead(self: &Arc<Self>, own: Option<&oneshot::Receiver<Reply>>) {
-        if !self.queue.begin() {
+        let is_answered = || own.is_some_and(|own| !own.is_empty());
+        // Others have just come and will lead when they have let everybody join them; who has its
+        // answer already would only break up their batch.
+        if is_answered() || !self.queue.begin() {
             return;
         }
         let mut leading = Leading { core: self, given_up: false };
@@ -148,7 +151,7 @@ impl<E: BatchEngine> Core<E> {
         while let Some(members) = self.queue.next_batch(slots, &fits) {
             let home: Arc<dyn Home> = Arc::clone(self) as _;
             self.engine.start(Batch { members, again: Vec::new(), home });
-            if own.is_some_and(|own| !own.is_empty()) {
+            if is_answered() {
                 return;
             }
         }

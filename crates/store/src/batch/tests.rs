@@ -455,6 +455,55 @@ fn many_threads_lose_nothing() {
     });
 }
 
+/// Carries everything out at once, and counts.
+#[derive(Debug, Default)]
+struct Counter(AtomicUsize);
+
+impl BatchEngine for Counter {
+    fn fits(&self, _: &BatchSize) -> bool {
+        true
+    }
+
+    fn in_flight(&self) -> usize {
+        1
+    }
+
+    fn start(self: &Arc<Self>, batch: Batch) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let results: Vec<_> = batch.commits().map(answer).collect();
+        batch.finish(results);
+    }
+}
+
+#[test]
+fn callers_on_one_thread_go_together_in_every_round() {
+    const CALLERS: usize = 16;
+    const ROUNDS: usize = 50;
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let batcher = Batcher::new(Arc::new(Counter::default()));
+    let begin = Arc::new(tokio::sync::Barrier::new(CALLERS));
+    let call = |caller: usize| {
+        let (batcher, begin) = (batcher.clone(), Arc::clone(&begin));
+        async move {
+            begin.wait().await;
+            for round in 0..ROUNDS {
+                let key = Key::from(format!("own/{}", caller * ROUNDS + round));
+                let commit = Commit::builder().expect(key.clone(), Expect::Absent);
+                batcher.commit(commit.put(key, "").build().unwrap()).await.unwrap();
+            }
+        }
+    };
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..CALLERS).map(|caller| tokio::spawn(call(caller))).collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    let batches = batcher.engine().0.load(Ordering::SeqCst);
+    // The first one to come may be done before another has come at all.
+    assert!(batches <= 2 * ROUNDS + 2, "{batches} batches for {ROUNDS} rounds");
+}
+
 /// Carries batches out somewhere else, some of them never.
 #[derive(Debug)]
 struct Elsewhere {
