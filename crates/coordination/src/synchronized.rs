@@ -39,8 +39,9 @@ impl<B, C> Synchronized<B, C> {
         Self { backend: Mutex::new(backend), clock }
     }
 
-    /// A backend whose operation was stopped by a broken invariant is not to be used any more.
-    fn lock(&self) -> Result<MutexGuard<'_, B>, InfraError> {
+    /// The backend itself, while nobody else calls it. One whose operation was stopped by a broken
+    /// invariant is not to be used any more.
+    pub fn lock(&self) -> Result<MutexGuard<'_, B>, InfraError> {
         self.backend.lock().map_err(|_| InfraError::Corrupt {
             operation: "synchronized.lock",
             message: "an earlier operation found the backend's records broken".into(),

@@ -142,7 +142,7 @@ impl<S: Store, E: Env> Core<S, E> {
         for range in [self.keys.shards(tenant, run), self.keys.view(tenant, run)] {
             let (_, entries) = self.list(&range).await?;
             let left = entries.into_iter().map(|(key, _)| key).filter(|key| *key != gate);
-            if !self.delete_all(left, &guard, OPERATION).await? {
+            if !self.delete_all(found.address, left, &guard, OPERATION).await? {
                 return Ok(false);
             }
         }
@@ -154,16 +154,21 @@ impl<S: Store, E: Env> Core<S, E> {
             .delete(gate);
         let last = self.return_room(tenant, run, last, OPERATION).await?.build();
         let last = last.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+        let writes = last.writes().to_vec();
         match self.store.commit(last).await {
-            Ok(_) => Ok(true),
+            Ok(revision) => {
+                self.note_commit(tenant, run, revision, &writes);
+                Ok(true)
+            }
             Err(CommitError::Conflict(_)) => Ok(false),
             Err(error) => Err(fault::commit(OPERATION, &error)),
         }
     }
 
-    /// Deletes keys for as long as the guard holds; false if it does not any more.
+    /// Deletes keys of a run for as long as the guard holds; false if it does not any more.
     pub(crate) async fn delete_all(
         &self,
+        address: RunAddress,
         keys: impl Iterator<Item = Key> + Send,
         guard: &(Key, Expect),
         operation: &'static str,
@@ -177,23 +182,28 @@ impl<S: Store, E: Env> Core<S, E> {
             }
             let commit =
                 commit.build().map_err(|error| fault::corrupt(operation, error.to_string()))?;
-            if !self.repeat(commit, operation).await? {
+            if !self.repeat(address, commit, operation).await? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Applies a commit that may be applied twice, until it was; false if its guard does not hold.
+    /// Applies a commit to a run that may be applied twice, until it was; false if its guard does
+    /// not hold.
     pub(crate) async fn repeat(
         &self,
+        RunAddress { tenant, run }: RunAddress,
         commit: Commit,
         operation: &'static str,
     ) -> Result<bool, InfraError> {
         for failures in 0..=self.config.conflict_retries {
             self.back_off(failures).await;
             match self.store.commit(commit.clone()).await {
-                Ok(_) => return Ok(true),
+                Ok(revision) => {
+                    self.note_commit(tenant, run, revision, commit.writes());
+                    return Ok(true);
+                }
                 Err(CommitError::Conflict(_)) => return Ok(false),
                 Err(CommitError::Unknown(_)) => {}
                 Err(error) => return Err(fault::commit(operation, &error)),

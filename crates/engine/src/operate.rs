@@ -116,30 +116,17 @@ impl<S: Store, E: Env> Core<S, E> {
                 }
                 Ok(Verdict::Store(answer)) => answer,
             };
-            let (commit, session) =
-                match self.prepare::<R>(place, &current, &draft, operation).await? {
-                    Ok(prepared) => prepared,
-                    Err(reason) => return Err(R::no_room(reason)),
-                };
-            let writes = commit.writes().to_vec();
-            let stored = match self.store.commit(commit).await {
-                Ok(revision) => Some(revision),
-                Err(error) => {
-                    self.served.forget(place);
-                    match self.settle(place, operation, error, &current, &draft, session).await {
-                        Settled::Stored(revision) => Some(revision),
-                        Settled::Again => None,
-                        Settled::Unknown(attempt) => {
-                            unknown = Some(attempt);
-                            None
-                        }
-                        Settled::Failed(error) => return Err(error.into()),
-                    }
+            match self.store_draft(place, &current, &draft, operation).await? {
+                Tried::Stored(stored) => {
+                    let shard = self.stored(place, &current, draft, &stored);
+                    return Ok(Done { answer, now, shard });
                 }
-            };
-            if let Some(revision) = stored {
-                let shard = self.stored(place, &current, draft, revision, session, &writes);
-                return Ok(Done { answer, now, shard });
+                Tried::Again => {}
+                Tried::Unknown(attempt) => unknown = Some(attempt),
+                Tried::Refused(_) if !is_fresh => continue,
+                Tried::Refused(reason) => {
+                    return Err(self.refuse(place, &current, unknown, R::no_room(reason)));
+                }
             }
             conflicts += 1;
             if conflicts > self.config.conflict_retries {
@@ -180,22 +167,56 @@ impl<S: Store, E: Env> Core<S, E> {
         }
     }
 
-    /// Puts together what is to be stored, or tells why there is no room for it.
-    async fn prepare<R: Refusal>(
+    /// Stores a draft, if nothing has changed since.
+    async fn store_draft(
         self: &Arc<Self>,
         place: Place,
         current: &Loaded,
         draft: &Draft,
         operation: &'static str,
-    ) -> Result<Result<(Commit, Option<SessionId>), SplitInvalid>, R> {
+    ) -> Result<Tried, InfraError> {
+        let (commit, session) = match self.prepare(place, current, draft, operation).await? {
+            Prepared::Ready(commit, session) => (commit, session),
+            Prepared::Refused(reason) => return Ok(Tried::Refused(reason)),
+            Prepared::Moved => {
+                self.served.forget(place);
+                return Ok(Tried::Again);
+            }
+        };
+        let writes = commit.writes().to_vec();
+        match self.store.commit(commit).await {
+            Ok(revision) => Ok(Tried::Stored(Stored { revision, session, writes })),
+            Err(error) => {
+                self.served.forget(place);
+                let settled = self.settle(place, operation, error, current, draft, session);
+                Ok(match settled.await? {
+                    Settled::Stored(revision) => {
+                        Tried::Stored(Stored { revision, session, writes })
+                    }
+                    Settled::Again => Tried::Again,
+                    Settled::Unknown(attempt) => Tried::Unknown(attempt),
+                })
+            }
+        }
+    }
+
+    /// Puts together what is to be stored, or tells why it cannot be.
+    async fn prepare(
+        self: &Arc<Self>,
+        place: Place,
+        current: &Loaded,
+        draft: &Draft,
+        operation: &'static str,
+    ) -> Result<Prepared, InfraError> {
         let effects = Effects::between(&current.record, &draft.record);
         let session = if effects.grants { self.session().await? } else { None };
         let room = if draft.newborn.is_empty() {
             Room::default()
         } else {
-            match self.room_for_children(place, &draft.newborn, operation).await? {
+            match self.room_for_children(place, current.basis, &draft.newborn, operation).await? {
                 Ok(room) => room,
-                Err(reason) => return Ok(Err(reason)),
+                Err(NoRoom::Moved) => return Ok(Prepared::Moved),
+                Err(NoRoom::Refused(reason)) => return Ok(Prepared::Refused(reason)),
             }
         };
         let commit = effects::commit(&self.keys, place, current, draft, &effects, session, room);
@@ -203,12 +224,13 @@ impl<S: Store, E: Env> Core<S, E> {
         if let Err(exceeded) = commit.check(&self.store.limits()) {
             let children = draft.newborn.len();
             if children == 0 {
-                return Err(fault::commit(operation, &CommitError::TooLarge(exceeded)).into());
+                return Err(fault::commit(operation, &CommitError::TooLarge(exceeded)));
             }
             let max = children.saturating_mul(exceeded.limit) / exceeded.actual.max(1);
-            return Ok(Err(SplitInvalid::BackendChildLimitExceeded { children, max }));
+            let reason = SplitInvalid::BackendChildLimitExceeded { children, max };
+            return Ok(Prepared::Refused(reason));
         }
-        Ok(Ok((commit, session)))
+        Ok(Prepared::Ready(commit, session))
     }
 
     /// Finds out what to make of a commit that was not acknowledged.
@@ -220,26 +242,23 @@ impl<S: Store, E: Env> Core<S, E> {
         current: &Loaded,
         draft: &Draft,
         session: Option<SessionId>,
-    ) -> Settled {
+    ) -> Result<Settled, InfraError> {
         let failure = fault::commit(operation, &error);
         match error {
-            CommitError::Conflict(_) => Settled::Again,
+            CommitError::Conflict(_) => Ok(Settled::Again),
             CommitError::SessionGone(ended) => {
                 self.sessions.forget(ended).await;
-                Settled::Again
+                Ok(Settled::Again)
             }
-            CommitError::Unknown(_) => {
-                let attempt = Attempt { basis: current.basis, error: failure };
-                match self.load_shard(place, operation).await {
-                    Ok(Some(found)) if is_what_was_tried(&found, draft, session) => {
-                        Settled::Stored(found.basis.progress)
-                    }
-                    Ok(_) => Settled::Unknown(attempt),
-                    Err(_) => Settled::Failed(attempt.error),
+            CommitError::Unknown(_) => match self.load_shard(place, operation).await {
+                Ok(Some(found)) if is_what_was_tried(&found, draft, session) => {
+                    Ok(Settled::Stored(found.basis.progress))
                 }
-            }
+                Ok(_) => Ok(Settled::Unknown(Attempt { basis: current.basis, error: failure })),
+                Err(_) => Err(failure),
+            },
             CommitError::TooLarge(_) | CommitError::NotApplied(_) | CommitError::Corrupt(_) => {
-                Settled::Failed(failure)
+                Err(failure)
             }
         }
     }
@@ -250,14 +269,12 @@ impl<S: Store, E: Env> Core<S, E> {
         place: Place,
         before: &Loaded,
         draft: Draft,
-        revision: Revision,
-        session: Option<SessionId>,
-        writes: &[Write],
+        Stored { revision, session, writes }: &Stored,
     ) -> Arc<Loaded> {
         let Draft { record, events, .. } = draft;
-        let shard = Arc::new(effects::after(before, record, revision, session));
+        let shard = Arc::new(effects::after(before, record, *revision, *session));
         self.served.keep(place, Arc::clone(&shard));
-        self.note_commit(place.tenant, place.key.run, revision, writes);
+        self.note_commit(place.tenant, place.key.run, *revision, writes);
         self.publisher.publish(events);
         shard
     }
@@ -271,6 +288,30 @@ impl<S: Store, E: Env> Core<S, E> {
     }
 }
 
+/// What came of trying to store a draft.
+enum Tried {
+    Stored(Stored),
+    /// Nothing; decide anew.
+    Again,
+    /// It may have been stored, or may still be.
+    Unknown(Attempt),
+    Refused(SplitInvalid),
+}
+
+/// A draft that is stored.
+struct Stored {
+    revision: Revision,
+    session: Option<SessionId>,
+    writes: Vec<Write>,
+}
+
+enum Prepared {
+    Ready(Commit, Option<SessionId>),
+    /// Something has changed: decide anew.
+    Moved,
+    Refused(SplitInvalid),
+}
+
 enum Settled {
     /// It was applied after all.
     Stored(Revision),
@@ -278,7 +319,6 @@ enum Settled {
     Again,
     /// It has not been applied, and may still be.
     Unknown(Attempt),
-    Failed(InfraError),
 }
 
 impl Draft {
@@ -296,13 +336,4 @@ fn is_what_was_tried(found: &Loaded, draft: &Draft, session: Option<SessionId>) 
     let bound = found.binding();
     found.record == draft.record
         && session.is_none_or(|session| bound.is_some_and(|it| it.session == Some(session)))
-}
-
-impl From<NoRoom> for SplitInvalid {
-    fn from(reason: NoRoom) -> Self {
-        match reason {
-            NoRoom::Limit(violation) => violation.into(),
-            NoRoom::Taken(shard) => Self::DerivedIdCollision { shard },
-        }
-    }
 }

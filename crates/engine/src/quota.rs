@@ -5,7 +5,7 @@
 //! everybody.
 
 use bytes::Bytes;
-use shardwright_contracts::{Env, RunId, ShardId, TenantId};
+use shardwright_contracts::{Env, RunId, TenantId};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{InfraError, ShardLimitViolation, ShardLimits, ShardRecord};
 use shardwright_store::{CommitBuilder, Expect, Key, Snapshot, Store, Versioned};
@@ -13,7 +13,7 @@ use shardwright_store::{CommitBuilder, Expect, Key, Snapshot, Store, Versioned};
 use crate::codec::{Count, Quota, Record};
 use crate::coordinator::Core;
 use crate::fault;
-use crate::shard::Place;
+use crate::shard::{BASIS_KEYS, Basis, Place};
 
 /// What a commit has to compare and to write so that room is used up only once.
 #[derive(Clone, Debug, Default)]
@@ -33,9 +33,9 @@ impl Room {
 /// Why there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    Limit(ShardLimitViolation),
-    /// There is a shard of that id already.
-    Taken(ShardId),
+    /// The shard that makes others is not what it was, so nothing can be said.
+    Moved,
+    Refused(SplitInvalid),
 }
 
 /// A counter as it is stored.
@@ -53,45 +53,43 @@ struct Counters {
 }
 
 impl<S: Store, E: Env> Core<S, E> {
-    /// Room for the children of a split, none of which may be there yet.
+    /// Room for the children of a split, none of which may be there yet. The parent is looked at
+    /// in the same moment: if the split was done meanwhile, its own children take the room.
     pub(crate) async fn room_for_children(
         &self,
         parent: Place,
+        basis: Basis,
         children: &[ShardRecord],
         operation: &'static str,
-    ) -> Result<Result<Room, SplitInvalid>, InfraError> {
+    ) -> Result<Result<Room, NoRoom>, InfraError> {
         let max = self.config.max_children_per_op;
         if children.len() > max {
             let children = children.len();
-            return Ok(Err(SplitInvalid::BackendChildLimitExceeded { children, max }));
+            let reason = SplitInvalid::BackendChildLimitExceeded { children, max };
+            return Ok(Err(NoRoom::Refused(reason)));
         }
-        let ids: Vec<ShardId> = children.iter().map(|child| child.head.key.shard).collect();
-        let room = self.room_for(parent.tenant, parent.key.run, &ids, operation).await?;
-        Ok(room.map_err(SplitInvalid::from))
-    }
-
-    /// Room for shards of these ids, none of which may be there yet.
-    async fn room_for(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        shards: &[ShardId],
-        operation: &'static str,
-    ) -> Result<Result<Room, NoRoom>, InfraError> {
+        let (tenant, run) = (parent.tenant, parent.key.run);
+        let ids = || children.iter().map(|child| child.head.key);
         let mut keys = self.counter_keys(tenant, run).to_vec();
-        keys.extend(shards.iter().map(|shard| {
-            let key = shardwright_contracts::ShardKey::new(run, *shard);
-            self.keys.definition(tenant, key)
-        }));
+        keys.extend(self.basis_keys(parent));
+        keys.extend(ids().map(|key| self.keys.definition(tenant, key)));
         let loaded = self.store.load(&keys).await;
         let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
-        let taken = values.iter().skip(COUNTERS).zip(shards).find(|(found, _)| found.is_some());
-        if let Some((_, shard)) = taken {
-            return Ok(Err(NoRoom::Taken(*shard)));
-        }
         let counters = Counters::decode(&values, operation)?;
-        let room = counters.reserve(&self.config.limits, self.config.quota_block, shards.len());
-        Ok(room.map(|updates| self.room(tenant, run, &updates)).map_err(NoRoom::Limit))
+        let mut others = values.into_iter().skip(COUNTERS);
+        let found = others.by_ref().take(BASIS_KEYS).map(expect_of);
+        if !found.eq(basis.expectations()) {
+            return Ok(Err(NoRoom::Moved));
+        }
+        if let Some((_, taken)) = others.zip(ids()).find(|(found, _)| found.is_some()) {
+            let reason = SplitInvalid::DerivedIdCollision { shard: taken.shard };
+            return Ok(Err(NoRoom::Refused(reason)));
+        }
+        let limits = &self.config.limits;
+        let room = counters.reserve(limits, self.config.quota_block, children.len());
+        Ok(room
+            .map(|updates| self.room(tenant, run, &updates))
+            .map_err(|violation| NoRoom::Refused(violation.into())))
     }
 
     /// Room for the manifest of a run: what it has reserved before counts. None is used up yet.
@@ -158,6 +156,10 @@ impl<S: Store, E: Env> Core<S, E> {
 }
 
 const COUNTERS: usize = 3;
+
+fn expect_of(found: Option<Versioned>) -> Expect {
+    found.map_or(Expect::Absent, |found| Expect::At(found.revision))
+}
 
 /// New values of counters.
 struct Updates {

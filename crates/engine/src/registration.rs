@@ -20,6 +20,7 @@ use shardwright_store::{
 };
 
 use crate::codec::{Gate, Manifest, Record, Run, Stage};
+use crate::collection::RunAddress;
 use crate::coordinator::StoredCoordinator;
 use crate::effects;
 use crate::fault;
@@ -38,6 +39,12 @@ struct Plan {
     shards: Vec<ShardRecord>,
     stage: Stage,
     events: EventCollector,
+}
+
+impl Plan {
+    const fn address(&self) -> RunAddress {
+        RunAddress { tenant: self.tenant, run: self.run }
+    }
 }
 
 /// What became of a commit of a registration.
@@ -89,7 +96,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         if stage.is_none()
             && let Ok(commit) = self.whole(&plan, &room)
         {
-            return Ok(match self.apply(commit).await? {
+            return Ok(match self.apply(plan.address(), commit).await? {
                 Step::Done(_) => Some(plan.events),
                 Step::Again => None,
             });
@@ -113,7 +120,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             Commit::builder().expect(stage_key.clone(), Expect::At(stage_at)).delete(stage_key);
         let last = self.start(last, &plan).build();
         let last = last.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-        Ok(match self.apply(last).await? {
+        Ok(match self.apply(plan.address(), last).await? {
             Step::Done(_) => Some(plan.events),
             Step::Again => None,
         })
@@ -167,7 +174,8 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             .expect(keys.stage(tenant, run), expect)
             .put(keys.stage(tenant, run), plan.stage.encode());
         let commit = room.add_to(commit).build();
-        self.apply(commit.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?).await
+        let commit = commit.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+        self.apply(plan.address(), commit).await
     }
 
     /// Takes away what another registration left behind.
@@ -178,7 +186,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         for range in [keys.shards(tenant, run), keys.view(tenant, run)] {
             let (_, entries) = self.core.list(&range).await?;
             let left = entries.into_iter().map(|(key, _)| key).filter(|key| *key != gate);
-            if !self.core.delete_all(left, &guard, OPERATION).await? {
+            if !self.core.delete_all(plan.address(), left, &guard, OPERATION).await? {
                 return Ok(false);
             }
         }
@@ -196,7 +204,8 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let is_full = writes + WRITES_PER_SHARD > limits.writes
                 || bytes + size > bytes_per_commit(&limits);
             if is_full && writes > 0 {
-                if !self.write_chunk(std::mem::replace(&mut commit, begin())).await? {
+                let chunk = std::mem::replace(&mut commit, begin());
+                if !self.write_chunk(plan, chunk).await? {
                     return Ok(false);
                 }
                 (writes, bytes) = (0, 0);
@@ -205,18 +214,23 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             writes += WRITES_PER_SHARD;
             bytes += size;
         }
-        self.write_chunk(commit).await
+        self.write_chunk(plan, commit).await
     }
 
-    async fn write_chunk(&self, commit: CommitBuilder) -> Result<bool, InfraError> {
+    async fn write_chunk(&self, plan: &Plan, commit: CommitBuilder) -> Result<bool, InfraError> {
         let commit =
             commit.build().map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-        self.core.repeat(commit, OPERATION).await
+        self.core.repeat(plan.address(), commit, OPERATION).await
     }
 
-    async fn apply(&self, commit: Commit) -> Result<Step, InfraError> {
+    async fn apply(&self, address: RunAddress, commit: Commit) -> Result<Step, InfraError> {
+        let writes = commit.writes().to_vec();
         match self.core.store.commit(commit).await {
-            Ok(revision) => Ok(Step::Done(revision)),
+            Ok(revision) => {
+                // Somebody may have looked for work here before there was any.
+                self.core.note_commit(address.tenant, address.run, revision, &writes);
+                Ok(Step::Done(revision))
+            }
             // Whether it was applied is seen when all is looked at again.
             Err(CommitError::Conflict(_) | CommitError::Unknown(_)) => Ok(Step::Again),
             Err(error) => Err(fault::commit(OPERATION, &error)),

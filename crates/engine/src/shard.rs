@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime, ShardKey, TenantId};
 use shardwright_coordination::{Context, InfraError, OwnerLiveness, RunGate, ShardRecord};
-use shardwright_store::{Expect, Revision, SessionId, Snapshot, Store, Versioned};
+use shardwright_store::{Expect, Key, Revision, SessionId, Snapshot, Store, Versioned};
 
 use crate::codec::{Binding, Definition, Gate, Progress, Record, join_shard};
 use crate::coordinator::Core;
@@ -34,6 +34,16 @@ pub(crate) struct Basis {
     pub(crate) gate: Revision,
     pub(crate) progress: Revision,
     pub(crate) owner: Expect,
+}
+
+/// How many keys a [`Basis`] is about.
+pub(crate) const BASIS_KEYS: usize = 3;
+
+impl Basis {
+    /// What is expected of each of its keys.
+    pub(crate) fn expectations(self) -> [Expect; BASIS_KEYS] {
+        [Expect::At(self.gate), Expect::At(self.progress), self.owner]
+    }
 }
 
 /// The binding of a shard to its owner.
@@ -123,6 +133,12 @@ impl Served {
 }
 
 impl<S: Store, E: Env> Core<S, E> {
+    /// The keys of a [`Basis`], in the order of its expectations.
+    pub(crate) fn basis_keys(&self, Place { tenant, key }: Place) -> [Key; BASIS_KEYS] {
+        let gate = self.keys.gate(tenant, key.run);
+        [gate, self.keys.progress(tenant, key), self.keys.owner(tenant, key)]
+    }
+
     /// Reads a shard with all that a commit about it compares; none if there is no such shard.
     pub(crate) async fn load_shard(
         &self,

@@ -4,7 +4,7 @@
 mod support;
 
 use shardwright_coordination::conformance_suite;
-use shardwright_store::EtcdStore;
+use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::EtcdCluster;
 use support::{Over, block_on};
 

@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
+use shardwright_store::etcd::EtcdStore;
 use shardwright_store::file::{FileOptions, FileStore};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::testing::{EtcdCluster, EtcdSetup};
-use shardwright_store::{EtcdStore, MonotonicClock, Store};
+use shardwright_store::{MachineClock, Store};
 use tempfile::TempDir;
 
 use counted::Counted;
@@ -102,7 +103,7 @@ async fn etcd() {
 
 async fn shards() {
     println!("\nregistering 10,000 shards, and 200 workers claiming them");
-    let store = MemoryStore::new(Arc::new(MonotonicClock::start()));
+    let store = MemoryStore::new(Arc::new(MachineClock));
     shards::report("memory", &open(store).await).await;
     let folder = TempDir::new().unwrap();
     let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();

@@ -311,7 +311,9 @@ impl ViewState {
         fence: FenceEpoch,
         now: LogicalTime,
     ) -> HolderNotice {
-        let ask = self.asks.get(&shard).filter(|ask| ask.fence == fence);
+        // What was asked of a holder is void once it holds the shard no more.
+        let is_held = self.owners.get(&shard).is_some_and(|owner| owner.fence == fence);
+        let ask = self.asks.get(&shard).filter(|ask| is_held && ask.fence == fence);
         HolderNotice {
             paused: self.gate.is_some_and(|(gate, _)| gate.paused),
             split_request: ask.and_then(|ask| ask.slot.open_at(now)),

@@ -2,9 +2,13 @@
 #![allow(
     dead_code,
     clippy::unwrap_used,
+    clippy::panic,
     clippy::indexing_slicing,
     reason = "a test that panics is a test that fails, and each uses what it needs"
 )]
+
+pub(crate) mod audit;
+pub(crate) mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};

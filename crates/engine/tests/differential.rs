@@ -1,0 +1,172 @@
+//! The stored coordinator says in every situation what the in-memory reference says.
+//!
+//! Random sequences of calls, each from a seed, are made to both on one clock; every answer, every
+//! refusal, hint, notice and event is compared, and at the end all that is stored. A sequence that
+//! fails is made as short as possible and shown, with the command that runs its seed again.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::indexing_slicing,
+    reason = "a test that panics is a test that fails"
+)]
+
+mod differential {
+    pub(crate) mod choice;
+    pub(crate) mod memory;
+    pub(crate) mod op;
+    pub(crate) mod pair;
+    pub(crate) mod tally;
+}
+mod support;
+
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use differential::choice::{self, Choice};
+use differential::memory::Memory;
+use differential::op::Op;
+use differential::pair::{Mismatch, Pair, Setting};
+use differential::tally::Tally;
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::{SessionClock, Store};
+
+const SEQUENCES: u64 = 20_000;
+/// A seed in this variable is the only one that runs.
+const SEED: &str = "DIFFERENTIAL_SEED";
+
+#[test]
+fn the_store_in_memory_gives_the_answers_of_the_reference() {
+    let test = "the_store_in_memory_gives_the_answers_of_the_reference";
+    if let Some(tally) = compare_sequences(test, SEQUENCES, MemoryStore::new) {
+        tally.check();
+    }
+}
+
+/// Runs sequences on all cores, fails with the first that fails, and tells what they came to,
+/// unless a single one was asked for.
+fn compare_sequences<S: Store + Clone>(
+    test: &str,
+    sequences: u64,
+    make_store: impl Fn(Arc<dyn SessionClock>) -> S + Sync,
+) -> Option<Tally> {
+    if let Some(seed) = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()) {
+        compare_sequence(test, seed, &make_store);
+        return None;
+    }
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let work = || {
+        let mut tally = Tally::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= sequences {
+                return tally;
+            }
+            tally.add(compare_sequence(test, seed, &make_store));
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let mut all = Tally::default();
+        for worker in workers {
+            match worker.join() {
+                Ok(tally) => all.add(tally),
+                Err(failure) => {
+                    next.store(sequences, Ordering::Relaxed);
+                    std::panic::resume_unwind(failure);
+                }
+            }
+        }
+        Some(all)
+    })
+}
+
+/// A call, and what the world does meanwhile.
+type Step = (Op, u64);
+
+/// How a sequence failed: after which calls, and how.
+struct Failure {
+    done: Vec<Step>,
+    mismatch: Mismatch,
+}
+
+fn compare_sequence<S: Store + Clone>(
+    test: &str,
+    seed: u64,
+    make_store: &impl Fn(Arc<dyn SessionClock>) -> S,
+) -> Tally {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let setting = Setting::draw(&mut rng);
+    let mut choices = choice::draw(&mut rng).into_iter();
+    let pair = || Pair::new(seed, setting, make_store);
+    let drawn = run(pair(), |memory| {
+        let choice: Choice = choices.next()?;
+        Some((choice.resolve(memory), choice.mood))
+    });
+    let done = match drawn {
+        Ok(tally) => return tally,
+        Err(Failure { done, .. }) => done,
+    };
+    let again = |steps: &[Step]| {
+        let mut steps = steps.iter().cloned();
+        run(pair(), |_| steps.next())
+    };
+    let shortest = shorten(done, |steps| again(steps).is_err());
+    let Err(Failure { done, mismatch }) = again(&shortest) else {
+        panic!("seed {seed} fails only sometimes");
+    };
+    let mut story = String::new();
+    for (step, (op, _)) in done.iter().enumerate() {
+        writeln!(story, "{step:3}  {op:?}").unwrap();
+    }
+    let Mismatch { what, reference, stored } = mismatch;
+    panic!(
+        "seed {seed}, {setting:?}: {what} differ after\n{story}\n\
+         the reference says {reference}\nthe stored coordinator says {stored}\n\n\
+         {SEED}={seed} cargo test -p shardwright-engine --all-features --test differential {test}"
+    );
+}
+
+/// Runs a sequence to its end or to the first call that differs.
+fn run<S: Store + Clone>(
+    mut pair: Pair<S>,
+    mut next: impl FnMut(&Memory) -> Option<Step>,
+) -> Result<Tally, Failure> {
+    let mut done = Vec::new();
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        while let Some((op, mood)) = next(&pair.memory) {
+            done.push((op.clone(), mood));
+            pair.step(&op, mood)?;
+        }
+        pair.compare_all()
+    }));
+    let result = result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let stored = format!("a panic: {}", text.unwrap_or_default());
+        Err(Mismatch { what: "ends", reference: "nothing of the kind".to_owned(), stored })
+    });
+    result.map_err(|mismatch| Failure { done, mismatch }).map(|()| pair.tally)
+}
+
+/// Leaves out whatever is not needed for the failure, in ever smaller pieces.
+fn shorten(mut steps: Vec<Step>, fails: impl Fn(&[Step]) -> bool) -> Vec<Step> {
+    let mut piece = steps.len() / 2;
+    while piece > 0 {
+        let mut start = 0;
+        while start < steps.len() {
+            let mut shorter = steps.clone();
+            shorter.drain(start..(start + piece).min(steps.len()));
+            if fails(&shorter) {
+                steps = shorter;
+            } else {
+                start += piece;
+            }
+        }
+        piece /= 2;
+    }
+    steps
+}

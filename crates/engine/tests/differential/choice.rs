@@ -1,0 +1,387 @@
+//! Which call comes next: drawn from a seed, and made concrete against what has happened so far.
+//!
+//! A concrete call carries all that it needs. So any part of a sequence can be left out and the
+//! rest still means something, which is how a failing sequence is made short.
+
+use shardwright_contracts::{
+    CursorSemantics, FenceEpoch, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
+use shardwright_coordination::{Lease, ParkReason, RunConfig, ShardFilter, ShardStatus};
+
+use super::memory::{Held, Memory};
+use super::op::{Change, Hold, Mark, Op, Part, Roots, Text};
+
+/// One step of a sequence: what kind of call, and the numbers that decide its details.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    kind: Kind,
+    dice: u64,
+    /// What the world does meanwhile.
+    pub(crate) mood: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Create,
+    Register,
+    CreateWith,
+    Acquire,
+    Claim,
+    Candidates,
+    Renew,
+    Checkpoint,
+    Complete,
+    Park,
+    Release,
+    Replace,
+    Residual,
+    Ask,
+    Decline,
+    Unpark,
+    Look,
+    Progress,
+    List,
+    Change,
+    Advance,
+    Repeat,
+}
+
+const WEIGHTS: &[(Kind, u32)] = &[
+    (Kind::Create, 2),
+    (Kind::Register, 3),
+    (Kind::CreateWith, 4),
+    (Kind::Acquire, 8),
+    (Kind::Claim, 14),
+    (Kind::Candidates, 3),
+    (Kind::Renew, 6),
+    (Kind::Checkpoint, 14),
+    (Kind::Complete, 7),
+    (Kind::Park, 4),
+    (Kind::Release, 4),
+    (Kind::Replace, 6),
+    (Kind::Residual, 7),
+    (Kind::Ask, 7),
+    (Kind::Decline, 4),
+    (Kind::Unpark, 4),
+    (Kind::Look, 1),
+    (Kind::Progress, 4),
+    (Kind::List, 3),
+    (Kind::Change, 4),
+    (Kind::Advance, 9),
+    (Kind::Repeat, 9),
+];
+
+/// Draws a whole sequence. It begins with a run or two, or nothing else would come to much.
+pub(crate) fn draw(rng: &mut fastrand::Rng) -> Vec<Choice> {
+    let length = rng.usize(30..=60);
+    let total: u32 = WEIGHTS.iter().map(|(_, weight)| weight).sum();
+    (0..length)
+        .map(|step| {
+            let mut place = rng.u32(..total);
+            let drawn = WEIGHTS.iter().find(|(_, weight)| {
+                let is_here = place < *weight;
+                place = place.saturating_sub(*weight);
+                is_here
+            });
+            let kind = drawn.map_or(Kind::Claim, |(kind, _)| *kind);
+            let kind = if step < 2 { Kind::CreateWith } else { kind };
+            Choice { kind, dice: rng.u64(..), mood: rng.u64(..) }
+        })
+        .collect()
+}
+
+impl Choice {
+    /// The call that this choice means after what has happened.
+    pub(crate) fn resolve(self, memory: &Memory) -> Op {
+        let mut dice = Dice(fastrand::Rng::with_seed(self.dice));
+        let tenant = dice.tenant();
+        let run = RunId::from_raw(if dice.one_in(4) { 2 } else { 1 });
+        match self.kind {
+            Kind::Create => Op::Create(tenant, run, dice.config()),
+            Kind::Register => Op::Register(tenant, run, dice.roots(), dice.op()),
+            Kind::CreateWith => Op::CreateWith(tenant, run, dice.config(), dice.roots(), dice.op()),
+            Kind::Acquire => {
+                let (tenant, key) = dice.shard(memory, tenant, run);
+                Op::Acquire(tenant, key, dice.worker())
+            }
+            Kind::Claim => Op::Claim(tenant, run, dice.worker()),
+            Kind::Candidates => {
+                let limit = if dice.one_in(3) { dice.0.usize(..4) } else { 1_000 };
+                Op::Candidates(tenant, run, dice.worker(), limit)
+            }
+            Kind::Ask => {
+                let (tenant, key) = dice.shard(memory, tenant, run);
+                Op::Ask(tenant, key, dice.worker(), dice.0.u64(..150))
+            }
+            Kind::Unpark => {
+                let (tenant, key) = dice.shard(memory, tenant, run);
+                Op::Unpark(tenant, key, dice.op())
+            }
+            Kind::Look => Op::Look(tenant, run),
+            Kind::Progress => Op::Progress(tenant, run),
+            Kind::List => Op::List(tenant, run, dice.filter()),
+            Kind::Change => Op::Change(tenant, run, dice.change(), dice.op()),
+            Kind::Advance => Op::Advance(dice.pause(memory)),
+            Kind::Repeat => match dice.pick(&memory.history) {
+                Some(op) => op.clone(),
+                None => Op::Look(tenant, run),
+            },
+            Kind::Renew
+            | Kind::Checkpoint
+            | Kind::Complete
+            | Kind::Park
+            | Kind::Release
+            | Kind::Replace
+            | Kind::Residual
+            | Kind::Decline => self.resolve_hold(&mut dice, memory, tenant),
+        }
+    }
+
+    /// Something a holder does, mostly with a lease that is still good.
+    fn resolve_hold(self, dice: &mut Dice, memory: &Memory, stranger: TenantId) -> Op {
+        let Some(held) = dice.held(memory) else {
+            return Op::Claim(stranger, RunId::from_raw(1), dice.worker());
+        };
+        let tenant = if dice.one_in(25) { stranger } else { held.tenant };
+        let lease = if dice.one_in(20) { dice.forged(&held.lease) } else { held.lease };
+        let hold = match self.kind {
+            Kind::Checkpoint => Hold::Checkpoint(dice.mark(held), dice.op()),
+            Kind::Complete => Hold::Complete(dice.last_mark(held), dice.op()),
+            Kind::Park => Hold::Park(dice.reason(), dice.detail(), dice.op()),
+            Kind::Release => Hold::Release(dice.op()),
+            Kind::Replace => dice.replacement(held),
+            Kind::Residual => {
+                let parent = dice.parent(held);
+                let boundary = dice.key_in(&parent);
+                Hold::Residual { parent, boundary, op: dice.op() }
+            }
+            Kind::Decline => Hold::Decline { pause_ms: dice.0.u64(..150) },
+            _ => Hold::Renew,
+        };
+        Op::Hold(tenant, lease, hold)
+    }
+}
+
+/// The details of one call.
+struct Dice(fastrand::Rng);
+
+impl Dice {
+    fn one_in(&mut self, chances: u32) -> bool {
+        self.0.u32(..chances) == 0
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+        (!from.is_empty()).then(|| &from[self.0.usize(..from.len())])
+    }
+
+    fn tenant(&mut self) -> TenantId {
+        TenantId::from_bytes([if self.one_in(4) { 2 } else { 1 }; TenantId::SIZE])
+    }
+
+    fn worker(&mut self) -> WorkerId {
+        WorkerId::from_raw(self.0.u64(1..=4))
+    }
+
+    /// Few ids, so that some are used twice for different things.
+    fn op(&mut self) -> OpId {
+        OpId::from_raw(self.0.u64(1..=60))
+    }
+
+    fn config(&mut self) -> RunConfig {
+        let (lease_ms, retries) = match self.0.u32(..6) {
+            0 => (100, Some(1)),
+            1 => (40, Some(2)),
+            _ => (100, None),
+        };
+        RunConfig::try_new(CursorSemantics::Completed, lease_ms, retries).unwrap()
+    }
+
+    fn shard(&mut self, memory: &Memory, tenant: TenantId, run: RunId) -> (TenantId, ShardKey) {
+        match self.pick(&memory.shards) {
+            Some(&(owner, key)) => (if self.one_in(20) { tenant } else { owner }, key),
+            None => (tenant, ShardKey::new(run, ShardId::from_raw(self.0.u64(..4)))),
+        }
+    }
+
+    /// Mostly one of the last leases, now and then one from long ago.
+    fn held<'m>(&mut self, memory: &'m Memory) -> Option<&'m Held> {
+        let recent = memory.held.len().saturating_sub(4);
+        let from = if self.one_in(5) { 0 } else { recent };
+        self.pick(memory.held.get(from..)?)
+    }
+
+    fn forged(&mut self, lease: &Lease) -> Lease {
+        let (tenant, owner, fence) = match self.0.u32(..3) {
+            0 => (self.tenant(), lease.owner(), lease.fence()),
+            1 => (lease.tenant(), self.worker(), lease.fence()),
+            _ => {
+                let raw = lease.fence().as_raw().saturating_add_signed(self.0.i64(-2..=2));
+                let fence = FenceEpoch::from_raw(raw).unwrap_or(FenceEpoch::INITIAL);
+                (lease.tenant(), lease.owner(), fence)
+            }
+        };
+        Lease::new(tenant, lease.key(), owner, fence, lease.deadline())
+    }
+
+    /// A key of one or two letters that is likely to be in the range.
+    fn key_in(&mut self, part: &Part) -> Text {
+        let letter = |text: &Text, none: u8| text.0.first().copied().unwrap_or(none);
+        let (first, last) = (letter(&part.start, b'a'), letter(&part.end, b'z'));
+        let mut key = vec![self.0.u8(first.min(last)..=last.max(first))];
+        if self.one_in(2) {
+            key.push(self.0.u8(b'a'..=b'z'));
+        }
+        Text(key)
+    }
+
+    fn token(&mut self) -> Text {
+        let length = if self.one_in(60) { 16_385 } else { self.0.usize(..4) };
+        Text(vec![b't'; length])
+    }
+
+    fn mark(&mut self, held: &Held) -> Mark {
+        let last_key = match self.0.u32(..40) {
+            0 => None,
+            1 => Some(Text(vec![b'k'; 4_097])),
+            2 => Some(Text(b"zzz".to_vec())),
+            _ => Some(self.key_in(&held.part)),
+        };
+        Mark { last_key, token: self.token() }
+    }
+
+    /// Mostly where the shard stands, which is always good enough to complete it.
+    fn last_mark(&mut self, held: &Held) -> Mark {
+        if self.one_in(3) { self.mark(held) } else { held.part.cursor.clone() }
+    }
+
+    fn reason(&mut self) -> ParkReason {
+        *self.pick(ParkReason::ALL).unwrap()
+    }
+
+    fn detail(&mut self) -> Text {
+        let length = if self.one_in(10) { 1_025 } else { self.0.usize(..9) };
+        Text(vec![b'd'; length])
+    }
+
+    /// The shard as the holder knows it, or another range, whose plans do not fit the shard.
+    fn parent(&mut self, held: &Held) -> Part {
+        let mut parent = held.part.clone();
+        match self.0.u32(..12) {
+            0 => parent.start = self.key_in(&held.part),
+            1 => parent.end = self.key_in(&held.part),
+            2 => parent.cursor = Mark::default(),
+            3 => {
+                parent.cursor = Mark { last_key: Some(self.key_in(&held.part)), ..Mark::default() }
+            }
+            _ => {}
+        }
+        parent
+    }
+
+    fn replacement(&mut self, held: &Held) -> Hold {
+        let parent = self.parent(held);
+        let mut cuts: Vec<Text> = (0..self.0.usize(1..=3)).map(|_| self.key_in(&parent)).collect();
+        if !self.one_in(8) {
+            cuts.retain(|cut| parent.start < *cut && *cut < parent.end);
+        }
+        // Cuts behind the cursor make a plan that lets work be done again, which is allowed.
+        cuts.sort();
+        cuts.dedup();
+        let starts = std::iter::once(&parent.start).chain(&cuts);
+        let ends = cuts.iter().chain(std::iter::once(&parent.end));
+        let mut children: Vec<Part> = starts
+            .zip(ends)
+            .map(|(start, end)| Part {
+                start: start.clone(),
+                end: end.clone(),
+                metadata: parent.metadata.clone(),
+                cursor: Mark::default(),
+            })
+            .collect();
+        let holds_cursor = |child: &&mut Part| {
+            parent
+                .cursor
+                .last_key
+                .as_ref()
+                .is_some_and(|key| child.start <= *key && *key < child.end)
+        };
+        if let Some(child) = children.iter_mut().find(holds_cursor).filter(|_| !self.one_in(5)) {
+            child.cursor = parent.cursor.clone();
+        }
+        Hold::Replace { parent, children, op: self.op() }
+    }
+
+    fn roots(&mut self) -> Roots {
+        let mut cuts: Vec<u8> = (0..self.0.usize(2..=5)).map(|_| self.0.u8(b'b'..=b'y')).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let mut roots: Vec<(ShardId, Part)> = cuts
+            .windows(2)
+            .zip(0..)
+            .map(|(bounds, id)| {
+                let (start, end) = (Text(vec![bounds[0]]), Text(vec![bounds[1]]));
+                let metadata = Text(vec![b'm'; self.0.usize(..3)]);
+                let cursor = match self.one_in(8) {
+                    true => Mark { last_key: Some(start.clone()), token: Text::default() },
+                    false => Mark::default(),
+                };
+                (ShardId::from_raw(id), Part { start, end, metadata, cursor })
+            })
+            .collect();
+        self.spoil(&mut roots);
+        Roots(roots)
+    }
+
+    /// Now and then a manifest is none.
+    fn spoil(&mut self, roots: &mut Vec<(ShardId, Part)>) {
+        let fate = self.0.u32(..60);
+        let Some((id, part)) = roots.last_mut() else { return };
+        match fate {
+            0 => *id = ShardId::from_raw(0),
+            1 => *id = ShardId::from_raw(1 << 63),
+            2 => part.end = Text::default(),
+            3 => part.start = Text(b"a".to_vec()),
+            4 => part.cursor.last_key = Some(Text(b"zz".to_vec())),
+            5 => roots.clear(),
+            _ => {}
+        }
+    }
+
+    fn filter(&mut self) -> ShardFilter {
+        match self.0.u32(..6) {
+            0 => ShardFilter::all(),
+            1 => ShardFilter::active(),
+            2 => ShardFilter::available(),
+            3 => ShardFilter::parked(),
+            4 => ShardFilter { root_only: true, ..ShardFilter::all() },
+            _ => ShardFilter {
+                status: self.pick(ShardStatus::ALL).copied(),
+                is_leased: Some(self.0.bool()),
+                root_only: false,
+            },
+        }
+    }
+
+    fn change(&mut self) -> Change {
+        match self.0.u32(..12) {
+            0..3 => Change::Complete,
+            3 => Change::Fail,
+            4 => Change::Cancel,
+            5..8 => Change::Pause,
+            _ => Change::Resume,
+        }
+    }
+
+    /// A little while, or just until a lease ends, or one millisecond before or after.
+    fn pause(&mut self, memory: &Memory) -> u64 {
+        let now = memory.now.as_millis();
+        match self.held(memory) {
+            Some(held) if !self.one_in(3) => {
+                let deadline = held.lease.deadline().as_millis();
+                let moment = deadline.saturating_add_signed(self.0.i64(-1..=1));
+                moment.saturating_sub(now)
+            }
+            _ => self.0.u64(..130),
+        }
+    }
+}
