@@ -23,4 +23,4 @@ pub use operation::{
     UnparkError,
 };
 
-pub(crate) use operation::GuardError;
+pub use operation::GuardError;

@@ -54,6 +54,10 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
             ops::checkpoint(context, record, lease, cursor, op, events).map(verdict)
         });
         let Done { answer, now, shard } = moved.await?;
+        if answer.is_replay() {
+            // Whoever repeats itself may hold nothing any more, and is told nothing besides.
+            return Ok(answer.map(|()| HolderNotice::default()));
+        }
         let fence = shard.record.head.fence;
         let aside = self.core.aside(place, fence, None, now).await;
         Ok(answer.map(|()| aside.notice))
@@ -145,6 +149,7 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
                     let residual = std::slice::from_ref(pending.residual());
                     draft.newborn = newborn(residual, &draft.record.head)?;
                     let result = pending.apply(context, &mut draft.record, &mut draft.events)?;
+                    draft.also.push(self.answer_request(place, lease.fence()));
                     Ok(Verdict::Store(IdempotentOutcome::Executed(result)))
                 }
             }

@@ -25,8 +25,6 @@ pub(crate) struct Effects {
     pub(crate) opens: bool,
     /// It cannot be worked on any more.
     pub(crate) closes: bool,
-    /// What was asked of the holder is answered.
-    pub(crate) answers: bool,
 }
 
 impl Effects {
@@ -40,7 +38,6 @@ impl Effects {
             gives_up: new.lease.is_none() && old.lease.is_some(),
             opens: is_active(new.status) && !is_active(old.status),
             closes: is_active(old.status) && !is_active(new.status),
-            answers: spawned,
         }
     }
 }
@@ -74,9 +71,6 @@ pub(crate) fn commit(
         commit = commit.put(keys.open(tenant, key), OpenShard.encode());
     } else if effects.closes {
         commit = commit.delete(keys.open(tenant, key));
-    }
-    if effects.answers {
-        commit = commit.delete(keys.ask(tenant, key));
     }
     for child in &draft.newborn {
         commit = insert(commit, keys, place.tenant, child);

@@ -5,14 +5,14 @@
 //! as well, and goes with it.
 
 use bytes::Bytes;
-use shardwright_contracts::{Env, LogicalTime, ShardKey, WorkerId};
+use shardwright_contracts::{Env, FenceEpoch, LogicalTime, ShardKey, WorkerId};
 use shardwright_coordination::error::reason::ShardNotFound;
 use shardwright_coordination::ops::{self, SplitRequestSlot};
 use shardwright_coordination::{
     DeclineError, InfraError, Lease, ShardHead, SplitRequest, SplitRequestError,
 };
 use shardwright_store::{
-    Commit, CommitBuilder, CommitError, Expect, Key, SessionId, Snapshot, Store, Versioned,
+    Commit, CommitBuilder, CommitError, Expect, Key, SessionId, Snapshot, Store, Versioned, Write,
 };
 
 use crate::codec::{Asker, Record, SplitAsk};
@@ -103,6 +103,19 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         Err(fault::contention(OPERATION).into())
     }
 
+    /// What becomes of a request when the holder splits. How long nobody is to ask stands.
+    pub(crate) fn answer_request(&self, place: Place, fence: FenceEpoch) -> Write {
+        let Place { tenant, key } = place;
+        let view = self.core.views.get(tenant, key.run);
+        let ask = view.and_then(|view| view.ask(key.shard)).filter(|ask| ask.fence == fence);
+        let slot = ask.map(|ask| ask.slot.answered()).unwrap_or_default();
+        let key = self.core.keys.ask(tenant, key);
+        if slot == SplitRequestSlot::default() {
+            return Write::Delete { key };
+        }
+        Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None }
+    }
+
     async fn shard<R: From<ShardNotFound> + From<InfraError>>(
         &self,
         place: Place,
@@ -141,6 +154,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         let Some((before, found)) = self.read::<Asker>(&asker_key, operation).await? else {
             return Ok((Expect::Absent, false));
         };
+        if before.shard == key.shard {
+            return Ok((Expect::At(found.revision), false));
+        }
         let elsewhere = Place { tenant, key: ShardKey::new(key.run, before.shard) };
         let is_open = match self.core.load_shard(elsewhere, operation).await? {
             Some(shard) => {
