@@ -19,6 +19,11 @@ pub(crate) const PACKAGES: &[Package] = &[
         reason: "TLC, which checks the specification, is a Java program",
     },
     Package {
+        name: "etcd-server",
+        proof: Proof::Program("etcd"),
+        reason: "the etcd store is tested on a real etcd",
+    },
+    Package {
         name: "python3-pip",
         proof: Proof::File("/usr/lib/python3/dist-packages/pip/__main__.py"),
         reason: "TLC comes in a Python package",

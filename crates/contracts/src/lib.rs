@@ -9,6 +9,7 @@
 //! | [`limits`] | every size and count that anything in the project may reach |
 //! | [`canonical`] | the one byte framing that is hashed, and the hash domains |
 //! | [`cursor`] | how far a shard has been processed, and the rule that it only moves forward |
+//! | [`env`] | time, tasks and chance, which whoever drives a protocol gets as an argument |
 //! | [`spec`] | a shard's key range and metadata, owned and borrowed |
 //! | [`arena`] | bounded storage for many specs, with handles that cannot lie |
 //! | [`manifest`] | the initial shards of a run, and what makes such a list valid |
@@ -23,6 +24,7 @@
 pub mod arena;
 pub mod canonical;
 pub mod cursor;
+pub mod env;
 pub mod identity;
 pub mod limits;
 pub mod manifest;
@@ -33,6 +35,7 @@ pub mod split;
 pub use arena::{ByteSlab, ByteSlot, ShardArena, ShardSpecHandle, SlabFull, SlabTooLarge};
 pub use canonical::{CanonicalBytes, CanonicalSink, Domain, DomainHasher};
 pub use cursor::{Cursor, CursorInputError, CursorRegression, CursorSemantics, CursorUpdate};
+pub use env::Env;
 pub use identity::{
     FenceEpoch, FenceEpochError, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };

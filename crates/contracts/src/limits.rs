@@ -41,7 +41,7 @@ const _: () = {
     assert!(MAX_INITIAL_SHARDS <= DEFAULT_MAX_SHARDS_PER_TENANT, "one run must fit a tenant");
     assert!(DEFAULT_MAX_SHARDS_PER_TENANT <= DEFAULT_MAX_TOTAL_SHARDS);
     assert!(RUN_OP_LOG_CAPACITY <= OP_LOG_CAPACITY);
-    assert!(MAX_SLAB_SLOTS <= (u32::MAX - 1) / 2, "free stretches lie between slots");
+    assert!(MAX_SLAB_SLOTS <= (u32::MAX - 2) / 2, "free stretches lie between slots");
     assert!(DEFAULT_MAX_TOTAL_SHARDS <= MAX_SLAB_SLOTS as usize);
     // A shard may name a whole key in its metadata (a prefix hint) and still leave room.
     assert!(MAX_KEY_SIZE < MAX_METADATA_SIZE);

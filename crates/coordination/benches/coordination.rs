@@ -77,6 +77,9 @@ fn coordinator() -> Result<InMemoryCoordinator, Failure> {
     let config = CoordinatorRuntimeConfig {
         max_shards_per_tenant: 200_000,
         max_total_shards: 200_000,
+        // The allocator that counts writes every byte of a zeroed buffer; with much more room than
+        // the keys need, making a coordinator would take longer than registering its shards.
+        slab_capacity: 8 << 20,
         ..CoordinatorRuntimeConfig::default()
     };
     Ok(InMemoryCoordinator::try_new(config)?)

@@ -7,7 +7,7 @@
 use std::future::Future;
 
 use shardwright_contracts::{
-    CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardKey, SplitReplacePlan,
+    CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, SplitReplacePlan,
     SplitResidualPlan, TenantId, WorkerId,
 };
 
@@ -24,7 +24,7 @@ use crate::record::{RunConfig, RunRecord};
 use crate::restore::{HolderNotice, RenewResult, RestoredShardState};
 use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
-use crate::traits::CreateRunWithShardsError;
+use crate::traits::{ClaimOutlook, CreateRunWithShardsError};
 
 /// What replacing a shard by children gives.
 pub type SplitReplaced = Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>;
@@ -211,6 +211,15 @@ pub trait AsyncRunManagement: Send + Sync {
         op: OpId,
     ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send;
 
+    /// Shards of the run that `worker` may be able to acquire, at most `limit` of them.
+    fn collect_claim_candidates(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+    ) -> impl Future<Output = Result<(Vec<ShardId>, ClaimOutlook), RunQueryError>> + Send;
+
     /// Makes a parked shard active again.
     fn unpark_shard(
         &self,
@@ -229,6 +238,13 @@ pub trait AsyncShardClaiming: Send + Sync {
         run: RunId,
         worker: WorkerId,
     ) -> impl Future<Output = Result<RestoredShardState, ClaimError>> + Send;
+
+    /// Waits until there may be something to claim that was not there before. A backend that
+    /// cannot tell waits for ever, so a caller sets a limit of its own.
+    fn something_to_claim(&self, tenant: TenantId, run: RunId) -> impl Future<Output = ()> + Send {
+        let _ = (tenant, run);
+        std::future::pending()
+    }
 }
 
 /// What time it is. Pure code asks nobody else.

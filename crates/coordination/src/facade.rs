@@ -62,22 +62,29 @@ pub(crate) fn claim(
             let key = ShardKey::new(run, shard);
             match backend.acquire_and_restore_into(now, tenant, key, worker, scratch) {
                 Ok(acquired) => return Ok((acquired.lease, acquired.capacity)),
-                Err(AcquireError::AlreadyLeased(leased)) => {
-                    earliest_deadline = earliest(earliest_deadline, Some(leased.deadline));
+                Err(refusal) => {
+                    earliest_deadline = earliest(earliest_deadline, pass_over(refusal)?);
                 }
-                Err(
-                    AcquireError::ShardTerminal(_)
-                    | AcquireError::ShardNotFound(_)
-                    | AcquireError::RetriesExhausted(_),
-                ) => {}
-                Err(AcquireError::TenantMismatch(reason)) => return Err(reason.into()),
-                Err(AcquireError::RunNotActive(reason)) => return Err(reason.into()),
-                Err(AcquireError::RunPaused(reason)) => return Err(reason.into()),
-                Err(AcquireError::FenceExhausted(reason)) => return Err(reason.into()),
-                Err(AcquireError::BackendError(reason)) => return Err(reason.into()),
             }
         }
         refused.extend_from_slice(&candidates);
+    }
+}
+
+/// What a claim makes of a candidate that could not be acquired: it goes on to the next one, and
+/// learns when this one may be had if somebody holds it; or it ends, since the next would fare no
+/// better.
+pub fn pass_over(refusal: AcquireError) -> Result<Option<LogicalTime>, ClaimError> {
+    match refusal {
+        AcquireError::AlreadyLeased(leased) => Ok(Some(leased.deadline)),
+        AcquireError::ShardTerminal(_)
+        | AcquireError::ShardNotFound(_)
+        | AcquireError::RetriesExhausted(_) => Ok(None),
+        AcquireError::TenantMismatch(reason) => Err(reason.into()),
+        AcquireError::RunNotActive(reason) => Err(reason.into()),
+        AcquireError::RunPaused(reason) => Err(reason.into()),
+        AcquireError::FenceExhausted(reason) => Err(reason.into()),
+        AcquireError::BackendError(reason) => Err(reason.into()),
     }
 }
 

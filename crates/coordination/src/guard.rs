@@ -5,7 +5,7 @@
 //! 3. **Run**: nothing of a run that is not active changes.
 //! 4. **Status**: nor does a shard that is finished, replaced or parked.
 //! 5. **Fence**: a worker that another has overtaken is refused.
-//! 6. **Expiry**: so is one whose time is up.
+//! 6. **Expiry**: so is one whose time is up, or whose session has ended.
 //! 7. **Owner**: and one that shows somebody else's fence.
 
 use shardwright_contracts::{LogicalTime, TenantId};
@@ -14,7 +14,7 @@ use crate::error::GuardError;
 use crate::error::reason::{
     LeaseExpired, RunNotActive, RunPaused, ShardTerminal, StaleFence, TenantMismatch,
 };
-use crate::lease::Lease;
+use crate::lease::{Lease, OwnerLiveness};
 use crate::op_log::{OpAttempt, OpConflict, check_op_idempotency};
 use crate::planted::{self, Defect};
 use crate::record::{RunGate, ShardHead};
@@ -29,6 +29,16 @@ pub struct Context<'a> {
     pub tenant: TenantId,
     /// The shard's run.
     pub gate: &'a RunGate,
+    /// What is known of the shard's holder besides its deadline.
+    pub holder: OwnerLiveness,
+}
+
+impl<'a> Context<'a> {
+    /// A request of which nothing is known but when it came, from whom, and in which run.
+    #[must_use]
+    pub const fn new(now: LogicalTime, tenant: TenantId, gate: &'a RunGate) -> Self {
+        Self { now, tenant, gate, holder: OwnerLiveness::Untracked }
+    }
 }
 
 /// What becomes of a request that passed the guard.
@@ -115,7 +125,7 @@ pub(crate) fn check_run(gate: &RunGate) -> Result<(), RunNotActive> {
 }
 
 /// Checks that the run hands out shards.
-pub(crate) fn check_handing_out<E>(gate: &RunGate) -> Result<(), E>
+pub fn check_handing_out<E>(gate: &RunGate) -> Result<(), E>
 where
     E: From<RunNotActive> + From<RunPaused>,
 {
@@ -148,8 +158,10 @@ fn check_holder<const LOG: usize>(
     }
     // Whoever gave the lease back keeps its fence until the next owner comes.
     let Some(holder) = head.lease else { return Err(stale.into()) };
-    if holder.is_expired(context.now) {
-        let (deadline, now) = (holder.deadline, context.now);
+    let is_gone = context.holder == OwnerLiveness::Gone;
+    if is_gone || holder.is_expired(context.now) {
+        // A lease whose session has ended is over, however long it was to last.
+        let (deadline, now) = (holder.deadline.min(context.now), context.now);
         return Err(LeaseExpired { deadline, now }.into());
     }
     if holder.owner != lease.owner() && !planted::is_active(Defect::OwnerUnchecked) {

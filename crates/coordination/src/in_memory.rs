@@ -9,6 +9,7 @@ mod claiming;
 mod management;
 mod pooled;
 mod run_state;
+mod shard_table;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -77,7 +78,7 @@ struct TenantState {
     cooldowns_after_sweep: usize,
 }
 
-/// A shard, its run and the bytes of both, borrowed for one operation.
+/// A shard's run and the bytes of its shards, borrowed for one operation.
 struct Located<'a> {
     run: &'a mut RunState,
     slab: &'a mut ByteSlab,
@@ -87,9 +88,8 @@ struct Located<'a> {
 impl InMemoryCoordinator {
     /// Allocates a coordinator, if there is that much memory.
     pub fn try_new(config: CoordinatorRuntimeConfig) -> Result<Self, SlabTooLarge> {
-        // A shard's range and metadata take one slot, its cursor another; and what replaces one of
-        // them is stored before the old one goes.
-        let slots = config.max_total_shards.saturating_mul(2).saturating_add(1);
+        // A shard's range and metadata take one slot, its cursor another.
+        let slots = config.max_total_shards.saturating_mul(2);
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         Ok(Self {
             config,
@@ -150,13 +150,13 @@ impl InMemoryCoordinator {
         state.ok_or(RunNotFound { run })
     }
 
-    /// Finds a shard's run, together with what an operation on the shard needs besides.
+    /// Finds a shard's run, together with what an operation on the shard needs besides. Whether the
+    /// run has the shard is not looked at: the operation looks it up anyway.
     fn locate(&mut self, tenant: TenantId, key: ShardKey) -> Result<Located<'_>, ShardNotFound> {
         let run = self
             .tenants
             .get_mut(&tenant)
             .and_then(|tenant| tenant.runs.get_mut(&key.run))
-            .filter(|run| run.shards.contains_key(&key.shard))
             .ok_or(ShardNotFound { key })?;
         let gate = run.record.gate(self.config.fence_floor);
         Ok(Located { run, slab: &mut self.slab, gate })

@@ -61,7 +61,7 @@ pub use error::{
 };
 pub use events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
 pub use facade::{CoordinationFacade, ShardClaiming};
-pub use guard::validate_lease;
+pub use guard::{Context, validate_lease};
 pub use in_memory::{CoordinatorRuntimeConfig, InMemoryCoordinator};
 pub use lease::{Lease, LeaseHolder, OwnerLiveness};
 pub use op_log::{

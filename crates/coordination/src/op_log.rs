@@ -6,8 +6,7 @@
 //! later than that is judged as a new operation, which is safe: the fence, the status or the
 //! cursor's rule refuses it, or it changes nothing.
 
-use std::collections::VecDeque;
-
+use arrayvec::ArrayVec;
 use shardwright_contracts::limits::{OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY};
 use shardwright_contracts::{CanonicalBytes, CanonicalSink, LogicalTime, OpId};
 
@@ -105,45 +104,61 @@ impl std::fmt::Debug for OpConflict {
     }
 }
 
-/// The last `CAPACITY` operations of a record. Takes no memory until the first.
+/// The last `CAPACITY` operations of a record.
+///
+/// Until the first it is no larger than a pointer: most shards of a large run wait for theirs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OpLog<const CAPACITY: usize = OP_LOG_CAPACITY> {
-    entries: VecDeque<OpLogEntry>,
+    remembered: Option<Box<Remembered<CAPACITY>>>,
 }
 
 /// The last operations of a run.
 pub type RunOpLog = OpLog<RUN_OP_LOG_CAPACITY>;
 
+/// At least one operation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Remembered<const CAPACITY: usize> {
+    /// Oldest first.
+    entries: ArrayVec<OpLogEntry, CAPACITY>,
+    /// Whether there were never too many of them, nor one with the id of another. Each entry is
+    /// compared with all before it when it comes, so that a busy shard need not compare all pairs
+    /// after each operation.
+    is_sound: bool,
+}
+
 impl<const CAPACITY: usize> OpLog<CAPACITY> {
     /// A log of nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { entries: VecDeque::new() }
+        Self { remembered: None }
     }
 
     /// Restores a stored log, oldest entry first.
     ///
-    /// Whether the entries obey the log's rules is for the record's invariants to say.
+    /// Whether the entries obey the log's rules is for the record's invariants to say. Of too many
+    /// only the first are kept.
     #[must_use]
     pub fn from_entries(entries: impl IntoIterator<Item = OpLogEntry>) -> Self {
-        Self { entries: entries.into_iter().collect() }
+        let mut log = Self::new();
+        entries.into_iter().for_each(|entry| log.push(entry));
+        log
     }
 
     /// The entries, oldest first.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &OpLogEntry> {
-        self.entries.iter()
+        self.as_slice().iter()
     }
 
     /// How many operations are remembered.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.as_slice().len()
     }
 
     /// Whether nothing is remembered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.as_slice().is_empty()
     }
 
     /// Remembers that an operation took effect, and forgets the oldest one if there is no room.
@@ -153,28 +168,34 @@ impl<const CAPACITY: usize> OpLog<CAPACITY> {
         if planted::is_active(Defect::OpNotRecorded) {
             return;
         }
-        let executed_at = self.entries.back().map_or(now, |latest| latest.executed_at.max(now));
-        if self.entries.len() >= CAPACITY {
-            if planted::is_active(Defect::NewestEvicted) {
-                self.entries.pop_back();
-            } else {
-                self.entries.pop_front();
-            }
-        } else if self.entries.is_empty() {
-            // Once and for all, so that a busy shard does not grow its log step by step.
-            self.entries.reserve_exact(CAPACITY);
+        let latest = self.as_slice().last();
+        let executed_at = latest.map_or(now, |latest| latest.executed_at.max(now));
+        if let Some(full) = self.remembered.as_mut().filter(|log| log.entries.is_full()) {
+            let newest = full.entries.len().saturating_sub(1);
+            let evicted = if planted::is_active(Defect::NewestEvicted) { newest } else { 0 };
+            full.entries.pop_at(evicted);
         }
         let OpAttempt { op, kind, payload_hash } = attempt;
         let result = OpResult::Completed;
-        self.entries.push_back(OpLogEntry { op, kind, result, payload_hash, executed_at });
+        self.push(OpLogEntry { op, kind, result, payload_hash, executed_at });
     }
 
     /// Whether the entries obey the log's rules: few enough, and no id twice.
     pub(crate) fn is_sound(&self) -> bool {
-        let repeated = self.entries.iter().enumerate().any(|(index, entry)| {
-            self.entries.iter().take(index).any(|earlier| earlier.op == entry.op)
+        self.remembered.as_ref().is_none_or(|log| log.is_sound)
+    }
+
+    fn as_slice(&self) -> &[OpLogEntry] {
+        self.remembered.as_ref().map_or(&[], |log| &log.entries)
+    }
+
+    fn push(&mut self, entry: OpLogEntry) {
+        let log = self.remembered.get_or_insert_with(|| {
+            Box::new(Remembered { entries: ArrayVec::new(), is_sound: true })
         });
-        self.entries.len() <= CAPACITY && !repeated
+        let is_new = log.entries.iter().all(|earlier| earlier.op != entry.op);
+        let has_room = log.entries.try_push(entry).is_ok();
+        log.is_sound &= is_new && has_room;
     }
 }
 
@@ -183,7 +204,7 @@ pub fn check_op_idempotency<const CAPACITY: usize>(
     log: &OpLog<CAPACITY>,
     attempt: OpAttempt,
 ) -> Result<Option<OpLogEntry>, OpConflict> {
-    let Some(entry) = log.entries.iter().find(|entry| entry.op == attempt.op) else {
+    let Some(entry) = log.entries().find(|entry| entry.op == attempt.op) else {
         return Ok(None);
     };
     let is_same = entry.kind == attempt.kind && entry.payload_hash == attempt.payload_hash;
@@ -291,6 +312,25 @@ mod tests {
         let four = OpLog::<4>::from_entries(log_of(0..3).entries().copied().chain([entry]));
         assert!(four.is_sound());
         assert!(!OpLog::<3>::from_entries(four.entries().copied()).is_sound());
+    }
+
+    #[test]
+    fn a_log_that_was_never_sound_does_not_become_so_by_forgetting() {
+        let entry = *log_of(7..8).entries().next().unwrap();
+        let mut log = OpLog::<3>::from_entries([entry, entry]);
+        for op in 0..3 {
+            log.record(attempt(op, op), LogicalTime::from_millis(op));
+        }
+        assert!(!log.is_sound());
+        let mut log = log_of(0..3);
+        log.record(attempt(2, 20), LogicalTime::ZERO);
+        assert!(!log.is_sound());
+    }
+
+    #[test]
+    fn a_log_of_nothing_is_as_large_as_a_pointer() {
+        assert_eq!(size_of::<OpLog>(), size_of::<usize>());
+        assert_eq!(OpLog::<3>::from_entries([]), OpLog::new());
     }
 
     #[test]

@@ -43,7 +43,10 @@ impl OpKind {
 
 /// A checkpoint or a completion at `cursor`.
 pub(crate) fn cursor(kind: OpKind, op: OpId, cursor: CursorUpdate<'_>) -> OpAttempt {
-    kind.attempt(op, &kind.hasher().with(&cursor))
+    // Checkpoints are the most frequent operations of all; moving a hasher costs them a copy.
+    let mut payload = kind.hasher();
+    cursor.write_canonical(&mut payload);
+    kind.attempt(op, &payload)
 }
 
 /// Parking for `reason` with `detail`.

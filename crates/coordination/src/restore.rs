@@ -79,7 +79,20 @@ impl AcquireScratch {
         &mut self,
         shard: &impl ShardState<LOG>,
     ) -> ShardSnapshotView<'_> {
-        let (head, spec, cursor) = (shard.head(), shard.spec(), shard.cursor());
+        let head = shard.head();
+        self.copy(&ShardSnapshotView {
+            status: head.status,
+            spec: shard.spec(),
+            cursor: shard.cursor(),
+            cursor_semantics: head.cursor_semantics,
+            parent: head.parent,
+            spawned: &head.spawned,
+        })
+    }
+
+    /// Copies a snapshot in, and lends it out again.
+    pub fn copy(&mut self, snapshot: &ShardSnapshotView<'_>) -> ShardSnapshotView<'_> {
+        let ShardSnapshotView { spec, cursor, .. } = *snapshot;
         refill(&mut self.start, spec.start());
         refill(&mut self.end, spec.end());
         refill(&mut self.metadata, spec.metadata());
@@ -93,9 +106,9 @@ impl AcquireScratch {
             None => self.spare_key = key,
         }
         self.spawned.clear();
-        self.spawned.extend_from_slice(&head.spawned);
-        self.parent = head.parent;
-        self.cursor_semantics = head.cursor_semantics;
+        self.spawned.extend_from_slice(snapshot.spawned);
+        self.parent = snapshot.parent;
+        self.cursor_semantics = snapshot.cursor_semantics;
         self.snapshot()
     }
 

@@ -30,7 +30,7 @@ pub enum ShardLimitScope {
 
 /// There would be too many shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{additional} more shards exceed the {} limit of {max}", match .scope {
+#[error("{additional} more would exceed the {} limit of {max} shards", match .scope {
     ShardLimitScope::Tenant => "tenant's",
     ShardLimitScope::Total => "total",
 })]

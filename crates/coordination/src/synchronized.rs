@@ -3,8 +3,8 @@
 use std::sync::{Mutex, MutexGuard};
 
 use shardwright_contracts::{
-    CursorUpdate, InitialShardInput, OpId, RunId, ShardKey, SplitReplacePlan, SplitResidualPlan,
-    TenantId, WorkerId,
+    CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardKey, SplitReplacePlan,
+    SplitResidualPlan, TenantId, WorkerId,
 };
 
 use crate::async_traits::{
@@ -24,7 +24,7 @@ use crate::record::{RunConfig, RunRecord};
 use crate::restore::{AcquireScratch, HolderNotice, RenewResult, RestoredShardState};
 use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
-use crate::traits::{CoordinationBackend, CreateRunWithShardsError, RunManagement};
+use crate::traits::{ClaimOutlook, CoordinationBackend, CreateRunWithShardsError, RunManagement};
 
 /// Makes a backend shareable: one call at a time, at the clock's time.
 #[derive(Debug)]
@@ -246,6 +246,20 @@ impl<B: RunManagement + Send, C: Clock> AsyncRunManagement for Synchronized<B, C
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
         self.lock()?.resume_run(self.clock.now(), tenant, run, op)
+    }
+
+    async fn collect_claim_candidates(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+    ) -> Result<(Vec<ShardId>, ClaimOutlook), RunQueryError> {
+        let (mut out, now) = (Vec::new(), self.clock.now());
+        let outlook = self
+            .lock()?
+            .collect_claim_candidates_into(now, tenant, run, worker, limit, &mut out)?;
+        Ok((out, outlook))
     }
 
     async fn unpark_shard(

@@ -2,7 +2,7 @@
 
 use shardwright_contracts::{
     CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, SplitReplacePlan,
-    SplitResidualPlan, TenantId, WorkerId,
+    SplitResidualPlan, TenantId, WorkerId, validate_manifest,
 };
 
 use crate::error::{
@@ -154,6 +154,8 @@ pub trait RunManagement {
         shards: &[InitialShardInput<'_>],
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
+        // A manifest that cannot be registered shall not leave a run behind that waits for one.
+        validate_manifest(shards).map_err(RegisterShardsError::from)?;
         match self.create_run(now, tenant, run, config) {
             Ok(()) | Err(CreateRunError::RunAlreadyExists(_)) => {}
             Err(error) => return Err(error.into()),

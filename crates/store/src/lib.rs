@@ -12,11 +12,15 @@ mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 pub mod file;
 mod key;
 mod limits;
 pub mod memory;
 mod store;
+#[cfg(feature = "test-support")]
+pub mod testing;
 mod watch;
 
 pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
@@ -25,6 +29,8 @@ pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, W
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
 };
+#[cfg(feature = "etcd")]
+pub use etcd::{EtcdOptions, EtcdServerLimits, EtcdStore, EtcdTimeouts, EtcdTls};
 pub use key::{Key, KeyRange};
 pub use limits::{LimitExceeded, StoreLimits};
 pub use store::{

@@ -10,7 +10,11 @@ use crate::key::{Key, KeyRange};
 use crate::limits::StoreLimits;
 use crate::watch::Changes;
 
-/// A moment in the life of a store. Each commit has one, and they rise.
+/// A moment in the life of a store.
+///
+/// Revisions never fall. What a commit writes gets a revision that is higher than all that were
+/// there before, so a key's revision changes with every write to it. Commits that were decided
+/// together may share theirs, and one that changes nothing may be given one that was there before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
@@ -142,7 +146,7 @@ pub trait Store: Send + Sync + 'static {
         page: Page,
     ) -> impl Future<Output = Result<ScanPage, ScanError>> + Send;
 
-    /// Applies a commit and gives its revision. What is acknowledged is durable.
+    /// Applies a commit and gives the revision of what it wrote. What is acknowledged is durable.
     ///
     /// If the future is dropped, the commit may or may not happen.
     fn commit(&self, commit: Commit) -> impl Future<Output = Result<Revision, CommitError>> + Send;

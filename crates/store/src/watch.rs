@@ -13,7 +13,8 @@ pub struct Change {
     pub now: Option<Versioned>,
 }
 
-/// All changes of one commit, or of the end of a session, that fall into a watched range.
+/// All changes of one revision that fall into a watched range: those of one commit, of several
+/// that were decided together, or of the end of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeSet {
     /// When.

@@ -91,7 +91,10 @@ impl Desk<'_> {
         };
         let foreign = defect != Some(Defect::TenantUnchecked);
         let tenant = if foreign { call.tenant } else { TENANT };
-        let context = Context { now, tenant, gate: &gate };
+        let mut context = Context::new(now, tenant, &gate);
+        if defect == Some(Defect::LeaseIgnored) && matches!(call.deed, Deed::Acquire) {
+            context.holder = OwnerLiveness::Gone;
+        }
         let doctored = Defect::record(defect, &shard.record);
         let mut draft = Draft::new(doctored.as_ref().unwrap_or(&shard.record));
         let lease = self.lease(call, shard);
@@ -123,12 +126,8 @@ impl Desk<'_> {
     }
 
     fn acquire(&self, context: &Context<'_>, draft: &mut Draft<'_>, worker: u8) -> Answer {
-        let liveness = match self.defect {
-            Some(Defect::LeaseIgnored) => OwnerLiveness::Gone,
-            _ => OwnerLiveness::Untracked,
-        };
         let mut events = EventCollector::disabled();
-        match ops::acquire(context, draft, worker_id(worker), liveness, 0, &mut events) {
+        match ops::acquire(context, draft, worker_id(worker), 0, &mut events) {
             Ok(Acquired::Granted(lease)) => Answer::Granted(lease),
             Ok(Acquired::Parked(_)) => Answer::ParkedItself,
             Err(error) => Answer::Refused(error.into()),

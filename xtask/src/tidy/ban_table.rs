@@ -7,6 +7,8 @@
 /// What one group of crates may not name.
 pub(crate) struct Profile {
     crates: &'static [&'static str],
+    /// The module of such a crate, below its root, in which nothing is banned.
+    except: Option<&'static str>,
     pub(crate) bans: &'static [Ban],
 }
 
@@ -29,6 +31,7 @@ pub(crate) enum When {
 /// The pure crates: a result there depends on the arguments and nothing else.
 const PURE: Profile = Profile {
     crates: &["contracts", "frontier", "coordination", "placement"],
+    except: None,
     bans: &[
         Ban {
             paths: &["std::time::Instant", "std::time::SystemTime", "std::time::UNIX_EPOCH"],
@@ -83,6 +86,8 @@ const PURE: Profile = Profile {
 /// The crates that the simulator runs: all they do must be replayable.
 const SIMULATED: Profile = Profile {
     crates: &["engine", "worker", "node"],
+    // Somewhere the real world has to begin.
+    except: Some("world"),
     bans: &[
         Ban {
             paths: &["tokio::time", "std::time::Instant::now", "std::time::SystemTime::now"],
@@ -143,6 +148,13 @@ pub(crate) fn is_pure(short_name: &str) -> bool {
     PURE.crates.contains(&short_name)
 }
 
+impl Profile {
+    /// Whether nothing is banned in a module, given by its path from `crate` on.
+    pub(crate) fn exempts(&self, module: &[String]) -> bool {
+        self.except.is_some() && module.get(1).map(String::as_str) == self.except
+    }
+}
+
 impl Ban {
     /// The banned path that `path` is or lies beneath.
     pub(crate) fn covers(&self, path: &[String]) -> Option<&'static str> {
@@ -187,6 +199,15 @@ mod tests {
         assert!(covered(&PURE, "std::fs::File::open"));
         assert!(covered(&PURE, "rand_chacha::ChaCha8Rng"));
         assert!(covered(&SIMULATED, "std::time::Instant::now"));
+    }
+
+    #[test]
+    fn only_the_module_that_is_the_world_may_name_everything() {
+        assert!(SIMULATED.exempts(&path("crate::world")));
+        assert!(SIMULATED.exempts(&path("crate::world::tokio_env")));
+        assert!(!SIMULATED.exempts(&path("crate")) && !SIMULATED.exempts(&path("crate::view")));
+        assert!(!SIMULATED.exempts(&path("crate::view::world")));
+        assert!(!PURE.exempts(&path("crate::world")));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::violation::Violation;
 pub(crate) fn check(tree: &Tree<'_>, profile: &Profile) -> BTreeSet<Violation> {
     let names = Names::collect(&tree.modules);
     let mut found = BTreeSet::new();
-    for module in tree.modules.iter().filter(|module| !module.test) {
+    for module in shipped(tree).filter(|module| !profile.exempts(&module.name)) {
         let mut scan = Scan { names: &names, profile, module, found: BTreeSet::new() };
         for attribute in module.attributes {
             scan.visit_attribute(attribute);
@@ -37,6 +37,10 @@ pub(crate) fn check(tree: &Tree<'_>, profile: &Profile) -> BTreeSet<Violation> {
         found.append(&mut scan.found);
     }
     found
+}
+
+fn shipped<'t>(tree: &'t Tree<'t>) -> impl Iterator<Item = &'t Module<'t>> {
+    tree.modules.iter().filter(|module| !module.test)
 }
 
 struct Scan<'s> {

@@ -1,8 +1,9 @@
 use std::collections::TryReserveError;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::extents::{ExtentId, Extents};
+use super::extents::{ExtentId, Extents, Serial};
 use crate::limits::MAX_SLAB_SLOTS;
 
 /// A bounded resource ran out; nothing was stored.
@@ -41,13 +42,13 @@ pub struct SlabTooLarge {
 pub struct ByteSlot {
     slab: u64,
     serial: u64,
-    place: u32,
+    extent: ExtentId,
 }
 
 impl fmt::Debug for ByteSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Which slab it belongs to depends on what else the process did, so it stays out of logs.
-        write!(f, "ByteSlot({}, serial {})", self.place, self.serial)
+        write!(f, "ByteSlot({}, serial {})", self.extent, self.serial)
     }
 }
 
@@ -60,21 +61,11 @@ pub struct ByteSlab {
     /// Number of the next slot; never used twice, so a freed slot is never mistaken for its heir.
     next_serial: u64,
     bytes: Box<[u8]>,
+    /// One is taken for each slot in use.
     extents: Extents,
-    places: Vec<Place>,
-    spare_places: Vec<u32>,
     max_slots: usize,
+    slots_used: usize,
     bytes_used: usize,
-}
-
-#[derive(Clone, Copy)]
-struct Place {
-    serial: u64,
-    offset: u32,
-    len: u32,
-    /// Absent for empty strings, which take no bytes.
-    extent: Option<ExtentId>,
-    live: bool,
 }
 
 impl ByteSlab {
@@ -98,15 +89,13 @@ impl ByteSlab {
         if max_slots > MAX_SLAB_SLOTS {
             return Err(too_large);
         }
-        let slots = max_slots as usize;
         Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             next_serial: 0,
             extents: Extents::try_new(byte_capacity, max_slots).map_err(|_| too_large)?,
-            places: reserved(slots).map_err(|_| too_large)?,
-            spare_places: reserved(slots).map_err(|_| too_large)?,
             bytes: zeroed(byte_capacity as usize).map_err(|_| too_large)?,
-            max_slots: slots,
+            max_slots: max_slots as usize,
+            slots_used: 0,
             bytes_used: 0,
         })
     }
@@ -118,58 +107,63 @@ impl ByteSlab {
 
     /// Stores a copy of the concatenation of `parts`.
     pub fn insert_parts(&mut self, parts: &[&[u8]]) -> Result<ByteSlot, SlabFull> {
-        if self.slots_used() == self.max_slots {
+        if self.slots_used == self.max_slots {
             return Err(SlabFull::Handles { max: self.max_slots });
         }
-        let requested = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
-        let (extent, offset, len) = self.reserve(requested)?;
-        let mut rest = self.bytes.get_mut(offset as usize..).unwrap_or_default();
-        for part in parts {
-            let Some((room, behind)) = rest.split_at_mut_checked(part.len()) else {
-                break;
-            };
-            room.copy_from_slice(part);
-            rest = behind;
-        }
+        let requested = total_len(parts);
+        let serial = Serial::new(self.next_serial);
+        let taken = u32::try_from(requested).ok().and_then(|len| self.extents.take(len, serial));
+        let extent = taken.ok_or_else(|| self.full(requested))?;
+        self.slots_used += 1;
         self.bytes_used += requested;
-        Ok(self.occupy(extent, offset, len))
+        Ok(self.fill(extent, parts))
+    }
+
+    /// Frees a slot and stores a copy of the concatenation of `parts`, or does neither.
+    ///
+    /// That succeeds whenever there is room for `parts` in the old bytes' place, together with
+    /// what is free on both sides of it, or anywhere else. If the slot is not there to be freed,
+    /// this is an insertion.
+    pub fn replace_parts(&mut self, slot: ByteSlot, parts: &[&[u8]]) -> Result<ByteSlot, SlabFull> {
+        let Some(old) = self.place(slot) else { return self.insert_parts(parts) };
+        let requested = total_len(parts);
+        let serial = Serial::new(self.next_serial);
+        let taken = u32::try_from(requested)
+            .ok()
+            .and_then(|len| self.extents.exchange(slot.extent, len, serial));
+        let extent = taken.ok_or_else(|| self.full(requested))?;
+        self.bytes_used = self.bytes_used - old.len() + requested;
+        Ok(self.fill(extent, parts))
     }
 
     /// The bytes behind a slot, unless it was freed or belongs to another slab.
     #[must_use]
     pub fn get(&self, slot: ByteSlot) -> Option<&[u8]> {
-        let place = self.live_place(slot)?;
-        self.bytes.get(place.offset as usize..place.offset as usize + place.len as usize)
+        self.bytes.get(self.place(slot)?)
     }
 
     /// Frees a slot; says whether it was there to be freed.
     pub fn remove(&mut self, slot: ByteSlot) -> bool {
-        let Some(place) = self.live_place(slot) else {
+        let Some(place) = self.place(slot) else {
             return false;
         };
-        if let Some(extent) = place.extent {
-            self.extents.give_back(extent);
-        }
-        if let Some(entry) = self.places.get_mut(slot.place as usize) {
-            entry.live = false;
-        }
-        self.spare_places.push(slot.place);
-        self.bytes_used -= place.len as usize;
+        self.extents.give_back(slot.extent);
+        self.slots_used -= 1;
+        self.bytes_used -= place.len();
         true
     }
 
     /// Frees every slot.
     pub fn clear(&mut self) {
-        self.places.clear();
-        self.spare_places.clear();
         self.extents.clear();
+        self.slots_used = 0;
         self.bytes_used = 0;
     }
 
     /// How many slots are in use.
     #[must_use]
-    pub fn slots_used(&self) -> usize {
-        self.places.len() - self.spare_places.len()
+    pub const fn slots_used(&self) -> usize {
+        self.slots_used
     }
 
     /// How many bytes are in use.
@@ -184,44 +178,43 @@ impl ByteSlab {
         self.bytes.len()
     }
 
-    fn reserve(&mut self, requested: usize) -> Result<(Option<ExtentId>, u32, u32), SlabFull> {
-        if requested == 0 {
-            return Ok((None, 0, 0));
-        }
-        let found = u32::try_from(requested)
-            .ok()
-            .and_then(|len| self.extents.take(len).map(|(id, offset)| (Some(id), offset, len)));
-        found.ok_or(SlabFull::Bytes {
-            requested,
-            free: self.bytes.len() - self.bytes_used,
-            capacity: self.bytes.len(),
-        })
-    }
-
-    fn occupy(&mut self, extent: Option<ExtentId>, offset: u32, len: u32) -> ByteSlot {
-        let serial = self.next_serial;
+    /// Copies `parts` to an extent just taken, which becomes a slot.
+    fn fill(&mut self, extent: ExtentId, parts: &[&[u8]]) -> ByteSlot {
+        let slot = ByteSlot { slab: self.id, serial: self.next_serial, extent };
         self.next_serial += 1;
-        let entry = Place { serial, offset, len, extent, live: true };
-        let spare = self.spare_places.pop();
-        let place = spare.unwrap_or(self.places.len() as u32);
-        match self.places.get_mut(place as usize) {
-            Some(slot) => *slot = entry,
-            None => self.places.push(entry),
+        let place = self.place(slot).unwrap_or_default();
+        let mut rest = self.bytes.get_mut(place).unwrap_or_default();
+        for part in parts {
+            let Some((room, behind)) = rest.split_at_mut_checked(part.len()) else {
+                break;
+            };
+            room.copy_from_slice(part);
+            rest = behind;
         }
-        ByteSlot { slab: self.id, serial, place }
+        slot
     }
 
-    fn live_place(&self, slot: ByteSlot) -> Option<Place> {
-        let place = self.places.get(slot.place as usize).copied()?;
-        (slot.slab == self.id && place.serial == slot.serial && place.live).then_some(place)
+    /// Where the bytes of a slot are, unless it was freed or belongs to another slab.
+    fn place(&self, slot: ByteSlot) -> Option<Range<usize>> {
+        let is_own = slot.slab == self.id;
+        self.extents.get(slot.extent, Serial::new(slot.serial)).filter(|_| is_own)
     }
+
+    const fn full(&self, requested: usize) -> SlabFull {
+        let capacity = self.bytes.len();
+        SlabFull::Bytes { requested, free: capacity - self.bytes_used, capacity }
+    }
+}
+
+fn total_len(parts: &[&[u8]]) -> usize {
+    parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()))
 }
 
 /// Says how full it is; what it stores, or stored, may be a secret.
 impl fmt::Debug for ByteSlab {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ByteSlab")
-            .field("slots_used", &self.slots_used())
+            .field("slots_used", &self.slots_used)
             .field("max_slots", &self.max_slots)
             .field("bytes_used", &self.bytes_used)
             .field("byte_capacity", &self.bytes.len())

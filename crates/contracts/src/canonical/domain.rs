@@ -1,6 +1,9 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use arrayvec::ArrayVec;
+use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
+
 use super::{CanonicalBytes, CanonicalSink};
 
 /// What a digest is for. Equal bytes in two domains give unrelated digests.
@@ -36,30 +39,50 @@ impl Domain {
         }
     }
 
-    /// Deriving a domain's key costs as much as a short hash, so each is derived once and copied.
-    fn keyed(self) -> &'static blake3::Hasher {
-        static KEYED: OnceLock<[blake3::Hasher; Domain::ALL.len()]> = OnceLock::new();
-        let keyed = KEYED.get_or_init(|| {
-            Self::ALL.map(|domain| blake3::Hasher::new_derive_key(domain.context()))
-        });
+    /// Deriving a domain's key costs as much as a short hash, so each is derived once and kept.
+    ///
+    /// What is kept is the key and not a hasher to be copied: a hasher has room for the largest
+    /// input there can be, and copying that room costs as much as a short hash, too.
+    fn context_key(self) -> &'static ContextKey {
+        static CONTEXT_KEYS: OnceLock<[ContextKey; Domain::ALL.len()]> = OnceLock::new();
+        let context_keys = CONTEXT_KEYS
+            .get_or_init(|| Self::ALL.map(|domain| hash_derive_key_context(domain.context())));
         #[expect(clippy::indexing_slicing, reason = "an index is a place in an array of this size")]
-        &keyed[self.index()]
+        &context_keys[self.index()]
+    }
+
+    fn hasher(self) -> blake3::Hasher {
+        blake3::Hasher::new_from_context_key(self.context_key())
     }
 }
 
+/// How many bytes are gathered before they are hashed.
+///
+/// Framed values come in many small pieces, each of which would cost the hash function a call. Two
+/// of its blocks hold most of what is fingerprinted.
+const GATHERED_MAX: usize = 128;
+
 /// Digests canonical bytes within one [`Domain`].
 #[derive(Clone)]
-pub struct DomainHasher(blake3::Hasher);
+pub struct DomainHasher {
+    domain: Domain,
+    /// What is to be hashed next.
+    gathered: ArrayVec<u8, GATHERED_MAX>,
+    /// What was hashed already, once there was more than could be gathered.
+    hashed: Option<blake3::Hasher>,
+}
 
 impl DomainHasher {
     /// Starts a digest in `domain`.
     #[must_use]
-    pub fn new(domain: Domain) -> Self {
-        Self(domain.keyed().clone())
+    #[inline]
+    pub const fn new(domain: Domain) -> Self {
+        Self { domain, gathered: ArrayVec::new_const(), hashed: None }
     }
 
     /// Starts a digest in `domain` with `tag` as a second layer of separation.
     #[must_use]
+    #[inline]
     pub fn tagged(domain: Domain, tag: &[u8]) -> Self {
         let mut hasher = Self::new(domain);
         hasher.put_bytes(tag);
@@ -76,7 +99,11 @@ impl DomainHasher {
     /// The full digest.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
-        *self.0.finalize().as_bytes()
+        let mut hasher = match &self.hashed {
+            None => self.domain.hasher(),
+            Some(hashed) => hashed.clone(),
+        };
+        *hasher.update(&self.gathered).finalize().as_bytes()
     }
 
     /// The first eight bytes of the digest, little-endian.
@@ -85,11 +112,25 @@ impl DomainHasher {
         let [b0, b1, b2, b3, b4, b5, b6, b7, ..] = self.digest();
         u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7])
     }
+
+    /// Adds bytes for which there is no room among the gathered ones.
+    #[cold]
+    fn put_beyond(&mut self, bytes: &[u8]) {
+        let hashed = self.hashed.get_or_insert_with(|| self.domain.hasher());
+        hashed.update(&self.gathered);
+        self.gathered.clear();
+        if self.gathered.try_extend_from_slice(bytes).is_err() {
+            hashed.update(bytes);
+        }
+    }
 }
 
 impl CanonicalSink for DomainHasher {
+    #[inline]
     fn put_raw(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+        if self.gathered.try_extend_from_slice(bytes).is_err() {
+            self.put_beyond(bytes);
+        }
     }
 }
 
@@ -130,6 +171,20 @@ mod tests {
             let mut hasher = DomainHasher::new(domain);
             hasher.put_raw(b"abc");
             assert_eq!(hasher.digest(), blake3::derive_key(domain.context(), b"abc"));
+        }
+    }
+
+    #[test]
+    fn the_size_of_the_pieces_does_not_matter() {
+        let bytes: Vec<u8> = (0..1_000_u32).map(|n| n as u8).collect();
+        let expected = blake3::derive_key(Domain::OpPayload.context(), &bytes);
+        for size in [1, 2, 63, 64, 65, 127, 128, 129, 255, 256, 257, 999, 1_000] {
+            let mut hasher = DomainHasher::new(Domain::OpPayload);
+            for piece in bytes.chunks(size) {
+                hasher.put_raw(piece);
+                _ = hasher.digest64();
+            }
+            assert_eq!(hasher.digest(), expected, "{size}");
         }
     }
 

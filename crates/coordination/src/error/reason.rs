@@ -124,9 +124,13 @@ pub struct NotParked {
     pub status: ShardStatus,
 }
 
-/// The shard has, or had, another owner since the lease was granted.
+/// The shard has another owner than the lease names, has had one since, or has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("fence {presented} is stale, the shard is at {current}")]
+#[error("fence {presented} is stale, {}", if .presented == .current {
+    "the caller does not hold the shard".to_owned()
+} else {
+    format!("the shard is at {current}")
+})]
 pub struct StaleFence {
     /// The fence of the lease that was shown.
     pub presented: FenceEpoch,
@@ -215,9 +219,9 @@ pub struct RetriesExhausted {
     pub attempts: u32,
 }
 
-/// A checkpoint needs a key to stand at.
+/// A checkpoint needs a key to stand at, and so does a token with which a shard is completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a checkpoint needs a last key")]
+#[error("the cursor has no last key to stand at")]
 pub struct CheckpointMissingKey;
 
 /// The cursor's key is longer than a key may be.

@@ -1,9 +1,9 @@
 use shardwright_contracts::{
-    CursorUpdate, LogicalTime, OpId, ShardId, ShardKey, SlabFull, SplitReplacePlan,
-    SplitResidualPlan, TenantId, WorkerId,
+    CursorUpdate, LogicalTime, OpId, ShardKey, SlabFull, SplitReplacePlan, SplitResidualPlan,
+    TenantId, WorkerId,
 };
 
-use super::run_state::Standing;
+use super::run_state::{RunState, Standing};
 use super::{InMemoryCoordinator, Located, PooledShard, PooledShardMut};
 use crate::error::reason::{ShardNotFound, SplitInvalid};
 use crate::error::{
@@ -12,7 +12,7 @@ use crate::error::{
 };
 use crate::events::EventCollector;
 use crate::guard::Context;
-use crate::lease::{Lease, OwnerLiveness};
+use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
 use crate::ops::{
     self, Acquired, NewShard, ReplaceStep, ResidualStep, SplitReplaceResult, SplitResidualResult,
@@ -34,17 +34,34 @@ impl InMemoryCoordinator {
             &mut EventCollector,
         ) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.on_shard_then(now, tenant, key, operation, |_, outcome| outcome)
+    }
+
+    /// Like [`InMemoryCoordinator::on_shard`], and completes the outcome with what the shard's run
+    /// has to say, while it is at hand.
+    fn on_shard_then<T, U, E: From<ShardNotFound>>(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        key: ShardKey,
+        operation: impl FnOnce(
+            &Context<'_>,
+            &mut PooledShardMut<'_>,
+            &mut EventCollector,
+        ) -> Result<T, E>,
+        complete: impl FnOnce(&mut RunState, T) -> U,
+    ) -> Result<U, E> {
         let mut events = self.collector();
         let result = self.locate(tenant, key).map_err(E::from).and_then(|located| {
             let Located { run, slab, gate } = located;
-            let shard = run.shards.get_mut(&key.shard).ok_or(ShardNotFound { key })?;
+            let (row, shard) = run.shards.find_mut(key.shard).ok_or(ShardNotFound { key })?;
             let before = Standing::of(&shard.head);
-            let context = Context { now, tenant, gate: &gate };
+            let context = Context::new(now, tenant, &gate);
             let mut view = PooledShardMut { shard, slab };
             let result = operation(&context, &mut view, &mut events);
             let after = Standing::of(&view.shard.head);
-            run.reindex(key.shard, before, after);
-            result
+            run.reindex(key.shard, row, before, after);
+            result.map(|outcome| complete(run, outcome))
         });
         self.publish(events);
         result
@@ -62,8 +79,8 @@ impl InMemoryCoordinator {
             .check(of_tenant, self.total_shards, children.len())
             .map_err(SplitInvalid::from)?;
         let Located { run, slab, .. } = self.locate(tenant, parent)?;
-        let head = run.shards.get(&parent.shard).ok_or(ShardNotFound { key: parent })?;
-        if let Some(taken) = children.iter().find(|child| run.shards.contains_key(&child.shard)) {
+        let head = run.shards.find(parent.shard).ok_or(ShardNotFound { key: parent })?;
+        if let Some(taken) = children.iter().find(|child| run.shards.contains(child.shard)) {
             return Err(SplitInvalid::DerivedIdCollision { shard: taken.shard }.into());
         }
         let mut stored = Vec::with_capacity(children.len());
@@ -86,14 +103,10 @@ impl InMemoryCoordinator {
             state.shard_count += count;
             self.total_shards += count;
             if let Some(run) = state.runs.get_mut(&parent.run) {
-                children.into_iter().for_each(|shard| run.insert(shard));
+                run.insert_all(children);
                 run.forget_requests(parent.shard);
             }
         }
-    }
-
-    fn notice(&mut self, tenant: TenantId, key: ShardKey, now: LogicalTime) -> HolderNotice {
-        self.run_mut(tenant, key.run).map(|run| run.notice(key.shard, now)).unwrap_or_default()
     }
 }
 
@@ -141,21 +154,21 @@ impl CoordinationBackend for InMemoryCoordinator {
         worker: WorkerId,
         scratch: &'s mut AcquireScratch,
     ) -> Result<AcquireResultView<'s>, AcquireError> {
-        let (lease, snapshot) = self.on_shard(now, tenant, key, |context, shard, events| {
-            let liveness = OwnerLiveness::Untracked;
-            match ops::acquire(context, shard, worker, liveness, 0, events)? {
+        self.on_shard_then(
+            now,
+            tenant,
+            key,
+            |context, shard, events| match ops::acquire(context, shard, worker, 0, events)? {
                 Acquired::Granted(lease) => Ok((lease, scratch.restore(shard))),
                 Acquired::Parked(reason) => Err(AcquireError::from(reason)),
-            }
-        })?;
-        let run = self.run_mut(tenant, key.run).ok();
-        let capacity = run.map(|run| {
-            // What was asked, and declined, was the affair of the holder before.
-            run.forget_requests(key.shard);
-            run.stop_waiting(worker);
-            run.capacity(now)
-        });
-        Ok(AcquireResultView { lease, snapshot, capacity: capacity.unwrap_or_default() })
+            },
+            |run, (lease, snapshot)| {
+                // What was asked, and declined, was the affair of the holder before.
+                run.forget_requests(key.shard);
+                run.stop_waiting(worker);
+                AcquireResultView { lease, snapshot, capacity: run.capacity(now) }
+            },
+        )
     }
 
     fn renew(
@@ -165,13 +178,17 @@ impl CoordinationBackend for InMemoryCoordinator {
         lease: &Lease,
     ) -> Result<RenewResult, RenewError> {
         let key = lease.key();
-        let renewed = self.on_shard(now, tenant, key, |context, shard, events| {
-            ops::renew(context, shard, lease, events)
-        })?;
-        let notice = self.notice(tenant, key, now);
-        let capacity =
-            self.run_mut(tenant, key.run).map(|run| run.capacity(now)).unwrap_or_default();
-        Ok(RenewResult { new_deadline: renewed.deadline(), notice, capacity })
+        self.on_shard_then(
+            now,
+            tenant,
+            key,
+            |context, shard, events| ops::renew(context, shard, lease, events),
+            |run, renewed| RenewResult {
+                new_deadline: renewed.deadline(),
+                notice: run.notice(key.shard, now),
+                capacity: run.capacity(now),
+            },
+        )
     }
 
     fn checkpoint(
@@ -182,11 +199,14 @@ impl CoordinationBackend for InMemoryCoordinator {
         cursor: CursorUpdate<'_>,
         op: OpId,
     ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError> {
-        let outcome = self.on_shard(now, tenant, lease.key(), |context, shard, events| {
-            ops::checkpoint(context, shard, lease, cursor, op, events)
-        })?;
-        let notice = self.notice(tenant, lease.key(), now);
-        Ok(outcome.map(|()| notice))
+        let key = lease.key();
+        self.on_shard_then(
+            now,
+            tenant,
+            key,
+            |context, shard, events| ops::checkpoint(context, shard, lease, cursor, op, events),
+            |run, outcome| outcome.map(|()| run.notice(key.shard, now)),
+        )
     }
 
     fn complete(
@@ -297,7 +317,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         let open_elsewhere = run.has_asked(asker, now);
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
-        let context = Context { now, tenant, gate: &gate };
+        let context = Context::new(now, tenant, &gate);
         let request = SplitRequest { asker, asked_at: now, expires_at };
         ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events)?;
         run.set_request_slot(key.shard, slot);
@@ -317,7 +337,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         let Located { run, gate, .. } = self.locate(tenant, key)?;
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
-        let context = Context { now, tenant, gate: &gate };
+        let context = Context::new(now, tenant, &gate);
         ops::decline_split(&context, head, &mut slot, lease, not_before, &mut events)?;
         run.set_request_slot(key.shard, slot);
         self.publish(events);
@@ -325,10 +345,6 @@ impl CoordinationBackend for InMemoryCoordinator {
     }
 }
 
-fn head_of(
-    run: &super::RunState,
-    key: ShardKey,
-) -> Result<&crate::record::ShardHead, ShardNotFound> {
-    let id: ShardId = key.shard;
-    run.shards.get(&id).map(|shard| &shard.head).ok_or(ShardNotFound { key })
+fn head_of(run: &RunState, key: ShardKey) -> Result<&crate::record::ShardHead, ShardNotFound> {
+    run.shards.find(key.shard).map(|shard| &shard.head).ok_or(ShardNotFound { key })
 }

@@ -6,8 +6,9 @@ use super::run_state::RunState;
 use super::{InMemoryCoordinator, PooledShard, PooledShardMut};
 use crate::error::reason::RunNotFound;
 use crate::error::{
-    CreateRunError, RegisterShardsError, RunQueryError, RunTransitionError, UnparkError,
+    ClaimError, CreateRunError, RegisterShardsError, RunQueryError, RunTransitionError, UnparkError,
 };
+use crate::guard::check_handing_out;
 use crate::op_log::IdempotentOutcome;
 use crate::ops::{self, RegisterStep, RunCall, RunChange};
 use crate::planted::{self, Defect};
@@ -105,7 +106,7 @@ impl RunManagement for InMemoryCoordinator {
         state.shard_count += stored.len();
         self.total_shards += stored.len();
         let state = state.runs.get_mut(&run).ok_or(RunNotFound { run })?;
-        stored.into_iter().for_each(|shard| state.insert(shard));
+        state.insert_all(stored);
         pending.apply(&call, &mut state.record, &mut events);
         self.publish(events);
         Ok(IdempotentOutcome::Executed(()))
@@ -127,7 +128,7 @@ impl RunManagement for InMemoryCoordinator {
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
         let mut counter = ProgressCounter::new();
-        for shard in state.shards.values() {
+        for shard in state.shards.iter() {
             counter.add(&shard.head, shard.spec(slab), shard.cursor(slab), now);
         }
         let progress = counter.finish(state.watermark.as_deref());
@@ -149,7 +150,7 @@ impl RunManagement for InMemoryCoordinator {
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
         out.clear();
-        for shard in state.shards.values_mut() {
+        for shard in state.shards.iter_mut() {
             let summary = ShardSummary::of(&PooledShardMut { shard, slab }, now);
             if filter.admits(&summary) {
                 out.push(summary);
@@ -235,9 +236,13 @@ impl RunManagement for InMemoryCoordinator {
         limit: usize,
         out: &mut Vec<ShardId>,
     ) -> Result<ClaimOutlook, RunQueryError> {
+        out.clear();
+        let floor = self.config.fence_floor;
         let state = self.run_mut(tenant, run)?;
         state.expire(now);
-        out.clear();
+        if check_handing_out::<ClaimError>(&state.record.gate(floor)).is_err() {
+            return Ok(ClaimOutlook { earliest_deadline: None });
+        }
         let skipped = usize::from(planted::is_active(Defect::CandidateSkipped));
         out.extend(state.candidates(worker).skip(skipped).take(limit));
         Ok(ClaimOutlook { earliest_deadline: state.earliest_deadline() })

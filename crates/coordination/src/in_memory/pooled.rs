@@ -13,12 +13,20 @@ pub(super) struct PooledShardSpec {
 
 impl PooledShardSpec {
     /// Stores a copy of a spec that has been checked.
-    pub(super) fn insert(slab: &mut ByteSlab, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
-        Ok(Self {
-            slot: slab.insert_parts(&[spec.start(), spec.end(), spec.metadata()])?,
-            start_len: spec.start().len() as u32,
-            end_len: spec.end().len() as u32,
-        })
+    fn insert(slab: &mut ByteSlab, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
+        let slot = slab.insert_parts(&[spec.start(), spec.end(), spec.metadata()])?;
+        Ok(Self::new(slot, spec))
+    }
+
+    /// Stores a copy of a spec that has been checked in place of this one.
+    fn replace(self, slab: &mut ByteSlab, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
+        let parts = [spec.start(), spec.end(), spec.metadata()];
+        Ok(Self::new(slab.replace_parts(self.slot, &parts)?, spec))
+    }
+
+    const fn new(slot: ByteSlot, spec: ShardSpecRef<'_>) -> Self {
+        let (start_len, end_len) = (spec.start().len() as u32, spec.end().len() as u32);
+        Self { slot, start_len, end_len }
     }
 
     fn get<'s>(&self, slab: &'s ByteSlab) -> ShardSpecRef<'s> {
@@ -40,13 +48,17 @@ struct CursorSlot {
 }
 
 impl PooledCursor {
-    /// Stores a copy of a cursor that has been checked.
-    pub(super) fn from_update(
-        slab: &mut ByteSlab,
-        cursor: CursorUpdate<'_>,
-    ) -> Result<Self, SlabFull> {
-        let Some(key) = cursor.last_key() else { return Ok(Self(None)) };
-        let slot = slab.insert_parts(&[key, cursor.token().unwrap_or_default()])?;
+    /// Stores a copy of a cursor that has been checked in place of this one.
+    fn replace(self, slab: &mut ByteSlab, cursor: CursorUpdate<'_>) -> Result<Self, SlabFull> {
+        let Some(key) = cursor.last_key() else {
+            self.remove(slab);
+            return Ok(Self(None));
+        };
+        let parts = [key, cursor.token().unwrap_or_default()];
+        let slot = match self.0 {
+            Some(old) => slab.replace_parts(old.slot, &parts)?,
+            None => slab.insert_parts(&parts)?,
+        };
         Ok(Self(Some(CursorSlot { slot, key_len: key.len() as u32 })))
     }
 
@@ -71,7 +83,7 @@ pub(super) struct PooledShard {
     spec: PooledShardSpec,
     cursor: PooledCursor,
     /// Its place among the shards of its run that could be acquired, if it is one.
-    pub(super) place: Option<usize>,
+    pub(super) place: Option<u32>,
 }
 
 impl PooledShard {
@@ -83,7 +95,7 @@ impl PooledShard {
         cursor: CursorUpdate<'_>,
     ) -> Result<Self, SlabFull> {
         let spec = PooledShardSpec::insert(slab, spec)?;
-        match PooledCursor::from_update(slab, cursor) {
+        match PooledCursor::default().replace(slab, cursor) {
             Ok(cursor) => Ok(Self { head, spec, cursor, place: None }),
             Err(full) => {
                 slab.remove(spec.slot);
@@ -131,18 +143,14 @@ impl ShardState for PooledShardMut<'_> {
     }
 
     fn set_cursor(&mut self, cursor: CursorUpdate<'_>) -> Result<(), SlabFull> {
-        let new = PooledCursor::from_update(self.slab, cursor)?;
-        let old = std::mem::replace(&mut self.shard.cursor, new);
-        if !planted::is_active(Defect::BytesLeak) {
-            old.remove(self.slab);
-        }
+        let is_leaking = planted::is_active(Defect::BytesLeak);
+        let old = if is_leaking { PooledCursor::default() } else { self.shard.cursor };
+        self.shard.cursor = old.replace(self.slab, cursor)?;
         Ok(())
     }
 
     fn set_spec(&mut self, spec: ShardSpecRef<'_>) -> Result<(), SlabFull> {
-        let new = PooledShardSpec::insert(self.slab, spec)?;
-        let old = std::mem::replace(&mut self.shard.spec, new);
-        self.slab.remove(old.slot);
+        self.shard.spec = self.shard.spec.replace(self.slab, spec)?;
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use shardwright_contracts::{LogicalTime, ShardId, WorkerId};
 
 use super::pooled::PooledShard;
+use super::shard_table::{Row, ShardTable};
 use crate::ops::SplitRequestSlot;
 use crate::planted::{self, Defect};
 use crate::record::{RunRecord, ShardHead};
@@ -13,13 +14,13 @@ use crate::status::ShardStatus;
 /// A run, its shards, and indexes that answer what is asked often without looking at all of them.
 pub(super) struct RunState {
     pub(super) record: RunRecord,
-    pub(super) shards: BTreeMap<ShardId, PooledShard>,
+    pub(super) shards: ShardTable,
     /// Active shards that nobody holds, or whose holder's time was up when last looked at. Each
     /// shard knows its place in this list.
-    available: Vec<ShardId>,
+    available: Vec<Available>,
     /// Ends of leases, the earliest first. What a renewal or the end of a lease has overtaken stays
     /// until it comes up, and is passed over then.
-    leased: BinaryHeap<Reverse<(LogicalTime, ShardId)>>,
+    leased: BinaryHeap<Reverse<(LogicalTime, Row)>>,
     /// Workers that found nothing, by the time until which they count as waiting.
     waiting: BTreeSet<(LogicalTime, WorkerId)>,
     waiting_until: BTreeMap<WorkerId, LogicalTime>,
@@ -28,6 +29,13 @@ pub(super) struct RunState {
     asked: BTreeMap<WorkerId, ShardId>,
     /// The greatest watermark told so far.
     pub(super) watermark: Option<Box<[u8]>>,
+}
+
+/// A shard that could be acquired.
+#[derive(Clone, Copy)]
+struct Available {
+    id: ShardId,
+    row: Row,
 }
 
 /// Where a shard stands in the indexes.
@@ -49,10 +57,10 @@ impl Standing {
 }
 
 impl RunState {
-    pub(super) const fn new(record: RunRecord) -> Self {
+    pub(super) fn new(record: RunRecord) -> Self {
         Self {
             record,
-            shards: BTreeMap::new(),
+            shards: ShardTable::default(),
             available: Vec::new(),
             leased: BinaryHeap::new(),
             waiting: BTreeSet::new(),
@@ -63,69 +71,71 @@ impl RunState {
         }
     }
 
-    /// Adds a shard that nobody has touched.
-    pub(super) fn insert(&mut self, shard: PooledShard) {
-        let id = shard.head.key.shard;
-        self.shards.insert(id, shard);
-        self.add_available(id);
+    /// Adds shards that nobody has touched.
+    pub(super) fn insert_all(&mut self, new: Vec<PooledShard>) {
+        if self.shards.len() == 0 {
+            self.available.reserve_exact(new.len());
+        }
+        self.shards.add_all(new).for_each(|row| self.add_available(row));
     }
 
     /// Moves a shard within the indexes after an operation.
-    pub(super) fn reindex(&mut self, shard: ShardId, before: Standing, after: Standing) {
+    pub(super) fn reindex(&mut self, shard: ShardId, row: Row, before: Standing, after: Standing) {
         if before == after {
             return;
         }
-        self.remove_available(shard);
+        self.remove_available(row);
         match after {
             Standing::Settled => self.forget_requests(shard),
             Standing::Available
                 if before == Standing::Settled && planted::is_active(Defect::UnparkNotIndexed) => {}
             Standing::Available => {
-                self.add_available(shard);
+                self.add_available(row);
                 self.forget_requests(shard);
             }
-            Standing::Leased(deadline) => self.add_leased(deadline, shard),
+            Standing::Leased(deadline) => self.add_leased(deadline, row),
         }
     }
 
-    fn add_available(&mut self, shard: ShardId) {
-        if let Some(entry) = self.shards.get_mut(&shard).filter(|entry| entry.place.is_none()) {
-            entry.place = Some(self.available.len());
-            self.available.push(shard);
+    fn add_available(&mut self, row: Row) {
+        if let Some(shard) = self.shards.get_mut(row).filter(|shard| shard.place.is_none()) {
+            shard.place = Some(self.available.len() as u32);
+            self.available.push(Available { id: shard.head.key.shard, row });
         }
     }
 
-    fn remove_available(&mut self, shard: ShardId) {
-        let place = self.shards.get_mut(&shard).and_then(|entry| entry.place.take());
-        if let Some(place) = place.filter(|place| *place < self.available.len()) {
-            self.available.swap_remove(place);
+    fn remove_available(&mut self, row: Row) {
+        let place = self.shards.get_mut(row).and_then(|shard| shard.place.take());
+        let index = place.map(|place| place as usize);
+        if let Some(index) = index.filter(|index| *index < self.available.len()) {
+            self.available.swap_remove(index);
             // The last of the list has taken the place, unless it was the last itself.
-            let moved = self.available.get(place).and_then(|moved| self.shards.get_mut(moved));
+            let moved = self.available.get(index).and_then(|moved| self.shards.get_mut(moved.row));
             if let Some(moved) = moved {
-                moved.place = Some(place);
+                moved.place = place;
             }
         }
     }
 
-    fn add_leased(&mut self, deadline: LogicalTime, shard: ShardId) {
+    fn add_leased(&mut self, deadline: LogicalTime, row: Row) {
         // Each renewal leaves an entry behind; sweep before they outnumber the shards.
         if self.leased.len() > 2 * self.shards.len() + 64 {
             let shards = &self.shards;
-            self.leased.retain(|Reverse((deadline, shard))| is_current(shards, *deadline, *shard));
+            self.leased.retain(|Reverse((deadline, row))| is_current(shards, *deadline, *row));
         }
-        self.leased.push(Reverse((deadline, shard)));
+        self.leased.push(Reverse((deadline, row)));
     }
 
     /// Moves shards whose holder's time is up to the available ones.
     pub(super) fn expire(&mut self, now: LogicalTime) {
-        while let Some(&Reverse((deadline, shard))) = self.leased.peek() {
-            let is_current = is_current(&self.shards, deadline, shard);
+        while let Some(&Reverse((deadline, row))) = self.leased.peek() {
+            let is_current = is_current(&self.shards, deadline, row);
             if is_current && now < deadline {
                 break;
             }
             self.leased.pop();
             if is_current {
-                self.add_available(shard);
+                self.add_available(row);
             }
         }
         while let Some(&(until, worker)) = self.waiting.first() {
@@ -156,7 +166,7 @@ impl RunState {
     pub(super) fn candidates(&self, worker: WorkerId) -> impl Iterator<Item = ShardId> + '_ {
         let first = worker.as_raw().checked_rem(self.available.len() as u64).unwrap_or_default();
         let (before, from) = self.available.split_at_checked(first as usize).unwrap_or_default();
-        from.iter().chain(before).copied()
+        from.iter().chain(before).map(|available| available.id)
     }
 
     /// Counts a worker that found nothing as waiting until `until`.
@@ -218,12 +228,8 @@ impl RunState {
 }
 
 /// Whether a shard is held until just `deadline`, and not among the available ones.
-fn is_current(
-    shards: &BTreeMap<ShardId, PooledShard>,
-    deadline: LogicalTime,
-    shard: ShardId,
-) -> bool {
-    shards.get(&shard).is_some_and(|entry| {
-        entry.place.is_none() && Standing::of(&entry.head) == Standing::Leased(deadline)
+fn is_current(shards: &ShardTable, deadline: LogicalTime, row: Row) -> bool {
+    shards.get(row).is_some_and(|shard| {
+        shard.place.is_none() && Standing::of(&shard.head) == Standing::Leased(deadline)
     })
 }

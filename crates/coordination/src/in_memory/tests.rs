@@ -294,6 +294,52 @@ fn a_full_slab_refuses_and_changes_nothing() {
 }
 
 #[test]
+fn a_full_slab_takes_a_cursor_that_fits_the_place_of_the_old_one() {
+    let config = CoordinatorRuntimeConfig { slab_capacity: 2 + 4, ..small() };
+    let mut coordinator = coordinator(config, 1);
+    let lease = acquire(&mut coordinator, 1, 0);
+    let mut ops = (2..).map(op);
+    let mut checkpoint = |coordinator: &mut InMemoryCoordinator, key: &[u8], token: &[u8]| {
+        let cursor = CursorUpdate::new(Some(key), Some(token));
+        coordinator.checkpoint(at(2), TENANT, &lease, cursor, ops.next().unwrap()).map(|_| ())
+    };
+    checkpoint(&mut coordinator, b"aa", b"12").unwrap();
+    assert_eq!(coordinator.bytes_used(), 6);
+    checkpoint(&mut coordinator, b"ab", b"34").unwrap();
+    checkpoint(&mut coordinator, b"ac", b"").unwrap();
+    assert_eq!(coordinator.bytes_used(), 4);
+    checkpoint(&mut coordinator, b"ad", b"56").unwrap();
+    let refused = checkpoint(&mut coordinator, b"ae", b"789").unwrap_err();
+    let full = SlabFull::Bytes { requested: 5, free: 0, capacity: 6 };
+    assert_eq!(refused, CheckpointError::ResourceExhausted(full));
+
+    let mut scratch = AcquireScratch::new();
+    let restored = coordinator
+        .acquire_and_restore_into(at(101), TENANT, key(0), worker(2), &mut scratch)
+        .unwrap();
+    assert_eq!(restored.snapshot.cursor, CursorUpdate::new(Some(b"ad"), Some(b"56")));
+    assert_eq!(restored.snapshot.spec, ShardSpecRef::new(b"a", b"b", b""));
+}
+
+#[test]
+fn a_full_slab_takes_a_range_that_fits_the_place_of_the_old_one() {
+    let spec = ShardSpecRef::new(b"aa", b"ba", b"");
+    let plan = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
+    let input = InitialShardInput { shard: ShardId::SINGLE, spec, cursor: CursorUpdate::initial() };
+    for (room, has_room) in [(4 + 4, true), (4 + 3, false)] {
+        let config = CoordinatorRuntimeConfig { slab_capacity: room, ..small() };
+        let mut coordinator = InMemoryCoordinator::try_new(config).unwrap();
+        coordinator
+            .create_run_with_shards(at(1), TENANT, RUN, self::config(), &[input], op(1))
+            .unwrap();
+        let lease = acquire(&mut coordinator, 1, 0);
+        let split = coordinator.split_residual(at(2), TENANT, &lease, &plan, op(2));
+        assert_eq!(split.is_ok(), has_room);
+        assert_eq!(coordinator.bytes_used(), if has_room { 8 } else { 4 });
+    }
+}
+
+#[test]
 fn a_holder_sees_who_wants_a_part_and_answers_by_a_split_or_a_decline() {
     let mut coordinator = coordinator(small(), 2);
     let lease = acquire(&mut coordinator, 1, 0);

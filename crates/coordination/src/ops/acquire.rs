@@ -29,7 +29,6 @@ pub fn acquire<const LOG: usize>(
     context: &Context<'_>,
     shard: &mut impl ShardState<LOG>,
     worker: WorkerId,
-    holder_liveness: OwnerLiveness,
     skew_ms: u64,
     events: &mut EventCollector,
 ) -> Result<Acquired, AcquireError> {
@@ -38,7 +37,7 @@ pub fn acquire<const LOG: usize>(
     check_handing_out::<AcquireError>(gate)?;
     check_status(head)?;
     if let Some(LeaseHolder { owner, deadline }) = head.lease {
-        let is_over = match holder_liveness {
+        let is_over = match context.holder {
             OwnerLiveness::Gone => true,
             OwnerLiveness::Live | OwnerLiveness::Untracked => {
                 context.now >= deadline.saturating_add(skew_ms)

@@ -101,6 +101,12 @@ pub fn register_shards(
 }
 
 impl RegisterPending {
+    /// The operation, by which a registration in several steps knows its own traces.
+    #[must_use]
+    pub const fn attempt(&self) -> OpAttempt {
+        self.attempt
+    }
+
     /// How many shards there are to insert.
     #[must_use]
     pub fn shard_count(&self) -> usize {

@@ -28,6 +28,7 @@ struct World {
     gate: RunGate,
     now: LogicalTime,
     tenant: TenantId,
+    liveness: OwnerLiveness,
     events: EventCollector,
 }
 
@@ -58,6 +59,7 @@ impl World {
             },
             now: LogicalTime::from_millis(1_000),
             tenant: TENANT,
+            liveness: OwnerLiveness::Untracked,
             events: EventCollector::new(),
         }
     }
@@ -76,7 +78,8 @@ impl World {
         operation: impl FnOnce(&Context<'_>, &mut ShardRecord, &mut EventCollector) -> Result<T, E>,
     ) -> Result<T, CoordError> {
         let (before, told) = (self.shard.clone(), self.events.len());
-        let context = Context { now: self.now, tenant: self.tenant, gate: &self.gate };
+        let context =
+            Context { holder: self.liveness, ..Context::new(self.now, self.tenant, &self.gate) };
         let result = operation(&context, &mut self.shard, &mut self.events).map_err(Into::into);
         if result.is_err() {
             assert_eq!(self.shard, before, "a refusal changed the record");
@@ -87,7 +90,11 @@ impl World {
     }
 
     fn acquire_as(&mut self, id: u64, liveness: OwnerLiveness) -> Result<Acquired, CoordError> {
-        self.call(|context, shard, events| acquire(context, shard, worker(id), liveness, 0, events))
+        self.liveness = liveness;
+        let outcome =
+            self.call(|context, shard, events| acquire(context, shard, worker(id), 0, events));
+        self.liveness = OwnerLiveness::Untracked;
+        outcome
     }
 
     fn acquire(&mut self, id: u64) -> Lease {

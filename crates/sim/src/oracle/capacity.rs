@@ -1,5 +1,5 @@
 use shardwright_contracts::LogicalTime;
-use shardwright_coordination::{CapacityHint, CoordError};
+use shardwright_coordination::{CapacityHint, CoordError, RunStatus};
 
 use super::{Observation, Oracle, Verdict, ensure};
 use crate::model::{Model, RunModel};
@@ -28,6 +28,9 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
                 run.shards.get(shard).is_some_and(|shard| shard.is_available(run.latest))
             });
             ensure(good, || format!("{shards:?} are not all to be had"))?;
+            if run.paused || run.status != RunStatus::Active {
+                return ensure(shards.is_empty(), || format!("{shards:?} offered of a closed run"));
+            }
             let least = (run.available(seen.now) as usize).min(*limit);
             ensure(shards.len() >= least, || format!("{} of {least} offered", shards.len()))
         }

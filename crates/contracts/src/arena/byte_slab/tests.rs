@@ -122,33 +122,108 @@ fn a_tight_fit_behind_many_too_small_ones_is_found() {
 }
 
 #[test]
-fn storing_and_freeing_touch_no_heap() {
-    let mut slab = ByteSlab::new(64, 4_096);
-    let counted = allocation_counter::measure(|| {
-        let mut slots = [None; 64];
-        for round in 0..4_096_usize {
-            let entry = &mut slots[round * 31 % 64];
-            if let Some(slot) = entry.take() {
-                slab.remove(slot);
-            } else {
-                *entry = slab.insert(&[round as u8; 64][..round % 64]).ok();
-            }
+fn replacing_makes_the_old_slot_stale_and_keeps_the_accounts() {
+    let mut slab = ByteSlab::new(2, 20);
+    let neighbour = slab.insert(b"neighbour").unwrap();
+    let mut slot = slab.insert(b"abc").unwrap();
+    for parts in [&[&b"def"[..]][..], &[b"g"], &[b"hi", b"jk"], &[], &[b"", b"lmnop"], &[b""]] {
+        let stale = slot;
+        slot = slab.replace_parts(stale, parts).unwrap();
+        assert_eq!(slab.get(stale), None);
+        assert!(!slab.remove(stale));
+        assert_eq!(slab.get(slot), Some(&parts.concat()[..]));
+        assert_eq!(slab.get(neighbour), Some(&b"neighbour"[..]));
+        assert_eq!((slab.slots_used(), slab.bytes_used()), (2, 9 + parts.concat().len()));
+    }
+}
+
+#[test]
+fn what_fits_the_old_place_and_the_free_room_around_it_can_always_replace() {
+    for (free_before, free_after) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut slab = ByteSlab::new(3, 9);
+        let slots = [slab.insert(b"aaa"), slab.insert(b"bbb"), slab.insert(b"ccc")];
+        let [before, old, after] = slots.map(Result::unwrap);
+        let mut room = 3;
+        for (is_free, neighbour) in [(free_before, before), (free_after, after)] {
+            room += if is_free && slab.remove(neighbour) { 3 } else { 0 };
         }
-        slab.clear();
-    });
-    assert_eq!(counted.count_total, 0);
+        let used = slab.bytes_used();
+        let full = SlabFull::Bytes { requested: room + 1, free: 9 - used, capacity: 9 };
+        assert_eq!(slab.replace_parts(old, &[&vec![7; room + 1]]), Err(full));
+        assert_eq!((slab.get(old), slab.bytes_used()), (Some(&b"bbb"[..]), used));
+        let new = slab.replace_parts(old, &[&vec![7; room]]).unwrap();
+        assert_eq!(slab.get(new), Some(&vec![7; room][..]));
+        assert_eq!(slab.bytes_used(), 9);
+        assert_eq!(slab.get(before).is_some(), !free_before);
+        assert_eq!(slab.get(after).is_some(), !free_after);
+    }
+}
+
+#[test]
+fn replacing_needs_no_second_handle() {
+    let mut slab = ByteSlab::new(1, 4);
+    let slot = slab.insert(b"").unwrap();
+    let slot = slab.replace_parts(slot, &[b"abcd"]).unwrap();
+    let slot = slab.replace_parts(slot, &[b"efgh"]).unwrap();
+    assert_eq!(slab.get(slot), Some(&b"efgh"[..]));
+    assert_eq!(slab.insert(b""), Err(SlabFull::Handles { max: 1 }));
+}
+
+#[test]
+fn replacing_what_is_not_there_is_an_insertion() {
+    let mut slab = ByteSlab::new(2, 4);
+    let stale = slab.insert(b"a").unwrap();
+    slab.remove(stale);
+    let kept = slab.insert(b"b").unwrap();
+    let foreign = ByteSlab::new(1, 1).insert(b"b").unwrap();
+    for slot in [stale, foreign] {
+        let new = slab.replace_parts(slot, &[b"new"]).unwrap();
+        assert_eq!((slab.slots_used(), slab.get(kept)), (2, Some(&b"b"[..])));
+        assert!(slab.replace_parts(slot, &[b""]).is_err(), "all handles are in use");
+        slab.remove(new);
+    }
+}
+
+#[test]
+fn storing_replacing_and_freeing_touch_no_heap() {
+    // Few slots, so that their tables are full in every way they can be, and many.
+    for max_slots in [1, 2, 3, 4, 5, 64] {
+        let mut slab = ByteSlab::new(max_slots, 64 * max_slots);
+        let mut slots = vec![None; max_slots as usize];
+        let mut chance = 1_usize;
+        let counted = allocation_counter::measure(|| {
+            for _ in 0..20_000 {
+                chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let (index, len) = (chance >> 40, chance >> 50);
+                let (parts, index) = ([&[7; 128][..len % 128]], index % slots.len());
+                slots[index] = match slots[index] {
+                    None => slab.insert_parts(&parts).ok(),
+                    Some(slot) if len % 3 == 0 => (!slab.remove(slot)).then_some(slot),
+                    Some(slot) => slab.replace_parts(slot, &parts).ok().or(Some(slot)),
+                };
+            }
+            slab.clear();
+        });
+        assert_eq!(counted.count_total, 0, "{max_slots} slots");
+    }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     Insert(Vec<u8>),
+    Replace(prop::sample::Index, Vec<u8>),
     Remove(prop::sample::Index),
     Clear,
 }
 
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..40)
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        6 => prop::collection::vec(any::<u8>(), 0..40).prop_map(Step::Insert),
+        6 => bytes().prop_map(Step::Insert),
+        4 => (any::<prop::sample::Index>(), bytes()).prop_map(|(at, new)| Step::Replace(at, new)),
         4 => any::<prop::sample::Index>().prop_map(Step::Remove),
         1 => Just(Step::Clear).prop_filter("rare", |_| true),
     ];
@@ -175,6 +250,22 @@ proptest! {
                         prop_assert!(requested > free / (live.len() + 1));
                     }
                 },
+                Step::Replace(index, bytes) if !live.is_empty() => {
+                    let (slot, old) = live.swap_remove(index.index(live.len()));
+                    match slab.replace_parts(slot, &[&bytes]) {
+                        Ok(new) => {
+                            live.push((new, bytes));
+                            dead.push(slot);
+                        }
+                        Err(full) => {
+                            let lacks_bytes = matches!(full, SlabFull::Bytes { .. });
+                            prop_assert!(lacks_bytes);
+                            prop_assert!(bytes.len() > old.len(), "the old place was long enough");
+                            live.push((slot, old));
+                        }
+                    }
+                }
+                Step::Replace(..) => {}
                 Step::Remove(index) if !live.is_empty() => {
                     let (slot, _) = live.swap_remove(index.index(live.len()));
                     prop_assert!(slab.remove(slot));
@@ -192,7 +283,8 @@ proptest! {
             for slot in &dead {
                 prop_assert_eq!(slab.get(*slot), None);
             }
-            prop_assert_eq!(slab.slots_used(), live.len());
+            let used: usize = live.iter().map(|(_, bytes)| bytes.len()).sum();
+            prop_assert_eq!((slab.slots_used(), slab.bytes_used()), (live.len(), used));
         }
         // Whatever the order, an emptied slab has its whole buffer in one piece again.
         for (slot, _) in live {

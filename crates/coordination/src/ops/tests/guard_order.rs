@@ -155,7 +155,7 @@ fn errors_of_one_operation_are_told_in_its_own_terms() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.pass(LEASE_MS);
-    let context = Context { now: world.now, tenant: TENANT, gate: &world.gate };
+    let context = Context::new(world.now, TENANT, &world.gate);
     let cursor = CursorUpdate::at(b"c");
     let events = &mut EventCollector::disabled();
     let error = checkpoint(&context, &mut world.shard, &lease, cursor, op(1), events).unwrap_err();

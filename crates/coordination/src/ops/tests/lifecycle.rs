@@ -4,7 +4,7 @@ use shardwright_contracts::{CursorRegression, FenceEpochError};
 use super::*;
 use crate::error::reason::{
     AlreadyLeased, CheckpointMissingKey, CursorKeyTooLarge, CursorOutOfBounds, CursorTokenTooLarge,
-    NotParked, ParkDetailTooLarge, RetriesExhausted, ShardTerminal, StaleFence,
+    LeaseExpired, NotParked, ParkDetailTooLarge, RetriesExhausted, ShardTerminal, StaleFence,
 };
 use crate::events::RedactedKey;
 
@@ -45,14 +45,30 @@ fn the_skew_allowance_puts_the_takeover_off_and_a_lost_session_does_not_wait() {
     world.acquire(1);
     world.pass(LEASE_MS + 9);
     let with_skew = |world: &mut World, liveness| {
-        world
-            .call(|context, shard, events| acquire(context, shard, worker(2), liveness, 10, events))
+        world.liveness = liveness;
+        world.call(|context, shard, events| acquire(context, shard, worker(2), 10, events))
     };
     assert!(with_skew(&mut world, OwnerLiveness::Live).is_err());
     assert!(with_skew(&mut world, OwnerLiveness::Untracked).is_err());
     assert!(with_skew(&mut world, OwnerLiveness::Gone).is_ok());
     world.pass(LEASE_MS + 10);
     assert!(with_skew(&mut world, OwnerLiveness::Live).is_ok());
+}
+
+#[test]
+fn a_holder_whose_session_has_ended_is_refused_before_its_deadline() {
+    let mut world = World::new();
+    let lease = world.acquire(1);
+    world.pass(7);
+    world.liveness = OwnerLiveness::Gone;
+    let now = world.now;
+    let over: CoordError = LeaseExpired { deadline: now, now }.into();
+    assert_eq!(world.renew(&lease), Err(over.clone()));
+    assert_eq!(world.checkpoint(&lease, "c", 1), Err(over));
+    world.liveness = OwnerLiveness::Live;
+    assert!(world.checkpoint(&lease, "c", 1).is_ok());
+    world.liveness = OwnerLiveness::Gone;
+    assert!(world.checkpoint(&lease, "c", 1).unwrap().is_replay());
 }
 
 #[test]

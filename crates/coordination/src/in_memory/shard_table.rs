@@ -1,0 +1,139 @@
+use std::collections::BTreeMap;
+
+use shardwright_contracts::ShardId;
+
+use super::pooled::PooledShard;
+
+/// How many shards are allocated together. A run of few takes room for few; one of many grows
+/// without ever moving more than these.
+const CHUNK_LEN: usize = 64;
+
+/// The shards of a run in the order in which they came. None ever goes.
+///
+/// An id is looked up once per operation. From then on the shard's row says where it is.
+#[derive(Default)]
+pub(super) struct ShardTable {
+    /// All but the last are full.
+    chunks: Vec<Vec<PooledShard>>,
+    rows: BTreeMap<ShardId, Row>,
+}
+
+/// Where a shard is in its table, for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Row(u32);
+
+impl ShardTable {
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn contains(&self, shard: ShardId) -> bool {
+        self.rows.contains_key(&shard)
+    }
+
+    pub(super) fn find(&self, shard: ShardId) -> Option<&PooledShard> {
+        self.rows.get(&shard).and_then(|row| self.get(*row))
+    }
+
+    pub(super) fn find_mut(&mut self, shard: ShardId) -> Option<(Row, &mut PooledShard)> {
+        let row = *self.rows.get(&shard)?;
+        self.get_mut(row).map(|found| (row, found))
+    }
+
+    pub(super) fn get(&self, Row(row): Row) -> Option<&PooledShard> {
+        let row = row as usize;
+        self.chunks.get(row / CHUNK_LEN)?.get(row % CHUNK_LEN)
+    }
+
+    pub(super) fn get_mut(&mut self, Row(row): Row) -> Option<&mut PooledShard> {
+        let row = row as usize;
+        self.chunks.get_mut(row / CHUNK_LEN)?.get_mut(row % CHUNK_LEN)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PooledShard> {
+        self.chunks.iter().flatten()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PooledShard> {
+        self.chunks.iter_mut().flatten()
+    }
+
+    /// Adds shards with new ids, and says what their rows are.
+    pub(super) fn add_all(&mut self, new: Vec<PooledShard>) -> impl Iterator<Item = Row> + use<> {
+        let first = self.len() as u32;
+        let rows = (first..first + new.len() as u32).map(Row);
+        let by_id = new.iter().map(|shard| shard.head.key.shard).zip(rows.clone());
+        if self.rows.is_empty() {
+            // A map that is made at once has full nodes, one that grows has half empty ones.
+            self.rows = by_id.collect();
+        } else {
+            self.rows.extend(by_id);
+        }
+        let mut new = new.into_iter();
+        while new.len() > 0 {
+            if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK_LEN) {
+                self.chunks.push(Vec::new());
+            }
+            if let Some(chunk) = self.chunks.last_mut() {
+                let count = new.len().min(CHUNK_LEN - chunk.len());
+                chunk.reserve_exact(count);
+                chunk.extend(new.by_ref().take(count));
+            }
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright_contracts::{
+        ByteSlab, CursorSemantics, CursorUpdate, RunId, ShardKey, ShardSpecRef, TenantId,
+    };
+
+    use super::*;
+    use crate::record::ShardHead;
+
+    fn shard(slab: &mut ByteSlab, id: u64) -> PooledShard {
+        let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(id));
+        let tenant = TenantId::from_bytes([1; 32]);
+        let head = ShardHead::new(tenant, key, None, CursorSemantics::Completed);
+        let spec = ShardSpecRef::new(b"a", b"b", b"");
+        PooledShard::insert(slab, head, spec, CursorUpdate::initial()).unwrap()
+    }
+
+    #[test]
+    fn shards_are_found_by_id_and_by_row_however_many_come_at_a_time() {
+        let mut slab = ByteSlab::new(1_000, 2_000);
+        let mut table = ShardTable::default();
+        // Ids fall, so that neither the order of coming nor that of the rows is theirs.
+        let mut ids = (0..1_000).rev();
+        let mut added = Vec::new();
+        for count in [1, 62, 1, 1, 0, 64, 3, 300] {
+            let new: Vec<_> = ids.by_ref().take(count).map(|id| shard(&mut slab, id)).collect();
+            added.extend(new.iter().map(|shard| shard.head.key.shard));
+            let first = table.len() as u32;
+            let rows: Vec<Row> = table.add_all(new).collect();
+            assert!(rows.into_iter().eq((first..table.len() as u32).map(Row)));
+        }
+        assert_eq!(table.len(), 432);
+        assert!(table.iter().map(|shard| shard.head.key.shard).eq(added.iter().copied()));
+        for (id, row) in added.into_iter().zip((0..).map(Row)) {
+            assert_eq!(table.get(row).unwrap().head.key.shard, id);
+            assert_eq!(table.find(id).unwrap().head.key.shard, id);
+            let (found, shard) = table.find_mut(id).unwrap();
+            assert_eq!((found, shard.head.key.shard), (row, id));
+        }
+        let absent = ShardId::from_raw(0);
+        assert!(!table.contains(absent) && table.find_mut(absent).is_none());
+        assert!(table.get(Row(432)).is_none() && table.get_mut(Row(448)).is_none());
+    }
+
+    #[test]
+    fn a_manifest_takes_no_more_room_than_it_needs() {
+        let mut slab = ByteSlab::new(100, 1_000);
+        let mut table = ShardTable::default();
+        _ = table.add_all((0..70).map(|id| shard(&mut slab, id)).collect());
+        let capacities: Vec<usize> = table.chunks.iter().map(Vec::capacity).collect();
+        assert_eq!(capacities, [64, 6]);
+    }
+}

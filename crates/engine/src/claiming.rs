@@ -1,0 +1,184 @@
+//! Taking whichever shard of a run can be had.
+
+use shardwright_contracts::{Env, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use shardwright_coordination::error::reason::{NoneAvailable, RunNotFound};
+use shardwright_coordination::facade::pass_over;
+use shardwright_coordination::guard::check_handing_out;
+use shardwright_coordination::{
+    AcquireError, AsyncShardClaiming, ClaimError, ClaimOutlook, InfraError, RestoredShardState,
+    RunQueryError,
+};
+use shardwright_store::{Commit, Expect, Revision, Store};
+
+use crate::codec::{Gate, Record, Waiting};
+use crate::coordinator::StoredCoordinator;
+use crate::fault;
+use crate::shard::Place;
+use crate::view::RunView;
+
+/// How many candidates are taken out of the view at a time.
+const CANDIDATES_AT_A_TIME: usize = 4;
+const OPERATION: &str = "claim";
+
+impl<S: Store, E: Env> AsyncShardClaiming for StoredCoordinator<S, E> {
+    async fn claim_next_available(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+    ) -> Result<RestoredShardState, ClaimError> {
+        let now = self.core.now().await?;
+        self.core.cooldowns.check(tenant, worker, now)?;
+        let view = self.core.view(tenant, run).await?;
+        let (gate, gate_at) = self.open_gate(tenant, run, &view).await?;
+        match self.claim(tenant, run, worker, &view).await {
+            Ok(acquired) => {
+                let interval_ms = self.core.config.claim_cooldown_interval_ms;
+                self.core.cooldowns.start(tenant, worker, now, interval_ms);
+                Ok(acquired)
+            }
+            Err(ClaimError::NoneAvailable(reason)) => {
+                let until = now.saturating_add(gate.config.lease_duration_ms.get());
+                self.wait(tenant, run, worker, until, gate_at).await;
+                Err(reason.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn something_to_claim(&self, tenant: TenantId, run: RunId) {
+        match self.core.view(tenant, run).await {
+            Ok(view) => view.bell().await,
+            // Without a view nobody can tell; the caller's own limit ends the wait.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl<S: Store, E: Env> StoredCoordinator<S, E> {
+    /// The gate of a run that hands out shards. What the view says against it is looked up.
+    async fn open_gate(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        view: &RunView,
+    ) -> Result<(Gate, Revision), ClaimError> {
+        let fence_floor = self.core.fence_floor;
+        let check = |gate: &Gate| check_handing_out::<ClaimError>(&gate.for_run(run, fence_floor));
+        if let Some((gate, at)) = view.gate()
+            && check(&gate).is_ok()
+        {
+            return Ok((gate, at));
+        }
+        let key = self.core.keys.gate(tenant, run);
+        let loaded = self.core.store.load(std::slice::from_ref(&key)).await;
+        let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        let found = snapshot.values.into_iter().next().flatten().ok_or(RunNotFound { run })?;
+        let gate = Gate::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
+        check(&gate)?;
+        Ok((gate, found.revision))
+    }
+
+    /// What could be tried, as far as the view knows; nothing of a run that hands out nothing.
+    pub(crate) async fn candidates(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+    ) -> Result<(Vec<ShardId>, ClaimOutlook), RunQueryError> {
+        let now = self.core.now().await?;
+        let view = self.core.view(tenant, run).await?;
+        match self.open_gate(tenant, run, &view).await {
+            Ok(_) => {}
+            Err(ClaimError::RunNotFound(reason)) => return Err(reason.into()),
+            Err(ClaimError::BackendError(reason)) => return Err(reason.into()),
+            Err(_) => return Ok((Vec::new(), ClaimOutlook { earliest_deadline: None })),
+        }
+        let candidates = Reserved::new(&view, worker, now, limit);
+        let earliest_deadline = view.capacity(now).earliest_deadline;
+        Ok((candidates.shards.clone(), ClaimOutlook { earliest_deadline }))
+    }
+
+    async fn claim(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        view: &RunView,
+    ) -> Result<RestoredShardState, ClaimError> {
+        let mut earliest_deadline: Option<LogicalTime> = None;
+        loop {
+            let now = self.core.now().await?;
+            let candidates = Reserved::new(view, worker, now, CANDIDATES_AT_A_TIME);
+            if candidates.shards.is_empty() {
+                let known = view.capacity(now).earliest_deadline;
+                let earliest = earliest_deadline.into_iter().chain(known).min();
+                return Err(NoneAvailable { earliest_deadline: earliest }.into());
+            }
+            for shard in &candidates.shards {
+                let place = Place { tenant, key: ShardKey::new(run, *shard) };
+                let refusal = match self.acquire(place, worker).await {
+                    Ok(acquired) => return Ok(acquired),
+                    Err(AcquireError::BackendError(InfraError::Corrupt { .. })) => {
+                        // A damaged shard is out of work, and no other is.
+                        view.note_settled(*shard);
+                        continue;
+                    }
+                    Err(refusal) => refusal,
+                };
+                match pass_over(refusal)? {
+                    Some(deadline) => {
+                        view.note_held(*shard, deadline);
+                        earliest_deadline = earliest_deadline.into_iter().chain([deadline]).min();
+                    }
+                    None => view.note_settled(*shard),
+                }
+            }
+        }
+    }
+
+    /// Counts a worker as waiting. It is a courtesy to others: if it fails, nobody is wronged.
+    async fn wait(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        until: LogicalTime,
+        gate_at: Revision,
+    ) {
+        let key = self.core.keys.waiting(tenant, run, worker);
+        let gate = self.core.keys.gate(tenant, run);
+        let value = Waiting { until }.encode();
+        let commit = Commit::builder().guard(gate, Expect::At(gate_at));
+        let commit = match self.core.session().await {
+            Ok(Some(session)) => commit.put_in_session(key, value, session),
+            Ok(None) => commit.put(key, value),
+            Err(_) => return,
+        };
+        let Ok(commit) = commit.build() else { return };
+        let writes = commit.writes().to_vec();
+        if let Ok(revision) = self.core.store.commit(commit).await {
+            self.core.note_commit(tenant, run, revision, &writes);
+        }
+    }
+}
+
+/// Candidates that nobody else here tries at the same time. However the claim ends, they are
+/// given back.
+struct Reserved<'v> {
+    view: &'v RunView,
+    shards: Vec<ShardId>,
+}
+
+impl<'v> Reserved<'v> {
+    fn new(view: &'v RunView, worker: WorkerId, now: LogicalTime, limit: usize) -> Self {
+        Self { view, shards: view.reserve_candidates(worker, now, limit) }
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.view.give_back(&self.shards);
+    }
+}

@@ -1,0 +1,137 @@
+//! The time that leases are judged by.
+//!
+//! It is the calendar's time as long as that behaves. It never goes back: if the calendar is set
+//! back, it goes on by a clock that does not jump, and if it is ahead by a little, at half the
+//! pace until the calendar has caught up. That holds over a restart, because no time is told that
+//! is later than a mark in the store allows, and whoever starts begins no earlier than the mark.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use shardwright_contracts::{Env, LogicalTime};
+use shardwright_coordination::InfraError;
+use shardwright_store::{Commit, CommitError, Expect, Key, Revision, Store};
+
+use crate::codec::{ClockMark, Record};
+use crate::fault;
+
+const OPERATION: &str = "clock.mark";
+
+/// How far ahead of the calendar the clock may be and still wait for it.
+const SLEW_MS: u64 = 60_000;
+
+/// The clock of one coordinator.
+pub(crate) struct EngineClock {
+    key: Key,
+    interval_ms: u64,
+    state: Mutex<State>,
+    /// One at a time stores a mark; the others find it stored.
+    marking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    told: LogicalTime,
+    /// When `told` was true, on the clock that does not jump.
+    told_at: Duration,
+    /// No later time may be told before a new mark is stored.
+    allowed_until: LogicalTime,
+    mark_at: Option<Revision>,
+}
+
+impl EngineClock {
+    /// Goes on from a mark that was found in the store.
+    pub(crate) fn new(
+        env: &impl Env,
+        key: Key,
+        interval_ms: u64,
+        mark: Option<(ClockMark, Revision)>,
+    ) -> Self {
+        let allowed_until = mark.map_or(LogicalTime::ZERO, |(mark, _)| mark.reserved_until);
+        let state = State {
+            told: allowed_until,
+            told_at: env.monotonic(),
+            allowed_until,
+            mark_at: mark.map(|(_, at)| at),
+        };
+        let marking = tokio::sync::Mutex::new(());
+        Self { key, interval_ms, state: Mutex::new(state), marking }
+    }
+
+    /// What time it is.
+    pub(crate) async fn now(
+        &self,
+        store: &impl Store,
+        env: &impl Env,
+    ) -> Result<LogicalTime, InfraError> {
+        let now = self.read(env);
+        if now <= self.state().allowed_until {
+            return Ok(now);
+        }
+        let _marking = self.marking.lock().await;
+        while now > self.state().allowed_until {
+            self.mark(store, now).await?;
+        }
+        Ok(now)
+    }
+
+    fn read(&self, env: &impl Env) -> LogicalTime {
+        let (wall, monotonic) = (env.wall_clock(), env.monotonic());
+        let mut state = self.lock();
+        let passed = monotonic.saturating_sub(state.told_at).as_millis();
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+        let ahead_ms = state.told.millis_since(wall);
+        let pace = if (1..=SLEW_MS).contains(&ahead_ms) { 2 } else { 1 };
+        let ticked = state.told.saturating_add(passed / pace);
+        // Only whole milliseconds are taken, or frequent calls would lose time.
+        state.told_at = state.told_at.saturating_add(Duration::from_millis(passed));
+        state.told = ticked.max(wall);
+        state.told
+    }
+
+    /// Stores a mark that allows `now`, or finds one that somebody else has stored.
+    async fn mark(&self, store: &impl Store, now: LogicalTime) -> Result<(), InfraError> {
+        let known = self.state().mark_at;
+        let mark = ClockMark { reserved_until: now.saturating_add(self.interval_ms) };
+        let commit = Commit::builder()
+            .expect(self.key.clone(), known.map_or(Expect::Absent, Expect::At))
+            .put(self.key.clone(), mark.encode())
+            .build()
+            .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+        match store.commit(commit).await {
+            Ok(at) => {
+                self.allow(mark, Some(at));
+                Ok(())
+            }
+            Err(CommitError::Conflict(conflict)) => {
+                let found = conflict.found.into_iter().find_map(|(_, found)| found);
+                let (mark, at) = match found {
+                    Some(found) => {
+                        let mark = ClockMark::decode(&found.value)
+                            .map_err(|error| fault::decode(OPERATION, &error))?;
+                        (mark, Some(found.revision))
+                    }
+                    None => (ClockMark { reserved_until: LogicalTime::ZERO }, None),
+                };
+                self.allow(mark, at);
+                Ok(())
+            }
+            Err(error) => Err(fault::commit(OPERATION, &error)),
+        }
+    }
+
+    fn allow(&self, mark: ClockMark, at: Option<Revision>) {
+        let mut state = self.lock();
+        state.allowed_until = state.allowed_until.max(mark.reserved_until);
+        state.mark_at = at;
+    }
+
+    fn state(&self) -> State {
+        *self.lock()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // What is inside is whole after every statement.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

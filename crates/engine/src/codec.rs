@@ -1,0 +1,65 @@
+//! Every stored record as bytes, and back.
+//!
+//! A record begins with a byte that names its [`Kind`] and a version byte, so that a value under
+//! the wrong key, or one from the future, is told from what belongs there. The fields follow in
+//! the canonical framing: integers little-endian, byte strings and lists behind a `u32`, options
+//! behind a presence byte, enums one byte.
+//!
+//! There is exactly one encoding of each record, and decoding accepts no other: whatever decodes
+//! encodes to the same bytes. Decoding is total. It refuses what is cut short, what has bytes to
+//! spare, bytes that name nothing and records that no operation can have produced, and it reserves
+//! no memory that the input does not pay for. Encoding checks nothing: a record is checked before
+//! it is stored by whoever changed it.
+//!
+//! A shard is two records, because every checkpoint writes one of them: its [`Definition`] (what
+//! it is, up to 41 kB) and its [`Progress`] (where it stands). A run is two as well: [`Run`] and
+//! its [`Manifest`], which never changes. [`split_shard`], [`join_shard`], [`split_run`] and
+//! [`join_run`] go between those and the records that the operations know.
+
+mod asker;
+mod binding;
+mod clock_mark;
+mod count;
+mod definition;
+mod error;
+mod fields;
+mod format;
+mod gate;
+mod incarnation;
+mod kind;
+mod manifest;
+mod open_shard;
+mod progress;
+mod quota;
+mod reader;
+mod record;
+mod run;
+mod run_parts;
+mod shard_parts;
+mod split_ask;
+mod stage;
+mod waiting;
+mod watermark;
+
+pub use asker::Asker;
+pub use binding::Binding;
+pub use clock_mark::ClockMark;
+pub use count::Count;
+pub use definition::Definition;
+pub use error::{DecodeError, Problem};
+pub use format::Format;
+pub use gate::Gate;
+pub use incarnation::Incarnation;
+pub use kind::Kind;
+pub use manifest::Manifest;
+pub use open_shard::OpenShard;
+pub use progress::Progress;
+pub use quota::Quota;
+pub use record::{Record, VERSION};
+pub use run::Run;
+pub use run_parts::{join_run, split_run};
+pub use shard_parts::{join_shard, split_shard};
+pub use split_ask::SplitAsk;
+pub use stage::Stage;
+pub use waiting::Waiting;
+pub use watermark::Watermark;

@@ -1,0 +1,197 @@
+use shardwright_contracts::{
+    FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
+use shardwright_coordination::InvariantViolation;
+
+use super::error::{DecodeError, Problem};
+use super::kind::Kind;
+use super::record::VERSION;
+
+/// A record whose fields can be read in the order in which they were written.
+pub trait ReadFields: Sized {
+    /// Reads the fields, and checks that they go together.
+    fn read_fields(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
+}
+
+/// Walks over the bytes of one record, and never past their end.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    kind: Kind,
+    rest: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Stands behind the tag of a record that must be of `kind`.
+    pub(super) fn open(kind: Kind, value: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Self { kind, rest: value, offset: 0 };
+        reader.byte(|found| {
+            if found == kind.as_byte() { Ok(()) } else { Err(Problem::OtherKind { found }) }
+        })?;
+        reader.byte(|found| {
+            if found == VERSION { Ok(()) } else { Err(Problem::OtherVersion { found }) }
+        })?;
+        Ok(reader)
+    }
+
+    /// Fails unless everything has been read.
+    pub(super) fn finish(self) -> Result<(), DecodeError> {
+        match self.rest.len() {
+            0 => Ok(()),
+            extra => Err(self.fail(Problem::Trailing { extra })),
+        }
+    }
+
+    /// How many bytes have been read, to be told if what follows is wrong as a whole.
+    pub(super) const fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Something is wrong with what comes next.
+    pub(super) const fn fail(&self, problem: Problem) -> DecodeError {
+        self.fail_at(self.offset, problem)
+    }
+
+    /// Something is wrong with what began at `offset`.
+    pub(super) const fn fail_at(&self, offset: usize, problem: Problem) -> DecodeError {
+        DecodeError { kind: self.kind, problem, offset }
+    }
+
+    /// Passes on a record whose fields go together.
+    pub(super) fn sound<T>(&self, record: Result<T, InvariantViolation>) -> Result<T, DecodeError> {
+        record.map_err(|violation| self.fail(Problem::Invariant(violation)))
+    }
+
+    fn truncated(&self, needed: usize) -> DecodeError {
+        self.fail(Problem::Truncated { needed, left: self.rest.len() })
+    }
+
+    fn array<const LEN: usize>(&mut self) -> Result<[u8; LEN], DecodeError> {
+        let (array, rest) = self.rest.split_first_chunk().ok_or_else(|| self.truncated(LEN))?;
+        self.rest = rest;
+        self.offset += LEN;
+        Ok(*array)
+    }
+
+    /// One byte, if it means something.
+    fn byte<T>(
+        &mut self,
+        meaning: impl FnOnce(u8) -> Result<T, Problem>,
+    ) -> Result<T, DecodeError> {
+        let offset = self.offset;
+        let [byte] = self.array()?;
+        meaning(byte).map_err(|problem| self.fail_at(offset, problem))
+    }
+
+    /// One byte that names one of several things.
+    pub(super) fn choice<T: TryFrom<u8>>(&mut self, what: &'static str) -> Result<T, DecodeError> {
+        self.byte(|byte| T::try_from(byte).map_err(|_| Problem::UnknownByte { what, byte }))
+    }
+
+    /// One byte that is 0 or 1.
+    pub(super) fn flag(&mut self, what: &'static str) -> Result<bool, DecodeError> {
+        self.byte(|byte| match byte {
+            0 => Ok(false),
+            1 => Ok(true),
+            byte => Err(Problem::UnknownByte { what, byte }),
+        })
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A byte string, borrowed from the record.
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+        let len = self.u32()? as usize;
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or_else(|| self.truncated(len))?;
+        self.rest = rest;
+        self.offset += len;
+        Ok(bytes)
+    }
+
+    /// What follows a presence byte, if it is there.
+    pub(super) fn optional<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
+        if self.flag("presence")? { read(self).map(Some) } else { Ok(None) }
+    }
+
+    /// A list. Memory is reserved only when the bytes of all that are said to follow are there.
+    pub(super) fn list<T>(
+        &mut self,
+        list: List,
+        mut read: impl FnMut(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Vec<T>, DecodeError> {
+        let List { what, max, item_bytes, reserve } = list;
+        let offset = self.offset;
+        let count = self.u32()? as usize;
+        if count > max {
+            return Err(self.fail_at(offset, Problem::TooMany { what, count, max }));
+        }
+        let needed = count.saturating_mul(item_bytes);
+        if needed > self.rest.len() {
+            return Err(self.truncated(needed));
+        }
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let mut items = Vec::with_capacity(count.max(reserve));
+        for _ in 0..count {
+            items.push(read(self)?);
+        }
+        Ok(items)
+    }
+
+    pub(super) fn tenant(&mut self) -> Result<TenantId, DecodeError> {
+        self.array().map(TenantId::from_bytes)
+    }
+
+    pub(super) fn run(&mut self) -> Result<RunId, DecodeError> {
+        self.u64().map(RunId::from_raw)
+    }
+
+    pub(super) fn shard(&mut self) -> Result<ShardId, DecodeError> {
+        self.u64().map(ShardId::from_raw)
+    }
+
+    pub(super) fn shard_key(&mut self) -> Result<ShardKey, DecodeError> {
+        Ok(ShardKey::new(self.run()?, self.shard()?))
+    }
+
+    pub(super) fn worker(&mut self) -> Result<WorkerId, DecodeError> {
+        self.u64().map(WorkerId::from_raw)
+    }
+
+    pub(super) fn op(&mut self) -> Result<OpId, DecodeError> {
+        self.u64().map(OpId::from_raw)
+    }
+
+    pub(super) fn time(&mut self) -> Result<LogicalTime, DecodeError> {
+        self.u64().map(LogicalTime::from_millis)
+    }
+
+    pub(super) fn fence(&mut self) -> Result<FenceEpoch, DecodeError> {
+        let offset = self.offset;
+        let raw = self.u64()?;
+        let zero = |_| self.fail_at(offset, Problem::Zero { what: "fence" });
+        FenceEpoch::from_raw(raw).map_err(zero)
+    }
+}
+
+/// What a list may be.
+pub(super) struct List {
+    /// What it is a list of.
+    pub(super) what: &'static str,
+    /// How many there may be.
+    pub(super) max: usize,
+    /// How many bytes each takes.
+    pub(super) item_bytes: usize,
+    /// For how many there is to be room, if there are any.
+    pub(super) reserve: usize,
+}

@@ -1,0 +1,194 @@
+use std::sync::Arc;
+
+use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
+use shardwright_coordination::InfraError;
+use shardwright_store::{Commit, CommitError, Expect, Key, Store, Versioned};
+
+use crate::clock::EngineClock;
+use crate::codec::{ClockMark, Format, Incarnation, Record};
+use crate::config::EngineConfig;
+use crate::cooldown::Cooldowns;
+use crate::fault;
+use crate::keyspace::Keyspace;
+use crate::ownership::OwnerSession;
+use crate::publish::{Listener, Publisher};
+use crate::shard::Served;
+use crate::view::Views;
+
+/// The layout of the store that this code reads and writes.
+const FORMAT: u32 = 1;
+/// Fences of one incarnation; the number of the incarnation lies above.
+const FENCE_BITS: u32 = 32;
+const OPERATION: &str = "coordinator.open";
+
+/// The run protocol over a store.
+///
+/// A coordinator keeps nothing that is not in the store; any number of them, in any number of
+/// processes, may work on one store. Clones are the same coordinator.
+pub struct StoredCoordinator<S, E> {
+    pub(crate) core: Arc<Core<S, E>>,
+}
+
+impl<S, E> Clone for StoredCoordinator<S, E> {
+    fn clone(&self) -> Self {
+        Self { core: Arc::clone(&self.core) }
+    }
+}
+
+/// What all clones of a coordinator share.
+pub(crate) struct Core<S, E> {
+    pub(crate) store: S,
+    pub(crate) env: E,
+    pub(crate) keys: Keyspace,
+    pub(crate) config: EngineConfig,
+    pub(crate) clock: EngineClock,
+    pub(crate) sessions: OwnerSession,
+    pub(crate) served: Served,
+    pub(crate) views: Views,
+    pub(crate) cooldowns: Cooldowns,
+    pub(crate) publisher: Publisher,
+    /// No fence below this one is granted or accepted.
+    pub(crate) fence_floor: FenceEpoch,
+}
+
+/// Why a store cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// It was written by a later version.
+    #[error("the store has format {found}, and this version knows formats up to {known}")]
+    NewerFormat {
+        /// The store's.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// It failed.
+    #[error(transparent)]
+    Store(#[from] InfraError),
+}
+
+impl<S: Store, E: Env> StoredCoordinator<S, E> {
+    /// Opens a store, and sets it up if it is empty.
+    pub async fn open(
+        store: S,
+        env: E,
+        keys: Keyspace,
+        config: EngineConfig,
+    ) -> Result<Self, OpenError> {
+        let format = ensure(&store, keys.format(), Format { version: FORMAT }).await?.0;
+        if format.version > FORMAT {
+            return Err(OpenError::NewerFormat { found: format.version, known: FORMAT });
+        }
+        let incarnation = ensure(&store, keys.incarnation(), Incarnation { number: 0 }).await?.0;
+        let mark = load::<ClockMark>(&store, &keys.clock()).await?;
+        let mark = match mark {
+            Some((mark, found)) => Some((mark, found.revision)),
+            None => None,
+        };
+        let clock = EngineClock::new(&env, keys.clock(), config.clock_mark_interval_ms, mark);
+        let core = Core {
+            store,
+            env,
+            keys,
+            config,
+            clock,
+            sessions: OwnerSession::default(),
+            served: Served::default(),
+            views: Views::default(),
+            cooldowns: Cooldowns::default(),
+            publisher: Publisher::new(config.event_capacity),
+            fence_floor: fence_floor(incarnation),
+        };
+        Ok(Self { core: Arc::new(core) })
+    }
+
+    /// Gives up everything that is held through this coordinator, at once.
+    pub async fn close(&self) -> Result<(), InfraError> {
+        self.core.sessions.close(&self.core.store).await
+    }
+
+    /// Hears of what happens through this coordinator from now on.
+    #[must_use]
+    pub fn listen(&self) -> Listener {
+        self.core.publisher.listen()
+    }
+
+    /// Makes every fence granted so far stale. For a store that was restored from a backup, before
+    /// anybody works on it: what was granted after the backup was made must not be granted again.
+    pub async fn raise_incarnation(store: &S, keys: &Keyspace) -> Result<u32, OpenError> {
+        loop {
+            let (current, found) =
+                ensure(store, keys.incarnation(), Incarnation { number: 0 }).await?;
+            let next = Incarnation { number: current.number.saturating_add(1) };
+            let expect = found.map_or(Expect::Absent, |found| Expect::At(found.revision));
+            match put(store, keys.incarnation(), expect, &next).await {
+                Ok(()) => return Ok(next.number),
+                Err(CommitError::Conflict(_)) => {}
+                Err(error) => return Err(fault::commit(OPERATION, &error).into()),
+            }
+        }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.core.store
+    }
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    pub(crate) async fn now(&self) -> Result<LogicalTime, InfraError> {
+        self.clock.now(&self.store, &self.env).await
+    }
+}
+
+/// The store's incarnation in the high bits.
+fn fence_floor(incarnation: Incarnation) -> FenceEpoch {
+    let floor = u64::from(incarnation.number) << FENCE_BITS;
+    FenceEpoch::from_raw(floor).unwrap_or(FenceEpoch::INITIAL)
+}
+
+async fn load<T: Record>(
+    store: &impl Store,
+    key: &Key,
+) -> Result<Option<(T, Versioned)>, InfraError> {
+    let loaded = store.load(std::slice::from_ref(key)).await;
+    let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+    let Some(found) = snapshot.values.into_iter().next().flatten() else { return Ok(None) };
+    let value = T::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
+    Ok(Some((value, found)))
+}
+
+async fn put<T: Record>(
+    store: &impl Store,
+    key: Key,
+    expect: Expect,
+    value: &T,
+) -> Result<(), CommitError> {
+    let commit = Commit::builder().expect(key.clone(), expect).put(key, value.encode()).build();
+    match commit {
+        Ok(commit) => store.commit(commit).await.map(|_| ()),
+        Err(error) => Err(CommitError::NotApplied(shardwright_store::Fault::new(
+            shardwright_store::FaultKind::Other,
+            error.to_string(),
+        ))),
+    }
+}
+
+/// What is under a key, or `value` if there was nothing.
+async fn ensure<T: Record>(
+    store: &impl Store,
+    key: Key,
+    value: T,
+) -> Result<(T, Option<Versioned>), InfraError> {
+    loop {
+        if let Some((found, versioned)) = load::<T>(store, &key).await? {
+            return Ok((found, Some(versioned)));
+        }
+        match put(store, key.clone(), Expect::Absent, &value).await {
+            // Whoever was first, it is there now; an unknown outcome is found out by looking.
+            Ok(()) | Err(CommitError::Conflict(_) | CommitError::Unknown(_)) => {}
+            Err(error) => return Err(fault::commit(OPERATION, &error)),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Keys that belong together.
+
+use shardwright_contracts::{RunId, TenantId};
+use shardwright_store::KeyRange;
+
+use super::Keyspace;
+use super::part::Part::{self, Id, Tenant, Text};
+use super::part::join;
+
+impl Keyspace {
+    /// Every key of this keyspace.
+    #[must_use]
+    pub fn everything(&self) -> KeyRange {
+        self.beginning(&[])
+    }
+
+    /// The runs of all tenants.
+    #[must_use]
+    pub fn runs(&self) -> KeyRange {
+        self.beginning(&[Text("run/")])
+    }
+
+    /// The runs of a tenant.
+    #[must_use]
+    pub fn runs_of(&self, tenant: TenantId) -> KeyRange {
+        self.beginning(&[Text("run/"), Tenant(&tenant), Text("/")])
+    }
+
+    /// Both records of every shard of a run: by shard, and of each the definition first.
+    #[must_use]
+    pub fn shards(&self, tenant: TenantId, run: RunId) -> KeyRange {
+        self.of_run("shard/", tenant, run)
+    }
+
+    /// Everything that is watched of a run.
+    #[must_use]
+    pub fn view(&self, tenant: TenantId, run: RunId) -> KeyRange {
+        self.of_run("view/", tenant, run)
+    }
+
+    fn of_run(&self, name: &'static str, tenant: TenantId, run: RunId) -> KeyRange {
+        self.beginning(&[Text(name), Tenant(&tenant), Text("/"), Id(run.as_raw()), Text("/")])
+    }
+
+    fn beginning(&self, parts: &[Part<'_>]) -> KeyRange {
+        KeyRange::prefix(join(self.prefix(), parts))
+    }
+}

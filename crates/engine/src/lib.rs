@@ -1,0 +1,40 @@
+//! Where bytes and protocol meet.
+//!
+//! The protocols know records and no bytes, a store knows bytes and no records. This crate knows
+//! both.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`codec`] | every stored record as bytes, and back |
+//! | [`keyspace`] | under which key each record is stored |
+#![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod keyspace;
+
+mod backend;
+mod claiming;
+mod clock;
+mod collection;
+mod config;
+mod cooldown;
+mod coordinator;
+mod effects;
+mod fault;
+mod operate;
+mod ownership;
+mod publish;
+mod quota;
+mod registration;
+mod requests;
+mod runs;
+mod shard;
+mod view;
+mod watermark;
+mod world;
+
+pub use collection::{Retention, RunAddress};
+pub use config::{EngineConfig, Sessions};
+pub use coordinator::{OpenError, StoredCoordinator};
+pub use publish::{Heard, Listener};
+pub use world::{FileCoordinator, FolderError, TokioEnv};

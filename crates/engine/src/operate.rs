@@ -1,0 +1,308 @@
+//! Load, apply, commit, publish: the one loop through which everything is done to a shard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_contracts::{Env, LogicalTime};
+use shardwright_coordination::error::reason::{ShardNotFound, SplitInvalid};
+use shardwright_coordination::{
+    AcquireError, CheckpointError, CompleteError, Context, EventCollector, InfraError, Lease,
+    ParkError, ReleaseError, RenewError, ShardRecord, SplitError, UnparkError,
+};
+use shardwright_store::{Commit, CommitError, Revision, SessionId, Store, Write};
+
+use crate::coordinator::Core;
+use crate::effects::{self, Effects};
+use crate::fault;
+use crate::quota::{NoRoom, Room};
+use crate::shard::{Basis, Loaded, Place};
+
+/// How often a record that is older than the lease shown is read again.
+const STALE_READS: u32 = 3;
+
+/// A shard while an operation is applied to it.
+pub(crate) struct Draft {
+    pub(crate) record: ShardRecord,
+    pub(crate) events: EventCollector,
+    /// Shards that come into being with the operation.
+    pub(crate) newborn: Vec<ShardRecord>,
+    /// What else is to be written.
+    pub(crate) also: Vec<Write>,
+}
+
+/// What an operation came to.
+pub(crate) enum Verdict<T> {
+    /// The draft is to be stored.
+    Store(T),
+    /// There is nothing to store.
+    Answer(T),
+}
+
+/// An operation that was done, or had been done before.
+pub(crate) struct Done<T> {
+    pub(crate) answer: T,
+    pub(crate) now: LogicalTime,
+    /// The shard as it is stored now.
+    pub(crate) shard: Arc<Loaded>,
+}
+
+/// Why an operation on a shard is refused.
+pub(crate) trait Refusal: From<ShardNotFound> + From<InfraError> + Send {
+    /// There is no room for new shards.
+    fn no_room(reason: SplitInvalid) -> Self;
+}
+
+macro_rules! makes_no_shards {
+    ($($error:ty),+ $(,)?) => {$(
+        impl Refusal for $error {
+            fn no_room(reason: SplitInvalid) -> Self {
+                // Only splits make shards, so only they can lack room for them.
+                fault::corrupt("shard.insert", reason.to_string()).into()
+            }
+        }
+    )+};
+}
+
+makes_no_shards! {
+    AcquireError, RenewError, CheckpointError, CompleteError, ParkError, ReleaseError, UnparkError,
+}
+
+impl Refusal for SplitError {
+    fn no_room(reason: SplitInvalid) -> Self {
+        reason.into()
+    }
+}
+
+/// An attempt whose outcome is not known.
+struct Attempt {
+    basis: Basis,
+    error: InfraError,
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    /// Does something to a shard, however often others come between, up to a bound.
+    pub(crate) async fn on_shard<T: Send, R: Refusal>(
+        self: &Arc<Self>,
+        place: Place,
+        lease: Option<&Lease>,
+        operation: &'static str,
+        mut apply: impl FnMut(&Context<'_>, &mut Draft) -> Result<Verdict<T>, R> + Send,
+    ) -> Result<Done<T>, R> {
+        let mut unknown: Option<Attempt> = None;
+        let mut remembered = self.served.get(place);
+        let (mut conflicts, mut stale_reads) = (0, 0);
+        loop {
+            let now = self.now().await?;
+            let is_fresh = remembered.is_none();
+            let current = match remembered.take() {
+                Some(current) => current,
+                None => Arc::new(self.reload::<R>(place, operation, unknown.as_ref()).await?),
+            };
+            if is_older_than(&current, lease) && (!is_fresh || stale_reads < STALE_READS) {
+                stale_reads += 1;
+                self.back_off(stale_reads).await;
+                continue;
+            }
+            let gate = current.run_gate(self.fence_floor);
+            let context = current.context(now, place.tenant, &gate);
+            let mut draft = Draft::new(&current, self.publisher.collector());
+            let answer = match apply(&context, &mut draft) {
+                // What is remembered may be out of date: decide again on what is stored.
+                Err(_) if !is_fresh => continue,
+                Err(refusal) => return Err(self.refuse(place, &current, unknown, refusal)),
+                Ok(Verdict::Answer(answer)) => {
+                    self.served.keep(place, Arc::clone(&current));
+                    return Ok(Done { answer, now, shard: current });
+                }
+                Ok(Verdict::Store(answer)) => answer,
+            };
+            let (commit, session) =
+                match self.prepare::<R>(place, &current, &draft, operation).await? {
+                    Ok(prepared) => prepared,
+                    Err(reason) => return Err(R::no_room(reason)),
+                };
+            let writes = commit.writes().to_vec();
+            let stored = match self.store.commit(commit).await {
+                Ok(revision) => Some(revision),
+                Err(error) => {
+                    self.served.forget(place);
+                    match self.settle(place, operation, error, &current, &draft, session).await {
+                        Settled::Stored(revision) => Some(revision),
+                        Settled::Again => None,
+                        Settled::Unknown(attempt) => {
+                            unknown = Some(attempt);
+                            None
+                        }
+                        Settled::Failed(error) => return Err(error.into()),
+                    }
+                }
+            };
+            if let Some(revision) = stored {
+                let shard = self.stored(place, &current, draft, revision, session, &writes);
+                return Ok(Done { answer, now, shard });
+            }
+            conflicts += 1;
+            if conflicts > self.config.conflict_retries {
+                let error = unknown.map_or_else(|| fault::contention(operation), |it| it.error);
+                return Err(error.into());
+            }
+            self.back_off(conflicts).await;
+        }
+    }
+
+    async fn reload<R: Refusal>(
+        &self,
+        place: Place,
+        operation: &'static str,
+        unknown: Option<&Attempt>,
+    ) -> Result<Loaded, R> {
+        match self.load_shard(place, operation).await {
+            Ok(Some(loaded)) => Ok(loaded),
+            Ok(None) => Err(ShardNotFound { key: place.key }.into()),
+            // Whoever asks must not take the failure to read for a failure to write.
+            Err(error) => Err(unknown.map_or(error, |attempt| attempt.error.clone()).into()),
+        }
+    }
+
+    /// A refusal, unless an earlier attempt of the same call may still be applied: as long as
+    /// nothing has changed that it was based on, nobody can know.
+    fn refuse<R: Refusal>(
+        &self,
+        place: Place,
+        current: &Loaded,
+        unknown: Option<Attempt>,
+        refusal: R,
+    ) -> R {
+        self.served.forget(place);
+        match unknown {
+            Some(attempt) if attempt.basis == current.basis => attempt.error.into(),
+            Some(_) | None => refusal,
+        }
+    }
+
+    /// Puts together what is to be stored, or tells why there is no room for it.
+    async fn prepare<R: Refusal>(
+        self: &Arc<Self>,
+        place: Place,
+        current: &Loaded,
+        draft: &Draft,
+        operation: &'static str,
+    ) -> Result<Result<(Commit, Option<SessionId>), SplitInvalid>, R> {
+        let effects = Effects::between(&current.record, &draft.record);
+        let session = if effects.grants { self.session().await? } else { None };
+        let room = if draft.newborn.is_empty() {
+            Room::default()
+        } else {
+            match self.room_for_children(place, &draft.newborn, operation).await? {
+                Ok(room) => room,
+                Err(reason) => return Ok(Err(reason)),
+            }
+        };
+        let commit = effects::commit(&self.keys, place, current, draft, &effects, session, room);
+        let commit = commit.map_err(|error| fault::corrupt(operation, error.to_string()))?;
+        if let Err(exceeded) = commit.check(&self.store.limits()) {
+            let children = draft.newborn.len();
+            if children == 0 {
+                return Err(fault::commit(operation, &CommitError::TooLarge(exceeded)).into());
+            }
+            let max = children.saturating_mul(exceeded.limit) / exceeded.actual.max(1);
+            return Ok(Err(SplitInvalid::BackendChildLimitExceeded { children, max }));
+        }
+        Ok(Ok((commit, session)))
+    }
+
+    /// Finds out what to make of a commit that was not acknowledged.
+    async fn settle(
+        self: &Arc<Self>,
+        place: Place,
+        operation: &'static str,
+        error: CommitError,
+        current: &Loaded,
+        draft: &Draft,
+        session: Option<SessionId>,
+    ) -> Settled {
+        let failure = fault::commit(operation, &error);
+        match error {
+            CommitError::Conflict(_) => Settled::Again,
+            CommitError::SessionGone(ended) => {
+                self.sessions.forget(ended).await;
+                Settled::Again
+            }
+            CommitError::Unknown(_) => {
+                let attempt = Attempt { basis: current.basis, error: failure };
+                match self.load_shard(place, operation).await {
+                    Ok(Some(found)) if is_what_was_tried(&found, draft, session) => {
+                        Settled::Stored(found.basis.progress)
+                    }
+                    Ok(_) => Settled::Unknown(attempt),
+                    Err(_) => Settled::Failed(attempt.error),
+                }
+            }
+            CommitError::TooLarge(_) | CommitError::NotApplied(_) | CommitError::Corrupt(_) => {
+                Settled::Failed(failure)
+            }
+        }
+    }
+
+    /// Takes note of what is stored now, and tells it.
+    fn stored(
+        &self,
+        place: Place,
+        before: &Loaded,
+        draft: Draft,
+        revision: Revision,
+        session: Option<SessionId>,
+        writes: &[Write],
+    ) -> Arc<Loaded> {
+        let Draft { record, events, .. } = draft;
+        let shard = Arc::new(effects::after(before, record, revision, session));
+        self.served.keep(place, Arc::clone(&shard));
+        self.note_commit(place.tenant, place.key.run, revision, writes);
+        self.publisher.publish(events);
+        shard
+    }
+
+    /// Waits a little, longer each time, and not as long as the others.
+    pub(crate) async fn back_off(&self, times: u32) {
+        if times > 1 {
+            let most = 1_u64 << times.min(8);
+            self.env.sleep(Duration::from_millis(1 + self.env.random() % most)).await;
+        }
+    }
+}
+
+enum Settled {
+    /// It was applied after all.
+    Stored(Revision),
+    /// It was not applied; decide anew.
+    Again,
+    /// It has not been applied, and may still be.
+    Unknown(Attempt),
+    Failed(InfraError),
+}
+
+impl Draft {
+    fn new(current: &Loaded, events: EventCollector) -> Self {
+        Self { record: current.record.clone(), events, newborn: Vec::new(), also: Vec::new() }
+    }
+}
+
+/// Whoever shows a lease that is newer than the record has seen more than we have.
+fn is_older_than(current: &Loaded, lease: Option<&Lease>) -> bool {
+    lease.is_some_and(|lease| lease.fence() > current.record.head.fence)
+}
+
+fn is_what_was_tried(found: &Loaded, draft: &Draft, session: Option<SessionId>) -> bool {
+    let bound = found.binding();
+    found.record == draft.record
+        && session.is_none_or(|session| bound.is_some_and(|it| it.session == Some(session)))
+}
+
+impl From<NoRoom> for SplitInvalid {
+    fn from(reason: NoRoom) -> Self {
+        match reason {
+            NoRoom::Limit(violation) => violation.into(),
+            NoRoom::Taken(shard) => Self::DerivedIdCollision { shard },
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Room for shards, reserved before they are there.
+//!
+//! A run reserves room in blocks from its tenant's counter and the common one, and its own shards
+//! use it up. So a split mostly touches the run's counter alone, and no counter is written by
+//! everybody.
+
+use bytes::Bytes;
+use shardwright_contracts::{Env, RunId, ShardId, TenantId};
+use shardwright_coordination::error::reason::SplitInvalid;
+use shardwright_coordination::{InfraError, ShardLimitViolation, ShardLimits, ShardRecord};
+use shardwright_store::{CommitBuilder, Expect, Key, Snapshot, Store, Versioned};
+
+use crate::codec::{Count, Quota, Record};
+use crate::coordinator::Core;
+use crate::fault;
+use crate::shard::Place;
+
+/// What a commit has to compare and to write so that room is used up only once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Room {
+    updates: Vec<(Key, Expect, Bytes)>,
+}
+
+impl Room {
+    pub(crate) fn add_to(self, mut commit: CommitBuilder) -> CommitBuilder {
+        for (key, expect, value) in self.updates {
+            commit = commit.expect(key.clone(), expect).put(key, value);
+        }
+        commit
+    }
+}
+
+/// Why there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    Limit(ShardLimitViolation),
+    /// There is a shard of that id already.
+    Taken(ShardId),
+}
+
+/// A counter as it is stored.
+#[derive(Clone, Copy)]
+struct Counter<T> {
+    value: T,
+    expect: Expect,
+}
+
+/// The counters that a reservation looks at.
+struct Counters {
+    count: Counter<Count>,
+    tenant: Counter<Quota>,
+    total: Counter<Quota>,
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    /// Room for the children of a split, none of which may be there yet.
+    pub(crate) async fn room_for_children(
+        &self,
+        parent: Place,
+        children: &[ShardRecord],
+        operation: &'static str,
+    ) -> Result<Result<Room, SplitInvalid>, InfraError> {
+        let max = self.config.max_children_per_op;
+        if children.len() > max {
+            let children = children.len();
+            return Ok(Err(SplitInvalid::BackendChildLimitExceeded { children, max }));
+        }
+        let ids: Vec<ShardId> = children.iter().map(|child| child.head.key.shard).collect();
+        let room = self.room_for(parent.tenant, parent.key.run, &ids, operation).await?;
+        Ok(room.map_err(SplitInvalid::from))
+    }
+
+    /// Room for shards of these ids, none of which may be there yet.
+    async fn room_for(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        shards: &[ShardId],
+        operation: &'static str,
+    ) -> Result<Result<Room, NoRoom>, InfraError> {
+        let mut keys = self.counter_keys(tenant, run).to_vec();
+        keys.extend(shards.iter().map(|shard| {
+            let key = shardwright_contracts::ShardKey::new(run, *shard);
+            self.keys.definition(tenant, key)
+        }));
+        let loaded = self.store.load(&keys).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        let taken = values.iter().skip(COUNTERS).zip(shards).find(|(found, _)| found.is_some());
+        if let Some((_, shard)) = taken {
+            return Ok(Err(NoRoom::Taken(*shard)));
+        }
+        let counters = Counters::decode(&values, operation)?;
+        let room = counters.reserve(&self.config.limits, self.config.quota_block, shards.len());
+        Ok(room.map(|updates| self.room(tenant, run, &updates)).map_err(NoRoom::Limit))
+    }
+
+    /// Room for the manifest of a run: what it has reserved before counts. None is used up yet.
+    pub(crate) async fn room_for_manifest(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        shards: usize,
+        operation: &'static str,
+    ) -> Result<Result<Room, ShardLimitViolation>, InfraError> {
+        let loaded = self.store.load(&self.counter_keys(tenant, run)).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        let mut counters = Counters::decode(&values, operation)?;
+        // An earlier attempt may have begun; whatever it meant to use is not used.
+        counters.count.value.used = 0;
+        let room = counters.reserve(&self.config.limits, self.config.quota_block, shards);
+        Ok(room.map(|updates| self.room(tenant, run, &updates)))
+    }
+
+    /// What gives back all that a run has reserved, and forgets the run's counter.
+    pub(crate) async fn return_room(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        commit: CommitBuilder,
+        operation: &'static str,
+    ) -> Result<CommitBuilder, InfraError> {
+        let keys = self.counter_keys(tenant, run);
+        let loaded = self.store.load(&keys).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        let counters = Counters::decode(&values, operation)?;
+        let freed = counters.count.value.reserved;
+        let [count, tenant_key, total_key] = keys;
+        let commit = match counters.count.expect {
+            Expect::Absent => return Ok(commit),
+            expect @ Expect::At(_) => commit.expect(count.clone(), expect).delete(count),
+        };
+        let lower = |commit: CommitBuilder, key: Key, counter: Counter<Quota>| {
+            let reserved = counter.value.reserved.saturating_sub(freed);
+            let commit = commit.expect(key.clone(), counter.expect);
+            if reserved == 0 && counter.expect != Expect::Absent {
+                commit.delete(key)
+            } else {
+                commit.put(key, Quota { reserved }.encode())
+            }
+        };
+        Ok(lower(lower(commit, tenant_key, counters.tenant), total_key, counters.total))
+    }
+
+    fn counter_keys(&self, tenant: TenantId, run: RunId) -> [Key; COUNTERS] {
+        [self.keys.count(tenant, run), self.keys.quota_tenant(tenant), self.keys.quota_total()]
+    }
+
+    fn room(&self, tenant: TenantId, run: RunId, updates: &Updates) -> Room {
+        let [count, of_tenant, total] = self.counter_keys(tenant, run);
+        let mut room =
+            Room { updates: vec![(count, updates.count.expect, updates.count.value.encode())] };
+        if let Some((tenant, all)) = &updates.quotas {
+            room.updates.push((of_tenant, tenant.expect, tenant.value.encode()));
+            room.updates.push((total, all.expect, all.value.encode()));
+        }
+        room
+    }
+}
+
+const COUNTERS: usize = 3;
+
+/// New values of counters.
+struct Updates {
+    count: Counter<Count>,
+    /// The tenant's and the common one, if more room was reserved.
+    quotas: Option<(Counter<Quota>, Counter<Quota>)>,
+}
+
+impl Counters {
+    fn decode(values: &[Option<Versioned>], operation: &'static str) -> Result<Self, InfraError> {
+        let [count, tenant, total] = values.first_chunk().ok_or_else(|| {
+            fault::corrupt(operation, "the store answered for other keys than asked")
+        })?;
+        Ok(Self {
+            count: counter(count.as_ref(), Count { used: 0, reserved: 0 }, operation)?,
+            tenant: counter(tenant.as_ref(), Quota { reserved: 0 }, operation)?,
+            total: counter(total.as_ref(), Quota { reserved: 0 }, operation)?,
+        })
+    }
+
+    fn reserve(
+        &self,
+        limits: &ShardLimits,
+        block: u64,
+        additional: usize,
+    ) -> Result<Updates, ShardLimitViolation> {
+        let Count { used, reserved } = self.count.value;
+        let wanted = used.saturating_add(additional as u64);
+        if wanted <= reserved {
+            let count = Counter { value: Count { used: wanted, reserved }, ..self.count };
+            return Ok(Updates { count, quotas: None });
+        }
+        let (tenant, total) = (self.tenant.value.reserved, self.total.value.reserved);
+        // What the run has reserved and not used is as good as free to it.
+        let slack = reserved - used;
+        let others = |reserved: u64| reserved.saturating_sub(slack) as usize;
+        limits.check(others(tenant), others(total), additional)?;
+        let needed = wanted - reserved;
+        let free = (limits.per_tenant as u64)
+            .saturating_sub(tenant)
+            .min((limits.total as u64).saturating_sub(total));
+        let more = needed.max(block.min(free));
+        let raise = |counter: Counter<Quota>| Counter {
+            value: Quota { reserved: counter.value.reserved.saturating_add(more) },
+            ..counter
+        };
+        let value = Count { used: wanted, reserved: reserved + more };
+        Ok(Updates {
+            count: Counter { value, ..self.count },
+            quotas: Some((raise(self.tenant), raise(self.total))),
+        })
+    }
+}
+
+fn counter<T: Record>(
+    found: Option<&Versioned>,
+    none: T,
+    operation: &'static str,
+) -> Result<Counter<T>, InfraError> {
+    match found {
+        Some(found) => {
+            let value =
+                T::decode(&found.value).map_err(|error| fault::decode(operation, &error))?;
+            Ok(Counter { value, expect: Expect::At(found.revision) })
+        }
+        None => Ok(Counter { value: none, expect: Expect::Absent }),
+    }
+}

@@ -1,0 +1,259 @@
+//! Registering the shards of a run, in as many commits as the store needs.
+//!
+//! If all of it fits into one commit, it is one. Else a stage is set up under the operation's id;
+//! the shards are written behind it, where nobody looks as long as the run is initializing; and
+//! one last commit starts the run and takes the stage away. Every commit in between compares the
+//! stage. So whoever comes late, or has been overtaken, writes nothing; and whoever repeats the
+//! operation goes on where it was left.
+
+use shardwright_contracts::{
+    Cursor, Env, InitialShardInput, OpId, RunId, ShardKey, ShardSpec, TenantId,
+};
+use shardwright_coordination::error::reason::RunNotFound;
+use shardwright_coordination::ops::{self, RegisterStep, RunCall};
+use shardwright_coordination::{
+    EventCollector, IdempotentOutcome, InfraError, RegisterShardsError, RunRecord, ShardHead,
+    ShardRecord,
+};
+use shardwright_store::{
+    Commit, CommitBuilder, CommitError, Expect, Revision, Snapshot, Store, StoreLimits,
+};
+
+use crate::codec::{Gate, Manifest, Record, Run, Stage};
+use crate::coordinator::StoredCoordinator;
+use crate::effects;
+use crate::fault;
+use crate::quota::Room;
+use crate::runs::StoredRun;
+
+const OPERATION: &str = "register_shards";
+
+/// Everything that one registration stores.
+struct Plan {
+    tenant: TenantId,
+    run: RunId,
+    run_at: Revision,
+    /// The run as it will be.
+    record: RunRecord,
+    shards: Vec<ShardRecord>,
+    stage: Stage,
+    events: EventCollector,
+}
+
+/// What became of a commit of a registration.
+enum Step {
+    Done(Revision),
+    /// Something has changed: look again.
+    Again,
+}
+
+impl<S: Store, E: Env> StoredCoordinator<S, E> {
+    pub(crate) async fn register(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        shards: &[InitialShardInput<'_>],
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
+        for conflicts in 0..=self.core.config.conflict_retries {
+            self.core.back_off(conflicts).await;
+            let call = RunCall { now: self.core.now().await?, tenant };
+            let found = self.core.load_run(tenant, run, OPERATION).await?;
+            let found = found.filter(|found| !found.collecting).ok_or(RunNotFound { run })?;
+            let StoredRun { mut record, at, .. } = found;
+            let pending = match ops::register_shards(&call, &record, shards, op)? {
+                RegisterStep::Replayed => return Ok(IdempotentOutcome::Replayed(())),
+                RegisterStep::Ready(pending) => pending,
+            };
+            let attempt = pending.attempt();
+            let mut events = self.core.publisher.collector();
+            let shards = records(tenant, run, &record, shards)?;
+            pending.apply(&call, &mut record, &mut events);
+            let stage = Stage { op: attempt.op, payload_hash: attempt.payload_hash };
+            let plan = Plan { tenant, run, run_at: at, record, shards, stage, events };
+            if let Some(events) = self.carry_out(plan).await? {
+                self.core.publisher.publish(events);
+                return Ok(IdempotentOutcome::Executed(()));
+            }
+        }
+        Err(fault::contention(OPERATION).into())
+    }
+
+    /// Registers in one commit or in many; none if something has changed and all has to be
+    /// looked at again.
+    async fn carry_out(&self, plan: Plan) -> Result<Option<EventCollector>, RegisterShardsError> {
+        let count = plan.shards.len();
+        let (tenant, run) = (plan.tenant, plan.run);
+        let (stage, stage_expect) = self.load_stage(tenant, run).await?;
+        let room = self.core.room_for_manifest(tenant, run, count, OPERATION).await??;
+        if stage.is_none()
+            && let Ok(commit) = self.whole(&plan, &room)
+        {
+            return Ok(match self.apply(commit).await? {
+                Step::Done(_) => Some(plan.events),
+                Step::Again => None,
+            });
+        }
+        let is_ours = stage.is_some_and(|stage| stage == plan.stage);
+        let stage_at = match stage_expect {
+            Expect::At(at) if is_ours => at,
+            expect => match self.set_up(&plan, room, expect).await? {
+                Step::Done(at) => at,
+                Step::Again => return Ok(None),
+            },
+        };
+        if stage.is_some() && !is_ours && !self.clear(&plan, stage_at).await? {
+            return Ok(None);
+        }
+        if !self.write_shards(&plan, stage_at).await? {
+            return Ok(None);
+        }
+        let stage_key = self.core.keys.stage(tenant, run);
+        let last =
+            Commit::builder().expect(stage_key.clone(), Expect::At(stage_at)).delete(stage_key);
+        let last = self.start(last, &plan).build();
+        let last = last.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+        Ok(match self.apply(last).await? {
+            Step::Done(_) => Some(plan.events),
+            Step::Again => None,
+        })
+    }
+
+    /// The whole registration as one commit, if the store takes it.
+    fn whole(&self, plan: &Plan, room: &Room) -> Result<Commit, InfraError> {
+        let stage = self.core.keys.stage(plan.tenant, plan.run);
+        let mut commit = self.start(Commit::builder().expect(stage, Expect::Absent), plan);
+        for shard in &plan.shards {
+            commit = effects::insert(commit, &self.core.keys, plan.tenant, shard);
+        }
+        let commit = room.clone().add_to(commit).build();
+        let commit = commit.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+        let fits = commit.check(&self.core.store.limits());
+        fits.map_err(|error| fault::commit(OPERATION, &CommitError::TooLarge(error)))?;
+        Ok(commit)
+    }
+
+    /// Adds what starts the run.
+    fn start(&self, commit: CommitBuilder, plan: &Plan) -> CommitBuilder {
+        let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
+        commit
+            .expect(keys.run(tenant, run), Expect::At(plan.run_at))
+            .put(keys.run(tenant, run), Run::encode_of(&plan.record, false))
+            .put(keys.manifest(tenant, run), Manifest::encode_of(&plan.record))
+            .put(keys.gate(tenant, run), Gate::of(&plan.record).encode())
+    }
+
+    async fn load_stage(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<(Option<Stage>, Expect), InfraError> {
+        let key = self.core.keys.stage(tenant, run);
+        let loaded = self.core.store.load(std::slice::from_ref(&key)).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        let Some(found) = values.into_iter().next().flatten() else {
+            return Ok((None, Expect::Absent));
+        };
+        let stage = Stage::decode(&found.value);
+        let stage = stage.map_err(|error| fault::decode(OPERATION, &error))?;
+        Ok((Some(stage), Expect::At(found.revision)))
+    }
+
+    /// Sets up the stage, in place of another one if there is one, and reserves room.
+    async fn set_up(&self, plan: &Plan, room: Room, expect: Expect) -> Result<Step, InfraError> {
+        let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
+        let commit = Commit::builder()
+            .expect(keys.run(tenant, run), Expect::At(plan.run_at))
+            .expect(keys.stage(tenant, run), expect)
+            .put(keys.stage(tenant, run), plan.stage.encode());
+        let commit = room.add_to(commit).build();
+        self.apply(commit.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?).await
+    }
+
+    /// Takes away what another registration left behind.
+    async fn clear(&self, plan: &Plan, stage_at: Revision) -> Result<bool, InfraError> {
+        let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
+        let guard = (keys.stage(tenant, run), Expect::At(stage_at));
+        let gate = keys.gate(tenant, run);
+        for range in [keys.shards(tenant, run), keys.view(tenant, run)] {
+            let (_, entries) = self.core.list(&range).await?;
+            let left = entries.into_iter().map(|(key, _)| key).filter(|key| *key != gate);
+            if !self.core.delete_all(left, &guard, OPERATION).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes the shards behind the stage; false if the stage is not ours any more.
+    async fn write_shards(&self, plan: &Plan, stage_at: Revision) -> Result<bool, InfraError> {
+        let stage = self.core.keys.stage(plan.tenant, plan.run);
+        let limits = self.core.store.limits();
+        let begin = || Commit::builder().guard(stage.clone(), Expect::At(stage_at));
+        let (mut commit, mut writes, mut bytes) = (begin(), 0, 0);
+        for shard in &plan.shards {
+            let size = size_of(shard);
+            let is_full = writes + WRITES_PER_SHARD > limits.writes
+                || bytes + size > bytes_per_commit(&limits);
+            if is_full && writes > 0 {
+                if !self.write_chunk(std::mem::replace(&mut commit, begin())).await? {
+                    return Ok(false);
+                }
+                (writes, bytes) = (0, 0);
+            }
+            commit = effects::insert(commit, &self.core.keys, plan.tenant, shard);
+            writes += WRITES_PER_SHARD;
+            bytes += size;
+        }
+        self.write_chunk(commit).await
+    }
+
+    async fn write_chunk(&self, commit: CommitBuilder) -> Result<bool, InfraError> {
+        let commit =
+            commit.build().map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+        self.core.repeat(commit, OPERATION).await
+    }
+
+    async fn apply(&self, commit: Commit) -> Result<Step, InfraError> {
+        match self.core.store.commit(commit).await {
+            Ok(revision) => Ok(Step::Done(revision)),
+            // Whether it was applied is seen when all is looked at again.
+            Err(CommitError::Conflict(_) | CommitError::Unknown(_)) => Ok(Step::Again),
+            Err(error) => Err(fault::commit(OPERATION, &error)),
+        }
+    }
+}
+
+/// Definition, progress and the key by which it can be claimed.
+const WRITES_PER_SHARD: usize = 3;
+
+/// Room for keys and what is the same in every record.
+const OVERHEAD: usize = 700;
+
+fn size_of(shard: &ShardRecord) -> usize {
+    let (spec, cursor) = (shard.spec.as_spec_ref(), shard.cursor.as_update());
+    let cursor = cursor.last_key().map_or(0, <[u8]>::len) + cursor.token().map_or(0, <[u8]>::len);
+    spec.start().len() + spec.end().len() + spec.metadata().len() + cursor + OVERHEAD
+}
+
+const fn bytes_per_commit(limits: &StoreLimits) -> usize {
+    limits.bytes / 4 * 3
+}
+
+fn records(
+    tenant: TenantId,
+    run: RunId,
+    record: &RunRecord,
+    shards: &[InitialShardInput<'_>],
+) -> Result<Vec<ShardRecord>, InfraError> {
+    let broken = |error: String| fault::corrupt(OPERATION, error);
+    let make = |input: &InitialShardInput<'_>| {
+        let key = ShardKey::new(run, input.shard);
+        Ok(ShardRecord {
+            head: ShardHead::new(tenant, key, None, record.config.cursor_semantics),
+            spec: ShardSpec::try_from_ref(input.spec).map_err(|it| broken(it.to_string()))?,
+            cursor: Cursor::try_from_update(input.cursor).map_err(|it| broken(it.to_string()))?,
+        })
+    };
+    shards.iter().map(make).collect()
+}

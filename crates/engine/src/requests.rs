@@ -1,0 +1,197 @@
+//! Asking a holder for a part of its shard.
+//!
+//! A request is bound to the holder's fence: when the shard changes hands, what was asked of the
+//! one before is void, without anybody having to take it back. It is bound to the asker's session
+//! as well, and goes with it.
+
+use bytes::Bytes;
+use shardwright_contracts::{Env, LogicalTime, ShardKey, WorkerId};
+use shardwright_coordination::error::reason::ShardNotFound;
+use shardwright_coordination::ops::{self, SplitRequestSlot};
+use shardwright_coordination::{
+    DeclineError, InfraError, Lease, ShardHead, SplitRequest, SplitRequestError,
+};
+use shardwright_store::{
+    Commit, CommitBuilder, CommitError, Expect, Key, SessionId, Snapshot, Store, Versioned,
+};
+
+use crate::codec::{Asker, Record, SplitAsk};
+use crate::coordinator::StoredCoordinator;
+use crate::fault;
+use crate::shard::{Loaded, Place};
+
+/// What is stored about a request.
+struct Asked {
+    slot: SplitRequestSlot,
+    expect: Expect,
+}
+
+impl<S: Store, E: Env> StoredCoordinator<S, E> {
+    pub(crate) async fn ask_for_split(
+        &self,
+        place: Place,
+        asker: WorkerId,
+        patience_ms: u64,
+    ) -> Result<(), SplitRequestError> {
+        const OPERATION: &str = "request_split";
+        let Place { tenant, key } = place;
+        let asker_key = self.core.keys.asker(tenant, key.run, asker);
+        for conflicts in 0..=self.core.config.conflict_retries {
+            self.core.back_off(conflicts).await;
+            let now = self.core.now().await?;
+            let shard = self.shard::<SplitRequestError>(place, OPERATION).await?;
+            let mut asked = self.asked(place, &shard.record.head, OPERATION).await?;
+            let (before, open_elsewhere) =
+                self.asked_elsewhere(place, asker, now, OPERATION).await?;
+            let gate = shard.run_gate(self.core.fence_floor);
+            let context = shard.context(now, tenant, &gate);
+            let expires_at = now.saturating_add(patience_ms);
+            let request = SplitRequest { asker, asked_at: now, expires_at };
+            let (head, slot) = (&shard.record.head, &mut asked.slot);
+            let mut events = self.core.publisher.collector();
+            ops::request_split(&context, head, slot, request, open_elsewhere, &mut events)?;
+            let session = self.core.session().await?;
+            let ask = SplitAsk { fence: head.fence, slot: asked.slot }.encode();
+            let commit = Commit::builder()
+                .guard(self.core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
+                .expect(self.core.keys.ask(tenant, key), asked.expect)
+                .expect(asker_key.clone(), before);
+            let commit = put(commit, self.core.keys.ask(tenant, key), ask, session);
+            let asker = Asker { shard: key.shard }.encode();
+            let commit = put(commit, asker_key.clone(), asker, session);
+            if self.try_commit(place, commit, OPERATION).await? {
+                self.core.publisher.publish(events);
+                return Ok(());
+            }
+        }
+        Err(fault::contention(OPERATION).into())
+    }
+
+    pub(crate) async fn decline(
+        &self,
+        place: Place,
+        lease: &Lease,
+        pause_ms: u64,
+    ) -> Result<(), DeclineError> {
+        const OPERATION: &str = "decline_split";
+        let Place { tenant, key } = place;
+        for conflicts in 0..=self.core.config.conflict_retries {
+            self.core.back_off(conflicts).await;
+            let now = self.core.now().await?;
+            let shard = self.shard::<DeclineError>(place, OPERATION).await?;
+            let mut asked = self.asked(place, &shard.record.head, OPERATION).await?;
+            let asker = asked.slot.open.map(|request| request.asker);
+            let gate = shard.run_gate(self.core.fence_floor);
+            let context = shard.context(now, tenant, &gate);
+            let (head, not_before) = (&shard.record.head, now.saturating_add(pause_ms));
+            let mut events = self.core.publisher.collector();
+            ops::decline_split(&context, head, &mut asked.slot, lease, not_before, &mut events)?;
+            let session = self.core.session().await?;
+            let ask = SplitAsk { fence: head.fence, slot: asked.slot }.encode();
+            let commit = Commit::builder()
+                .guard(self.core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
+                .expect(self.core.keys.ask(tenant, key), asked.expect);
+            let mut commit = put(commit, self.core.keys.ask(tenant, key), ask, session);
+            if let Some(asker) = asker {
+                commit = commit.delete(self.core.keys.asker(tenant, key.run, asker));
+            }
+            if self.try_commit(place, commit, OPERATION).await? {
+                self.core.publisher.publish(events);
+                return Ok(());
+            }
+        }
+        Err(fault::contention(OPERATION).into())
+    }
+
+    async fn shard<R: From<ShardNotFound> + From<InfraError>>(
+        &self,
+        place: Place,
+        operation: &'static str,
+    ) -> Result<Loaded, R> {
+        let loaded = self.core.load_shard(place, operation).await?;
+        loaded.ok_or_else(|| ShardNotFound { key: place.key }.into())
+    }
+
+    /// What has been asked of the holder. What was asked of an earlier one does not count.
+    async fn asked(
+        &self,
+        place: Place,
+        head: &ShardHead,
+        operation: &'static str,
+    ) -> Result<Asked, InfraError> {
+        let key = self.core.keys.ask(place.tenant, place.key);
+        let Some((ask, found)) = self.read::<SplitAsk>(&key, operation).await? else {
+            return Ok(Asked { slot: SplitRequestSlot::default(), expect: Expect::Absent });
+        };
+        let is_current = ask.fence == head.fence && head.lease.is_some();
+        let slot = if is_current { ask.slot } else { SplitRequestSlot::default() };
+        Ok(Asked { slot, expect: Expect::At(found.revision) })
+    }
+
+    /// Whether a worker waits for the answer of some holder, and what says so.
+    async fn asked_elsewhere(
+        &self,
+        place: Place,
+        asker: WorkerId,
+        now: LogicalTime,
+        operation: &'static str,
+    ) -> Result<(Expect, bool), InfraError> {
+        let Place { tenant, key } = place;
+        let asker_key = self.core.keys.asker(tenant, key.run, asker);
+        let Some((before, found)) = self.read::<Asker>(&asker_key, operation).await? else {
+            return Ok((Expect::Absent, false));
+        };
+        let elsewhere = Place { tenant, key: ShardKey::new(key.run, before.shard) };
+        let is_open = match self.core.load_shard(elsewhere, operation).await? {
+            Some(shard) => {
+                let asked = self.asked(elsewhere, &shard.record.head, operation).await?;
+                asked.slot.open_at(now).is_some_and(|request| request.asker == asker)
+            }
+            None => false,
+        };
+        Ok((Expect::At(found.revision), is_open))
+    }
+
+    async fn read<T: Record>(
+        &self,
+        key: &Key,
+        operation: &'static str,
+    ) -> Result<Option<(T, Versioned)>, InfraError> {
+        let loaded = self.core.store.load(std::slice::from_ref(key)).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        let Some(found) = values.into_iter().next().flatten() else { return Ok(None) };
+        let value = T::decode(&found.value).map_err(|error| fault::decode(operation, &error))?;
+        Ok(Some((value, found)))
+    }
+
+    /// Whether a commit was applied; if not, it is to be decided anew.
+    async fn try_commit(
+        &self,
+        place: Place,
+        commit: CommitBuilder,
+        operation: &'static str,
+    ) -> Result<bool, InfraError> {
+        let commit =
+            commit.build().map_err(|error| fault::corrupt(operation, error.to_string()))?;
+        let writes = commit.writes().to_vec();
+        match self.core.store.commit(commit).await {
+            Ok(revision) => {
+                self.core.note_commit(place.tenant, place.key.run, revision, &writes);
+                Ok(true)
+            }
+            Err(CommitError::Conflict(_)) => Ok(false),
+            Err(CommitError::SessionGone(ended)) => {
+                self.core.sessions.forget(ended).await;
+                Ok(false)
+            }
+            Err(error) => Err(fault::commit(operation, &error)),
+        }
+    }
+}
+
+fn put(commit: CommitBuilder, key: Key, value: Bytes, session: Option<SessionId>) -> CommitBuilder {
+    match session {
+        Some(session) => commit.put_in_session(key, value, session),
+        None => commit.put(key, value),
+    }
+}

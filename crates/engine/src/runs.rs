@@ -1,0 +1,382 @@
+//! What operators do to runs.
+
+use std::sync::Arc;
+
+use shardwright_contracts::{
+    Env, InitialShardInput, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId, validate_manifest,
+};
+use shardwright_coordination::error::reason::RunNotFound;
+use shardwright_coordination::ops::{self, RunCall, RunChange};
+use shardwright_coordination::{
+    AsyncRunManagement, ClaimOutlook, CreateRunError, CreateRunWithShardsError, IdempotentOutcome,
+    InfraError, ProgressCounter, RegisterShardsError, RunConfig, RunProgress, RunQueryError,
+    RunRecord, RunTransitionError, ShardFilter, ShardRecord, ShardSummary, UnparkError,
+};
+use shardwright_store::{Commit, CommitError, Expect, Revision, Snapshot, Store, Versioned};
+
+use crate::codec::{Gate, Manifest, Record, Run, join_run};
+use crate::coordinator::{Core, StoredCoordinator};
+use crate::fault;
+use crate::keyspace::ShardPart;
+use crate::shard::{Place, decode_shard};
+
+/// A run as it is stored.
+pub(crate) struct StoredRun {
+    pub(crate) record: RunRecord,
+    pub(crate) at: Revision,
+    /// Whether it is being deleted.
+    pub(crate) collecting: bool,
+}
+
+/// Which change of a run is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Complete,
+    Fail,
+    Cancel,
+    Pause,
+    Resume,
+}
+
+impl Change {
+    const fn operation(self) -> &'static str {
+        match self {
+            Self::Complete => "complete_run",
+            Self::Fail => "fail_run",
+            Self::Cancel => "cancel_run",
+            Self::Pause => "pause_run",
+            Self::Resume => "resume_run",
+        }
+    }
+}
+
+impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
+    async fn create_run(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        config: RunConfig,
+    ) -> Result<(), CreateRunError> {
+        const OPERATION: &str = "create_run";
+        let core = &self.core;
+        let mut tried: Option<RunRecord> = None;
+        for conflicts in 0..=core.config.conflict_retries {
+            core.back_off(conflicts).await;
+            let call = RunCall { now: core.now().await?, tenant };
+            let existing = core.load_run(tenant, run, OPERATION).await?.map(|found| found.record);
+            if existing.is_some() && existing == tried {
+                // An attempt whose outcome was unknown was applied.
+                return Ok(());
+            }
+            let mut events = core.publisher.collector();
+            let record = ops::create_run(&call, run, config, existing.as_ref(), &mut events)?;
+            let commit = Commit::builder()
+                .expect(core.keys.run(tenant, run), Expect::Absent)
+                .put(core.keys.run(tenant, run), Run::encode_of(&record, false))
+                .put(core.keys.gate(tenant, run), Gate::of(&record).encode())
+                .build()
+                .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+            match core.store.commit(commit).await {
+                Ok(_) => {
+                    core.publisher.publish(events);
+                    return Ok(());
+                }
+                Err(CommitError::Conflict(_)) => {}
+                Err(CommitError::Unknown(_)) => tried = Some(record),
+                Err(error) => return Err(fault::commit(OPERATION, &error).into()),
+            }
+        }
+        Err(fault::contention(OPERATION).into())
+    }
+
+    async fn register_shards(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        shards: &[InitialShardInput<'_>],
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
+        self.register(tenant, run, shards, op).await
+    }
+
+    async fn create_run_with_shards(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        config: RunConfig,
+        shards: &[InitialShardInput<'_>],
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
+        // A manifest that cannot be registered shall not leave a run behind that waits for one.
+        validate_manifest(shards).map_err(RegisterShardsError::from)?;
+        match self.create_run(tenant, run, config).await {
+            Ok(()) | Err(CreateRunError::RunAlreadyExists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.register(tenant, run, shards, op).await?)
+    }
+
+    async fn get_run(&self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError> {
+        let found = self.core.load_run(tenant, run, "get_run").await?;
+        Ok(found.ok_or(RunNotFound { run })?.record)
+    }
+
+    async fn get_run_progress(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<RunProgress, RunQueryError> {
+        self.core.progress(tenant, run).await
+    }
+
+    async fn list_shards(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        filter: ShardFilter,
+    ) -> Result<Vec<ShardSummary>, RunQueryError> {
+        let now = self.core.now().await?;
+        self.core.load_run(tenant, run, "list_shards").await?.ok_or(RunNotFound { run })?;
+        let shards = self.core.all_shards(tenant, run, "list_shards").await?;
+        let mut listed: Vec<ShardSummary> = shards
+            .iter()
+            .map(|shard| ShardSummary::of(shard, now))
+            .filter(|summary| filter.admits(summary))
+            .collect();
+        listed.sort_by(|a, b| (&a.start, a.shard).cmp(&(&b.start, b.shard)));
+        Ok(listed)
+    }
+
+    async fn complete_run(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.change(tenant, run, Change::Complete, op).await
+    }
+
+    async fn fail_run(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.change(tenant, run, Change::Fail, op).await
+    }
+
+    async fn cancel_run(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.change(tenant, run, Change::Cancel, op).await
+    }
+
+    async fn pause_run(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.change(tenant, run, Change::Pause, op).await
+    }
+
+    async fn resume_run(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        self.change(tenant, run, Change::Resume, op).await
+    }
+
+    async fn collect_claim_candidates(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+    ) -> Result<(Vec<ShardId>, ClaimOutlook), RunQueryError> {
+        self.candidates(tenant, run, worker, limit).await
+    }
+
+    async fn unpark_shard(
+        &self,
+        tenant: TenantId,
+        key: ShardKey,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, UnparkError> {
+        self.unpark(Place { tenant, key }, op).await
+    }
+}
+
+impl<S: Store, E: Env> StoredCoordinator<S, E> {
+    async fn change(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        change: Change,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        let (core, operation) = (&self.core, change.operation());
+        let mut unknown: Option<(Revision, InfraError)> = None;
+        for conflicts in 0..=core.config.conflict_retries {
+            core.back_off(conflicts).await;
+            let now = core.now().await?;
+            let found = core.load_run(tenant, run, operation).await;
+            let found = found.map_err(|error| match &unknown {
+                Some((_, unknown)) => unknown.clone(),
+                None => error,
+            })?;
+            let StoredRun { mut record, at, .. } = found.ok_or(RunNotFound { run })?;
+            let before = Gate::of(&record);
+            let progress = match change {
+                Change::Complete => Some(core.progress(tenant, run).await.map_err(transition)?),
+                Change::Fail | Change::Cancel | Change::Pause | Change::Resume => None,
+            };
+            let mut events = core.publisher.collector();
+            let call = RunCall { now, tenant };
+            let change = protocol_change(change, progress.as_ref());
+            match ops::change_run(&call, &mut record, change, op, &mut events) {
+                Ok(IdempotentOutcome::Executed(())) => {}
+                Ok(replayed @ IdempotentOutcome::Replayed(())) => return Ok(replayed),
+                // As long as nothing has changed, an earlier attempt may still be applied.
+                Err(refusal) => match unknown {
+                    Some((basis, error)) if basis == at => return Err(error.into()),
+                    Some(_) | None => return Err(refusal),
+                },
+            }
+            let mut commit = Commit::builder()
+                .expect(core.keys.run(tenant, run), Expect::At(at))
+                .put(core.keys.run(tenant, run), Run::encode_of(&record, false));
+            let after = Gate::of(&record);
+            if before != after {
+                commit = commit.put(core.keys.gate(tenant, run), after.encode());
+            }
+            let commit =
+                commit.build().map_err(|error| fault::corrupt(operation, error.to_string()))?;
+            let writes = commit.writes().to_vec();
+            match core.store.commit(commit).await {
+                Ok(revision) => {
+                    core.note_commit(tenant, run, revision, &writes);
+                    core.publisher.publish(events);
+                    return Ok(IdempotentOutcome::Executed(()));
+                }
+                Err(CommitError::Conflict(_)) => {}
+                Err(error @ CommitError::Unknown(_)) => {
+                    unknown = Some((at, fault::commit(operation, &error)));
+                }
+                Err(error) => return Err(fault::commit(operation, &error).into()),
+            }
+        }
+        let contention = || fault::contention(operation);
+        Err(unknown.map_or_else(contention, |(_, error)| error).into())
+    }
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    /// Reads a run; none if there is none, or only what is left of one.
+    pub(crate) async fn load_run(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        operation: &'static str,
+    ) -> Result<Option<StoredRun>, InfraError> {
+        let keys = [self.keys.run(tenant, run), self.keys.manifest(tenant, run)];
+        let loaded = self.store.load(&keys).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        let Ok([run_value, manifest]) = <[Option<Versioned>; 2]>::try_from(values) else {
+            return Err(fault::corrupt(operation, "the store answered for other keys than asked"));
+        };
+        let Some(found) = run_value else { return Ok(None) };
+        let damaged = |error: String| fault::corrupt(operation, format!("run {run}: {error}"));
+        let stored = Run::decode(&found.value).map_err(|error| damaged(error.to_string()))?;
+        if (stored.tenant, stored.run) != (tenant, run) {
+            return Err(damaged("what is stored there is another run".to_owned()));
+        }
+        let manifest = match manifest {
+            Some(manifest) => {
+                Manifest::decode(&manifest.value).map_err(|error| damaged(error.to_string()))?
+            }
+            None => Manifest { root_shards: Vec::new() },
+        };
+        let collecting = stored.collecting;
+        let record = join_run(stored, manifest).map_err(|error| damaged(error.to_string()))?;
+        Ok(Some(StoredRun { record, at: found.revision, collecting }))
+    }
+
+    /// Reads every shard of a run, all at one moment.
+    pub(crate) async fn all_shards(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        operation: &'static str,
+    ) -> Result<Vec<ShardRecord>, InfraError> {
+        let (_, entries) = self.list(&self.keys.shards(tenant, run)).await?;
+        let mut shards = Vec::with_capacity(entries.len() / 2);
+        let mut definition: Option<(ShardKey, Versioned)> = None;
+        for (key, found) in entries {
+            match self.keys.parse_shard(&key) {
+                Some((_, key, ShardPart::Definition)) => definition = Some((key, found)),
+                Some((_, key, ShardPart::Progress)) => {
+                    // A definition comes right before the progress of the same shard.
+                    let defined = definition.take().filter(|(defined, _)| *defined == key);
+                    let (_, defined) = defined.ok_or_else(|| {
+                        let message = format!("shard {} of run {run}: not defined", key.shard);
+                        fault::corrupt(operation, message)
+                    })?;
+                    shards.push(decode_shard(Place { tenant, key }, &defined, &found, operation)?);
+                }
+                None => {
+                    let message = format!("{key} is no key of ours");
+                    return Err(fault::corrupt(operation, message));
+                }
+            }
+        }
+        Ok(shards)
+    }
+
+    async fn progress(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<RunProgress, RunQueryError> {
+        const OPERATION: &str = "get_run_progress";
+        let now = self.now().await?;
+        self.load_run(tenant, run, OPERATION).await?.ok_or(RunNotFound { run })?;
+        let shards = self.all_shards(tenant, run, OPERATION).await?;
+        let mut counter = ProgressCounter::new();
+        for ShardRecord { head, spec, cursor } in &shards {
+            counter.add(head, spec.as_spec_ref(), cursor.as_update(), now);
+        }
+        let told = self.watermark(tenant, run).await?;
+        let before = told.as_ref().map(|(reached, _)| reached.as_ref());
+        let mut progress = counter.finish(before);
+        if progress.watermark.as_deref() != before {
+            let expect = told.as_ref().map_or(Expect::Absent, |(_, at)| Expect::At(*at));
+            progress.watermark =
+                self.raise_watermark(tenant, run, progress.watermark, expect).await?;
+        }
+        Ok(progress)
+    }
+}
+
+fn protocol_change(change: Change, progress: Option<&RunProgress>) -> RunChange<'_> {
+    match (change, progress) {
+        (Change::Complete, Some(progress)) => RunChange::Complete(progress),
+        (Change::Complete | Change::Fail, _) => RunChange::Fail,
+        (Change::Cancel, _) => RunChange::Cancel,
+        (Change::Pause, _) => RunChange::Pause,
+        (Change::Resume, _) => RunChange::Resume,
+    }
+}
+
+fn transition(error: RunQueryError) -> RunTransitionError {
+    match error {
+        RunQueryError::RunNotFound(reason) => reason.into(),
+        RunQueryError::TenantMismatch(reason) => reason.into(),
+        RunQueryError::BackendError(reason) => reason.into(),
+    }
+}

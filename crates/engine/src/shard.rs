@@ -1,0 +1,185 @@
+//! A shard as it is stored: what it is, where it stands, who holds it, and the gate of its run.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use shardwright_contracts::{Env, FenceEpoch, LogicalTime, ShardKey, TenantId};
+use shardwright_coordination::{Context, InfraError, OwnerLiveness, RunGate, ShardRecord};
+use shardwright_store::{Expect, Revision, SessionId, Snapshot, Store, Versioned};
+
+use crate::codec::{Binding, Definition, Gate, Progress, Record, join_shard};
+use crate::coordinator::Core;
+use crate::fault;
+
+/// Whose shard, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) tenant: TenantId,
+    pub(crate) key: ShardKey,
+}
+
+/// A shard and the revisions of all that a commit about it compares.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) record: ShardRecord,
+    pub(crate) gate: Gate,
+    pub(crate) basis: Basis,
+    binding: Option<Bound>,
+}
+
+/// What a decision was based on. A commit that was decided on one basis cannot be applied once any
+/// of it has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Basis {
+    pub(crate) gate: Revision,
+    pub(crate) progress: Revision,
+    pub(crate) owner: Expect,
+}
+
+/// The binding of a shard to its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) fence: FenceEpoch,
+    pub(crate) session: Option<SessionId>,
+}
+
+impl Loaded {
+    pub(crate) fn new(
+        record: ShardRecord,
+        gate: Gate,
+        basis: Basis,
+        binding: Option<Bound>,
+    ) -> Self {
+        Self { record, gate, basis, binding }
+    }
+
+    pub(crate) const fn binding(&self) -> Option<Bound> {
+        self.binding
+    }
+
+    pub(crate) fn run_gate(&self, fence_floor: FenceEpoch) -> RunGate {
+        self.gate.for_run(self.record.head.key.run, fence_floor)
+    }
+
+    pub(crate) fn context<'a>(
+        &self,
+        now: LogicalTime,
+        tenant: TenantId,
+        gate: &'a RunGate,
+    ) -> Context<'a> {
+        Context { holder: self.liveness(), ..Context::new(now, tenant, gate) }
+    }
+
+    /// A lease is stored together with its binding. Where the binding is gone and the lease is
+    /// not, the session has ended.
+    fn liveness(&self) -> OwnerLiveness {
+        let head = &self.record.head;
+        match self.binding.filter(|bound| bound.fence == head.fence) {
+            _ if head.lease.is_none() => OwnerLiveness::Untracked,
+            Some(Bound { session: Some(_), .. }) => OwnerLiveness::Live,
+            Some(Bound { session: None, .. }) => OwnerLiveness::Untracked,
+            None => OwnerLiveness::Gone,
+        }
+    }
+}
+
+/// The shards whose holders are served here, as they were stored last.
+///
+/// Only the holder advances a shard, so what was stored last is nearly always still there, and a
+/// holder's operation needs no read.
+#[derive(Default)]
+pub(crate) struct Served {
+    shards: Mutex<BTreeMap<Place, Arc<Loaded>>>,
+}
+
+impl Served {
+    pub(crate) fn get(&self, place: Place) -> Option<Arc<Loaded>> {
+        self.lock().get(&place).cloned()
+    }
+
+    pub(crate) fn forget(&self, place: Place) {
+        self.lock().remove(&place);
+    }
+
+    /// Keeps a shard for as long as somebody holds it.
+    pub(crate) fn keep(&self, place: Place, loaded: Arc<Loaded>) {
+        if loaded.record.head.lease.is_some() {
+            self.lock().insert(place, loaded);
+        } else {
+            self.forget(place);
+        }
+    }
+
+    /// Forgets those whose holders' time was up long ago: nobody serves them here any more.
+    pub(crate) fn forget_expired(&self, before: LogicalTime) {
+        self.lock().retain(|_, loaded| {
+            loaded.record.head.lease.is_some_and(|holder| !holder.is_expired(before))
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Arc<Loaded>>> {
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    /// Reads a shard with all that a commit about it compares; none if there is no such shard.
+    pub(crate) async fn load_shard(
+        &self,
+        place: Place,
+        operation: &'static str,
+    ) -> Result<Option<Loaded>, InfraError> {
+        let Place { tenant, key } = place;
+        let keys = [
+            self.keys.gate(tenant, key.run),
+            self.keys.definition(tenant, key),
+            self.keys.progress(tenant, key),
+            self.keys.owner(tenant, key),
+        ];
+        let loaded = self.store.load(&keys).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        let Ok([gate, definition, progress, owner]) = <[Option<Versioned>; 4]>::try_from(values)
+        else {
+            return Err(fault::corrupt(operation, "the store answered for other keys than asked"));
+        };
+        let (Some(gate), Some(definition), Some(progress)) = (gate, definition, progress) else {
+            return Ok(None);
+        };
+        let record = decode_shard(place, &definition, &progress, operation)?;
+        let decode = |error| fault::decode(operation, &error);
+        let binding = match &owner {
+            Some(owner) => {
+                let Binding { fence, .. } = Binding::decode(&owner.value).map_err(decode)?;
+                Some(Bound { fence, session: owner.session })
+            }
+            None => None,
+        };
+        let basis = Basis {
+            gate: gate.revision,
+            progress: progress.revision,
+            owner: owner.map_or(Expect::Absent, |owner| Expect::At(owner.revision)),
+        };
+        let gate = Gate::decode(&gate.value).map_err(decode)?;
+        Ok(Some(Loaded::new(record, gate, basis, binding)))
+    }
+}
+
+/// Puts a stored shard together. A damaged one is named, so that somebody can look at it.
+pub(crate) fn decode_shard(
+    place: Place,
+    definition: &Versioned,
+    progress: &Versioned,
+    operation: &'static str,
+) -> Result<ShardRecord, InfraError> {
+    let damaged = |error: String| {
+        let ShardKey { run, shard } = place.key;
+        fault::corrupt(operation, format!("shard {shard} of run {run}: {error}"))
+    };
+    let definition =
+        Definition::decode(&definition.value).map_err(|error| damaged(error.to_string()))?;
+    let progress = Progress::decode(&progress.value).map_err(|error| damaged(error.to_string()))?;
+    if (definition.tenant, definition.key) != (place.tenant, place.key) {
+        return Err(damaged("what is stored there is another shard".to_owned()));
+    }
+    join_shard(definition, progress).map_err(|error| damaged(error.to_string()))
+}

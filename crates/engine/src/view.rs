@@ -1,0 +1,328 @@
+//! What a coordinator knows of a run without asking: who holds what, who waits, who asks.
+//!
+//! A view is read from the store once and then follows a watch. Nothing is decided by it. It says
+//! where to try, and what to tell holders besides the answer to their request; a commit decides.
+//! What the coordinator stores itself goes into the view at once, so that it never looks behind
+//! its own deeds.
+
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use shardwright_contracts::{Env, FenceEpoch, LogicalTime, RunId, ShardId, TenantId, WorkerId};
+use shardwright_coordination::{CapacityHint, HolderNotice, InfraError};
+use shardwright_store::{
+    Changes, Key, KeyRange, Page, Revision, ScanError, Store, Versioned, Write,
+};
+use tokio::sync::{Notify, oneshot};
+
+use crate::codec::Gate;
+use crate::coordinator::Core;
+use crate::fault;
+use crate::shard::Place;
+use state::ViewState;
+
+/// How many entries a page of a listing has.
+const PAGE: usize = 1_000;
+/// How long to wait before a watch that broke is set up again.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often a listing starts again because the store had moved on.
+const LISTINGS: usize = 8;
+
+/// What a holder is told besides the answer to its request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Aside {
+    pub(crate) notice: HolderNotice,
+    pub(crate) capacity: CapacityHint,
+}
+
+/// The views of the runs that somebody works on.
+#[derive(Default)]
+pub(crate) struct Views {
+    views: Mutex<BTreeMap<(TenantId, RunId), Arc<RunView>>>,
+    /// One view at a time is made, so that no two of the same run are.
+    making: tokio::sync::Mutex<()>,
+}
+
+/// What is known of one run.
+pub(crate) struct RunView {
+    state: Mutex<ViewState>,
+    /// Rung when there may be something to claim.
+    bell: Notify,
+    /// When this goes, so does the task that follows the watch.
+    _alive: oneshot::Sender<()>,
+}
+
+impl Views {
+    pub(crate) fn get(&self, tenant: TenantId, run: RunId) -> Option<Arc<RunView>> {
+        self.lock().get(&(tenant, run)).cloned()
+    }
+
+    fn forget(&self, tenant: TenantId, run: RunId) {
+        self.lock().remove(&(tenant, run));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(TenantId, RunId), Arc<RunView>>> {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RunView {
+    fn lock(&self) -> MutexGuard<'_, ViewState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn gate(&self) -> Option<(Gate, Revision)> {
+        self.lock().gate()
+    }
+
+    /// Some shards that could be acquired at `now`, other ones for each worker. They are the
+    /// caller's to try until it says what came of it.
+    pub(crate) fn reserve_candidates(
+        &self,
+        worker: WorkerId,
+        now: LogicalTime,
+        limit: usize,
+    ) -> Vec<ShardId> {
+        self.lock().reserve_candidates(worker, now, limit)
+    }
+
+    pub(crate) fn give_back(&self, shards: &[ShardId]) {
+        self.lock().give_back(shards);
+    }
+
+    /// Notes that somebody, whom the watch may not have told yet, holds a shard until `deadline`.
+    pub(crate) fn note_held(&self, shard: ShardId, deadline: LogicalTime) {
+        self.lock().note_held(shard, deadline);
+    }
+
+    /// Notes that a shard cannot be acquired, whatever the store has told so far.
+    pub(crate) fn note_settled(&self, shard: ShardId) {
+        self.lock().note_settled(shard);
+    }
+
+    pub(crate) fn capacity(&self, now: LogicalTime) -> CapacityHint {
+        self.lock().capacity(now)
+    }
+
+    pub(crate) fn is_waiting(&self, worker: WorkerId) -> bool {
+        self.lock().is_waiting(worker)
+    }
+
+    /// Waits until there may be something to claim that was not there before, or the run is over.
+    pub(crate) async fn bell(&self) {
+        let rung = self.bell.notified();
+        let has_rung = {
+            let state = self.lock();
+            state.is_over() || state.is_inviting()
+        };
+        if !has_rung {
+            rung.await;
+        }
+    }
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    /// The view of a run, made if there is none.
+    pub(crate) async fn view(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Arc<RunView>, InfraError> {
+        if let Some(view) = self.views.get(tenant, run) {
+            return Ok(view);
+        }
+        let _making = self.views.making.lock().await;
+        if let Some(view) = self.views.get(tenant, run) {
+            return Ok(view);
+        }
+        let range = self.keys.view(tenant, run);
+        let mut state = ViewState::new(self.config.skew_allowance_ms);
+        let (revision, entries) = self.list(&range).await?;
+        self.replace(&mut state, revision, entries);
+        let is_over = state.is_over();
+        let (alive, gone) = oneshot::channel();
+        let view =
+            Arc::new(RunView { state: Mutex::new(state), bell: Notify::new(), _alive: alive });
+        if is_over {
+            // There is nothing to follow.
+            return Ok(view);
+        }
+        self.views.lock().insert((tenant, run), Arc::clone(&view));
+        let follow = Follow {
+            core: Arc::downgrade(self),
+            view: Arc::downgrade(&view),
+            place: (tenant, run),
+            range,
+            env: self.env.clone(),
+        };
+        self.env.spawn(follow.run(revision, gone));
+        Ok(view)
+    }
+
+    /// What a holder is told besides the answer to its request, and takes note of its deadline.
+    ///
+    /// What was asked is done by now. So if the store cannot be read, nothing is told besides,
+    /// rather than that anything has failed.
+    pub(crate) async fn aside(
+        self: &Arc<Self>,
+        place: Place,
+        fence: FenceEpoch,
+        deadline: Option<LogicalTime>,
+        now: LogicalTime,
+    ) -> Aside {
+        let shard = place.key.shard;
+        let Ok(view) = self.view(place.tenant, place.key.run).await else {
+            return Aside::default();
+        };
+        let mut state = view.lock();
+        if let Some(deadline) = deadline {
+            state.note_deadline(shard, fence, deadline);
+        }
+        Aside { notice: state.notice(shard, fence, now), capacity: state.capacity(now) }
+    }
+
+    /// Puts what was just stored into the view of its run, if there is one.
+    pub(crate) fn note_commit(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        revision: Revision,
+        writes: &[Write],
+    ) {
+        let Some(view) = self.views.get(tenant, run) else { return };
+        let mut state = view.lock();
+        for write in writes {
+            if let Some((_, _, key)) = self.keys.parse_view(write.key()) {
+                let value = match write {
+                    Write::Put { value, .. } => Some(value),
+                    Write::Delete { .. } => None,
+                };
+                state.apply_own(key, value.map(AsRef::as_ref), revision);
+            }
+        }
+        self.after_change(&view, state, (tenant, run));
+    }
+
+    /// Lists a range, all at one revision.
+    pub(crate) async fn list(
+        &self,
+        range: &KeyRange,
+    ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
+        const OPERATION: &str = "view.list";
+        let mut moved = 0;
+        'again: loop {
+            let (mut entries, mut page) = (Vec::new(), Page::first(PAGE));
+            loop {
+                match self.store.scan(range, page.clone()).await {
+                    Ok(found) => {
+                        entries.extend(found.entries);
+                        match found.next {
+                            Some(next) => page.after = Some(next),
+                            None => return Ok((found.revision, entries)),
+                        }
+                    }
+                    Err(ScanError::Moved) if moved < LISTINGS => {
+                        moved += 1;
+                        continue 'again;
+                    }
+                    Err(error) => return Err(fault::scan(OPERATION, &error)),
+                }
+            }
+        }
+    }
+
+    fn replace(&self, state: &mut ViewState, revision: Revision, entries: Vec<(Key, Versioned)>) {
+        let parsed = entries.iter().filter_map(|(key, found)| {
+            let (_, _, key) = self.keys.parse_view(key)?;
+            Some((key, found.value.as_ref(), found.revision))
+        });
+        state.replace(revision, parsed);
+    }
+
+    fn after_change(
+        &self,
+        view: &RunView,
+        state: MutexGuard<'_, ViewState>,
+        (tenant, run): (TenantId, RunId),
+    ) {
+        let (is_over, is_inviting) = (state.is_over(), state.is_inviting());
+        drop(state);
+        if is_over {
+            self.views.forget(tenant, run);
+        }
+        if is_over || is_inviting {
+            view.bell.notify_waiters();
+        }
+    }
+}
+
+/// The task that keeps a view up to date.
+struct Follow<S, E> {
+    core: Weak<Core<S, E>>,
+    view: Weak<RunView>,
+    place: (TenantId, RunId),
+    range: KeyRange,
+    env: E,
+}
+
+impl<S: Store, E: Env> Follow<S, E> {
+    async fn run(self, mut revision: Revision, mut gone: oneshot::Receiver<()>) {
+        loop {
+            let Some(core) = self.core.upgrade() else { return };
+            if let Ok(changes) = core.store.watch(&self.range, revision).await {
+                drop(core);
+                if self.follow(changes, &mut gone).await.is_none() {
+                    return;
+                }
+            } else {
+                drop(core);
+                self.env.sleep(PAUSE).await;
+            }
+            // Something was missed: read everything anew and go on from there.
+            match self.relist().await {
+                Some(Ok(at)) => revision = at,
+                Some(Err(_)) => self.env.sleep(PAUSE).await,
+                None => return,
+            }
+        }
+    }
+
+    /// Follows a watch until it breaks; none if nobody looks at the view any more.
+    async fn follow(&self, mut changes: Changes, gone: &mut oneshot::Receiver<()>) -> Option<()> {
+        loop {
+            let next = tokio::select! {
+                biased;
+                _ = &mut *gone => return None,
+                next = changes.next() => next,
+            };
+            let Ok(set) = next else { return Some(()) };
+            let (core, view) = (self.core.upgrade()?, self.view.upgrade()?);
+            let mut state = view.lock();
+            for change in &set.changes {
+                if let Some((_, _, key)) = core.keys.parse_view(&change.key) {
+                    let value = change.now.as_ref().map(|now| now.value.as_ref());
+                    state.apply_watched(key, value, set.revision);
+                }
+            }
+            state.reach(set.revision);
+            core.after_change(&view, state, self.place);
+        }
+    }
+
+    async fn relist(&self) -> Option<Result<Revision, InfraError>> {
+        let core = self.core.upgrade()?;
+        self.view.upgrade()?;
+        let (revision, entries) = match core.list(&self.range).await {
+            Ok(listed) => listed,
+            Err(error) => return Some(Err(error)),
+        };
+        let view = self.view.upgrade()?;
+        let mut state = view.lock();
+        core.replace(&mut state, revision, entries);
+        core.after_change(&view, state, self.place);
+        Some(Ok(revision))
+    }
+}

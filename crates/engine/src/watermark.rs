@@ -1,0 +1,75 @@
+//! The greatest watermark that anybody was told, so that nobody is told less.
+//!
+//! Work can start anew behind a watermark: children of a split need not carry their parent's
+//! cursor on. What was done stays done, so the watermark does not go back, and is stored before
+//! it is told.
+
+use shardwright_contracts::{Env, RunId, TenantId};
+use shardwright_coordination::InfraError;
+use shardwright_store::{Commit, CommitError, Expect, Revision, Snapshot, Store, Versioned};
+
+use crate::codec::{Record, Watermark};
+use crate::coordinator::Core;
+use crate::fault;
+
+const OPERATION: &str = "watermark";
+
+impl<S: Store, E: Env> Core<S, E> {
+    /// The watermark that was told last.
+    pub(crate) async fn watermark(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Option<(Box<[u8]>, Revision)>, InfraError> {
+        let key = self.keys.watermark(tenant, run);
+        let loaded = self.store.load(std::slice::from_ref(&key)).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        values.into_iter().next().flatten().map(|found| decode(&found)).transpose()
+    }
+
+    /// Stores a greater watermark, and gives the one that may be told.
+    pub(crate) async fn raise_watermark(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        reached: Option<Box<[u8]>>,
+        mut expect: Expect,
+    ) -> Result<Option<Box<[u8]>>, InfraError> {
+        let Some(reached) = reached else { return Ok(None) };
+        let key = self.keys.watermark(tenant, run);
+        for conflicts in 0..=self.config.conflict_retries {
+            self.back_off(conflicts).await;
+            let value = Watermark { reached: reached.clone() }.encode();
+            let commit = Commit::builder().expect(key.clone(), expect).put(key.clone(), value);
+            let commit =
+                commit.build().map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+            match self.store.commit(commit).await {
+                Ok(_) => return Ok(Some(reached)),
+                Err(CommitError::Conflict(conflict)) => {
+                    let found = conflict.found.into_iter().find_map(|(_, found)| found);
+                    expect = match found.as_ref().map(decode).transpose()? {
+                        Some((told, _)) if told >= reached => return Ok(Some(told)),
+                        Some((_, at)) => Expect::At(at),
+                        None => Expect::Absent,
+                    };
+                }
+                // Whatever comes of it, nobody is harmed by trying again.
+                Err(CommitError::Unknown(_)) => {
+                    expect = match self.watermark(tenant, run).await? {
+                        Some((told, _)) if told >= reached => return Ok(Some(told)),
+                        Some((_, at)) => Expect::At(at),
+                        None => Expect::Absent,
+                    };
+                }
+                Err(error) => return Err(fault::commit(OPERATION, &error)),
+            }
+        }
+        Err(fault::contention(OPERATION))
+    }
+}
+
+fn decode(found: &Versioned) -> Result<(Box<[u8]>, Revision), InfraError> {
+    let Watermark { reached } =
+        Watermark::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
+    Ok((reached, found.revision))
+}

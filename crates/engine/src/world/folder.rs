@@ -1,0 +1,36 @@
+use std::path::Path;
+
+use shardwright_store::file::{self, FileOptions, FileStore};
+
+use crate::config::EngineConfig;
+use crate::coordinator::{OpenError, StoredCoordinator};
+use crate::keyspace::Keyspace;
+use crate::world::TokioEnv;
+
+/// The run protocol in a folder of this machine, for any number of processes.
+pub type FileCoordinator = StoredCoordinator<FileStore, TokioEnv>;
+
+/// Why a folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// There is no tokio runtime around the caller.
+    #[error("a coordinator needs a tokio runtime around it")]
+    NoRuntime,
+    /// The store in it cannot be opened.
+    #[error(transparent)]
+    Store(#[from] file::OpenError),
+    /// What is in the store cannot be used.
+    #[error(transparent)]
+    Coordinator(#[from] OpenError),
+}
+
+impl FileCoordinator {
+    /// Opens a folder, and sets it up if there is nothing in it.
+    pub async fn in_folder(folder: impl AsRef<Path>) -> Result<Self, FolderError> {
+        let env = TokioEnv::current().ok_or(FolderError::NoRuntime)?;
+        let store = FileStore::open(folder, FileOptions::default())?;
+        // All processes of a machine have the same clock.
+        let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
+        Ok(Self::open(store, env, Keyspace::default(), config).await?)
+    }
+}

@@ -1,0 +1,27 @@
+//! A store on an etcd cluster, of version 3.4 or later.
+//!
+//! - Everything is decided by transactions; what waits together goes in one request.
+//! - Revisions are etcd's. Commits that went in one request share theirs.
+//! - Sessions are leases, kept alive over one stream.
+//! - A write whose outcome is not known is reported as such and never sent again; what is known is
+//!   in the table of [`verdict`].
+//!
+//! The client is our own and thin: the few methods we need, in `proto/etcd.proto`.
+
+mod answer;
+pub(crate) mod client;
+pub(crate) mod connection;
+mod keep_alive;
+mod namespace;
+mod options;
+mod read;
+mod session;
+mod store;
+mod transaction;
+mod verdict;
+mod watch;
+pub(crate) mod wire;
+mod write;
+
+pub use options::{EtcdOptions, EtcdServerLimits, EtcdTimeouts, EtcdTls};
+pub use store::EtcdStore;

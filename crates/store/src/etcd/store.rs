@@ -1,0 +1,130 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::client::Client;
+use super::keep_alive::KeepAlive;
+use super::namespace::Namespace;
+use super::options::{EtcdOptions, EtcdServerLimits};
+use super::transaction::{Composer, Room};
+use super::verdict::Trouble;
+use super::{read, session, watch};
+use crate::batch::Batcher;
+use crate::commit::Commit;
+use crate::error::{
+    CommitError, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
+};
+use crate::key::{Key, KeyRange};
+use crate::limits::StoreLimits;
+use crate::store::{Page, Revision, ScanPage, Session, SessionId, Snapshot, Store};
+use crate::watch::Changes;
+
+const NAMESPACE_BYTES_MAX: usize = 64;
+
+/// A store on an etcd cluster.
+///
+/// A clone is another handle to the same store: it shares the connection, and its commits share
+/// requests with those of the others.
+#[derive(Clone, Debug)]
+pub struct EtcdStore {
+    batcher: Batcher<Shared>,
+}
+
+/// What all handles to a store share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) client: Arc<Client>,
+    pub(crate) composer: Composer,
+    pub(crate) keep_alive: KeepAlive,
+    pub(crate) average: read::Average,
+    pub(crate) watch_capacity: usize,
+    /// Where tasks run, also those of callers who are somewhere else.
+    pub(crate) runtime: Handle,
+}
+
+impl EtcdStore {
+    /// Connects to a member that answers. Must be called within a tokio runtime, which the store
+    /// then works on.
+    pub async fn connect(options: EtcdOptions) -> Result<Self, StoreError> {
+        check(&options).map_err(StoreError::Unavailable)?;
+        let namespace = Namespace::new(options.namespace.clone());
+        let room = Room::new(&options.server_limits, &namespace);
+        let watch_capacity = options.watch_capacity;
+        let client = Arc::new(Client::new(options).map_err(StoreError::Unavailable)?);
+        let shared = Shared {
+            keep_alive: KeepAlive::new(Arc::clone(&client)),
+            client,
+            composer: Composer { namespace, room },
+            average: read::Average::default(),
+            watch_capacity,
+            runtime: Handle::current(),
+        };
+        // A first read, with all the patience of any other.
+        read::load(&shared, &[]).await?;
+        Ok(Self { batcher: Batcher::new(Arc::new(shared)) })
+    }
+
+    fn shared(&self) -> &Shared {
+        self.batcher.engine()
+    }
+}
+
+impl Store for EtcdStore {
+    async fn load(&self, keys: &[Key]) -> Result<Snapshot, StoreError> {
+        read::load(self.shared(), keys).await
+    }
+
+    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+        read::scan(self.shared(), range, page).await
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
+        commit.check(&self.limits())?;
+        self.batcher.commit(commit).await
+    }
+
+    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+        watch::watch(self.batcher.engine(), range, after).await
+    }
+
+    async fn open_session(&self, ttl: Duration) -> Result<Session, SessionError> {
+        session::open(self.shared(), ttl).await
+    }
+
+    async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
+        self.shared().keep_alive.renew(session).await
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), SessionError> {
+        session::close(self.shared(), session).await
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.shared().composer.room.limits()
+    }
+}
+
+fn check(options: &EtcdOptions) -> Result<(), Fault> {
+    let wrong = |text: String| Err(Fault::new(FaultKind::Other, text));
+    let namespace = options.namespace.len();
+    if namespace == 0 || namespace > NAMESPACE_BYTES_MAX {
+        let text = format!("a namespace has 1 to {NAMESPACE_BYTES_MAX} bytes, not {namespace}");
+        return wrong(text);
+    }
+    let EtcdServerLimits { operations, bytes } = options.server_limits;
+    if operations < EtcdServerLimits::LEAST.operations || bytes < EtcdServerLimits::LEAST.bytes {
+        let limits = format!("{operations} operations and {bytes} bytes in a request");
+        return wrong(format!("an etcd that takes {limits} takes too little"));
+    }
+    Ok(())
+}
+
+/// Why nothing could be read.
+pub(crate) fn store_error(trouble: Trouble) -> StoreError {
+    if trouble.fault.kind == FaultKind::Damaged {
+        StoreError::Corrupt(trouble.fault)
+    } else {
+        StoreError::Unavailable(trouble.fault)
+    }
+}

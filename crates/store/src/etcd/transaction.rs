@@ -1,0 +1,246 @@
+//! Commits as transactions of etcd.
+//!
+//! A commit becomes a transaction: it compares what is expected, and either writes or, so that a
+//! conflict can say what is there, reads the keys that something was expected of. Several become
+//! one request: a transaction without a condition, around theirs. Each of them is decided for
+//! itself, on the state before the request.
+//!
+//! A server counts operations so: the longest list of a transaction, plus that of the longest
+//! transaction inside it, may be 128. So what one commit writes is not limited by its own list:
+//! it is dealt out to transactions without a condition inside that of the commit.
+
+use super::answer;
+use super::namespace::Namespace;
+use super::options::EtcdServerLimits;
+use super::wire::compare::{Result as Relation, Target, TargetUnion};
+use super::wire::request_op::Request;
+use super::wire::response_op::Response;
+use super::wire::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, ResponseOp, TxnRequest,
+    TxnResponse,
+};
+use crate::batch::BatchSize;
+use crate::commit::{Commit, Expect, Expectation, Write};
+use crate::error::{CommitError, Conflict};
+use crate::limits::StoreLimits;
+use crate::store::Revision;
+
+/// Most writes that are dealt out to one inner transaction.
+const GROUP_MAX: usize = 13;
+/// Most operations of a server that we make use of.
+const OPERATIONS_MAX: usize = 128;
+const KEY_BYTES_MAX: usize = 1_024;
+/// The name of a user, numbers and frames that the server adds before it looks at the size, and
+/// what we put around all commits of a request.
+const REQUEST_OVERHEAD: usize = 2_048;
+/// Tags, lengths and numbers of a compare and of the read that goes with it, without keys.
+const EXPECTATION_OVERHEAD: usize = 34;
+/// The same for a write, and its share of the transaction that it is dealt out to.
+const WRITE_OVERHEAD: usize = 30;
+
+/// How much fits into a request to this server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    operations: usize,
+    bytes: usize,
+    prefix: usize,
+}
+
+impl Room {
+    pub(crate) fn new(server: &EtcdServerLimits, namespace: &Namespace) -> Self {
+        Self {
+            operations: server.operations.min(OPERATIONS_MAX),
+            bytes: server.bytes.saturating_sub(REQUEST_OVERHEAD),
+            prefix: namespace.prefix().len(),
+        }
+    }
+
+    /// What one commit may be. Any commit within these fits, however it is made up.
+    pub(crate) const fn limits(&self) -> StoreLimits {
+        // One operation is the commit itself.
+        let expectations = self.operations.saturating_sub(GROUP_MAX + 1);
+        let writes = expectations * GROUP_MAX;
+        // Each key that is expected something of is sent twice, and counts once.
+        let expected = expectations * (EXPECTATION_OVERHEAD + 2 * self.prefix + KEY_BYTES_MAX);
+        let written = writes * (WRITE_OVERHEAD + self.prefix);
+        let bytes = self.bytes.saturating_sub(expected + written);
+        StoreLimits { expectations, writes, key_bytes: KEY_BYTES_MAX, bytes }
+    }
+
+    /// Whether several commits fit into one request.
+    pub(crate) const fn fits(&self, size: &BatchSize) -> bool {
+        let overhead = size.operations * (EXPECTATION_OVERHEAD + 2 * self.prefix);
+        size.commits + size.longest <= self.operations && 2 * size.bytes + overhead <= self.bytes
+    }
+}
+
+/// Makes requests of commits, and results of answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Composer {
+    pub(crate) namespace: Namespace,
+    pub(crate) room: Room,
+}
+
+impl Composer {
+    /// One request for some commits, of which [`Room`] says that they fit.
+    pub(crate) fn request(&self, commits: &[&Commit]) -> TxnRequest {
+        let namespace = &self.namespace;
+        if let Some(commit) = self.bare(commits) {
+            return flat(namespace, commit);
+        }
+        let inner = match commits {
+            [commit] => vec![nested(dealt(namespace, commit))],
+            _ => commits.iter().map(|commit| nested(flat(namespace, commit))).collect(),
+        };
+        TxnRequest { success: inner, failure: price(namespace, commits), ..TxnRequest::default() }
+    }
+
+    /// What became of each commit; none if the answer is not one to our request.
+    pub(crate) fn decisions(
+        &self,
+        commits: &[&Commit],
+        answer: TxnResponse,
+    ) -> Option<Vec<Result<Revision, CommitError>>> {
+        let revision = answer::moment(answer.header.as_ref());
+        if let Some(commit) = self.bare(commits) {
+            return decision(commit, revision, answer).map(|decided| vec![decided]);
+        }
+        if commits.len() != answer.responses.len() {
+            return None;
+        }
+        let answers = answer.responses.into_iter().map(transaction);
+        let decided = |(commit, answer): (&&Commit, _)| decision(commit, revision, answer?);
+        commits.iter().zip(answers).map(decided).collect()
+    }
+
+    /// Asks whether what some commits expect of the keys that they write is still true, for each
+    /// by itself, in a request that is decided like a write.
+    pub(crate) fn inquiry(&self, commits: &[&Commit]) -> TxnRequest {
+        let question = |commit: &&Commit| {
+            let expected = replaced(commit).map(|expected| compare(&self.namespace, expected));
+            nested(TxnRequest { compare: expected.collect(), ..TxnRequest::default() })
+        };
+        // A request that holds transactions is no mere read: it goes through the cluster's log.
+        let success = commits.iter().map(question).collect();
+        TxnRequest { success, ..TxnRequest::default() }
+    }
+
+    /// What an inquiry has found, for each commit.
+    pub(crate) fn findings(answer: TxnResponse) -> Option<Vec<bool>> {
+        answer.responses.into_iter().map(|one| transaction(one).map(|one| one.succeeded)).collect()
+    }
+
+    /// The commit, if it is alone and needs nothing around it.
+    fn bare<'a>(&self, commits: &[&'a Commit]) -> Option<&'a Commit> {
+        match commits {
+            [commit] if commit.writes().len() <= self.room.operations => Some(commit),
+            _ => None,
+        }
+    }
+}
+
+/// The expectations of a commit about keys that it also writes.
+pub(crate) fn replaced(commit: &Commit) -> impl Iterator<Item = &Expectation> {
+    let written =
+        |expected: &&Expectation| commit.writes().iter().any(|write| write.key() == &expected.key);
+    commit.expectations().iter().filter(written)
+}
+
+/// A put that never happens, because the request around all commits has no condition that could
+/// fail. A server that is full refuses requests by what they put, but does not look into the
+/// transactions inside; without this, all that we write would pass by its quota.
+fn price(namespace: &Namespace, commits: &[&Commit]) -> Vec<RequestOp> {
+    let mut writes = commits.iter().flat_map(|commit| commit.writes());
+    let put = writes.find(|write| matches!(write, Write::Put { .. })).map(|put| {
+        let put = PutRequest { key: namespace.outer(put.key()), ..PutRequest::default() };
+        RequestOp { request: Some(Request::RequestPut(put)) }
+    });
+    put.into_iter().collect()
+}
+
+fn transaction(operation: ResponseOp) -> Option<TxnResponse> {
+    match operation.response {
+        Some(Response::ResponseTxn(answer)) => Some(answer),
+        _ => None,
+    }
+}
+
+fn decision(
+    commit: &Commit,
+    revision: Revision,
+    answer: TxnResponse,
+) -> Option<Result<Revision, CommitError>> {
+    if answer.succeeded {
+        return Some(Ok(revision));
+    }
+    let found = answer::reads(answer.responses)?;
+    if found.len() != commit.expectations().len() {
+        return None;
+    }
+    let keys = commit.expectations().iter().map(|expected| expected.key.clone());
+    Some(Err(CommitError::Conflict(Conflict { found: keys.zip(found).collect() })))
+}
+
+fn flat(namespace: &Namespace, commit: &Commit) -> TxnRequest {
+    let success = commit.writes().iter().map(|write| operation(namespace, write)).collect();
+    TxnRequest { success, ..condition(namespace, commit) }
+}
+
+fn dealt(namespace: &Namespace, commit: &Commit) -> TxnRequest {
+    let groups = commit.writes().chunks(GROUP_MAX).map(|group| {
+        let success = group.iter().map(|write| operation(namespace, write)).collect();
+        nested(TxnRequest { success, ..TxnRequest::default() })
+    });
+    TxnRequest { success: groups.collect(), ..condition(namespace, commit) }
+}
+
+fn condition(namespace: &Namespace, commit: &Commit) -> TxnRequest {
+    let expectations = commit.expectations();
+    TxnRequest {
+        compare: expectations.iter().map(|expected| compare(namespace, expected)).collect(),
+        success: Vec::new(),
+        failure: expectations.iter().map(|expected| read(namespace, expected)).collect(),
+    }
+}
+
+fn compare(namespace: &Namespace, expected: &Expectation) -> Compare {
+    let revision = match expected.expect {
+        Expect::Absent => 0,
+        // What is not there has revision zero in etcd; nothing that is there has it. Nor does
+        // etcd ever get to the highest.
+        Expect::At(Revision::ZERO) => i64::MAX,
+        Expect::At(revision) => i64::try_from(revision.get()).unwrap_or(i64::MAX),
+    };
+    Compare {
+        result: Relation::Equal.into(),
+        target: Target::Mod.into(),
+        key: namespace.outer(&expected.key),
+        target_union: Some(TargetUnion::ModRevision(revision)),
+    }
+}
+
+fn read(namespace: &Namespace, expected: &Expectation) -> RequestOp {
+    let range = RangeRequest { key: namespace.outer(&expected.key), ..RangeRequest::default() };
+    RequestOp { request: Some(Request::RequestRange(range)) }
+}
+
+fn operation(namespace: &Namespace, write: &Write) -> RequestOp {
+    let key = namespace.outer(write.key());
+    let request = match write {
+        Write::Put { value, session, .. } => {
+            let lease = session.map_or(0, |session| session.get().cast_signed());
+            Request::RequestPut(PutRequest { key, value: value.clone(), lease })
+        }
+        Write::Delete { .. } => {
+            Request::RequestDeleteRange(DeleteRangeRequest { key, ..DeleteRangeRequest::default() })
+        }
+    };
+    RequestOp { request: Some(request) }
+}
+
+const fn nested(txn: TxnRequest) -> RequestOp {
+    RequestOp { request: Some(Request::RequestTxn(txn)) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+use bytes::Bytes;
+use prost::Message;
+
+use super::*;
+use crate::key::Key;
+use crate::store::SessionId;
+
+const SERVER: EtcdServerLimits = EtcdServerLimits { operations: 128, bytes: 1_572_864 };
+
+fn composer(prefix: usize) -> Composer {
+    let namespace = Namespace::new(Bytes::from(vec![b'n'; prefix]));
+    Composer { room: Room::new(&SERVER, &namespace), namespace }
+}
+
+/// The costliest way to make up a commit: all keys are as long as they may be.
+fn heaviest(limits: &StoreLimits, bytes: usize) -> Commit {
+    let key = |number: usize| Key::from(format!("{number:0width$}", width = limits.key_bytes));
+    let short = |number: usize| Key::from(format!("{number}"));
+    let mut builder = Commit::builder();
+    let mut left = bytes;
+    for number in 0..limits.expectations {
+        builder = builder.guard(key(number), Expect::At(Revision::new(i64::MAX.unsigned_abs())));
+        left -= limits.key_bytes;
+    }
+    let session = SessionId::new(i64::MAX.unsigned_abs());
+    for number in 1..limits.writes {
+        left -= short(number).as_bytes().len();
+        builder = builder.put_in_session(short(number), "", session);
+    }
+    builder.put_in_session(key(0), vec![0; left - limits.key_bytes], session).build().unwrap()
+}
+
+/// How a server counts: the longest list of a transaction, and what is left for those inside.
+fn passes(txn: &TxnRequest, left: usize) -> bool {
+    let longest = txn.compare.len().max(txn.success.len()).max(txn.failure.len());
+    let inner = txn.success.iter().chain(&txn.failure).filter_map(|one| match &one.request {
+        Some(Request::RequestTxn(inner)) => Some(inner),
+        _ => None,
+    });
+    longest <= left && inner.into_iter().all(|inner| passes(inner, left - longest))
+}
+
+#[test]
+fn whatever_is_within_the_limits_fits_into_a_request() {
+    for prefix in [1, 12, 64] {
+        let composer = composer(prefix);
+        let limits = composer.room.limits();
+        let commit = heaviest(&limits, limits.bytes);
+        assert_eq!(commit.check(&limits), Ok(()));
+        assert_eq!(commit.bytes(), limits.bytes);
+        let request = composer.request(&[&commit]);
+        assert!(passes(&request, SERVER.operations), "prefix {prefix}");
+        // A server adds a header with the name of a user.
+        let size = request.encoded_len() + 256;
+        assert!(size <= SERVER.bytes, "prefix {prefix}: {size}");
+        assert!(SERVER.bytes - size < 25_000, "prefix {prefix}: {size} leaves much unused");
+    }
+}
+
+#[test]
+fn one_expectation_more_than_the_limit_would_not_pass() {
+    let composer = composer(12);
+    let limits = composer.room.limits();
+    assert_eq!((limits.expectations, limits.writes), (114, 114 * 13));
+    let more = StoreLimits { expectations: limits.expectations + 1, ..limits };
+    let request = composer.request(&[&heaviest(&more, limits.bytes)]);
+    assert!(!passes(&request, SERVER.operations));
+    let more = StoreLimits { writes: limits.writes + 1, ..limits };
+    let request = composer.request(&[&heaviest(&more, limits.bytes)]);
+    assert!(!passes(&request, SERVER.operations));
+}
+
+fn small(number: usize, operations: usize) -> Commit {
+    let builder = (0..operations).fold(Commit::builder(), |builder, at| {
+        let key = Key::from(format!("{number}/{at}"));
+        builder.expect(key.clone(), Expect::Absent).put(key, "value")
+    });
+    builder.build().unwrap()
+}
+
+#[test]
+fn a_batch_that_fits_passes_and_one_more_commit_does_not() {
+    let composer = composer(12);
+    for (operations, most) in [(1, 127), (3, 125), (13, 115), (14, 114), (64, 64), (100, 28)] {
+        let commits: Vec<Commit> = (0..=most).map(|number| small(number, operations)).collect();
+        let mut size = BatchSize::default();
+        for commit in &commits[..most] {
+            size.commits += 1;
+            size.operations += commit.expectations().len() + commit.writes().len();
+            size.longest = operations;
+            size.bytes += commit.bytes();
+        }
+        assert!(composer.room.fits(&size), "{most} of {operations}");
+        let all: Vec<&Commit> = commits.iter().collect();
+        let request = composer.request(&all[..most]);
+        assert!(passes(&request, SERVER.operations), "{most} of {operations}");
+        assert!(request.encoded_len() <= SERVER.bytes);
+        size.commits += 1;
+        assert!(!composer.room.fits(&size), "{} of {operations}", most + 1);
+        assert!(!passes(&composer.request(&all), SERVER.operations));
+    }
+}
+
+#[test]
+fn a_batch_never_has_more_bytes_than_a_server_takes() {
+    let composer = composer(64);
+    // Keys that are only expected something of are sent twice.
+    let heavy = |number: usize| {
+        let key = |at: usize| Key::from(format!("{number:04}{at:01020}"));
+        let builder = (0..10).fold(Commit::builder(), |builder, at| {
+            builder.guard(key(at), Expect::At(Revision::new(u64::MAX >> 1)))
+        });
+        builder.put(Key::from(format!("{number}")), "").build().unwrap()
+    };
+    let commits: Vec<Commit> = (0..118).map(heavy).collect();
+    let mut size = BatchSize::default();
+    let mut fitting = Vec::new();
+    for commit in &commits {
+        size.commits += 1;
+        size.operations += 11;
+        size.longest = 10;
+        size.bytes += commit.bytes();
+        if !composer.room.fits(&size) {
+            break;
+        }
+        fitting.push(commit);
+    }
+    assert!(fitting.len() > 60 && fitting.len() < 118, "{}", fitting.len());
+    assert!(composer.request(&fitting).encoded_len() + 256 <= SERVER.bytes);
+}
+
+#[test]
+fn what_goes_together_costs_something_unless_it_only_takes_away() {
+    let composer = composer(12);
+    let puts = small(1, 1);
+    let other = small(2, 1);
+    let deletes = |name: &'static str| {
+        let key = Key::from(name);
+        let expect = Expect::At(Revision::new(1));
+        Commit::builder().expect(key.clone(), expect).delete(key).build().unwrap()
+    };
+    let (one, two) = (deletes("one"), deletes("two"));
+    assert_eq!(composer.request(&[&puts, &other]).failure.len(), 1);
+    assert_eq!(composer.request(&[&one, &puts]).failure.len(), 1);
+    assert!(composer.request(&[&one, &two]).failure.is_empty());
+    let large = small(1, 100);
+    let larger = (0..200).fold(Commit::builder().guard(Key::from("g"), Expect::Absent), |b, at| {
+        b.put(Key::from(format!("{at}")), "")
+    });
+    // Alone and small enough, it puts by itself.
+    let puts = |txn: &TxnRequest| {
+        txn.success.iter().all(|one| matches!(one.request, Some(Request::RequestPut(_))))
+    };
+    assert!(puts(&composer.request(&[&large])));
+    assert_eq!(composer.request(&[&larger.build().unwrap()]).failure.len(), 1);
+}
+
+#[test]
+fn nothing_was_ever_written_at_revision_zero() {
+    let namespace = Namespace::new(Bytes::from_static(b"n"));
+    let number = |expect| {
+        let key = Key::from("a");
+        compare(&namespace, &Expectation { key, expect }).target_union
+    };
+    assert_eq!(number(Expect::Absent), Some(TargetUnion::ModRevision(0)));
+    assert_eq!(number(Expect::At(Revision::ZERO)), Some(TargetUnion::ModRevision(i64::MAX)));
+    assert_eq!(number(Expect::At(Revision::new(7))), Some(TargetUnion::ModRevision(7)));
+}

@@ -1,0 +1,263 @@
+//! Following the changes of a range, over as many connections as it takes.
+
+use std::sync::Arc;
+
+use tokio::select;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::answer::{self, moment};
+use super::client::{Client, Patience};
+use super::connection::Connection;
+use super::namespace::Namespace;
+use super::store::{Shared, store_error};
+use super::verdict::{Remedy, Saying, Trouble};
+use super::wire::event::Kind;
+use super::wire::watch_request::RequestUnion;
+use super::wire::{Event, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
+use crate::error::WatchError;
+use crate::key::KeyRange;
+use crate::store::Revision;
+use crate::watch::{Change, ChangeSender, ChangeSet, Changes};
+
+/// Starts to follow a range.
+pub(crate) async fn watch(
+    shared: &Arc<Shared>,
+    range: &KeyRange,
+    after: Revision,
+) -> Result<Changes, WatchError> {
+    let (sender, changes) = Changes::channel(shared.watch_capacity);
+    if range.is_empty() {
+        // etcd refuses to wait for what cannot be.
+        shared.runtime.spawn(async move { sender.closed().await });
+        return Ok(changes);
+    }
+    let mut follower = Follower {
+        client: Arc::clone(&shared.client),
+        namespace: shared.composer.namespace.clone(),
+        range: range.clone(),
+        next: after.get() + 1,
+        fragments: Vec::new(),
+    };
+    let mut patience = Patience::new(shared.client.timeouts().call);
+    let stream = loop {
+        let opened = patience.within(follower.open()).await;
+        match opened.unwrap_or_else(|| Err(Trouble::late("a watch"))) {
+            Ok(stream) => break stream,
+            Err(trouble) => {
+                let again = trouble.remedy == Remedy::AnotherConnection;
+                if !again || !patience.pause().await {
+                    return Err(watch_error(trouble));
+                }
+            }
+        }
+    };
+    shared.runtime.spawn(async move { follower.run(stream, sender).await });
+    Ok(changes)
+}
+
+struct Follower {
+    client: Arc<Client>,
+    namespace: Namespace,
+    range: KeyRange,
+    /// The first revision that has not been passed on.
+    next: u64,
+    /// Changes of an answer that came in parts, of which the last is still to come.
+    fragments: Vec<Event>,
+}
+
+struct Stream {
+    connection: Arc<Connection>,
+    requests: mpsc::Sender<WatchRequest>,
+    answers: Streaming<WatchResponse>,
+}
+
+/// Why a stream is not read any more.
+enum End {
+    /// Nobody reads what it says.
+    Unread,
+    /// Another stream may go on from here.
+    Broken,
+    /// No other stream would do better.
+    Over(WatchError),
+}
+
+impl Follower {
+    async fn open(&mut self) -> Result<Stream, Trouble> {
+        self.fragments.clear();
+        let connection = self.client.connection().await?;
+        let (requests, outgoing) = mpsc::channel(1);
+        let (key, range_end) = self.namespace.range(&self.range);
+        let create = WatchCreateRequest {
+            key,
+            range_end,
+            start_revision: i64::try_from(self.next).unwrap_or(i64::MAX),
+            progress_notify: true,
+            fragment: true,
+        };
+        // There is room for one, and it is the first.
+        let _room = requests.try_send(request(RequestUnion::CreateRequest(create)));
+        let mut client = connection.watch();
+        let opening = client.watch(connection.stream(ReceiverStream::new(outgoing)));
+        let opened = match timeout(self.client.timeouts().attempt, opening).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(Trouble::of(status)),
+            Err(_late) => Err(Trouble::late("a watch")),
+        };
+        match opened {
+            Ok(answers) => Ok(Stream { connection, requests, answers }),
+            Err(trouble) => {
+                if trouble.remedy == Remedy::AnotherConnection {
+                    self.client.retire(&connection).await;
+                }
+                Err(trouble)
+            }
+        }
+    }
+
+    async fn run(mut self, mut stream: Stream, mut sender: ChangeSender) {
+        loop {
+            match self.follow(&mut stream, &mut sender).await {
+                End::Unread => return,
+                End::Over(error) => return sender.fail(error),
+                End::Broken => self.client.retire(&stream.connection).await,
+            }
+            stream = select! {
+                biased;
+                () = sender.closed() => return,
+                opened = self.open_again() => match opened {
+                    Ok(stream) => stream,
+                    Err(error) => return sender.fail(error),
+                },
+            };
+        }
+    }
+
+    /// Opens another stream, however long it takes.
+    async fn open_again(&mut self) -> Result<Stream, WatchError> {
+        let mut patience = Patience::endless();
+        loop {
+            match self.open().await {
+                Ok(stream) => return Ok(stream),
+                Err(trouble) if trouble.remedy != Remedy::AnotherConnection => {
+                    return Err(watch_error(trouble));
+                }
+                Err(_) => patience.pause().await,
+            };
+        }
+    }
+
+    async fn follow(&mut self, stream: &mut Stream, sender: &mut ChangeSender) -> End {
+        let mut asked = false;
+        loop {
+            let timeouts = self.client.timeouts();
+            let limit = if asked { timeouts.attempt } else { timeouts.silence };
+            let answer = select! {
+                biased;
+                () = sender.closed() => return End::Unread,
+                answer = timeout(limit, stream.answers.message()) => answer,
+            };
+            match answer {
+                Ok(Ok(Some(answer))) => {
+                    asked = false;
+                    if let Err(end) = self.take(answer, sender) {
+                        return end;
+                    }
+                }
+                Ok(Ok(None)) => return End::Broken,
+                Ok(Err(status)) => return end(Trouble::of(status)),
+                // Silence may mean that nothing changes, or that the other side is gone.
+                Err(_late) if !asked => {
+                    let question = RequestUnion::ProgressRequest(WatchProgressRequest {});
+                    if stream.requests.try_send(request(question)).is_err() {
+                        return End::Broken;
+                    }
+                    asked = true;
+                }
+                Err(_late) => return End::Broken,
+            }
+        }
+    }
+
+    fn take(&mut self, answer: WatchResponse, sender: &mut ChangeSender) -> Result<(), End> {
+        if answer.canceled {
+            return Err(cancelled(answer));
+        }
+        let seen = moment(answer.header.as_ref()).get();
+        // The answer to a question carries no number, and may be ahead of changes that are still
+        // to come; what a member says by itself is not.
+        let progress = !answer.created && answer.watch_id >= 0 && !answer.fragment;
+        self.fragments.extend(answer.events);
+        if answer.fragment {
+            return Ok(());
+        }
+        if self.fragments.is_empty() {
+            if progress {
+                self.next = self.next.max(seen + 1);
+            }
+            return Ok(());
+        }
+        let events = std::mem::take(&mut self.fragments);
+        self.pass_on(events, sender)
+    }
+
+    /// Passes changes on, those of one revision together.
+    fn pass_on(&mut self, events: Vec<Event>, sender: &mut ChangeSender) -> Result<(), End> {
+        let mut set = ChangeSet { revision: Revision::ZERO, changes: Vec::new() };
+        for event in events {
+            let deleted = event.kind() == Kind::Delete;
+            let Some(found) = event.kv else { continue };
+            let Some((key, versioned)) = answer::entry(&self.namespace, found) else { continue };
+            let revision = versioned.revision;
+            if revision != set.revision {
+                self.finish(&mut set, sender)?;
+                set.revision = revision;
+            }
+            set.changes.push(Change { key, now: (!deleted).then_some(versioned) });
+        }
+        self.finish(&mut set, sender)
+    }
+
+    fn finish(&mut self, set: &mut ChangeSet, sender: &mut ChangeSender) -> Result<(), End> {
+        let set =
+            std::mem::replace(set, ChangeSet { revision: Revision::ZERO, changes: Vec::new() });
+        if set.changes.is_empty() {
+            return Ok(());
+        }
+        let revision = set.revision.get();
+        if revision < self.next {
+            // Somebody goes back in time, or tells one revision in two parts.
+            return Err(End::Over(WatchError::Gap));
+        }
+        self.next = revision + 1;
+        if sender.send(set) { Ok(()) } else { Err(End::Unread) }
+    }
+}
+
+fn request(request: RequestUnion) -> WatchRequest {
+    WatchRequest { request_union: Some(request) }
+}
+
+fn cancelled(answer: WatchResponse) -> End {
+    if answer.compact_revision != 0 || answer.cancel_reason.is_empty() {
+        return End::Over(WatchError::Gap);
+    }
+    end(Trouble::of(Status::unknown(answer.cancel_reason)))
+}
+
+fn end(trouble: Trouble) -> End {
+    match trouble.remedy {
+        Remedy::AnotherConnection => End::Broken,
+        Remedy::Apart | Remedy::None => End::Over(watch_error(trouble)),
+    }
+}
+
+fn watch_error(trouble: Trouble) -> WatchError {
+    if trouble.saying == Some(Saying::Compacted) {
+        WatchError::Gap
+    } else {
+        store_error(trouble).into()
+    }
+}

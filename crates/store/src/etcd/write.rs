@@ -1,0 +1,153 @@
+//! Carrying batches of commits out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::answer::nonsense;
+use super::client::Repeat;
+use super::session;
+use super::store::Shared;
+use super::transaction::{Composer, replaced};
+use super::verdict::{Effect, Remedy, Saying, Trouble};
+use super::wire::{TxnRequest, TxnResponse};
+use crate::batch::{Batch, BatchEngine, BatchSize};
+use crate::commit::{Commit, Write};
+use crate::error::{CommitError, Fault, FaultKind};
+use crate::store::{Revision, SessionId};
+
+/// Requests under way at the same time. A few keep the server busy; more would leave less to go
+/// together.
+const IN_FLIGHT: usize = 4;
+
+type Decision = Result<Revision, CommitError>;
+
+impl BatchEngine for Shared {
+    fn fits(&self, size: &BatchSize) -> bool {
+        self.composer.room.fits(size)
+    }
+
+    fn in_flight(&self) -> usize {
+        IN_FLIGHT
+    }
+
+    fn start(self: &Arc<Self>, batch: Batch) {
+        let shared = Arc::clone(self);
+        self.runtime.spawn(async move { shared.carry_out(batch).await });
+    }
+}
+
+impl Shared {
+    async fn carry_out(&self, batch: Batch) {
+        let commits: Vec<&Commit> = batch.commits().collect();
+        let trouble = match self.send(&commits).await {
+            Ok(decisions) => return batch.finish(decisions),
+            Err(trouble) => trouble,
+        };
+        match trouble.effect {
+            Effect::Nothing if trouble.remedy == Remedy::Apart => {
+                let error = self.refusal(&commits, trouble).await;
+                batch.refuse(error);
+            }
+            Effect::Nothing => batch.fail(&not_applied(trouble.fault)),
+            Effect::Unknown => batch.fail(&CommitError::Unknown(trouble.fault)),
+            Effect::Settled => {
+                let decisions = self.settle(&commits, &trouble.fault).await;
+                batch.finish(decisions);
+            }
+        }
+    }
+
+    async fn send(&self, commits: &[&Commit]) -> Result<Vec<Decision>, Trouble> {
+        let answer = self
+            .transact("a commit", Repeat::IfNothingHappened, self.composer.request(commits))
+            .await?;
+        let undecided = || vec![Err(CommitError::Unknown(nonsense("a commit"))); commits.len()];
+        Ok(self.composer.decisions(commits, answer).unwrap_or_else(undecided))
+    }
+
+    async fn transact(
+        &self,
+        what: &str,
+        repeat: Repeat,
+        request: TxnRequest,
+    ) -> Result<TxnResponse, Trouble> {
+        let request = &request;
+        let send = |connection: Arc<super::connection::Connection>, limit| {
+            let request = connection.request(request.clone(), limit);
+            async move { connection.kv().txn(request).await }
+        };
+        self.client.call(what, repeat, send).await
+    }
+
+    /// Why a commit was refused, if it is one that has been refused alone.
+    async fn refusal(&self, commits: &[&Commit], trouble: Trouble) -> CommitError {
+        let gone = match commits {
+            [commit] if trouble.saying == Some(Saying::LeaseNotFound) => {
+                self.session_gone(commit).await
+            }
+            _ => None,
+        };
+        gone.map_or_else(|| not_applied(trouble.fault), CommitError::SessionGone)
+    }
+
+    /// Which session of a commit has ended. etcd does not say.
+    async fn session_gone(&self, commit: &Commit) -> Option<SessionId> {
+        let session = |write: &Write| match write {
+            Write::Put { session, .. } => *session,
+            Write::Delete { .. } => None,
+        };
+        let sessions: BTreeSet<SessionId> = commit.writes().iter().filter_map(session).collect();
+        let mut sessions = sessions.into_iter();
+        let first = sessions.next()?;
+        for other in sessions.by_ref() {
+            if session::is_gone(self, other).await {
+                return Some(other);
+            }
+        }
+        Some(first)
+    }
+
+    /// What has become of commits that a full server has settled without saying how.
+    ///
+    /// What a commit expects of the keys that it writes is no longer true once it is applied, and
+    /// the other way round, unless somebody else has written them, or has deleted what the commit
+    /// had made.
+    async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Decision> {
+        let inquiry = self.composer.inquiry(commits);
+        let answer = self.transact("an inquiry", Repeat::Freely, inquiry).await.ok();
+        let findings = answer.and_then(Composer::findings).unwrap_or_default();
+        let mut findings = findings.into_iter();
+        let mut decisions = Vec::with_capacity(commits.len());
+        for commit in commits {
+            let unchanged = findings.next().unwrap_or(false) && replaced(commit).next().is_some();
+            decisions.push(if !unchanged {
+                Err(CommitError::Unknown(full.clone()))
+            } else if commit.writes().iter().any(|write| matches!(write, Write::Put { .. })) {
+                Err(not_applied(full.clone()))
+            } else {
+                // There is always room for less. It was in the wrong company.
+                self.send_alone(commit).await
+            });
+        }
+        decisions
+    }
+
+    async fn send_alone(&self, commit: &Commit) -> Decision {
+        match self.send(&[commit]).await {
+            Ok(decisions) => decisions
+                .into_iter()
+                .next()
+                .unwrap_or_else(|| Err(CommitError::Unknown(nonsense("a commit")))),
+            Err(trouble) if trouble.effect == Effect::Nothing => Err(not_applied(trouble.fault)),
+            Err(trouble) => Err(CommitError::Unknown(trouble.fault)),
+        }
+    }
+}
+
+fn not_applied(fault: Fault) -> CommitError {
+    if fault.kind == FaultKind::Damaged {
+        CommitError::Corrupt(fault)
+    } else {
+        CommitError::NotApplied(fault)
+    }
+}

@@ -1,0 +1,321 @@
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use super::etcd_operator::EtcdOperator;
+use crate::etcd::{EtcdOptions, EtcdTimeouts, EtcdTls};
+
+/// How often a start is tried, each time on other ports.
+const STARTS_MAX: usize = 5;
+/// How long to wait for something that is sure to come.
+const LIMIT: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// How to start an etcd.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct EtcdSetup {
+    members: usize,
+    synced: bool,
+    arguments: Vec<OsString>,
+    tls: Option<EtcdTls>,
+}
+
+impl EtcdSetup {
+    /// So many members, one or three. What they write is not forced to the disk.
+    pub const fn members(members: usize) -> Self {
+        Self { members, synced: false, arguments: Vec::new(), tls: None }
+    }
+
+    /// Forces what is written to the disk.
+    pub const fn synced(mut self) -> Self {
+        self.synced = true;
+        self
+    }
+
+    /// Gives each member another argument.
+    pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Lets members run out of room once their database has so many bytes.
+    pub fn quota(self, bytes: usize) -> Self {
+        self.argument(format!("--quota-backend-bytes={bytes}"))
+    }
+
+    /// Speaks TLS with clients. The members' own files have to be among the arguments.
+    pub fn tls(mut self, tls: EtcdTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Starts the cluster and waits until every member answers.
+    pub async fn start(self) -> io::Result<EtcdCluster> {
+        let mut last = io::Error::other("an etcd has at least one member");
+        for _ in 0..STARTS_MAX {
+            let mut cluster = EtcdCluster::lay_out(self.clone())?;
+            let started = async {
+                for at in 0..cluster.members.len() {
+                    cluster.spawn(at)?;
+                }
+                cluster.answering().await
+            };
+            match started.await {
+                Ok(()) => return Ok(cluster),
+                // Somebody else may have taken a port in the meantime.
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// An etcd of one or several members.
+#[derive(Debug)]
+pub struct EtcdCluster {
+    members: Vec<Member>,
+    setup: EtcdSetup,
+    /// Removed when this is dropped.
+    folder: TempDir,
+}
+
+#[derive(Debug)]
+struct Member {
+    name: String,
+    client_port: u16,
+    peer_port: u16,
+    process: Option<Child>,
+}
+
+impl EtcdCluster {
+    /// One member.
+    pub async fn single() -> io::Result<Self> {
+        EtcdSetup::members(1).start().await
+    }
+
+    /// Three members.
+    pub async fn three() -> io::Result<Self> {
+        EtcdSetup::members(3).start().await
+    }
+
+    fn lay_out(setup: EtcdSetup) -> io::Result<Self> {
+        let member = |at: usize| {
+            let (client_port, peer_port) = (super::ports::free()?, super::ports::free()?);
+            Ok(Member { name: format!("member-{at}"), client_port, peer_port, process: None })
+        };
+        let members = (0..setup.members).map(member).collect::<io::Result<_>>()?;
+        Ok(Self { members, setup, folder: tempfile::tempdir()? })
+    }
+
+    /// How many members there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there is no member, which never is so.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Where a member listens for clients.
+    pub fn address(&self, member: usize) -> io::Result<SocketAddr> {
+        Ok((Ipv4Addr::LOCALHOST, self.member(member)?.client_port).into())
+    }
+
+    /// How to speak to all members, with less patience than is usual.
+    pub fn options(&self) -> EtcdOptions {
+        let addresses = self.members.iter().map(|member| self.endpoint(member.client_port));
+        self.options_for(addresses)
+    }
+
+    /// How to speak to these addresses, each a member or a proxy in front of one.
+    pub fn options_through(&self, addresses: &[SocketAddr]) -> EtcdOptions {
+        self.options_for(addresses.iter().map(|address| self.endpoint(address.port())))
+    }
+
+    fn options_for(&self, endpoints: impl Iterator<Item = String>) -> EtcdOptions {
+        let options = EtcdOptions::new(endpoints).timeouts(EtcdTimeouts {
+            connect: Duration::from_secs(1),
+            attempt: Duration::from_secs(1),
+            call: Duration::from_secs(4),
+            silence: Duration::from_millis(300),
+            ..EtcdTimeouts::default()
+        });
+        match &self.setup.tls {
+            Some(tls) => options.tls(tls.clone()),
+            None => options,
+        }
+    }
+
+    fn endpoint(&self, port: u16) -> String {
+        let scheme = if self.setup.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{port}")
+    }
+
+    /// Speaks to one member, as soon as it answers.
+    pub async fn operator(&self, member: usize) -> io::Result<EtcdOperator> {
+        EtcdOperator::connect(&self.options_through(&[self.address(member)?])).await
+    }
+
+    /// Which member leads, as soon as one does.
+    pub async fn leader(&self) -> io::Result<usize> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            for (at, member) in self.members.iter().enumerate() {
+                if member.process.is_some() && self.leads(at).await {
+                    return Ok(at);
+                }
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::other("no member of etcd has become the leader"));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn leads(&self, member: usize) -> bool {
+        let Ok(address) = self.address(member) else { return false };
+        let options = self.options_through(&[address]);
+        let asking = async { EtcdOperator::connect(&options).await?.status().await };
+        let asked = tokio::time::timeout(Duration::from_millis(500), asking).await;
+        asked.is_ok_and(|status| status.is_ok_and(|status| status.is_leader))
+    }
+
+    /// Waits until every member that runs answers.
+    pub async fn answering(&mut self) -> io::Result<()> {
+        for at in 0..self.members.len() {
+            let address = self.address(at)?;
+            let options = self.options_through(&[address]);
+            let member = self.member_mut(at)?;
+            let Some(process) = &mut member.process else { continue };
+            let mut connecting = Box::pin(EtcdOperator::connect(&options));
+            let dead = loop {
+                tokio::select! {
+                    biased;
+                    connected = &mut connecting => break connected.err(),
+                    () = sleep(PAUSE) => {}
+                }
+                if process.try_wait()?.is_some() {
+                    break Some(io::Error::other("it has ended"));
+                }
+            };
+            if let Some(error) = dead {
+                let log = fs::read_to_string(self.log(at)?).unwrap_or_default();
+                let tail: Vec<&str> = log.lines().rev().take(10).collect();
+                let text = format!("member {at} does not answer: {error}\n{}", tail.join("\n"));
+                return Err(io::Error::other(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills a member at once, without letting it finish anything.
+    pub fn kill(&mut self, member: usize) -> io::Result<()> {
+        self.member_mut(member)?.end()
+    }
+
+    /// Starts a member again that was killed, without waiting until it answers.
+    pub fn spawn_again(&mut self, member: usize) -> io::Result<()> {
+        self.kill(member)?;
+        self.spawn(member)
+    }
+
+    /// Starts a member again that was killed, with its files and on its ports.
+    pub async fn restart(&mut self, member: usize) -> io::Result<()> {
+        self.kill(member)?;
+        self.spawn(member)?;
+        self.answering().await
+    }
+
+    /// Stops a member in the middle of whatever it does; its connections stay.
+    pub fn pause(&self, member: usize) -> io::Result<()> {
+        self.signal(member, Signal::STOP)
+    }
+
+    /// Lets a paused member go on.
+    pub fn resume(&self, member: usize) -> io::Result<()> {
+        self.signal(member, Signal::CONT)
+    }
+
+    fn signal(&self, member: usize, signal: Signal) -> io::Result<()> {
+        match &self.member(member)?.process {
+            Some(process) => Ok(kill_process(Pid::from_child(process), signal)?),
+            None => Err(io::Error::other("the member does not run")),
+        }
+    }
+
+    fn spawn(&mut self, member: usize) -> io::Result<()> {
+        let log = File::create(self.log(member)?)?;
+        let mut command = self.command(self.member(member)?);
+        let process = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        self.member_mut(member)?.process = Some(process);
+        Ok(())
+    }
+
+    fn command(&self, member: &Member) -> Command {
+        let peer = |member: &Member| format!("http://127.0.0.1:{}", member.peer_port);
+        let cluster: Vec<String> =
+            self.members.iter().map(|member| format!("{}={}", member.name, peer(member))).collect();
+        let client = self.endpoint(member.client_port);
+        // Several members on a busy machine need a little more time to hear of each other.
+        let (beat, election) = if self.members.len() == 1 { (10, 100) } else { (25, 250) };
+        let mut command = Command::new("etcd");
+        command
+            .arg(format!("--name={}", member.name))
+            .arg("--data-dir")
+            .arg(self.folder.path().join(&member.name))
+            .arg(format!("--listen-client-urls={client}"))
+            .arg(format!("--advertise-client-urls={client}"))
+            .arg(format!("--listen-peer-urls={}", peer(member)))
+            .arg(format!("--initial-advertise-peer-urls={}", peer(member)))
+            .arg(format!("--initial-cluster={}", cluster.join(",")))
+            .arg(format!("--heartbeat-interval={beat}"))
+            .arg(format!("--election-timeout={election}"))
+            .arg("--logger=zap")
+            .args(&self.setup.arguments);
+        if !self.setup.synced {
+            command.arg("--unsafe-no-fsync");
+        }
+        command
+    }
+
+    fn log(&self, member: usize) -> io::Result<PathBuf> {
+        Ok(self.folder.path().join(format!("{}.log", self.member(member)?.name)))
+    }
+
+    fn member(&self, member: usize) -> io::Result<&Member> {
+        self.members.get(member).ok_or_else(|| io::Error::other("there is no such member"))
+    }
+
+    fn member_mut(&mut self, member: usize) -> io::Result<&mut Member> {
+        self.members.get_mut(member).ok_or_else(|| io::Error::other("there is no such member"))
+    }
+}
+
+impl Member {
+    fn end(&mut self) -> io::Result<()> {
+        if let Some(mut process) = self.process.take() {
+            process.kill()?;
+            process.wait()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // There is nobody left to tell.
+        let _failed = self.end();
+    }
+}

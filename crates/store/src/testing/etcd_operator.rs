@@ -1,0 +1,186 @@
+//! What an operator does to an etcd.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep};
+use tonic::transport::Endpoint;
+use tonic::{Response, Status};
+
+use crate::etcd::connection::Connection;
+use crate::etcd::wire::{
+    AlarmMember, AlarmRequest, AlarmType, AuthEnableRequest, AuthRoleAddRequest,
+    AuthRoleGrantPermissionRequest, AuthUserAddRequest, AuthUserGrantRoleRequest,
+    CompactionRequest, Compare, DefragmentRequest, Permission, PutRequest, RequestOp,
+    StatusRequest, TxnRequest, alarm_request, compare, permission, request_op,
+};
+use crate::etcd::{EtcdOptions, EtcdTimeouts};
+use crate::key::{Key, KeyRange};
+use crate::store::Revision;
+
+const LIMIT: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A connection to one member, for what a store has no business to do.
+#[derive(Debug)]
+pub struct EtcdOperator {
+    connection: Connection,
+}
+
+/// What a member says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EtcdStatus {
+    /// Whether it is the leader.
+    pub is_leader: bool,
+    /// The revision it has got to.
+    pub revision: Revision,
+    /// How large its database is.
+    pub database_bytes: u64,
+}
+
+impl EtcdOperator {
+    /// Connects to the only endpoint of `options`, as soon as that answers and knows of a leader.
+    pub async fn connect(options: &EtcdOptions) -> io::Result<Self> {
+        let deadline = Instant::now() + LIMIT;
+        let endpoint = crate::etcd::client::endpoints(options).map_err(io::Error::other)?;
+        let [endpoint] = <[Endpoint; 1]>::try_from(endpoint)
+            .map_err(|_several| io::Error::other("an operator speaks to one member"))?;
+        let timeouts = EtcdTimeouts { connect: Duration::from_secs(1), ..options.timeouts };
+        let options = options.clone().timeouts(timeouts);
+        loop {
+            match Connection::open(&endpoint, 0, &options).await {
+                Ok(connection) => return Ok(Self { connection }),
+                Err(trouble) if Instant::now() > deadline => {
+                    return Err(io::Error::other(trouble.fault));
+                }
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// How the member is.
+    pub async fn status(&self) -> io::Result<EtcdStatus> {
+        let request = self.connection.request(StatusRequest {}, LIMIT);
+        let status = done(self.connection.maintenance().status(request).await)?;
+        let header = status.header.unwrap_or_default();
+        Ok(EtcdStatus {
+            is_leader: status.leader == header.member_id,
+            revision: Revision::new(header.revision.unsigned_abs()),
+            database_bytes: status.database_bytes.unsigned_abs(),
+        })
+    }
+
+    /// Puts a value under a key if that was last written at a revision, zero for never, in the
+    /// plainest request there is. Gives the new revision if it was so.
+    pub async fn compare_and_swap(
+        &self,
+        key: Bytes,
+        revision: Revision,
+        value: Bytes,
+    ) -> io::Result<Option<Revision>> {
+        let revision = i64::try_from(revision.get()).map_err(io::Error::other)?;
+        let compare = Compare {
+            result: compare::Result::Equal.into(),
+            target: compare::Target::Mod.into(),
+            key: key.clone(),
+            target_union: Some(compare::TargetUnion::ModRevision(revision)),
+        };
+        let put = request_op::Request::RequestPut(PutRequest { key, value, lease: 0 });
+        let put = RequestOp { request: Some(put) };
+        let request =
+            TxnRequest { compare: vec![compare], success: vec![put], failure: Vec::new() };
+        let request = self.connection.request(request, LIMIT);
+        let answer = done(self.connection.kv().txn(request).await)?;
+        let now = Revision::new(answer.header.unwrap_or_default().revision.unsigned_abs());
+        Ok(answer.succeeded.then_some(now))
+    }
+
+    /// Forgets the history before a revision, and waits until it is really gone.
+    pub async fn compact(&self, revision: Revision) -> io::Result<()> {
+        let revision = i64::try_from(revision.get()).map_err(io::Error::other)?;
+        let request = CompactionRequest { revision, physical: true };
+        let request = self.connection.request(request, LIMIT);
+        done(self.connection.kv().compact(request).await).map(drop)
+    }
+
+    /// Gives the room of what was deleted back.
+    pub async fn defragment(&self) -> io::Result<()> {
+        let request = self.connection.request(DefragmentRequest {}, LIMIT);
+        done(self.connection.maintenance().defragment(request).await).map(drop)
+    }
+
+    /// How many alarms there are.
+    pub async fn alarms(&self) -> io::Result<usize> {
+        self.alarm(AlarmMember::default(), alarm_request::Action::Get).await.map(|all| all.len())
+    }
+
+    /// Takes all alarms back.
+    pub async fn disarm(&self) -> io::Result<()> {
+        for alarm in self.alarm(AlarmMember::default(), alarm_request::Action::Get).await? {
+            self.alarm(alarm, alarm_request::Action::Deactivate).await?;
+        }
+        Ok(())
+    }
+
+    /// Raises the alarm that there is no more room.
+    pub async fn raise_no_space(&self) -> io::Result<()> {
+        let alarm = AlarmMember { alarm: AlarmType::Nospace.into(), ..AlarmMember::default() };
+        self.alarm(alarm, alarm_request::Action::Activate).await.map(drop)
+    }
+
+    async fn alarm(
+        &self,
+        alarm: AlarmMember,
+        action: alarm_request::Action,
+    ) -> io::Result<Vec<AlarmMember>> {
+        let AlarmMember { member_id, alarm } = alarm;
+        let request = AlarmRequest { action: action.into(), member_id, alarm };
+        let request = self.connection.request(request, LIMIT);
+        Ok(done(self.connection.maintenance().alarm(request).await)?.alarms)
+    }
+
+    /// Makes a user, with a role of the same name, who may do anything with the keys that begin
+    /// with `prefix`.
+    pub async fn add_user(
+        &self,
+        user: &str,
+        password: &str,
+        prefix: Option<&str>,
+    ) -> io::Result<()> {
+        let (name, password) = (user.to_owned(), password.to_owned());
+        let mut auth = self.connection.auth();
+        let add = AuthUserAddRequest { name: name.clone(), password };
+        done(auth.user_add(self.connection.request(add, LIMIT)).await)?;
+        let add = AuthRoleAddRequest { name: name.clone() };
+        done(auth.role_add(self.connection.request(add, LIMIT)).await)?;
+        if let Some(prefix) = prefix {
+            let name = name.clone();
+            let permission = Some(anything_below(prefix));
+            let grant = AuthRoleGrantPermissionRequest { name, permission };
+            done(auth.role_grant_permission(self.connection.request(grant, LIMIT)).await)?;
+        }
+        let grant = AuthUserGrantRoleRequest { user: name.clone(), role: name };
+        done(auth.user_grant_role(self.connection.request(grant, LIMIT)).await).map(drop)
+    }
+
+    /// From now on, everybody has to say who they are. There has to be a user `root` with a role
+    /// of the same name.
+    pub async fn require_users(&self) -> io::Result<()> {
+        let request = self.connection.request(AuthEnableRequest {}, LIMIT);
+        done(self.connection.auth().auth_enable(request).await).map(drop)
+    }
+}
+
+fn anything_below(prefix: &str) -> Permission {
+    let range = KeyRange::prefix(Bytes::from(prefix.to_owned()));
+    Permission {
+        kind: permission::Kind::Readwrite.into(),
+        key: range.start().to_bytes(),
+        range_end: range.end().map(Key::to_bytes).unwrap_or_default(),
+    }
+}
+
+fn done<T>(result: Result<Response<T>, Status>) -> io::Result<T> {
+    result.map(Response::into_inner).map_err(io::Error::other)
+}

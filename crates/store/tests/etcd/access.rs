@@ -1,0 +1,188 @@
+//! Who may speak to etcd, and who hears what.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use shardwright_store::testing::{EtcdCluster, EtcdSetup};
+use shardwright_store::{
+    CommitError, EtcdOptions, EtcdStore, EtcdTimeouts, EtcdTls, FaultKind, KeyRange, Page, Store,
+    StoreError,
+};
+
+use crate::support::{create, replace, single, soon, text};
+
+async fn kind_of_refusal(options: EtcdOptions) -> FaultKind {
+    match soon(EtcdStore::connect(options)).await {
+        Err(StoreError::Unavailable(fault)) => fault.kind,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespaces_do_not_see_each_other() {
+    let (cluster, _) = single().await;
+    let one = EtcdStore::connect(cluster.options().namespace("one/")).await.unwrap();
+    let two = EtcdStore::connect(cluster.options().namespace("two/")).await.unwrap();
+    let first = one.commit(create("a", "one's").build().unwrap()).await.unwrap();
+    let mut changes = two.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let second = two.commit(create("a", "two's").build().unwrap()).await.unwrap();
+    one.commit(create("b", "one's").build().unwrap()).await.unwrap();
+    assert_eq!(text(&one, "a").await.unwrap(), "one's");
+    assert_eq!(text(&two, "a").await.unwrap(), "two's");
+    let page = two.scan(&KeyRange::prefix(""), Page::first(10)).await.unwrap();
+    assert_eq!(page.entries.len(), 1);
+    let third = two.commit(replace("a", second, "").build().unwrap()).await.unwrap();
+    for expected in [second, third] {
+        assert_eq!(soon(changes.next()).await.unwrap().revision, expected);
+    }
+    for wrong in ["", &"n".repeat(65)] {
+        let refused = kind_of_refusal(cluster.options().namespace(wrong.to_owned())).await;
+        assert_eq!(refused, FaultKind::Other);
+    }
+}
+
+async fn with_users() -> EtcdCluster {
+    let cluster = EtcdCluster::single().await.unwrap();
+    let operator = cluster.operator(0).await.unwrap();
+    operator.add_user("root", "root's", None).await.unwrap();
+    operator.add_user("alice", "alice's", Some("alice/")).await.unwrap();
+    operator.require_users().await.unwrap();
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_is_known_is_let_in_and_only_to_what_is_theirs() {
+    let cluster = with_users().await;
+    let options = || cluster.options().namespace("alice/");
+    assert_eq!(kind_of_refusal(options()).await, FaultKind::Denied);
+    let wrong = options().credentials("alice", "a guess");
+    assert_eq!(kind_of_refusal(wrong).await, FaultKind::Denied);
+    let unknown = options().credentials("bob", "bob's");
+    assert_eq!(kind_of_refusal(unknown).await, FaultKind::Denied);
+    let others = cluster.options().namespace("bob/").credentials("alice", "alice's");
+    assert_eq!(kind_of_refusal(others).await, FaultKind::Denied);
+
+    let store = EtcdStore::connect(options().credentials("alice", "alice's")).await.unwrap();
+    let first = store.commit(create("a", "").build().unwrap()).await.unwrap();
+    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let session = store.open_session(Duration::from_secs(60)).await.unwrap();
+    store.keep_alive(session.id).await.unwrap();
+    let second = store.commit(replace("a", first, "").build().unwrap()).await.unwrap();
+    assert_eq!(soon(changes.next()).await.unwrap().revision, second);
+    let tasks: Vec<_> = (0..50)
+        .map(|number| {
+            let (store, name) = (store.clone(), format!("{number}"));
+            tokio::spawn(async move { store.commit(create(&name, "").build().unwrap()).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    store.close_session(session.id).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_has_forgotten_us_is_told_again_who_we_are() {
+    let mut cluster = with_users().await;
+    let options = cluster.options().namespace("alice/").credentials("alice", "alice's");
+    let store = EtcdStore::connect(options).await.unwrap();
+    let first = store.commit(create("a", "0").build().unwrap()).await.unwrap();
+    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    // Tokens live in the memory of a member.
+    cluster.kill(0).unwrap();
+    cluster.spawn_again(0).unwrap();
+    let second = loop {
+        match soon(store.commit(replace("a", first, "1").build().unwrap())).await {
+            Ok(revision) => break revision,
+            Err(CommitError::Unknown(_)) => {
+                // It went into the connection that was breaking.
+                if let Some(found) = crate::support::get(&store, "a").await
+                    && found.revision > first
+                {
+                    break found.revision;
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(soon(changes.next()).await.unwrap().revision, second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_no_hindrance_where_nobody_asks_for_one() {
+    let (cluster, _) = single().await;
+    let options = cluster.options().credentials("alice", "alice's");
+    let store = EtcdStore::connect(options).await.unwrap();
+    store.commit(create("a", "").build().unwrap()).await.unwrap();
+}
+
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { pem, issuer: Issuer::new(params, key) }
+    }
+
+    /// A certificate and its key.
+    fn sign(&self, purposes: Vec<ExtendedKeyUsagePurpose>) -> (String, String) {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.extended_key_usages = purposes;
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    fn known_to_client(&self, identity: Option<(String, String)>) -> EtcdTls {
+        EtcdTls {
+            certificate_authority: self.pem.clone().into_bytes(),
+            identity: identity.map(|(own, key)| (own.into_bytes(), key.into_bytes())),
+            server_name: None,
+        }
+    }
+}
+
+fn file(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_tls_both_sides_know_each_other() {
+    let authority = Authority::new();
+    let both = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let (certificate, key) = authority.sign(both);
+    let client = authority.sign(vec![ExtendedKeyUsagePurpose::ClientAuth]);
+    let tls = authority.known_to_client(Some(client.clone()));
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name, text| file(folder.path(), name, text);
+    let setup = EtcdSetup::members(1)
+        .argument(format!("--cert-file={}", at("server.pem", &certificate)))
+        .argument(format!("--key-file={}", at("server.key", &key)))
+        .argument(format!("--trusted-ca-file={}", at("authority.pem", &authority.pem)))
+        .argument("--client-cert-auth")
+        .tls(tls.clone());
+    let cluster = setup.start().await.unwrap();
+    let store = EtcdStore::connect(cluster.options()).await.unwrap();
+    let first = store.commit(create("a", "").build().unwrap()).await.unwrap();
+    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let second = store.commit(replace("a", first, "").build().unwrap()).await.unwrap();
+    assert_eq!(soon(changes.next()).await.unwrap().revision, second);
+
+    let nameless = authority.known_to_client(None);
+    let stranger = Authority::new().known_to_client(Some(client));
+    let misnamed = EtcdTls { server_name: Some("elsewhere".to_owned()), ..tls };
+    // Who is not let in for such a reason tries again for as long as a call may take.
+    let impatient = EtcdTimeouts { call: Duration::from_millis(500), ..EtcdTimeouts::default() };
+    for wrong in [nameless, stranger, misnamed] {
+        let options = cluster.options().tls(wrong).timeouts(impatient);
+        assert_eq!(kind_of_refusal(options).await, FaultKind::Unreachable);
+    }
+}

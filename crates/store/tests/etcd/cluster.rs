@@ -1,0 +1,238 @@
+//! Three members, of which some die or stand still.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use shardwright_store::testing::EtcdCluster;
+use shardwright_store::{CommitError, EtcdStore, EtcdTimeouts, Expect, FaultKind, KeyRange, Store};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{create, get, key, replace, soon, text};
+
+const TIMEOUTS: EtcdTimeouts = EtcdTimeouts {
+    connect: Duration::from_millis(500),
+    attempt: Duration::from_millis(500),
+    call: Duration::from_millis(2_500),
+    silence: Duration::from_millis(300),
+    ping: Duration::from_secs(6),
+};
+
+/// A store that speaks to these members, and to the first of them as long as that answers.
+async fn through(cluster: &EtcdCluster, members: &[usize]) -> EtcdStore {
+    let addresses: Vec<_> =
+        members.iter().map(|member| cluster.address(*member).unwrap()).collect();
+    let options = cluster.options_through(&addresses).timeouts(TIMEOUTS);
+    EtcdStore::connect(options).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_a_member_stands_still_the_next_one_is_asked() {
+    let cluster = EtcdCluster::three().await.unwrap();
+    let leader = cluster.leader().await.unwrap();
+    let (still, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    let store = through(&cluster, &[still, leader, other]).await;
+    let first = store.commit(create("a", "0").build().unwrap()).await.unwrap();
+    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let session = store.open_session(Duration::from_secs(30)).await.unwrap();
+    store.keep_alive(session.id).await.unwrap();
+    cluster.pause(still).unwrap();
+    let start = Instant::now();
+    assert_eq!(text(&store, "a").await.unwrap(), "0");
+    assert!(start.elapsed() < TIMEOUTS.call, "{:?}", start.elapsed());
+    soon(store.keep_alive(session.id)).await.unwrap();
+    let second = store.commit(replace("a", first, "1").build().unwrap()).await.unwrap();
+    assert_eq!(soon(changes.next()).await.unwrap().revision, second);
+    cluster.resume(still).unwrap();
+    assert_eq!(text(&store, "a").await.unwrap(), "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_to_a_member_that_stands_still_is_unknown_and_happens_at_most_once() {
+    let cluster = EtcdCluster::three().await.unwrap();
+    let leader = cluster.leader().await.unwrap();
+    let still = (leader + 1) % 3;
+    let store = through(&cluster, &[still, leader]).await;
+    let first = store.commit(create("a", "0").build().unwrap()).await.unwrap();
+    cluster.pause(still).unwrap();
+    let late = replace("a", first, "late").build().unwrap();
+    let outcome = soon(store.commit(late)).await;
+    assert!(matches!(outcome, Err(CommitError::Unknown(_))), "{outcome:?}");
+    // Whoever decides next decides: the late one finds something else than it expects.
+    let second = store.commit(replace("a", first, "decided").build().unwrap()).await.unwrap();
+    cluster.resume(still).unwrap();
+    // A read through that member comes after all that it was asked before.
+    let behind = through(&cluster, &[still]).await;
+    let found = get(&behind, "a").await.unwrap();
+    assert_eq!((found.revision, &found.value[..]), (second, &b"decided"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_majority_nothing_is_promised_and_with_one_everything_goes_on() {
+    let mut cluster = EtcdCluster::three().await.unwrap();
+    let store = through(&cluster, &[0, 1, 2]).await;
+    let first = store.commit(create("a", "0").build().unwrap()).await.unwrap();
+    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    cluster.kill(1).unwrap();
+    cluster.kill(2).unwrap();
+    let start = Instant::now();
+    let outcome = soon(store.commit(replace("a", first, "1").build().unwrap())).await;
+    assert!(
+        matches!(outcome, Err(CommitError::Unknown(_) | CommitError::NotApplied(_))),
+        "{outcome:?}"
+    );
+    let error = soon(store.load(&[key("a")])).await.unwrap_err();
+    let kind = error.fault().kind;
+    assert!(matches!(kind, FaultKind::Unreachable | FaultKind::TimedOut), "{error}");
+    assert!(start.elapsed() < TIMEOUTS.call * 3, "{:?}", start.elapsed());
+    cluster.restart(1).await.unwrap();
+    let now = soon(async {
+        loop {
+            if let Ok(snapshot) = store.load(&[key("a")]).await {
+                break snapshot.values[0].clone().unwrap();
+            }
+        }
+    });
+    let now = now.await;
+    let decided = match soon(store.commit(replace("a", now.revision, "2").build().unwrap())).await {
+        Ok(revision) => revision,
+        // What was unknown has been applied after all.
+        Err(CommitError::Conflict(conflict)) => conflict.found[0].1.as_ref().unwrap().revision,
+        Err(error) => panic!("{error}"),
+    };
+    loop {
+        let set = soon(changes.next()).await.unwrap();
+        assert!(set.revision > first && set.revision <= decided);
+        if set.revision == decided {
+            break;
+        }
+    }
+}
+
+/// Counts up a key of its own, and never loses count: what is unknown is looked up.
+async fn count_up(store: EtcdStore, name: String, stop: Arc<AtomicBool>) -> (usize, usize) {
+    let (mut count, mut unknown, mut expect) = (0_usize, 0, Expect::Absent);
+    while !stop.load(Ordering::Relaxed) {
+        let commit = shardwright_store::Commit::builder().expect(key(&*name), expect);
+        let commit = commit.put(key(&*name), (count + 1).to_string()).build().unwrap();
+        match store.commit(commit).await {
+            Ok(revision) => {
+                count += 1;
+                expect = Expect::At(revision);
+            }
+            Err(CommitError::NotApplied(_)) => {}
+            Err(CommitError::Unknown(_)) => {
+                unknown += 1;
+                // A write of nothing but this writer, which settles what is there: whatever comes
+                // late finds something else than it expects.
+                (count, expect) = settle(&store, &name, count, expect).await;
+            }
+            Err(error) => panic!("{name} at {count}: {error}"),
+        }
+    }
+    (count, unknown)
+}
+
+/// Finds out whether the count has gone up once, and makes sure that it cannot go up late.
+async fn settle(store: &EtcdStore, name: &str, count: usize, before: Expect) -> (usize, Expect) {
+    loop {
+        let commit = shardwright_store::Commit::builder().expect(key(name), before);
+        let commit = commit.put(key(name), count.to_string()).build().unwrap();
+        match store.commit(commit).await {
+            // It had not happened, and now cannot any more.
+            Ok(revision) => return (count, Expect::At(revision)),
+            Err(CommitError::Conflict(mut conflict)) => {
+                let found = conflict.found.remove(0).1.unwrap();
+                let value = String::from_utf8(found.value.to_vec()).unwrap();
+                let value: usize = value.parse().unwrap();
+                // It happened, or one of our own words of settling did.
+                assert!(value == count || value == count + 1, "{name}: {value} after {count}");
+                return (value, Expect::At(found.revision));
+            }
+            Err(CommitError::NotApplied(_) | CommitError::Unknown(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Follows everything, and counts what it sees.
+async fn follow(store: EtcdStore, writers: usize, seen: Arc<AtomicUsize>) {
+    let start = store.load(&[]).await.unwrap().revision;
+    let mut changes = store.watch(&KeyRange::prefix("count/"), start).await.unwrap();
+    let mut last = vec![0; writers];
+    let mut revision = start;
+    loop {
+        let set = changes.next().await.unwrap();
+        assert!(set.revision > revision, "it goes back");
+        revision = set.revision;
+        for change in set.changes {
+            let name = String::from_utf8(change.key.as_bytes().to_vec()).unwrap();
+            let writer: usize = name.strip_prefix("count/").unwrap().parse().unwrap();
+            let value = String::from_utf8(change.now.unwrap().value.to_vec()).unwrap();
+            let value: usize = value.parse().unwrap();
+            // Settling writes the same count again.
+            assert!(value == last[writer] || value == last[writer] + 1, "{name}: {value}");
+            last[writer] = value;
+            seen.store(last.iter().sum(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn counters_survive_the_death_and_the_pauses_of_members() {
+    const WRITERS: usize = 12;
+    let mut cluster = EtcdCluster::three().await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::new(AtomicUsize::new(0));
+    let follower = through(&cluster, &[2, 0, 1]).await;
+    let following = tokio::spawn(follow(follower, WRITERS, Arc::clone(&seen)));
+    let stores = [through(&cluster, &[0, 1, 2]).await, through(&cluster, &[1, 2, 0]).await];
+    let counting: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let store = stores[writer % 2].clone();
+            tokio::spawn(count_up(store, format!("count/{writer}"), Arc::clone(&stop)))
+        })
+        .collect();
+    let progress = async |by: usize| {
+        let goal = seen.load(Ordering::Relaxed) + by;
+        let waiting = async {
+            while seen.load(Ordering::Relaxed) < goal {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        soon(waiting).await;
+    };
+    progress(200).await;
+    let leader = cluster.leader().await.unwrap();
+    cluster.kill(leader).unwrap();
+    progress(200).await;
+    cluster.restart(leader).await.unwrap();
+    let leader = cluster.leader().await.unwrap();
+    cluster.pause(leader).unwrap();
+    progress(200).await;
+    cluster.resume(leader).unwrap();
+    let next = (cluster.leader().await.unwrap() + 1) % 3;
+    cluster.kill(next).unwrap();
+    progress(200).await;
+    cluster.restart(next).await.unwrap();
+    progress(200).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut unknown = 0;
+    let mut total = 0;
+    for (writer, task) in counting.into_iter().enumerate() {
+        let (count, doubts) = soon(task).await.unwrap();
+        let found = text(&stores[0], &format!("count/{writer}")).await.unwrap();
+        assert_eq!(found, count.to_string(), "writer {writer}, {doubts} times unknown");
+        unknown += doubts;
+        total += count;
+    }
+    assert!(total >= 1_000 && unknown > 0, "{total} counted, {unknown} times unknown");
+    soon(async {
+        while seen.load(Ordering::Relaxed) < total {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(!following.is_finished());
+    following.abort();
+}

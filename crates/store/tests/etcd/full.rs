@@ -1,0 +1,123 @@
+//! An etcd that has no room left.
+
+use shardwright_store::testing::EtcdSetup;
+use shardwright_store::{CommitError, EtcdStore, Fault, FaultKind, SessionError, Store};
+
+use crate::support::{create, get, key, replace, single, text};
+
+const QUOTA: usize = 4 << 20;
+
+/// What is known about a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Applied,
+    NotApplied,
+    Unknown,
+}
+
+fn fate(outcome: Result<shardwright_store::Revision, CommitError>) -> Fate {
+    let full = |fault: &Fault| assert_eq!(fault.kind, FaultKind::Full, "{fault}");
+    match outcome {
+        Ok(_) => Fate::Applied,
+        Err(CommitError::NotApplied(fault)) => {
+            full(&fault);
+            Fate::NotApplied
+        }
+        Err(CommitError::Unknown(fault)) => {
+            full(&fault);
+            Fate::Unknown
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Many write at once until there is no room. A server at its limit says so even of what it has
+/// applied; what we say must be true of each.
+#[tokio::test(flavor = "multi_thread")]
+async fn when_room_runs_out_nobody_is_told_something_wrong() {
+    let cluster = EtcdSetup::members(1).quota(QUOTA).start().await.unwrap();
+    let store = EtcdStore::connect(cluster.options()).await.unwrap();
+    let writers: Vec<_> = (0..24)
+        .map(|writer| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut fates = Vec::new();
+                for round in 0..2_000 {
+                    let name = format!("{writer}/{round}");
+                    let commit = create(&name, vec![0; 4_000]).build().unwrap();
+                    let fate = fate(store.commit(commit).await);
+                    fates.push((name, fate));
+                    if fate == Fate::NotApplied {
+                        break;
+                    }
+                }
+                fates
+            })
+        })
+        .collect();
+    let mut counts = [0; 3];
+    for writer in writers {
+        for (name, fate) in writer.await.unwrap() {
+            let there = get(&store, &name).await.is_some();
+            match fate {
+                Fate::Applied => assert!(there, "{name} was acknowledged"),
+                Fate::NotApplied => assert!(!there, "{name} was said not to be applied"),
+                Fate::Unknown => {}
+            }
+            counts[fate as usize] += 1;
+        }
+    }
+    let [applied, not_applied, _unknown] = counts;
+    assert!(applied > 100 && not_applied == 24, "{counts:?}");
+    let operator = cluster.operator(0).await.unwrap();
+    assert_eq!(operator.alarms().await.unwrap(), 1);
+    let size = operator.status().await.unwrap().database_bytes;
+    assert!(size < 2 * QUOTA as u64, "the quota was passed by: {size}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_etcd_lets_itself_be_emptied_and_then_works_again() {
+    let (cluster, store) = single().await;
+    let mut last = Vec::new();
+    for number in 0..40 {
+        let name = format!("{number}");
+        last.push(store.commit(create(&name, vec![0; 10_000]).build().unwrap()).await.unwrap());
+    }
+    let operator = cluster.operator(0).await.unwrap();
+    operator.raise_no_space().await.unwrap();
+    // Alone and together, flat and in groups.
+    assert_eq!(fate(store.commit(create("new", "").build().unwrap()).await), Fate::NotApplied);
+    let large =
+        (0..200).fold(create("large", ""), |commit, at| commit.put(key(format!("l/{at}")), ""));
+    assert_eq!(fate(store.commit(large.build().unwrap()).await), Fate::NotApplied);
+    let update = replace("0", last[0], "new").build().unwrap();
+    assert_eq!(fate(store.commit(update).await), Fate::NotApplied);
+    let opened = store.open_session(std::time::Duration::from_secs(60)).await;
+    let Err(SessionError::Store(error)) = opened else { panic!("{opened:?}") };
+    assert_eq!(error.fault().kind, FaultKind::Full);
+    // Deletions pass, also in the company of what does not.
+    let tasks: Vec<_> = (0..40)
+        .map(|number| {
+            let name = format!("{number}");
+            let commit = if number % 2 == 0 {
+                let expect = shardwright_store::Expect::At(last[number]);
+                shardwright_store::Commit::builder().expect(key(&*name), expect).delete(key(name))
+            } else {
+                replace(&name, last[number], "new")
+            };
+            let (store, commit) = (store.clone(), commit.build().unwrap());
+            tokio::spawn(async move { store.commit(commit).await })
+        })
+        .collect();
+    for (number, task) in tasks.into_iter().enumerate() {
+        let expected = if number % 2 == 0 { Fate::Applied } else { Fate::NotApplied };
+        assert_eq!(fate(task.await.unwrap()), expected, "{number}");
+        assert_eq!(get(&store, &format!("{number}")).await.is_some(), number % 2 == 1);
+    }
+    let now = store.load(&[]).await.unwrap().revision;
+    operator.compact(now).await.unwrap();
+    operator.defragment().await.unwrap();
+    operator.disarm().await.unwrap();
+    store.commit(create("new", "room").build().unwrap()).await.unwrap();
+    assert_eq!(text(&store, "new").await.unwrap(), "room");
+}

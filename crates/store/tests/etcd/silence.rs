@@ -1,0 +1,119 @@
+//! Streams that die without a sign.
+
+use std::time::Duration;
+
+use shardwright_store::testing::{EtcdCluster, Link, Proxy};
+use shardwright_store::{EtcdStore, EtcdTimeouts, FaultKind, KeyRange, SessionError, Store};
+use tokio::time::Instant;
+
+use crate::support::{create, replace, soon};
+
+const TIMEOUTS: EtcdTimeouts = EtcdTimeouts {
+    connect: Duration::from_millis(400),
+    attempt: Duration::from_millis(400),
+    call: Duration::from_millis(2_500),
+    silence: Duration::from_millis(200),
+    ping: Duration::from_secs(6),
+};
+
+/// An etcd, a proxy in front of it, and a store that knows both ways and has taken the first.
+async fn two_ways() -> (EtcdCluster, Proxy, EtcdStore) {
+    let cluster = EtcdCluster::single().await.unwrap();
+    let direct = cluster.address(0).unwrap();
+    let proxy = Proxy::start(direct).await.unwrap();
+    let options = cluster.options_through(&[proxy.address(), direct]).timeouts(TIMEOUTS);
+    let store = EtcdStore::connect(options).await.unwrap();
+    (cluster, proxy, store)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_goes_on_over_another_connection_without_loss_or_repetition() {
+    let (cluster, proxy, watching) = two_ways().await;
+    let writer = EtcdStore::connect(cluster.options()).await.unwrap();
+    let mut last = writer.commit(create("a", "0").build().unwrap()).await.unwrap();
+    let mut changes = watching.watch(&KeyRange::prefix(""), last).await.unwrap();
+    for round in 0..6 {
+        match round {
+            2 => proxy.set(Link::Silent),
+            4 => proxy.set(Link::Cut),
+            _ => {}
+        }
+        for _ in 0..5 {
+            last = writer.commit(replace("a", last, "more").build().unwrap()).await.unwrap();
+            let set = soon(changes.next()).await.unwrap();
+            assert_eq!((set.revision, set.changes.len()), (last, 1), "round {round}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_in_which_nothing_happens_is_still_found_dead() {
+    let (cluster, proxy, watching) = two_ways().await;
+    let writer = EtcdStore::connect(cluster.options()).await.unwrap();
+    let first = writer.commit(create("a", "0").build().unwrap()).await.unwrap();
+    let mut changes = watching.watch(&KeyRange::prefix(""), first).await.unwrap();
+    proxy.set(Link::Silent);
+    // Nothing else speaks over this connection. Silence, a question, no answer: another one.
+    let start = Instant::now();
+    let second = writer.commit(replace("a", first, "1").build().unwrap()).await.unwrap();
+    assert_eq!(soon(changes.next()).await.unwrap().revision, second);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_kept_alive_over_another_connection() {
+    let (_cluster, proxy, store) = two_ways().await;
+    let session = store.open_session(Duration::from_secs(30)).await.unwrap();
+    store.keep_alive(session.id).await.unwrap();
+    proxy.set(Link::Silent);
+    let start = Instant::now();
+    soon(store.keep_alive(session.id)).await.unwrap();
+    assert!(start.elapsed() < TIMEOUTS.call, "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_nobody_answers_fails_in_time() {
+    let cluster = EtcdCluster::single().await.unwrap();
+    let proxy = Proxy::start(cluster.address(0).unwrap()).await.unwrap();
+    let options = cluster.options_through(&[proxy.address()]).timeouts(TIMEOUTS);
+    let store = EtcdStore::connect(options).await.unwrap();
+    let sessions: Vec<_> = (0..10).map(|_| store.open_session(Duration::from_secs(30))).collect();
+    let mut ids = Vec::new();
+    for opening in sessions {
+        ids.push(opening.await.unwrap().id);
+    }
+    for id in &ids {
+        store.keep_alive(*id).await.unwrap();
+    }
+    proxy.set(Link::Silent);
+    let start = Instant::now();
+    let renewals: Vec<_> = ids
+        .iter()
+        .map(|id| {
+            let (store, id) = (store.clone(), *id);
+            tokio::spawn(async move { store.keep_alive(id).await })
+        })
+        .collect();
+    for renewal in renewals {
+        let Err(SessionError::Store(error)) = soon(renewal).await.unwrap() else {
+            panic!("it must fail")
+        };
+        let kind = error.fault().kind;
+        assert!(matches!(kind, FaultKind::TimedOut | FaultKind::Unreachable), "{error}");
+    }
+    assert!(start.elapsed() < TIMEOUTS.call * 2, "{:?}", start.elapsed());
+    proxy.set(Link::Whole);
+    for id in ids {
+        soon(store.keep_alive(id)).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_network_is_not_a_dead_one() {
+    let (_cluster, proxy, store) = two_ways().await;
+    proxy.set(Link::Slow(Duration::from_millis(20)));
+    let first = store.commit(create("a", "").build().unwrap()).await.unwrap();
+    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let second = store.commit(replace("a", first, "").build().unwrap()).await.unwrap();
+    assert_eq!(soon(changes.next()).await.unwrap().revision, second);
+}
