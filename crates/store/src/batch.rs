@@ -1,29 +1,34 @@
 //! Group commit: commits that wait at the same moment go to the engine together.
 //!
-//! Callers queue up in the order in which they come. One of them leads: it takes as many from the
-//! front as may go together and has the engine start them. When a leader has its own answer and
-//! others still wait, it hands the lead to the first of them. So a caller that is alone commits
-//! where it stands, with no thread and no task in between, and there is no task of the batcher
-//! that could die.
+//! Callers queue up in the order in which they come, and each then leads if nobody does: it takes
+//! as many from the front as may go together and has the engine start them. So a caller that is
+//! alone commits where it stands, with no thread and no task in between, and there is no task of
+//! the batcher that could die. When a leader has its own answer and others still wait, it nudges
+//! the first of them. When a batch is over that was carried out elsewhere, whoever says so starts
+//! the next.
+//!
+//! Nobody leads while it waits for something, so that no caller holds up the others, whether it
+//! is slow, goes away, or is never polled again. In that last case a nudge was for nothing, and the
+//! queue stands still until the next caller comes or somebody calls [`Batcher::start_waiting`].
 //!
 //! Two commits go together only if neither writes what the other looks at or writes. Engines judge
 //! all commits of a batch against the state before it, so two that exclude each other would both
-//! pass. A commit that clashes closes the batch and leads the next one; nobody overtakes.
+//! pass. A commit that clashes closes the batch and is the first of the next one; nobody overtakes.
 //!
-//! A caller may stop waiting at any time. What it has queued is then left out, or runs to its end
-//! unheard; if it leads, or was just told to, the lead goes on to the next.
+//! What a caller that goes away has queued is left out, or runs to its end unheard.
 
 mod queue;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use tokio::sync::oneshot;
 
-use self::queue::{Leadership, Member, Queue, Reply};
+use self::queue::{Member, Queue, Reply};
 use crate::commit::Commit;
 use crate::error::{CommitError, Fault, FaultKind};
 use crate::store::Revision;
@@ -67,21 +72,34 @@ pub trait BatchEngine: Send + Sync + 'static {
 }
 
 /// Puts commits together for an engine.
-#[derive(Debug)]
 pub struct Batcher<E> {
+    core: Arc<Core<E>>,
+}
+
+struct Core<E> {
     engine: Arc<E>,
-    queue: Arc<Queue>,
+    queue: Queue,
+}
+
+/// What a batch comes back to.
+trait Home: Send + Sync {
+    /// A batch is over; these of its members are to be sent again.
+    fn welcome(self: Arc<Self>, again: Vec<Member>);
+
+    /// Has a caller see whether something can be started.
+    fn nudge(self: Arc<Self>);
 }
 
 impl<E: BatchEngine> Batcher<E> {
     /// Serves an engine.
     pub fn new(engine: Arc<E>) -> Self {
-        Self { engine, queue: Arc::default() }
+        Self { core: Arc::new(Core { engine, queue: Queue::default() }) }
     }
 
     /// The engine.
-    pub const fn engine(&self) -> &Arc<E> {
-        &self.engine
+    #[must_use]
+    pub fn engine(&self) -> &Arc<E> {
+        &self.core.engine
     }
 
     /// Commits, perhaps together with others. If the future is dropped, the commit may or may not
@@ -89,59 +107,135 @@ impl<E: BatchEngine> Batcher<E> {
     pub async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
         let (sender, mut reply) = oneshot::channel();
         let mut member = Some(Member::new(commit, sender));
-        let joined = poll_fn(|context| {
-            Poll::Ready(member.take().map(|member| self.queue.join(member, context.waker())))
+        let has_company = poll_fn(|context| {
+            let member = member.take();
+            Poll::Ready(member.is_some_and(|it| self.core.queue.join(it, context.waker())))
         });
-        let Some(joined) = joined.await else { return Err(interrupted()) };
-        let mut leadership = joined.leadership;
-        if leadership.is_some() && joined.has_company {
+        if has_company.await {
             // Others commit as well. Those that are ready to run may come along.
             let_others_run().await;
         }
+        self.core.lead(Some(&reply));
         loop {
-            if let Some(leadership) = leadership.take() {
-                self.lead(leadership, &mut reply);
-            }
             match reply.await {
                 Ok(Reply::Decided(result)) => return result,
-                Ok(Reply::Lead(next, lead)) => {
+                Ok(Reply::Nudged(next, nudge)) => {
                     reply = next;
-                    leadership = Some(lead);
+                    nudge.heed();
+                    self.core.lead(Some(&reply));
                 }
                 Err(_) => return Err(interrupted()),
             }
         }
     }
 
+    /// Starts what waits and could be under way. Callers do so themselves; this is for whoever has
+    /// a clock and wants to make sure that no caller that is never polled again holds up others.
+    pub fn start_waiting(&self) {
+        self.core.lead(None);
+    }
+}
+
+impl<E: BatchEngine> Core<E> {
     /// Starts batches until the leader has its own answer, or nothing more can be started.
-    fn lead(&self, mut leadership: Leadership, own: &mut oneshot::Receiver<Reply>) {
-        let slots = self.engine.in_flight().max(1);
+    fn lead(self: &Arc<Self>, own: Option<&oneshot::Receiver<Reply>>) {
+        let is_answered = || own.is_some_and(|own| !own.is_empty());
+        // Others have just come and will lead when they have let everybody join them; who has its
+        // answer already would only break up their batch.
+        if is_answered() || !self.queue.begin() {
+            return;
+        }
+        let mut leading = Leading { core: self, given_up: false };
+        let slots = self.slots();
         let fits = |size: &BatchSize| self.engine.fits(size);
-        while let Some((batch, lead)) = leadership.next_batch(slots, &fits) {
-            leadership = lead;
-            self.engine.start(batch);
-            if !own.is_empty() {
-                // Dropping the leadership hands it on.
+        while let Some(members) = self.queue.next_batch(slots, &fits) {
+            let home: Arc<dyn Home> = Arc::clone(self) as _;
+            self.engine.start(Batch { members, again: Vec::new(), home });
+            if is_answered() {
                 return;
             }
         }
+        leading.given_up = true;
+    }
+
+    fn slots(&self) -> usize {
+        self.engine.in_flight().max(1)
+    }
+}
+
+impl<E: BatchEngine> Home for Core<E> {
+    fn welcome(self: Arc<Self>, again: Vec<Member>) {
+        self.queue.release(again);
+        self.lead(None);
+    }
+
+    fn nudge(self: Arc<Self>) {
+        let nudge = || Nudge { home: Some(Arc::clone(&self) as _) };
+        self.queue.nudge(self.slots(), nudge);
+    }
+}
+
+/// Somebody leads, until this is dropped; then, unless there was nothing left, somebody else may.
+struct Leading<'c, E: BatchEngine> {
+    core: &'c Arc<Core<E>>,
+    given_up: bool,
+}
+
+impl<E: BatchEngine> Drop for Leading<'_, E> {
+    fn drop(&mut self) {
+        if !self.given_up {
+            self.core.queue.end();
+            Arc::clone(self.core).nudge();
+        }
+    }
+}
+
+/// Asks a caller to lead. If the caller goes away before it does, the next one is asked.
+struct Nudge {
+    home: Option<Arc<dyn Home>>,
+}
+
+impl Nudge {
+    /// It was heard, or never said.
+    fn heed(mut self) {
+        self.home = None;
+    }
+}
+
+impl Drop for Nudge {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            home.nudge();
+        }
+    }
+}
+
+impl fmt::Debug for Nudge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nudge").finish_non_exhaustive()
     }
 }
 
 impl<E> Clone for Batcher<E> {
     fn clone(&self) -> Self {
-        Self { engine: Arc::clone(&self.engine), queue: Arc::clone(&self.queue) }
+        Self { core: Arc::clone(&self.core) }
+    }
+}
+
+impl<E> fmt::Debug for Batcher<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batcher").field("queue", &self.core.queue).finish_non_exhaustive()
     }
 }
 
 /// Commits that go to the engine together; no two of them clash.
 ///
 /// A batch that is dropped without an answer answers all its callers that the outcome is unknown.
-#[derive(Debug)]
 #[must_use = "callers wait for the answer"]
 pub struct Batch {
     members: Vec<Member>,
-    queue: Arc<Queue>,
+    again: Vec<Member>,
+    home: Arc<dyn Home>,
 }
 
 impl Batch {
@@ -169,7 +263,7 @@ impl Batch {
     /// only one, that is its answer; else each is sent again, alone.
     pub fn refuse(mut self, error: CommitError) {
         if self.members.len() > 1 {
-            self.queue.return_alone(std::mem::take(&mut self.members));
+            self.again = std::mem::take(&mut self.members);
         } else if let Some(member) = self.members.pop() {
             member.answer(Err(error));
         }
@@ -181,7 +275,13 @@ impl Drop for Batch {
         for member in self.members.drain(..) {
             member.answer(Err(interrupted()));
         }
-        Queue::release(&self.queue);
+        Arc::clone(&self.home).welcome(std::mem::take(&mut self.again));
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("members", &self.members).finish_non_exhaustive()
     }
 }
 
@@ -197,7 +297,7 @@ async fn let_others_run() {
         if std::mem::replace(&mut ran, true) {
             return Poll::Ready(());
         }
-        Waker::wake_by_ref(context.waker());
+        context.waker().wake_by_ref();
         Poll::Pending
     })
     .await;

@@ -180,9 +180,10 @@ impl FileStore {
         let feed = Arc::new(Feed::new(path, Arc::clone(&readers)));
         let writer = Writer::new(Arc::clone(&setup), Arc::clone(&feed)).map_err(unwritable)?;
         let lane = Arc::new(Lane::new(Arc::clone(&setup), writer));
+        let batcher = Batcher::new(lane);
         let keeper = Keeper::start(
             Arc::clone(&setup),
-            Arc::clone(&lane),
+            batcher.clone(),
             Arc::clone(&readers),
             Arc::clone(&feed),
         );
@@ -190,7 +191,6 @@ impl FileStore {
             path: setup.path.clone(),
             source: Box::new(source),
         })?;
-        let batcher = Batcher::new(lane);
         let watch_capacity = options.watch_capacity;
         let inner = Inner { setup, batcher, readers, feed, keeper, watch_capacity, users };
         Ok(Self { inner: Arc::new(inner) })

@@ -1,13 +1,13 @@
-//! Who waits, who leads, and how many batches are under way.
+//! Who waits, and how many batches are under way.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use tokio::sync::oneshot;
 
-use super::{Batch, BatchSize};
-use crate::commit::Commit;
+use super::{BatchSize, Nudge};
+use crate::commit::{Commit, Write};
 use crate::error::CommitError;
 use crate::key::Key;
 use crate::store::Revision;
@@ -17,9 +17,10 @@ use crate::store::Revision;
 pub(super) enum Reply {
     /// What became of its commit.
     Decided(Result<Revision, CommitError>),
-    /// It leads now; its answer will come through the other channel. That stands first to be
-    /// dropped first: a leadership that nobody takes must not come back to a caller that is gone.
-    Lead(oneshot::Receiver<Self>, Leadership),
+    /// It should see whether something can be started; its answer will come through the other
+    /// channel. That stands first to be dropped first: a nudge that nobody takes must not come
+    /// back to a caller that is gone.
+    Nudged(oneshot::Receiver<Self>, Nudge),
 }
 
 /// A commit and the caller that waits for it.
@@ -52,24 +53,15 @@ pub(super) struct Queue {
 struct State {
     waiting: VecDeque<Member>,
     in_flight: usize,
-    /// How many batches may be under way, as the last leader knew it.
-    slots: usize,
-    /// Whether a [`Leadership`] exists.
+    /// Whether somebody is starting batches right now. Nobody ever is while it waits.
     led: bool,
     /// Who came last, to tell a caller that is alone from many that take turns.
     last_caller: Option<Waker>,
 }
 
-/// How a caller stands after it has joined the queue.
-pub(super) struct Joined {
-    /// There was no leader; the caller is it.
-    pub(super) leadership: Option<Leadership>,
-    /// Somebody else was here before.
-    pub(super) has_company: bool,
-}
-
 impl Queue {
-    pub(super) fn join(self: &Arc<Self>, member: Member, caller: &Waker) -> Joined {
+    /// Puts a member at the end. Tells whether the one before came from somebody else.
+    pub(super) fn join(&self, member: Member, caller: &Waker) -> bool {
         let mut state = self.lock();
         // `will_wake` also compares function tables, of which a compiler may keep several copies.
         let same = state.last_caller.as_ref().is_some_and(|last| last.data() == caller.data());
@@ -78,106 +70,70 @@ impl Queue {
             state.last_caller = Some(caller.clone());
         }
         state.waiting.push_back(member);
-        let leads = !state.led && (state.in_flight == 0 || state.in_flight < state.slots);
-        state.led |= leads;
-        drop(state);
-        Joined { leadership: leads.then(|| Leadership::new(self)), has_company }
+        has_company
     }
 
-    /// Puts the members of a refused batch back in front, each to go alone.
-    pub(super) fn return_alone(&self, members: Vec<Member>) {
+    /// Begins to lead. Tells whether nobody else does.
+    pub(super) fn begin(&self) -> bool {
+        !std::mem::replace(&mut self.lock().led, true)
+    }
+
+    /// Takes the next batch from the front, and leads on; or, if there is none or no room for one,
+    /// no longer leads.
+    pub(super) fn next_batch(
+        &self,
+        slots: usize,
+        fits: &dyn Fn(&BatchSize) -> bool,
+    ) -> Option<Vec<Member>> {
         let mut state = self.lock();
-        for mut member in members.into_iter().rev() {
+        state.waiting.retain(|member| !member.reply.is_closed());
+        if state.waiting.is_empty() || state.in_flight >= slots {
+            state.led = false;
+            return None;
+        }
+        let count = count_together(&state.waiting, fits);
+        state.in_flight += 1;
+        Some(state.waiting.drain(..count).collect())
+    }
+
+    /// No longer leads, though there may be more.
+    pub(super) fn end(&self) {
+        self.lock().led = false;
+    }
+
+    /// A batch is over. Some of its members may have to be sent again, each alone.
+    pub(super) fn release(&self, again: Vec<Member>) {
+        let mut state = self.lock();
+        state.in_flight = state.in_flight.saturating_sub(1);
+        for mut member in again.into_iter().rev() {
             member.alone = true;
             state.waiting.push_front(member);
         }
     }
 
-    /// A batch is over.
-    pub(super) fn release(self: &Arc<Self>) {
-        let mut state = self.lock();
-        state.in_flight = state.in_flight.saturating_sub(1);
-        let leaderless = !state.led && !state.waiting.is_empty();
-        state.led |= leaderless;
-        drop(state);
-        if leaderless {
-            drop(Leadership::new(self));
+    /// Has the first caller that still waits see whether something can be started.
+    pub(super) fn nudge(&self, slots: usize, nudge: impl Fn() -> Nudge) {
+        loop {
+            let mut state = self.lock();
+            while state.waiting.front().is_some_and(|member| member.reply.is_closed()) {
+                state.waiting.pop_front();
+            }
+            let idle = !state.led && state.in_flight < slots;
+            let Some(first) = state.waiting.front_mut().filter(|_| idle) else { return };
+            let (reply, later) = oneshot::channel();
+            let told = std::mem::replace(&mut first.reply, reply);
+            drop(state);
+            // Outside of the lock, for it wakes somebody.
+            match told.send(Reply::Nudged(later, nudge())) {
+                Err(Reply::Nudged(_, unheard)) => unheard.heed(),
+                Ok(()) | Err(Reply::Decided(_)) => return,
+            }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock, and if it did, the state would still be whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The right to start batches. There is at most one; dropping it hands it to the first caller that
-/// still waits, if there is anything to start.
-#[derive(Debug)]
-pub(super) struct Leadership {
-    queue: Arc<Queue>,
-    given_up: bool,
-}
-
-impl Leadership {
-    fn new(queue: &Arc<Queue>) -> Self {
-        Self { queue: Arc::clone(queue), given_up: false }
-    }
-
-    /// Takes the next batch from the front. If there is none, or no room for one, the leadership
-    /// is given up.
-    pub(super) fn next_batch(
-        mut self,
-        slots: usize,
-        fits: &dyn Fn(&BatchSize) -> bool,
-    ) -> Option<(Batch, Self)> {
-        let mut state = self.queue.lock();
-        state.slots = slots;
-        state.waiting.retain(|member| !member.reply.is_closed());
-        if state.waiting.is_empty() || state.in_flight >= slots {
-            state.led = false;
-            drop(state);
-            self.given_up = true;
-            return None;
-        }
-        let count = count_together(&state.waiting, fits);
-        let members = state.waiting.drain(..count).collect();
-        state.in_flight += 1;
-        drop(state);
-        Some((Batch { members, queue: Arc::clone(&self.queue) }, self))
-    }
-
-    /// Hands the leadership to the first caller that still waits.
-    fn pass_on(&mut self) {
-        loop {
-            let mut state = self.queue.lock();
-            let full = state.in_flight > 0 && state.in_flight >= state.slots;
-            while state.waiting.front().is_some_and(|member| member.reply.is_closed()) {
-                state.waiting.pop_front();
-            }
-            let Some(first) = state.waiting.front_mut().filter(|_| !full) else {
-                state.led = false;
-                return;
-            };
-            let (reply, later) = oneshot::channel();
-            let told = std::mem::replace(&mut first.reply, reply);
-            drop(state);
-            // Outside of the lock, for it wakes somebody.
-            match told.send(Reply::Lead(later, Self::new(&self.queue))) {
-                Ok(()) => return,
-                // It went away just now. Its message carries a leadership that was never held.
-                Err(Reply::Lead(_, mut unheard)) => unheard.given_up = true,
-                Err(Reply::Decided(_)) => {}
-            }
-        }
-    }
-}
-
-impl Drop for Leadership {
-    fn drop(&mut self) {
-        if !self.given_up {
-            self.pass_on();
-        }
     }
 }
 
@@ -198,7 +154,7 @@ fn count_together(waiting: &VecDeque<Member>, fits: &dyn Fn(&BatchSize) -> bool)
             return count;
         }
         looked_at.extend(commit.keys());
-        written.extend(commit.writes().iter().map(crate::commit::Write::key));
+        written.extend(commit.writes().iter().map(Write::key));
     }
     size.commits
 }

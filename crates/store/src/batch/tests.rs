@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::task::{Context, Poll, Wake};
+use std::task::{Context, Poll, Wake, Waker};
 
 use super::*;
 use crate::commit::Expect;
@@ -381,6 +381,46 @@ fn a_refused_batch_is_sent_again_one_by_one() {
 }
 
 #[test]
+fn a_caller_that_is_never_polled_again_stops_nobody() {
+    let batcher = Batcher::new(Arc::new(Recorder { slots: 1, ..Recorder::default() }));
+    batcher.engine().keeps.store(true, Ordering::SeqCst);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut chance = Chance(1);
+    let mut poll = |caller: &mut Pin<Box<dyn Future<Output = Result<Revision, CommitError>>>>| {
+        caller.as_mut().poll(&mut context)
+    };
+    let mut wait = |number| -> Pin<Box<dyn Future<Output = _>>> {
+        let (batcher, commit) = (batcher.clone(), commit(number, &mut chance, false));
+        Box::pin(async move { batcher.commit(commit).await })
+    };
+    let [mut first, mut stuck, mut third] = [wait(0), wait(1), wait(2)];
+    for caller in [&mut first, &mut stuck] {
+        assert!(poll(caller).is_pending());
+    }
+    let finish = || {
+        let kept = batcher.engine().log().kept.pop().unwrap();
+        batcher.engine().carry_out(kept);
+    };
+    // Whoever finishes a batch starts the next, whatever the callers do.
+    finish();
+    assert!(poll(&mut first).is_ready());
+    finish();
+    assert!(poll(&mut third).is_pending());
+    finish();
+    assert!(poll(&mut third).is_ready());
+    assert!(poll(&mut stuck).is_ready());
+    // A leader that has its answer nudges one that is not listening; somebody with a clock helps.
+    let [mut stuck, mut leader] = [wait(3), wait(4)];
+    batcher.engine().keeps.store(false, Ordering::SeqCst);
+    assert!(batcher.core.queue.begin(), "as if somebody was leading");
+    assert!(poll(&mut stuck).is_pending() && poll(&mut leader).is_pending());
+    batcher.core.queue.end();
+    Arc::clone(&batcher.core).nudge();
+    batcher.start_waiting();
+    assert!(poll(&mut leader).is_ready() && poll(&mut stuck).is_ready());
+}
+
+#[test]
 fn many_threads_lose_nothing() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(6).build().unwrap();
     let batcher = Batcher::new(Arc::new(Recorder { slots: 1, ..Recorder::default() }));
@@ -413,6 +453,55 @@ fn many_threads_lose_nothing() {
             task.await.unwrap();
         }
     });
+}
+
+/// Carries everything out at once, and counts.
+#[derive(Debug, Default)]
+struct Counter(AtomicUsize);
+
+impl BatchEngine for Counter {
+    fn fits(&self, _: &BatchSize) -> bool {
+        true
+    }
+
+    fn in_flight(&self) -> usize {
+        1
+    }
+
+    fn start(self: &Arc<Self>, batch: Batch) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let results: Vec<_> = batch.commits().map(answer).collect();
+        batch.finish(results);
+    }
+}
+
+#[test]
+fn callers_on_one_thread_go_together_in_every_round() {
+    const CALLERS: usize = 16;
+    const ROUNDS: usize = 50;
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let batcher = Batcher::new(Arc::new(Counter::default()));
+    let begin = Arc::new(tokio::sync::Barrier::new(CALLERS));
+    let call = |caller: usize| {
+        let (batcher, begin) = (batcher.clone(), Arc::clone(&begin));
+        async move {
+            begin.wait().await;
+            for round in 0..ROUNDS {
+                let key = Key::from(format!("own/{}", caller * ROUNDS + round));
+                let commit = Commit::builder().expect(key.clone(), Expect::Absent);
+                batcher.commit(commit.put(key, "").build().unwrap()).await.unwrap();
+            }
+        }
+    };
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..CALLERS).map(|caller| tokio::spawn(call(caller))).collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    let batches = batcher.engine().0.load(Ordering::SeqCst);
+    // The first one to come may be done before another has come at all.
+    assert!(batches <= 2 * ROUNDS + 2, "{batches} batches for {ROUNDS} rounds");
 }
 
 /// Carries batches out somewhere else, some of them never.

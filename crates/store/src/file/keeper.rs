@@ -19,6 +19,7 @@ use super::readers::Readers;
 use super::schema::{READER_PATIENCE, Role, connect};
 use super::sessions::load_sessions;
 use super::writer::Job;
+use crate::batch::Batcher;
 
 /// How often it looks while somebody watches.
 const WATCHED: Duration = Duration::from_millis(5);
@@ -54,7 +55,7 @@ enum Called {
 
 struct Round {
     setup: Arc<Setup>,
-    lane: Arc<Lane>,
+    batcher: Batcher<Lane>,
     readers: Arc<Readers>,
     feed: Arc<Feed>,
     connection: Option<Connection>,
@@ -66,14 +67,14 @@ struct Round {
 impl Keeper {
     pub(super) fn start(
         setup: Arc<Setup>,
-        lane: Arc<Lane>,
+        batcher: Batcher<Lane>,
         readers: Arc<Readers>,
         feed: Arc<Feed>,
     ) -> io::Result<Self> {
         let bell = Arc::new(Bell::default());
         let mut round = Round {
             setup,
-            lane,
+            batcher,
             readers,
             feed,
             connection: None,
@@ -151,7 +152,10 @@ impl Round {
     fn pause(&self) -> Duration {
         if self.feed.is_watched() {
             WATCHED
-        } else if self.has_sessions || self.readers.has_pins() || self.lane.is_waited_for() {
+        } else if self.has_sessions
+            || self.readers.has_pins()
+            || self.batcher.engine().is_waited_for()
+        {
             AWAKE
         } else {
             IDLE
@@ -159,7 +163,9 @@ impl Round {
     }
 
     fn look(&mut self) {
-        self.lane.refuse_overdue();
+        self.batcher.engine().refuse_overdue();
+        // Callers start what waits; one that is never polled again does not.
+        self.batcher.start_waiting();
         self.readers.drop_old_pins();
         if self.look_into_database().is_err() {
             // Whatever it was, callers meet it as well and are told. Next time from the start.
@@ -190,7 +196,7 @@ impl Round {
             let owners: BTreeSet<_> = sessions.iter().map(|session| session.owner).collect();
             let is_over = sessions.iter().any(|session| session.deadline_ms <= now);
             if is_over || owners.into_iter().any(|owner| self.setup.is_owner_gone(owner)) {
-                self.lane.submit(Job::EndSessions);
+                self.batcher.engine().submit(Job::EndSessions);
             }
         }
         self.connection = Some(connection);
