@@ -58,7 +58,7 @@ impl Shared {
         }
     }
 
-    async fn send(&self, commits: &[&Commit]) -> Result<Vec<Decision>, Trouble> {
+    pub(super) async fn send(&self, commits: &[&Commit]) -> Result<Vec<Decision>, Trouble> {
         let answer = self
             .transact("a commit", Repeat::IfNothingHappened, self.composer.request(commits))
             .await?;
@@ -66,7 +66,7 @@ impl Shared {
         Ok(self.composer.decisions(commits, answer).unwrap_or_else(undecided))
     }
 
-    async fn transact(
+    pub(super) async fn transact(
         &self,
         what: &str,
         repeat: Repeat,
