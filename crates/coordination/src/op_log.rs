@@ -3,8 +3,8 @@
 //! Each shard and each run remembers its last few operations by their ids, with a fingerprint of
 //! what was asked. The same id with the same fingerprint is a replay; with another, a conflict;
 //! an id that is not there is new. When the log is full the oldest entry goes. A retry that comes
-//! later than that is judged as a new operation, which is safe: the fence, the status or the
-//! cursor's rule refuses it, or it changes nothing.
+//! later than that is judged as a new operation. A worker's is refused by the fence, the status or
+//! the cursor's rule, or says what holds already; an operator's may take effect again.
 
 use arrayvec::ArrayVec;
 use shardwright_contracts::limits::{OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY};
