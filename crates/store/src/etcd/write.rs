@@ -110,9 +110,9 @@ impl Shared {
 
     /// What has become of commits that a full server has settled without saying how.
     ///
-    /// What a commit expects of the keys that it writes is no longer true once it is applied, and
-    /// the other way round, unless somebody else has written them, or has deleted what the commit
-    /// had made.
+    /// If what would be untrue after a commit is still true, the commit was not applied, unless it
+    /// made a key that somebody has taken away again. If it is not true any more, that may be the
+    /// work of somebody else.
     async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Decision> {
         let inquiry = self.composer.inquiry(commits);
         let answer = self.transact("an inquiry", Repeat::Freely, inquiry).await.ok();
