@@ -149,7 +149,6 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
                     let residual = std::slice::from_ref(pending.residual());
                     draft.newborn = newborn(residual, &draft.record.head)?;
                     let result = pending.apply(context, &mut draft.record, &mut draft.events)?;
-                    draft.also.push(self.answer_request(place, lease.fence()));
                     Ok(Verdict::Store(IdempotentOutcome::Executed(result)))
                 }
             }

@@ -25,6 +25,8 @@ pub(crate) struct Effects {
     pub(crate) opens: bool,
     /// It cannot be worked on any more.
     pub(crate) closes: bool,
+    /// Its holder has split it and goes on, which answers what was asked of it.
+    pub(crate) answers: bool,
 }
 
 impl Effects {
@@ -38,6 +40,7 @@ impl Effects {
             gives_up: new.lease.is_none() && old.lease.is_some(),
             opens: is_active(new.status) && !is_active(old.status),
             closes: is_active(old.status) && !is_active(new.status),
+            answers: spawned && is_active(new.status),
         }
     }
 }

@@ -92,7 +92,7 @@ impl<S: Store, E: Env> Core<S, E> {
         let mut remembered = self.served.get(place);
         let (mut conflicts, mut stale_reads) = (0, 0);
         loop {
-            let now = self.now().await?;
+            let now = self.now().await.map_err(|error| or_unknown(error, unknown.as_ref()))?;
             let is_fresh = remembered.is_none();
             let current = match remembered.take() {
                 Some(current) => current,
@@ -116,7 +116,8 @@ impl<S: Store, E: Env> Core<S, E> {
                 }
                 Ok(Verdict::Store(answer)) => answer,
             };
-            match self.store_draft(place, &current, &draft, operation).await? {
+            let tried = self.store_draft(place, &current, &mut draft, operation).await;
+            match tried.map_err(|error| or_unknown(error, unknown.as_ref()))? {
                 Tried::Stored(stored) => {
                     let shard = self.stored(place, &current, draft, &stored);
                     return Ok(Done { answer, now, shard });
@@ -146,8 +147,7 @@ impl<S: Store, E: Env> Core<S, E> {
         match self.load_shard(place, operation).await {
             Ok(Some(loaded)) => Ok(loaded),
             Ok(None) => Err(ShardNotFound { key: place.key }.into()),
-            // Whoever asks must not take the failure to read for a failure to write.
-            Err(error) => Err(unknown.map_or(error, |attempt| attempt.error.clone()).into()),
+            Err(error) => Err(or_unknown(error, unknown).into()),
         }
     }
 
@@ -172,7 +172,7 @@ impl<S: Store, E: Env> Core<S, E> {
         self: &Arc<Self>,
         place: Place,
         current: &Loaded,
-        draft: &Draft,
+        draft: &mut Draft,
         operation: &'static str,
     ) -> Result<Tried, InfraError> {
         let (commit, session) = match self.prepare(place, current, draft, operation).await? {
@@ -205,11 +205,15 @@ impl<S: Store, E: Env> Core<S, E> {
         self: &Arc<Self>,
         place: Place,
         current: &Loaded,
-        draft: &Draft,
+        draft: &mut Draft,
         operation: &'static str,
     ) -> Result<Prepared, InfraError> {
         let effects = Effects::between(&current.record, &draft.record);
         let session = if effects.grants { self.session().await? } else { None };
+        if effects.answers {
+            let fence = current.record.head.fence;
+            draft.also.push(self.answer_request(place, fence, operation).await?);
+        }
         let room = if draft.newborn.is_empty() {
             Room::default()
         } else {
@@ -325,6 +329,12 @@ impl Draft {
     fn new(current: &Loaded, events: EventCollector) -> Self {
         Self { record: current.record.clone(), events, newborn: Vec::new(), also: Vec::new() }
     }
+}
+
+/// What to tell of a failure. Whoever asks must not take it for proof that an attempt before it,
+/// whose outcome is unknown, has failed as well.
+fn or_unknown(error: InfraError, unknown: Option<&Attempt>) -> InfraError {
+    unknown.map_or(error, |attempt| attempt.error.clone())
 }
 
 /// Whoever shows a lease that is newer than the record has seen more than we have.

@@ -16,7 +16,7 @@ use shardwright_store::{
 };
 
 use crate::codec::{Asker, Record, SplitAsk};
-use crate::coordinator::StoredCoordinator;
+use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
 use crate::shard::{Loaded, Place};
 
@@ -101,19 +101,6 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             }
         }
         Err(fault::contention(OPERATION).into())
-    }
-
-    /// What becomes of a request when the holder splits. How long nobody is to ask stands.
-    pub(crate) fn answer_request(&self, place: Place, fence: FenceEpoch) -> Write {
-        let Place { tenant, key } = place;
-        let view = self.core.views.get(tenant, key.run);
-        let ask = view.and_then(|view| view.ask(key.shard)).filter(|ask| ask.fence == fence);
-        let slot = ask.map(|ask| ask.slot.answered()).unwrap_or_default();
-        let key = self.core.keys.ask(tenant, key);
-        if slot == SplitRequestSlot::default() {
-            return Write::Delete { key };
-        }
-        Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None }
     }
 
     async fn shard<R: From<ShardNotFound> + From<InfraError>>(
@@ -202,6 +189,29 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             }
             Err(error) => Err(fault::commit(operation, &error)),
         }
+    }
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    /// What becomes of a request when the holder splits. How long nobody is to ask stands.
+    pub(crate) async fn answer_request(
+        &self,
+        place: Place,
+        fence: FenceEpoch,
+        operation: &'static str,
+    ) -> Result<Write, InfraError> {
+        let key = self.keys.ask(place.tenant, place.key);
+        let loaded = self.store.load(std::slice::from_ref(&key)).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        let found = values.into_iter().next().flatten();
+        let ask = found.map(|found| SplitAsk::decode(&found.value)).transpose();
+        let ask = ask.map_err(|error| fault::decode(operation, &error))?;
+        let ask = ask.filter(|ask| ask.fence == fence);
+        let slot = ask.map(|ask| ask.slot.answered()).unwrap_or_default();
+        if slot == SplitRequestSlot::default() {
+            return Ok(Write::Delete { key });
+        }
+        Ok(Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None })
     }
 }
 

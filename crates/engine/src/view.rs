@@ -18,7 +18,7 @@ use shardwright_store::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use crate::codec::{Gate, SplitAsk};
+use crate::codec::Gate;
 use crate::coordinator::Core;
 use crate::fault;
 use crate::shard::Place;
@@ -105,10 +105,6 @@ impl RunView {
 
     pub(crate) fn capacity(&self, now: LogicalTime) -> CapacityHint {
         self.lock().capacity(now)
-    }
-
-    pub(crate) fn ask(&self, shard: ShardId) -> Option<SplitAsk> {
-        self.lock().ask(shard)
     }
 
     pub(crate) fn is_waiting(&self, worker: WorkerId) -> bool {

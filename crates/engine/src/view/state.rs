@@ -320,10 +320,6 @@ impl ViewState {
         }
     }
 
-    pub(crate) fn ask(&self, shard: ShardId) -> Option<SplitAsk> {
-        self.asks.get(&shard).copied()
-    }
-
     pub(crate) fn is_waiting(&self, worker: WorkerId) -> bool {
         self.waiting.contains_key(&worker)
     }
