@@ -9,7 +9,7 @@
 //! | [`limits`] | every size and count that anything in the project may reach |
 //! | [`canonical`] | the one byte framing that is hashed, and the hash domains |
 //! | [`cursor`] | how far a shard has been processed, and the rule that it only moves forward |
-//! | [`env`] | time, tasks and chance, which whoever drives a protocol gets as an argument |
+//! | [`mod@env`] | time, tasks and chance, which whoever drives a protocol gets as an argument |
 //! | [`spec`] | a shard's key range and metadata, owned and borrowed |
 //! | [`arena`] | bounded storage for many specs, with handles that cannot lie |
 //! | [`manifest`] | the initial shards of a run, and what makes such a list valid |
