@@ -1,9 +1,10 @@
 //! Why an operation did not do what it was asked to.
 //!
 //! There are three families. A *refusal* is the protocol saying no: it depends on nothing but the
-//! records and the request, and asking again changes nothing. An *infrastructure* error
-//! ([`InfraError`]) is the store's or the network's, and its class says whether the operation may
-//! have happened. *Resource exhaustion* is a bound that was reached; nothing changed.
+//! records and the request, and asking again gives the same answer until they change. An
+//! *infrastructure* error ([`InfraError`]) is the store's or the network's, and its class says
+//! whether the operation may have happened. *Resource exhaustion* is a bound that was reached;
+//! nothing changed.
 //!
 //! Each refusal is a type of its own in [`reason`], documented and worded once. Each operation has
 //! an enum of exactly the refusals it can give, so that a caller's `match` has no arm that cannot
@@ -23,4 +24,4 @@ pub use operation::{
     UnparkError,
 };
 
-pub(crate) use operation::GuardError;
+pub use operation::GuardError;

@@ -1,6 +1,8 @@
 //! Claiming: taking whichever shard of a run can be had.
 
-use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use std::collections::BTreeSet;
+
+use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 
 use crate::error::reason::NoneAvailable;
 use crate::error::{AcquireError, ClaimError, RunQueryError};
@@ -43,7 +45,7 @@ pub(crate) fn claim(
 ) -> Result<(Lease, CapacityHint), ClaimError> {
     let mut candidates = Vec::with_capacity(CANDIDATES_AT_A_TIME);
     let mut earliest_deadline = None;
-    let mut refused: Vec<ShardId> = Vec::new();
+    let mut refused = BTreeSet::new();
     loop {
         let limit = refused.len() + CANDIDATES_AT_A_TIME;
         let found = backend
@@ -67,7 +69,7 @@ pub(crate) fn claim(
                 }
             }
         }
-        refused.extend_from_slice(&candidates);
+        refused.extend(candidates.iter().copied());
     }
 }
 
@@ -79,11 +81,11 @@ pub fn pass_over(refusal: AcquireError) -> Result<Option<LogicalTime>, ClaimErro
         AcquireError::AlreadyLeased(leased) => Ok(Some(leased.deadline)),
         AcquireError::ShardTerminal(_)
         | AcquireError::ShardNotFound(_)
-        | AcquireError::RetriesExhausted(_) => Ok(None),
+        | AcquireError::RetriesExhausted(_)
+        | AcquireError::FenceExhausted(_) => Ok(None),
         AcquireError::TenantMismatch(reason) => Err(reason.into()),
         AcquireError::RunNotActive(reason) => Err(reason.into()),
         AcquireError::RunPaused(reason) => Err(reason.into()),
-        AcquireError::FenceExhausted(reason) => Err(reason.into()),
         AcquireError::BackendError(reason) => Err(reason.into()),
     }
 }

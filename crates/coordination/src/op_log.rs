@@ -3,8 +3,8 @@
 //! Each shard and each run remembers its last few operations by their ids, with a fingerprint of
 //! what was asked. The same id with the same fingerprint is a replay; with another, a conflict;
 //! an id that is not there is new. When the log is full the oldest entry goes. A retry that comes
-//! later than that is judged as a new operation, which is safe: the fence, the status or the
-//! cursor's rule refuses it, or it changes nothing.
+//! later than that is judged as a new operation. A worker's is refused by the fence, the status or
+//! the cursor's rule, or says what holds already; an operator's may take effect again.
 
 use arrayvec::ArrayVec;
 use shardwright_contracts::limits::{OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY};
@@ -58,7 +58,7 @@ stored_enum! {
 }
 
 /// One remembered operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpLogEntry {
     /// Its id.
     pub op: OpId,
@@ -72,11 +72,23 @@ pub struct OpLogEntry {
     pub executed_at: LogicalTime,
 }
 
+/// Without the fingerprint: it would let a reader of a log test guesses of what was asked.
+impl std::fmt::Debug for OpLogEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpLogEntry")
+            .field("op", &self.op)
+            .field("kind", &self.kind)
+            .field("result", &self.result)
+            .field("executed_at", &self.executed_at)
+            .finish_non_exhaustive()
+    }
+}
+
 /// One remembered operation of a run.
 pub type RunOpLogEntry = OpLogEntry;
 
 /// An operation as it is asked for, before it is known whether it is new.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpAttempt {
     /// Its id.
     pub op: OpId,
@@ -84,6 +96,16 @@ pub struct OpAttempt {
     pub kind: OpKind,
     /// Fingerprint of what is asked.
     pub payload_hash: u64,
+}
+
+/// Without the fingerprint: it would let a reader of a log test guesses of what was asked.
+impl std::fmt::Debug for OpAttempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpAttempt")
+            .field("op", &self.op)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An operation's id was used before for something else.

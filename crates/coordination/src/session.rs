@@ -18,7 +18,8 @@ use crate::error::{
 use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
 use crate::ops::{SplitReplaceResult, SplitResidualResult};
-use crate::record::ShardSnapshotView;
+use crate::payload;
+use crate::record::{ShardSnapshotView, Spawned};
 use crate::restore::{AcquireScratch, CapacityHint, HolderNotice, RenewResult, RestoredShardState};
 use crate::status::ParkReason;
 use crate::traits::CoordinationBackend;
@@ -145,6 +146,11 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
             && let Ok(spec) = ShardSpec::try_from_ref(narrowed)
         {
             self.state.spec = spec;
+        }
+        let residual = outcome.into_inner().residual;
+        if self.state.spawned.iter().all(|spawned| spawned.shard != residual) {
+            let payload_hash = payload::split_residual(op, plan).payload_hash;
+            self.state.spawned.push(Spawned { shard: residual, payload_hash });
         }
         Ok(outcome)
     }

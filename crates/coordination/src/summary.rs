@@ -61,6 +61,8 @@ pub struct ShardSummary {
     pub status: ShardStatus,
     /// Why it is parked, if it is.
     pub park_reason: Option<ParkReason>,
+    /// What whoever parked it had to say, if it is parked.
+    pub park_detail: Option<Box<[u8]>>,
     /// When its lease ends, if somebody holds it.
     pub lease_deadline: Option<LogicalTime>,
     /// How often it was acquired.
@@ -86,6 +88,7 @@ impl ShardSummary {
             shard: head.key.shard,
             status: head.status,
             park_reason: head.park.as_ref().map(|park| park.reason),
+            park_detail: head.park.as_ref().map(|park| park.detail.clone()),
             lease_deadline: live.map(|holder| holder.deadline),
             acquire_count: head.acquire_count,
             last_key: shard.cursor().last_key().map(Into::into),
@@ -103,6 +106,7 @@ impl fmt::Debug for ShardSummary {
             .field("shard", &self.shard)
             .field("status", &self.status)
             .field("park_reason", &self.park_reason)
+            .field("park_detail", &self.park_detail.as_deref().map(Redacted))
             .field("lease_deadline", &self.lease_deadline)
             .field("acquire_count", &self.acquire_count)
             .field("last_key", &self.last_key.as_deref().map(Redacted))

@@ -57,8 +57,8 @@ impl<B: CoordinationBackend + Send, C: Clock> AsyncCoordinationBackend for Synch
         worker: WorkerId,
     ) -> Result<RestoredShardState, AcquireError> {
         let mut scratch = AcquireScratch::new();
-        let now = self.clock.now();
-        let mut backend = self.lock()?;
+        // The clock is read when it is our turn, or the wait would shorten the lease.
+        let (mut backend, now) = (self.lock()?, self.clock.now());
         let acquired = backend.acquire_and_restore_into(now, tenant, key, worker, &mut scratch)?;
         Ok(RestoredShardState::from_view(&acquired))
     }
@@ -134,8 +134,8 @@ impl<B: CoordinationBackend + Send, C: Clock> AsyncCoordinationBackend for Synch
         asker: WorkerId,
         patience_ms: u64,
     ) -> Result<(), SplitRequestError> {
-        let now = self.clock.now();
-        self.lock()?.request_split(now, tenant, key, asker, now.saturating_add(patience_ms))
+        let (mut backend, now) = (self.lock()?, self.clock.now());
+        backend.request_split(now, tenant, key, asker, now.saturating_add(patience_ms))
     }
 
     async fn decline_split(
@@ -144,8 +144,8 @@ impl<B: CoordinationBackend + Send, C: Clock> AsyncCoordinationBackend for Synch
         lease: &Lease,
         pause_ms: u64,
     ) -> Result<(), DeclineError> {
-        let now = self.clock.now();
-        self.lock()?.decline_split(now, tenant, lease, now.saturating_add(pause_ms))
+        let (mut backend, now) = (self.lock()?, self.clock.now());
+        backend.decline_split(now, tenant, lease, now.saturating_add(pause_ms))
     }
 }
 
@@ -256,10 +256,10 @@ impl<B: RunManagement + Send, C: Clock> AsyncRunManagement for Synchronized<B, C
         worker: WorkerId,
         limit: usize,
     ) -> Result<(Vec<ShardId>, ClaimOutlook), RunQueryError> {
-        let (mut out, now) = (Vec::new(), self.clock.now());
-        let outlook = self
-            .lock()?
-            .collect_claim_candidates_into(now, tenant, run, worker, limit, &mut out)?;
+        let mut out = Vec::new();
+        let (mut backend, now) = (self.lock()?, self.clock.now());
+        let outlook =
+            backend.collect_claim_candidates_into(now, tenant, run, worker, limit, &mut out)?;
         Ok((out, outlook))
     }
 
@@ -281,8 +281,7 @@ impl<B: ShardClaiming + Send, C: Clock> AsyncShardClaiming for Synchronized<B, C
         worker: WorkerId,
     ) -> Result<RestoredShardState, ClaimError> {
         let mut scratch = AcquireScratch::new();
-        let now = self.clock.now();
-        let mut backend = self.lock()?;
+        let (mut backend, now) = (self.lock()?, self.clock.now());
         let claimed = backend.claim_next_available(now, tenant, run, worker, &mut scratch)?;
         Ok(RestoredShardState::from_view(&claimed))
     }

@@ -25,7 +25,7 @@ pub(crate) struct Effects {
     pub(crate) opens: bool,
     /// It cannot be worked on any more.
     pub(crate) closes: bool,
-    /// What was asked of the holder is answered.
+    /// Its holder has split it and goes on, which answers what was asked of it.
     pub(crate) answers: bool,
 }
 
@@ -40,7 +40,7 @@ impl Effects {
             gives_up: new.lease.is_none() && old.lease.is_some(),
             opens: is_active(new.status) && !is_active(old.status),
             closes: is_active(old.status) && !is_active(new.status),
-            answers: spawned,
+            answers: spawned && is_active(new.status),
         }
     }
 }
@@ -74,9 +74,6 @@ pub(crate) fn commit(
         commit = commit.put(keys.open(tenant, key), OpenShard.encode());
     } else if effects.closes {
         commit = commit.delete(keys.open(tenant, key));
-    }
-    if effects.answers {
-        commit = commit.delete(keys.ask(tenant, key));
     }
     for child in &draft.newborn {
         commit = insert(commit, keys, place.tenant, child);

@@ -156,7 +156,7 @@ impl<S: Store, E: Env> Core<S, E> {
                 }
                 Ok(Verdict::Store(answer)) => answer,
             };
-            let tried = self.store_draft(place, &current, &draft, operation).await;
+            let tried = self.store_draft(place, &current, &mut draft, operation).await;
             match tried.map_err(|error| unknown.or(error))? {
                 Tried::Stored(stored) => {
                     let shard = self.stored(place, &current, draft, &stored);
@@ -212,7 +212,7 @@ impl<S: Store, E: Env> Core<S, E> {
         self: &Arc<Self>,
         place: Place,
         current: &Loaded,
-        draft: &Draft,
+        draft: &mut Draft,
         operation: &'static str,
     ) -> Result<Tried, InfraError> {
         let (commit, session) = match self.prepare(place, current, draft, operation).await? {
@@ -248,11 +248,15 @@ impl<S: Store, E: Env> Core<S, E> {
         self: &Arc<Self>,
         place: Place,
         current: &Loaded,
-        draft: &Draft,
+        draft: &mut Draft,
         operation: &'static str,
     ) -> Result<Prepared, InfraError> {
         let effects = Effects::between(&current.record, &draft.record);
         let session = if effects.grants { self.session().await? } else { None };
+        if effects.answers {
+            let fence = current.record.head.fence;
+            draft.also.push(self.answer_request(place, fence, operation).await?);
+        }
         let room = if draft.newborn.is_empty() {
             Room::default()
         } else {

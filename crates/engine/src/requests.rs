@@ -5,18 +5,18 @@
 //! as well, and goes with it.
 
 use bytes::Bytes;
-use shardwright_contracts::{Env, LogicalTime, ShardKey, WorkerId};
+use shardwright_contracts::{Env, FenceEpoch, LogicalTime, ShardKey, WorkerId};
 use shardwright_coordination::error::reason::ShardNotFound;
 use shardwright_coordination::ops::{self, SplitRequestSlot};
 use shardwright_coordination::{
     DeclineError, InfraError, Lease, ShardHead, SplitRequest, SplitRequestError,
 };
 use shardwright_store::{
-    Commit, CommitBuilder, CommitError, Expect, Key, SessionId, Snapshot, Store, Versioned,
+    Commit, CommitBuilder, CommitError, Expect, Key, SessionId, Snapshot, Store, Versioned, Write,
 };
 
 use crate::codec::{Asker, Record, SplitAsk};
-use crate::coordinator::StoredCoordinator;
+use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
 use crate::shard::{Loaded, Place};
 
@@ -141,6 +141,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         let Some((before, found)) = self.read::<Asker>(&asker_key, operation).await? else {
             return Ok((Expect::Absent, false));
         };
+        if before.shard == key.shard {
+            return Ok((Expect::At(found.revision), false));
+        }
         let elsewhere = Place { tenant, key: ShardKey::new(key.run, before.shard) };
         let is_open = match self.core.load_shard(elsewhere, operation).await? {
             Some(shard) => {
@@ -186,6 +189,29 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             }
             Err(error) => Err(fault::commit(operation, &error)),
         }
+    }
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    /// What becomes of a request when the holder splits. How long nobody is to ask stands.
+    pub(crate) async fn answer_request(
+        &self,
+        place: Place,
+        fence: FenceEpoch,
+        operation: &'static str,
+    ) -> Result<Write, InfraError> {
+        let key = self.keys.ask(place.tenant, place.key);
+        let loaded = self.store.load(std::slice::from_ref(&key)).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        let found = values.into_iter().next().flatten();
+        let ask = found.map(|found| SplitAsk::decode(&found.value)).transpose();
+        let ask = ask.map_err(|error| fault::decode(operation, &error))?;
+        let ask = ask.filter(|ask| ask.fence == fence);
+        let slot = ask.map(|ask| ask.slot.answered()).unwrap_or_default();
+        if slot == SplitRequestSlot::default() {
+            return Ok(Write::Delete { key });
+        }
+        Ok(Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None })
     }
 }
 

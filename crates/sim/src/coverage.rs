@@ -51,17 +51,7 @@ pub const REFUSALS: &[(&str, &[&[&str]])] = &[
             "FenceExhausted",
         ]],
     ),
-    (
-        "claim",
-        &[&[
-            "RunNotFound",
-            "RunNotActive",
-            "RunPaused",
-            "Throttled",
-            "NoneAvailable",
-            "FenceExhausted",
-        ]],
-    ),
+    ("claim", &[&["RunNotFound", "RunNotActive", "RunPaused", "Throttled", "NoneAvailable"]]),
     ("renew", &[GUARD]),
     ("decline_split", &[GUARD]),
     ("release", &[GUARD, &["OpIdConflict"]]),

@@ -11,6 +11,9 @@
 mod answer;
 pub(crate) mod client;
 pub(crate) mod connection;
+#[cfg(test)]
+#[cfg(feature = "test-support")]
+mod facts;
 mod keep_alive;
 mod namespace;
 mod options;

@@ -118,6 +118,9 @@ pub async fn unparking_keeps_the_cursor_and_raises_the_fence<H: Harness>(harness
     world.checkpoint(&lease, "k", 1).await;
     let (backend, tenant) = (world.backend(), world.tenant);
     backend.park_shard(tenant, &lease, ParkReason::Poisoned, b"row", op(2)).await.unwrap();
+    let parked = world.shard(ShardId::from_raw(0)).await;
+    assert_eq!(parked.park_reason, Some(ParkReason::Poisoned));
+    assert_eq!(parked.park_detail.as_deref(), Some(&b"row"[..]));
     backend.unpark_shard(tenant, world.key(0), op(3)).await.unwrap();
     let next = world.acquire(0, 2).await;
     assert!(next.fence().as_raw() > lease.fence().as_raw() + 1, "one for the unpark, one for this");

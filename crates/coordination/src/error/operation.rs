@@ -251,7 +251,6 @@ operation_error! {
         RunPaused(RunPaused),
         Throttled(Throttled),
         NoneAvailable(NoneAvailable),
-        FenceExhausted(FenceEpochError),
         BackendError(InfraError),
     }
 }

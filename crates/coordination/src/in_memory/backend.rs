@@ -104,7 +104,7 @@ impl InMemoryCoordinator {
             self.total_shards += count;
             if let Some(run) = state.runs.get_mut(&parent.run) {
                 run.insert_all(children);
-                run.forget_requests(parent.shard);
+                run.answer_request(parent.shard);
             }
         }
     }
@@ -205,7 +205,15 @@ impl CoordinationBackend for InMemoryCoordinator {
             tenant,
             key,
             |context, shard, events| ops::checkpoint(context, shard, lease, cursor, op, events),
-            |run, outcome| outcome.map(|()| run.notice(key.shard, now)),
+            |run, outcome| match outcome {
+                IdempotentOutcome::Executed(()) => {
+                    IdempotentOutcome::Executed(run.notice(key.shard, now))
+                }
+                // Whoever repeats itself may hold nothing any more, and is told nothing besides.
+                IdempotentOutcome::Replayed(()) => {
+                    IdempotentOutcome::Replayed(HolderNotice::default())
+                }
+            },
         )
     }
 
@@ -314,7 +322,7 @@ impl CoordinationBackend for InMemoryCoordinator {
     ) -> Result<(), SplitRequestError> {
         let mut events = self.collector();
         let Located { run, gate, .. } = self.locate(tenant, key)?;
-        let open_elsewhere = run.has_asked(asker, now);
+        let open_elsewhere = run.has_asked_elsewhere(asker, key.shard, now);
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
         let context = Context::new(now, tenant, &gate);

@@ -32,7 +32,9 @@ impl InMemoryCoordinator {
             ops::change_run(&call, &mut state.record, change, op, &mut events)
         });
         self.publish(events);
-        if planted::is_active(Defect::PauseSpreads) && change == RunChange::Pause {
+        let has_paused =
+            change == RunChange::Pause && matches!(result, Ok(IdempotentOutcome::Executed(())));
+        if has_paused && planted::is_active(Defect::PauseSpreads) {
             let runs =
                 self.tenants.get_mut(&tenant).into_iter().flat_map(|it| it.runs.values_mut());
             runs.filter(|run| run.record.status == crate::status::RunStatus::Active)

@@ -195,9 +195,14 @@ impl RunState {
         self.requests.get(&shard).copied().unwrap_or_default()
     }
 
-    /// Whether a worker waits for the answer of some holder.
-    pub(super) fn has_asked(&self, worker: WorkerId, now: LogicalTime) -> bool {
-        let asked = self.asked.get(&worker);
+    /// Whether a worker waits for the answer of the holder of some shard but this one.
+    pub(super) fn has_asked_elsewhere(
+        &self,
+        worker: WorkerId,
+        but: ShardId,
+        now: LogicalTime,
+    ) -> bool {
+        let asked = self.asked.get(&worker).filter(|shard| **shard != but);
         asked.is_some_and(|shard| {
             self.open_request(*shard, now).is_some_and(|request| request.asker == worker)
         })
@@ -209,6 +214,13 @@ impl RunState {
             self.asked.insert(open.asker, shard);
         }
         self.requests.insert(shard, slot);
+    }
+
+    /// The holder has split, which is what was asked.
+    pub(super) fn answer_request(&mut self, shard: ShardId) {
+        if self.requests.contains_key(&shard) {
+            self.set_request_slot(shard, self.request_slot(shard).answered());
+        }
     }
 
     /// A request was for the holder; with the holder it goes.

@@ -48,7 +48,7 @@ pub fn acquire<const LOG: usize>(
         }
     }
     let attempts = head.fruitless_acquires;
-    let is_fruitless = gate.config.max_shard_retries.is_some_and(|max| attempts >= max);
+    let is_fruitless = gate.config.max_shard_retries.is_some_and(|max| attempts >= max.get());
     if is_fruitless && !planted::is_active(Defect::RetriesNeverPark) {
         return Ok(park_instead(context, shard, attempts, events));
     }

@@ -5,7 +5,7 @@ use crate::error::reason::{NotLeased, SplitAlreadyRequested, SplitDeclined};
 use crate::error::{DeclineError, SplitRequestError};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_run, check_status, check_tenant_of, validate_lease};
-use crate::lease::Lease;
+use crate::lease::{Lease, OwnerLiveness};
 use crate::record::ShardHead;
 use crate::restore::SplitRequest;
 
@@ -20,6 +20,13 @@ pub struct SplitRequestSlot {
 }
 
 impl SplitRequestSlot {
+    /// The slot after the holder has split: the request is answered, and a time before which
+    /// nobody asks stands.
+    #[must_use]
+    pub const fn answered(self) -> Self {
+        Self { open: None, not_before: self.not_before }
+    }
+
     /// The request that waits for an answer at `now`.
     #[must_use]
     pub fn open_at(&self, now: LogicalTime) -> Option<SplitRequest> {
@@ -28,7 +35,8 @@ impl SplitRequestSlot {
 }
 
 /// Asks for a part of a shard. There is one open request per shard and, which `open_elsewhere`
-/// tells, one per asker.
+/// tells of the run's other shards, one per asker. Whoever asks the same holder again, because an
+/// answer got lost or patience has grown, has one request still.
 ///
 /// Emits `SplitRequested`.
 pub fn request_split<const LOG: usize>(
@@ -43,10 +51,12 @@ pub fn request_split<const LOG: usize>(
     check_run(context.gate)?;
     check_status(head)?;
     let shard = head.key.shard;
-    if head.lease.is_none_or(|holder| holder.is_expired(context.now)) {
+    let is_gone = context.holder == OwnerLiveness::Gone;
+    if is_gone || head.lease.is_none_or(|holder| holder.is_expired(context.now)) {
         return Err(NotLeased { shard }.into());
     }
-    if open_elsewhere || slot.open_at(context.now).is_some() {
+    let by_another = |open: SplitRequest| open.asker != request.asker;
+    if open_elsewhere || slot.open_at(context.now).is_some_and(by_another) {
         return Err(SplitAlreadyRequested { shard }.into());
     }
     if let Some(not_before) = slot.not_before.filter(|time| context.now < *time) {

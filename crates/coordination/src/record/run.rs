@@ -1,4 +1,4 @@
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
 use shardwright_contracts::{CursorSemantics, FenceEpoch, LogicalTime, RunId, ShardId, TenantId};
@@ -15,7 +15,7 @@ pub struct RunConfig {
     /// How long a lease lasts, in milliseconds.
     pub lease_duration_ms: NonZeroU64,
     /// After how many acquires in a row without progress a shard parks itself; never, if absent.
-    pub max_shard_retries: Option<u32>,
+    pub max_shard_retries: Option<NonZeroU32>,
 }
 
 /// Why numbers do not make a configuration.
@@ -38,9 +38,10 @@ impl RunConfig {
     ) -> Result<Self, RunConfigError> {
         let lease_duration_ms =
             NonZeroU64::new(lease_duration_ms).ok_or(RunConfigError::ZeroLeaseDuration)?;
-        if max_shard_retries == Some(0) {
-            return Err(RunConfigError::ZeroRetries);
-        }
+        let max_shard_retries = match max_shard_retries {
+            Some(max) => Some(NonZeroU32::new(max).ok_or(RunConfigError::ZeroRetries)?),
+            None => None,
+        };
         Ok(Self { cursor_semantics, lease_duration_ms, max_shard_retries })
     }
 }

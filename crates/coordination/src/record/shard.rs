@@ -33,12 +33,19 @@ impl fmt::Debug for Park {
 ///
 /// The fingerprint outlives the op log, so that a late retry of a residual split is told from a
 /// different request with the same id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Spawned {
     /// The new shard.
     pub shard: ShardId,
     /// Fingerprint of the plan.
     pub payload_hash: u64,
+}
+
+/// Without the fingerprint, as everywhere.
+impl fmt::Debug for Spawned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spawned").field("shard", &self.shard).finish_non_exhaustive()
+    }
 }
 
 /// Everything about a shard except its key bytes.

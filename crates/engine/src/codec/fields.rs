@@ -1,5 +1,7 @@
 //! Fields that several kinds of record have.
 
+use std::num::NonZeroU32;
+
 use shardwright_contracts::{CanonicalBytes, CanonicalSink, Cursor, CursorUpdate, ShardSpec};
 use shardwright_coordination::{LeaseHolder, OpLog, OpLogEntry, RunConfig};
 
@@ -29,7 +31,7 @@ pub(super) fn put_config<S: CanonicalSink + ?Sized>(sink: &mut S, config: &RunCo
     let RunConfig { cursor_semantics, lease_duration_ms, max_shard_retries } = config;
     cursor_semantics.write_canonical(sink);
     sink.put_u64(lease_duration_ms.get());
-    put_optional(sink, *max_shard_retries, S::put_u32);
+    put_optional(sink, max_shard_retries.map(NonZeroU32::get), S::put_u32);
 }
 
 pub(super) fn put_lease<S: CanonicalSink + ?Sized>(sink: &mut S, lease: LeaseHolder) {

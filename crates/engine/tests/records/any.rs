@@ -1,4 +1,4 @@
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use proptest::collection::{btree_set, vec};
 use proptest::option;
@@ -139,7 +139,7 @@ pub(crate) fn config() -> impl Strategy<Value = RunConfig> {
         |(cursor_semantics, lease_duration_ms, max_shard_retries)| RunConfig {
             cursor_semantics,
             lease_duration_ms: NonZeroU64::new(lease_duration_ms).unwrap(),
-            max_shard_retries,
+            max_shard_retries: max_shard_retries.and_then(NonZeroU32::new),
         },
     )
 }

@@ -49,7 +49,7 @@ pub(crate) fn config() -> RunConfig {
     RunConfig {
         cursor_semantics: CursorSemantics::Dispatched,
         lease_duration_ms: NonZeroU64::new(30_000).unwrap(),
-        max_shard_retries: Some(5),
+        max_shard_retries: std::num::NonZeroU32::new(5),
     }
 }
 

@@ -151,7 +151,7 @@ impl RunModel {
                 if let Some((left, _)) = split.parts.first() {
                     shard.spec = left.clone();
                 }
-                shard.forget_requests();
+                shard.request = None;
             }
             (HolderAct::Renew, _) => {}
         }

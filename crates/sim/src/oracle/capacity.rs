@@ -2,7 +2,7 @@ use shardwright_contracts::LogicalTime;
 use shardwright_coordination::{CapacityHint, CoordError, RunStatus};
 
 use super::{Observation, Oracle, Verdict, ensure};
-use crate::model::{Model, RunModel};
+use crate::model::{Model, RunModel, ShardModel};
 use crate::request::Request;
 use crate::system::Answer;
 
@@ -35,7 +35,10 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
             ensure(shards.len() >= least, || format!("{} of {least} offered", shards.len()))
         }
         Err(CoordError::NoneAvailable(_)) => {
-            let free = run.available(seen.now);
+            // A shard whose fence cannot rise is free and of no use to anybody.
+            let is_to_be_had =
+                |shard: &&ShardModel| shard.is_available(seen.now) && shard.fence < u64::MAX;
+            let free = run.shards.values().filter(is_to_be_had).count();
             ensure(free == 0, || format!("nothing to claim, though {free} shards are free"))
         }
         _ => Ok(()),

@@ -1,3 +1,5 @@
+use std::num::NonZeroU32;
+
 use super::{Observation, Oracle, Verdict, ensure};
 use crate::model::Model;
 use crate::request::Request;
@@ -22,7 +24,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     ensure(shard.is_available(seen.now), || {
         format!("handed out while {:?} and held until {:?}", shard.status, shard.lease)
     })?;
-    let max = run.config.max_shard_retries.unwrap_or(u32::MAX);
+    let max = run.config.max_shard_retries.map_or(u32::MAX, NonZeroU32::get);
     ensure(shard.fruitless < max, || format!("handed out after {} attempts", shard.fruitless))?;
     let until = seen.now.saturating_add(run.config.lease_duration_ms.get());
     ensure(lease.deadline() == until, || format!("until {}, not {until}", lease.deadline()))?;

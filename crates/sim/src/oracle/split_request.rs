@@ -19,7 +19,8 @@ fn asked(seen: &Observation<'_>, model: &Model) -> Verdict {
     };
     let (Some(run), Some(shard)) = (seen.run(model), seen.shard(model)) else { return Ok(()) };
     ensure(shard.holder(seen.now).is_some(), || "nobody was asked".into())?;
-    ensure(shard.open_request(seen.now).is_none(), || "a holder was asked twice".into())?;
+    let open = shard.open_request(seen.now);
+    ensure(open.is_none_or(|open| open.asker == *asker), || "a holder was asked twice".into())?;
     ensure(shard.declined_until.is_none_or(|time| time <= seen.now), || {
         format!("asked before {:?}", shard.declined_until)
     })?;
@@ -29,6 +30,9 @@ fn asked(seen: &Observation<'_>, model: &Model) -> Verdict {
 fn told(seen: &Observation<'_>, model: &Model) -> Verdict {
     let notice: &HolderNotice = match seen.outcome {
         Ok(Answer::Renewed(renewed)) => &renewed.notice,
+        Ok(Answer::Noticed { replayed: true, notice }) => {
+            return ensure(*notice == HolderNotice::default(), || "a replay was told more".into());
+        }
         Ok(Answer::Noticed { notice, .. }) => notice,
         _ => return Ok(()),
     };

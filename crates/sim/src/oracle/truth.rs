@@ -100,13 +100,15 @@ fn of_run(
         },
         CoordError::SplitAlreadyRequested(_) => match (seen.request, shard) {
             (Request::RequestSplit { key, asker, .. }, Some(shard)) => {
-                shard.open_request(seen.now).is_some() || run.has_asked(*asker, seen.now, key.shard)
+                let open = shard.open_request(seen.now);
+                open.is_some_and(|open| open.asker != *asker)
+                    || run.has_asked(*asker, seen.now, key.shard)
             }
             _ => false,
         },
         CoordError::RetriesExhausted(told) => shard.is_some_and(|shard| {
             told.attempts == shard.fruitless
-                && run.config.max_shard_retries.is_some_and(|max| shard.fruitless >= max)
+                && run.config.max_shard_retries.is_some_and(|max| shard.fruitless >= max.get())
         }),
         _ => shard.is_some_and(|shard| of_shard(seen, shard, refusal)),
     }

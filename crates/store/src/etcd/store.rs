@@ -60,7 +60,7 @@ impl EtcdStore {
         Ok(Self { batcher: Batcher::new(Arc::new(shared)) })
     }
 
-    fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &Shared {
         self.batcher.engine()
     }
 }

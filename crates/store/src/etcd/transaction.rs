@@ -113,8 +113,8 @@ impl Composer {
         commits.iter().zip(answers).map(decided).collect()
     }
 
-    /// Asks whether what some commits expect of the keys that they write is still true, for each
-    /// by itself, in a request that is decided like a write.
+    /// Asks whether those expectations of some commits are still true that would not be if they
+    /// were applied, for each by itself, in a request that is decided like a write.
     pub(crate) fn inquiry(&self, commits: &[&Commit]) -> TxnRequest {
         let question = |commit: &&Commit| {
             let expected = replaced(commit).map(|expected| compare(&self.namespace, expected));
@@ -139,11 +139,16 @@ impl Composer {
     }
 }
 
-/// The expectations of a commit about keys that it also writes.
+/// The expectations of a commit that are no longer true once it is applied: about keys that it
+/// puts, or that are there and that it deletes.
 pub(crate) fn replaced(commit: &Commit) -> impl Iterator<Item = &Expectation> {
-    let written =
-        |expected: &&Expectation| commit.writes().iter().any(|write| write.key() == &expected.key);
-    commit.expectations().iter().filter(written)
+    let changed = |expected: &Expectation, write: &Write| match write {
+        Write::Put { key, .. } => *key == expected.key,
+        Write::Delete { key } => *key == expected.key && expected.expect != Expect::Absent,
+    };
+    let is_replaced =
+        move |expected: &&Expectation| commit.writes().iter().any(|write| changed(expected, write));
+    commit.expectations().iter().filter(is_replaced)
 }
 
 /// A put that never happens, because the request around all commits has no condition that could

@@ -58,7 +58,7 @@ impl Shared {
         }
     }
 
-    async fn send(&self, commits: &[&Commit]) -> Result<Vec<Decision>, Trouble> {
+    pub(super) async fn send(&self, commits: &[&Commit]) -> Result<Vec<Decision>, Trouble> {
         let answer = self
             .transact("a commit", Repeat::IfNothingHappened, self.composer.request(commits))
             .await?;
@@ -66,7 +66,7 @@ impl Shared {
         Ok(self.composer.decisions(commits, answer).unwrap_or_else(undecided))
     }
 
-    async fn transact(
+    pub(super) async fn transact(
         &self,
         what: &str,
         repeat: Repeat,
@@ -110,9 +110,9 @@ impl Shared {
 
     /// What has become of commits that a full server has settled without saying how.
     ///
-    /// What a commit expects of the keys that it writes is no longer true once it is applied, and
-    /// the other way round, unless somebody else has written them, or has deleted what the commit
-    /// had made.
+    /// If what would be untrue after a commit is still true, the commit was not applied, unless it
+    /// made a key that somebody has taken away again. If it is not true any more, that may be the
+    /// work of somebody else.
     async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Decision> {
         let inquiry = self.composer.inquiry(commits);
         let answer = self.transact("an inquiry", Repeat::Freely, inquiry).await.ok();

@@ -227,7 +227,7 @@ fn releasing_frees_the_shard_at_once_and_does_not_count_as_an_attempt() {
 #[test]
 fn a_shard_that_makes_no_progress_parks_itself() {
     let mut world = World::new();
-    world.gate.config.max_shard_retries = Some(2);
+    world.gate.config.max_shard_retries = std::num::NonZeroU32::new(2);
     let first = world.acquire(1);
     world.checkpoint(&first, "c", 1).unwrap();
     for _ in 0..2 {

@@ -1,3 +1,5 @@
+use std::num::NonZeroU32;
+
 use shardwright_contracts::{InitialShardInput, ManifestValidationError, ShardSpecRef};
 
 use super::*;
@@ -62,7 +64,7 @@ fn a_run_is_created_once() {
     let events = &mut EventCollector::new();
     let again = create_run(&CALL, RUN, config(), Some(&record), events).unwrap_err();
     assert_eq!(again, RunAlreadyExists { run: RUN }.into());
-    let other = RunConfig { max_shard_retries: Some(1), ..config() };
+    let other = RunConfig { max_shard_retries: NonZeroU32::new(1), ..config() };
     let again = create_run(&CALL, RUN, other, Some(&record), events).unwrap_err();
     assert_eq!(again, ConfigMismatch { run: RUN }.into());
     assert!(events.is_empty());

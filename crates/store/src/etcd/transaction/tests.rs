@@ -166,3 +166,24 @@ fn nothing_was_ever_written_at_revision_zero() {
     assert_eq!(number(Expect::At(Revision::ZERO)), Some(TargetUnion::ModRevision(i64::MAX)));
     assert_eq!(number(Expect::At(Revision::new(7))), Some(TargetUnion::ModRevision(7)));
 }
+
+#[test]
+fn what_a_commit_makes_untrue_tells_whether_it_was_applied() {
+    let key = |name: &'static str| Key::from(name);
+    let at = Expect::At(Revision::new(5));
+    let commit = Commit::builder()
+        .expect(key("made"), Expect::Absent)
+        .expect(key("replaced"), at)
+        .expect(key("removed"), at)
+        .expect(key("never there"), Expect::Absent)
+        .guard(key("gate"), at)
+        .put(key("made"), "")
+        .put(key("replaced"), "")
+        .put(key("other"), "")
+        .delete(key("removed"))
+        .delete(key("never there"))
+        .build()
+        .unwrap();
+    let told: Vec<Key> = replaced(&commit).map(|expected| expected.key.clone()).collect();
+    assert_eq!(told, [key("made"), key("replaced"), key("removed")]);
+}

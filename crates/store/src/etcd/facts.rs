@@ -1,0 +1,163 @@
+//! What we rely on in a server, asked of a real one.
+
+use bytes::Bytes;
+
+use super::client::Repeat;
+use super::options::EtcdServerLimits;
+use super::store::{EtcdStore, Shared};
+use super::verdict::{Effect, Remedy, Saying, Trouble};
+use super::wire::TxnRequest;
+use crate::commit::{Commit, CommitBuilder, Expect};
+use crate::error::{CommitError, FaultKind};
+use crate::key::Key;
+use crate::store::{SessionId, Store};
+use crate::testing::EtcdCluster;
+
+async fn single() -> (EtcdCluster, EtcdStore) {
+    let cluster = EtcdCluster::single().await.unwrap();
+    let store = EtcdStore::connect(cluster.options()).await.unwrap();
+    (cluster, store)
+}
+
+fn key(name: impl Into<String>) -> Key {
+    Key::from(name.into())
+}
+
+fn create(name: &str) -> CommitBuilder {
+    Commit::builder().expect(key(name), Expect::Absent).put(key(name), "")
+}
+
+/// Sends commits in one request, whether they fit or not.
+async fn send(shared: &Shared, commits: &[Commit]) -> Result<usize, Trouble> {
+    let commits: Vec<&Commit> = commits.iter().collect();
+    let decisions = shared.send(&commits).await?;
+    Ok(decisions.iter().filter(|decision| decision.is_ok()).count())
+}
+
+fn refused(result: Result<usize, Trouble>) -> Trouble {
+    let trouble = result.unwrap_err();
+    assert_eq!(trouble.effect, Effect::Nothing, "{trouble:?}");
+    trouble
+}
+
+/// `count` commits that each expect something of `operations` keys and write them.
+fn alike(name: &str, count: usize, operations: usize) -> Vec<Commit> {
+    let commit = |number: usize| {
+        let builder = (0..operations).fold(Commit::builder(), |builder, at| {
+            let key = key(format!("{name}/{number}/{at}"));
+            builder.expect(key.clone(), Expect::Absent).put(key, "")
+        });
+        builder.build().unwrap()
+    };
+    (0..count).map(commit).collect()
+}
+
+#[tokio::test]
+async fn operations_are_counted_as_the_longest_list_and_the_longest_inside_it() {
+    let (_cluster, store) = single().await;
+    let shared = store.shared();
+    for (operations, most) in [(1, 127), (3, 125), (64, 64)] {
+        let name = format!("fits/{operations}");
+        assert_eq!(send(shared, &alike(&name, most, operations)).await.unwrap(), most);
+        let name = format!("beyond/{operations}");
+        let trouble = refused(send(shared, &alike(&name, most + 1, operations)).await);
+        assert!(trouble.fault.message().contains("too many operations"), "{}", trouble.fault);
+    }
+    // Alone, with nothing around it.
+    assert_eq!(send(shared, &alike("alone", 1, 128)).await.unwrap(), 1);
+    let server = EtcdServerLimits::default();
+    let limits = store.limits();
+    assert_eq!(limits.expectations + 13 + 1, server.operations);
+}
+
+/// One expectation or one write more than the limits say, in a commit that is otherwise full.
+#[tokio::test]
+async fn one_beyond_the_limits_is_one_too_many() {
+    let (_cluster, store) = single().await;
+    let shared = store.shared();
+    let limits = store.limits();
+    let commit = |name: &str, expectations: usize, writes: usize| {
+        let builder = (1..expectations).fold(create(name), |builder, at| {
+            builder.expect(key(format!("{name}/absent/{at}")), Expect::Absent)
+        });
+        let builder =
+            (1..writes).fold(builder, |builder, at| builder.put(key(format!("{name}/{at}")), ""));
+        builder.build().unwrap()
+    };
+    let (expectations, writes) = (limits.expectations, limits.writes);
+    assert_eq!(send(shared, &[commit("fits", expectations, writes)]).await.unwrap(), 1);
+    for (expectations, writes) in [(expectations + 1, writes), (expectations, writes + 1)] {
+        let trouble = refused(send(shared, &[commit("beyond", expectations, writes)]).await);
+        assert!(trouble.fault.message().contains("too many operations"), "{}", trouble.fault);
+    }
+}
+
+/// Why the batcher keeps commits apart that look at what the other writes.
+#[tokio::test]
+async fn all_commits_of_a_request_are_judged_by_the_state_before_it() {
+    let (_cluster, store) = single().await;
+    let excludes = |mine: &str, theirs: &str| {
+        create(mine).expect(key(theirs), Expect::Absent).build().unwrap()
+    };
+    let both = [excludes("a", "b"), excludes("b", "a")];
+    assert_eq!(send(store.shared(), &both).await.unwrap(), 2, "neither saw the other");
+    // And writing a key twice is not allowed at all.
+    let twice = [create("c").build().unwrap(), create("c").build().unwrap()];
+    let trouble = refused(send(store.shared(), &twice).await);
+    assert!(trouble.fault.message().contains("duplicate key"), "{}", trouble.fault);
+    // Through the store, one of two that exclude each other finds the other.
+    let (one, other) =
+        tokio::join!(store.commit(excludes("x", "y")), store.commit(excludes("y", "x")),);
+    let conflict =
+        |result: &Result<_, CommitError>| matches!(result, Err(CommitError::Conflict(_)));
+    assert!(one.is_ok() != other.is_ok() && (conflict(&one) || conflict(&other)));
+}
+
+#[tokio::test]
+async fn a_lease_that_is_not_there_refuses_the_whole_request() {
+    let (_cluster, store) = single().await;
+    let bound = Commit::builder().expect(key("b"), Expect::Absent);
+    let bound = bound.put_in_session(key("b"), "", SessionId::new(7)).build().unwrap();
+    let trouble = refused(send(store.shared(), &[create("a").build().unwrap(), bound]).await);
+    assert_eq!(trouble.saying, Some(Saying::LeaseNotFound));
+    assert_eq!(trouble.remedy, Remedy::Apart);
+    let found = store.load(&[key("a"), key("b")]).await.unwrap().values;
+    assert_eq!(found, [None, None]);
+}
+
+/// Why every request that puts something has a price.
+#[tokio::test]
+async fn a_full_server_does_not_look_inside_of_transactions() {
+    let (cluster, store) = single().await;
+    cluster.operator(0).await.unwrap().raise_no_space().await.unwrap();
+    let shared = store.shared();
+    let free = |commits: &[&Commit]| TxnRequest {
+        failure: Vec::new(),
+        ..shared.composer.request(commits)
+    };
+    let (one, other) = (create("a").build().unwrap(), create("b").build().unwrap());
+    let request = free(&[&one, &other]);
+    shared.transact("a test", Repeat::IfNothingHappened, request).await.unwrap();
+    assert!(store.load(&[key("a")]).await.unwrap().values[0].is_some(), "it passed by the quota");
+    let both = [create("c").build().unwrap(), create("d").build().unwrap()];
+    let trouble = send(shared, &both).await.unwrap_err();
+    assert_eq!((trouble.effect, trouble.fault.kind), (Effect::Settled, FaultKind::Full));
+    let found = store.load(&[key("c"), key("d")]).await.unwrap().values;
+    assert_eq!(found, [None, None]);
+}
+
+#[tokio::test]
+async fn the_size_of_a_request_is_limited_where_we_think_it_is() {
+    let (_cluster, store) = single().await;
+    let shared = store.shared();
+    let server = EtcdServerLimits::default();
+    let commit = |name: &str, bytes: usize| {
+        let value = Bytes::from(vec![0; bytes]);
+        Commit::builder().expect(key(name), Expect::Absent).put(key(name), value).build().unwrap()
+    };
+    assert_eq!(send(shared, &[commit("fits", server.bytes - 200)]).await.unwrap(), 1);
+    let trouble = refused(send(shared, &[commit("beyond", server.bytes)]).await);
+    assert!(trouble.fault.message().contains("request is too large"), "{}", trouble.fault);
+    let trouble = refused(send(shared, &[commit("far beyond", 2 * server.bytes)]).await);
+    assert!(trouble.fault.message().contains("larger than max"), "{}", trouble.fault);
+}
