@@ -10,12 +10,15 @@ use std::time::Duration;
 
 use shardwright_contracts::{Env, LogicalTime};
 use shardwright_coordination::InfraError;
-use shardwright_store::{Commit, CommitError, Expect, Key, Revision, Store};
+use shardwright_store::{Commit, CommitError, Expect, Key, Revision, Store, Versioned};
 
 use crate::codec::{ClockMark, Record};
 use crate::fault;
 
 const OPERATION: &str = "clock.mark";
+
+/// How often a mark is tried to be stored.
+const MARKS: usize = 16;
 
 /// How far ahead of the calendar the clock may be and still wait for it.
 const SLEW_MS: u64 = 60_000;
@@ -69,10 +72,13 @@ impl EngineClock {
             return Ok(now);
         }
         let _marking = self.marking.lock().await;
-        while now > self.state().allowed_until {
+        for _ in 0..MARKS {
+            if now <= self.state().allowed_until {
+                return Ok(now);
+            }
             self.mark(store, now).await?;
         }
-        Ok(now)
+        Err(fault::contention(OPERATION))
     }
 
     fn read(&self, env: &impl Env) -> LogicalTime {
@@ -104,20 +110,30 @@ impl EngineClock {
                 Ok(())
             }
             Err(CommitError::Conflict(conflict)) => {
-                let found = conflict.found.into_iter().find_map(|(_, found)| found);
-                let (mark, at) = match found {
-                    Some(found) => {
-                        let mark = ClockMark::decode(&found.value)
-                            .map_err(|error| fault::decode(OPERATION, &error))?;
-                        (mark, Some(found.revision))
-                    }
-                    None => (ClockMark { reserved_until: LogicalTime::ZERO }, None),
-                };
-                self.allow(mark, at);
-                Ok(())
+                self.allow_found(conflict.found.into_iter().find_map(|(_, found)| found))
+            }
+            // Whoever waits for the time has done nothing yet, and nothing is unknown to them.
+            Err(CommitError::Unknown(_)) => {
+                let loaded = store.load(std::slice::from_ref(&self.key)).await;
+                let loaded = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+                self.allow_found(loaded.values.into_iter().next().flatten())
             }
             Err(error) => Err(fault::commit(OPERATION, &error)),
         }
+    }
+
+    /// Goes by a mark that was found.
+    fn allow_found(&self, found: Option<Versioned>) -> Result<(), InfraError> {
+        let (mark, at) = match found {
+            Some(found) => {
+                let mark = ClockMark::decode(&found.value)
+                    .map_err(|error| fault::decode(OPERATION, &error))?;
+                (mark, Some(found.revision))
+            }
+            None => (ClockMark { reserved_until: LogicalTime::ZERO }, None),
+        };
+        self.allow(mark, at);
+        Ok(())
     }
 
     fn allow(&self, mark: ClockMark, at: Option<Revision>) {

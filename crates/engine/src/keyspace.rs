@@ -82,6 +82,12 @@ impl Keyspace {
         Ok(Self { prefix: prefix.into() })
     }
 
+    /// The keys without a prefix, for a store of one's own.
+    #[must_use]
+    pub fn bare() -> Self {
+        Self { prefix: "".into() }
+    }
+
     /// What all keys begin with.
     #[must_use]
     pub fn prefix(&self) -> &str {

@@ -29,6 +29,7 @@ mod registration;
 mod requests;
 mod runs;
 mod shard;
+mod unknown;
 mod view;
 mod watermark;
 mod world;
@@ -37,4 +38,6 @@ pub use collection::{Retention, RunAddress};
 pub use config::{EngineConfig, Sessions};
 pub use coordinator::{OpenError, StoredCoordinator};
 pub use publish::{Heard, Listener};
-pub use world::{FileCoordinator, FolderError, TokioEnv};
+#[cfg(feature = "etcd")]
+pub use world::{AsyncEtcdCoordinator, EtcdCoordinator, EtcdError};
+pub use world::{Blocking, BlockingError, FileCoordinator, FolderError, TokioEnv};

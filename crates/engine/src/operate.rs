@@ -73,10 +73,43 @@ impl Refusal for SplitError {
     }
 }
 
-/// An attempt whose outcome is not known.
-struct Attempt {
+/// An attempt whose outcome is not known, with all that is needed if it turns out well.
+struct Attempt<T> {
     basis: Basis,
     error: InfraError,
+    draft: Draft,
+    session: Option<SessionId>,
+    writes: Vec<Write>,
+    answer: T,
+}
+
+/// The attempts of one call whose outcomes are not known. As long as there are any, no failure may
+/// be told as if nothing had been done.
+struct Unknown<T>(Vec<Attempt<T>>);
+
+impl<T> Unknown<T> {
+    /// What to tell of a failure.
+    fn or(&self, error: InfraError) -> InfraError {
+        self.0.last().map_or(error, |attempt| attempt.error.clone())
+    }
+
+    /// Whether one of them may still be applied: as long as nothing has changed that it was based
+    /// on, nobody can know.
+    fn may_come(&self, current: &Loaded) -> Option<InfraError> {
+        let may_come = self.0.iter().find(|attempt| attempt.basis == current.basis);
+        may_come.map(|attempt| attempt.error.clone())
+    }
+
+    /// The one that is stored, if one is.
+    fn take_applied(&mut self, current: &Loaded) -> Option<Attempt<T>> {
+        let is_applied = |attempt: &Attempt<T>| {
+            let bound = current.binding().and_then(|bound| bound.session);
+            current.record == attempt.draft.record
+                && (attempt.session.is_none() || attempt.session == bound)
+        };
+        let place = self.0.iter().position(is_applied)?;
+        Some(self.0.swap_remove(place))
+    }
 }
 
 impl<S: Store, E: Env> Core<S, E> {
@@ -88,16 +121,23 @@ impl<S: Store, E: Env> Core<S, E> {
         operation: &'static str,
         mut apply: impl FnMut(&Context<'_>, &mut Draft) -> Result<Verdict<T>, R> + Send,
     ) -> Result<Done<T>, R> {
-        let mut unknown: Option<Attempt> = None;
+        let mut unknown = Unknown(Vec::new());
         let mut remembered = self.served.get(place);
         let (mut conflicts, mut stale_reads) = (0, 0);
         loop {
-            let now = self.now().await.map_err(|error| or_unknown(error, unknown.as_ref()))?;
+            let now = self.now().await.map_err(|error| unknown.or(error))?;
             let is_fresh = remembered.is_none();
             let current = match remembered.take() {
                 Some(current) => current,
-                None => Arc::new(self.reload::<R>(place, operation, unknown.as_ref()).await?),
+                None => {
+                    let loaded = self.load_shard(place, operation).await;
+                    let loaded = loaded.map_err(|error| unknown.or(error))?;
+                    Arc::new(loaded.ok_or(ShardNotFound { key: place.key })?)
+                }
             };
+            if let Some(attempt) = unknown.take_applied(&current) {
+                return Ok(self.found_applied(place, current, attempt, now));
+            }
             if is_older_than(&current, lease) && (!is_fresh || stale_reads < STALE_READS) {
                 stale_reads += 1;
                 self.back_off(stale_reads).await;
@@ -109,7 +149,7 @@ impl<S: Store, E: Env> Core<S, E> {
             let answer = match apply(&context, &mut draft) {
                 // What is remembered may be out of date: decide again on what is stored.
                 Err(_) if !is_fresh => continue,
-                Err(refusal) => return Err(self.refuse(place, &current, unknown, refusal)),
+                Err(refusal) => return Err(self.refuse(place, &current, &unknown, refusal)),
                 Ok(Verdict::Answer(answer)) => {
                     self.served.keep(place, Arc::clone(&current));
                     return Ok(Done { answer, now, shard: current });
@@ -117,54 +157,54 @@ impl<S: Store, E: Env> Core<S, E> {
                 Ok(Verdict::Store(answer)) => answer,
             };
             let tried = self.store_draft(place, &current, &mut draft, operation).await;
-            match tried.map_err(|error| or_unknown(error, unknown.as_ref()))? {
+            match tried.map_err(|error| unknown.or(error))? {
                 Tried::Stored(stored) => {
                     let shard = self.stored(place, &current, draft, &stored);
                     return Ok(Done { answer, now, shard });
                 }
                 Tried::Again => {}
-                Tried::Unknown(attempt) => unknown = Some(attempt),
+                Tried::Unknown { error, session, writes } => {
+                    let basis = current.basis;
+                    unknown.0.push(Attempt { basis, error, draft, session, writes, answer });
+                }
                 Tried::Refused(_) if !is_fresh => continue,
                 Tried::Refused(reason) => {
-                    return Err(self.refuse(place, &current, unknown, R::no_room(reason)));
+                    return Err(self.refuse(place, &current, &unknown, R::no_room(reason)));
                 }
             }
             conflicts += 1;
             if conflicts > self.config.conflict_retries {
-                let error = unknown.map_or_else(|| fault::contention(operation), |it| it.error);
-                return Err(error.into());
+                return Err(unknown.or(fault::contention(operation)).into());
             }
             self.back_off(conflicts).await;
         }
     }
 
-    async fn reload<R: Refusal>(
+    /// Takes note of an attempt that turned out to be stored, and tells it.
+    fn found_applied<T>(
         &self,
         place: Place,
-        operation: &'static str,
-        unknown: Option<&Attempt>,
-    ) -> Result<Loaded, R> {
-        match self.load_shard(place, operation).await {
-            Ok(Some(loaded)) => Ok(loaded),
-            Ok(None) => Err(ShardNotFound { key: place.key }.into()),
-            Err(error) => Err(or_unknown(error, unknown).into()),
-        }
+        current: Arc<Loaded>,
+        attempt: Attempt<T>,
+        now: LogicalTime,
+    ) -> Done<T> {
+        let Attempt { draft, writes, answer, .. } = attempt;
+        self.served.keep(place, Arc::clone(&current));
+        self.note_commit(place.tenant, place.key.run, current.basis.progress, &writes);
+        self.publisher.publish(draft.events);
+        Done { answer, now, shard: current }
     }
 
-    /// A refusal, unless an earlier attempt of the same call may still be applied: as long as
-    /// nothing has changed that it was based on, nobody can know.
-    fn refuse<R: Refusal>(
+    /// A refusal, unless an earlier attempt of the same call may still be applied.
+    fn refuse<T, R: Refusal>(
         &self,
         place: Place,
         current: &Loaded,
-        unknown: Option<Attempt>,
+        unknown: &Unknown<T>,
         refusal: R,
     ) -> R {
         self.served.forget(place);
-        match unknown {
-            Some(attempt) if attempt.basis == current.basis => attempt.error.into(),
-            Some(_) | None => refusal,
-        }
+        unknown.may_come(current).map_or(refusal, R::from)
     }
 
     /// Stores a draft, if nothing has changed since.
@@ -184,18 +224,21 @@ impl<S: Store, E: Env> Core<S, E> {
             }
         };
         let writes = commit.writes().to_vec();
-        match self.store.commit(commit).await {
-            Ok(revision) => Ok(Tried::Stored(Stored { revision, session, writes })),
-            Err(error) => {
-                self.served.forget(place);
-                let settled = self.settle(place, operation, error, current, draft, session);
-                Ok(match settled.await? {
-                    Settled::Stored(revision) => {
-                        Tried::Stored(Stored { revision, session, writes })
-                    }
-                    Settled::Again => Tried::Again,
-                    Settled::Unknown(attempt) => Tried::Unknown(attempt),
-                })
+        let error = match self.store.commit(commit).await {
+            Ok(revision) => return Ok(Tried::Stored(Stored { revision, session, writes })),
+            Err(error) => error,
+        };
+        self.served.forget(place);
+        let failure = fault::commit(operation, &error);
+        match error {
+            CommitError::Conflict(_) => Ok(Tried::Again),
+            CommitError::SessionGone(ended) => {
+                self.sessions.forget(ended).await;
+                Ok(Tried::Again)
+            }
+            CommitError::Unknown(_) => Ok(Tried::Unknown { error: failure, session, writes }),
+            CommitError::TooLarge(_) | CommitError::NotApplied(_) | CommitError::Corrupt(_) => {
+                Err(failure)
             }
         }
     }
@@ -237,36 +280,6 @@ impl<S: Store, E: Env> Core<S, E> {
         Ok(Prepared::Ready(commit, session))
     }
 
-    /// Finds out what to make of a commit that was not acknowledged.
-    async fn settle(
-        self: &Arc<Self>,
-        place: Place,
-        operation: &'static str,
-        error: CommitError,
-        current: &Loaded,
-        draft: &Draft,
-        session: Option<SessionId>,
-    ) -> Result<Settled, InfraError> {
-        let failure = fault::commit(operation, &error);
-        match error {
-            CommitError::Conflict(_) => Ok(Settled::Again),
-            CommitError::SessionGone(ended) => {
-                self.sessions.forget(ended).await;
-                Ok(Settled::Again)
-            }
-            CommitError::Unknown(_) => match self.load_shard(place, operation).await {
-                Ok(Some(found)) if is_what_was_tried(&found, draft, session) => {
-                    Ok(Settled::Stored(found.basis.progress))
-                }
-                Ok(_) => Ok(Settled::Unknown(Attempt { basis: current.basis, error: failure })),
-                Err(_) => Err(failure),
-            },
-            CommitError::TooLarge(_) | CommitError::NotApplied(_) | CommitError::Corrupt(_) => {
-                Err(failure)
-            }
-        }
-    }
-
     /// Takes note of what is stored now, and tells it.
     fn stored(
         &self,
@@ -298,7 +311,11 @@ enum Tried {
     /// Nothing; decide anew.
     Again,
     /// It may have been stored, or may still be.
-    Unknown(Attempt),
+    Unknown {
+        error: InfraError,
+        session: Option<SessionId>,
+        writes: Vec<Write>,
+    },
     Refused(SplitInvalid),
 }
 
@@ -316,34 +333,13 @@ enum Prepared {
     Refused(SplitInvalid),
 }
 
-enum Settled {
-    /// It was applied after all.
-    Stored(Revision),
-    /// It was not applied; decide anew.
-    Again,
-    /// It has not been applied, and may still be.
-    Unknown(Attempt),
-}
-
 impl Draft {
     fn new(current: &Loaded, events: EventCollector) -> Self {
         Self { record: current.record.clone(), events, newborn: Vec::new(), also: Vec::new() }
     }
 }
 
-/// What to tell of a failure. Whoever asks must not take it for proof that an attempt before it,
-/// whose outcome is unknown, has failed as well.
-fn or_unknown(error: InfraError, unknown: Option<&Attempt>) -> InfraError {
-    unknown.map_or(error, |attempt| attempt.error.clone())
-}
-
 /// Whoever shows a lease that is newer than the record has seen more than we have.
 fn is_older_than(current: &Loaded, lease: Option<&Lease>) -> bool {
     lease.is_some_and(|lease| lease.fence() > current.record.head.fence)
-}
-
-fn is_what_was_tried(found: &Loaded, draft: &Draft, session: Option<SessionId>) -> bool {
-    let bound = found.binding();
-    found.record == draft.record
-        && session.is_none_or(|session| bound.is_some_and(|it| it.session == Some(session)))
 }

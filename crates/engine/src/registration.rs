@@ -12,8 +12,7 @@ use shardwright_contracts::{
 use shardwright_coordination::error::reason::RunNotFound;
 use shardwright_coordination::ops::{self, RegisterStep, RunCall};
 use shardwright_coordination::{
-    EventCollector, IdempotentOutcome, InfraError, RegisterShardsError, RunRecord, ShardHead,
-    ShardRecord,
+    IdempotentOutcome, InfraError, RegisterShardsError, RunRecord, ShardHead, ShardRecord,
 };
 use shardwright_store::{
     Commit, CommitBuilder, CommitError, Expect, Revision, Snapshot, Store, StoreLimits,
@@ -26,6 +25,7 @@ use crate::effects;
 use crate::fault;
 use crate::quota::Room;
 use crate::runs::StoredRun;
+use crate::unknown::{UnknownChange, UnknownChanges};
 
 const OPERATION: &str = "register_shards";
 
@@ -38,7 +38,6 @@ struct Plan {
     record: RunRecord,
     shards: Vec<ShardRecord>,
     stage: Stage,
-    events: EventCollector,
 }
 
 impl Plan {
@@ -52,6 +51,8 @@ enum Step {
     Done(Revision),
     /// Something has changed: look again.
     Again,
+    /// It may have been applied, or may still be.
+    Unknown(InfraError),
 }
 
 impl<S: Store, E: Env> StoredCoordinator<S, E> {
@@ -62,12 +63,19 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         shards: &[InitialShardInput<'_>],
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
+        let mut unknown = UnknownChanges::default();
         for conflicts in 0..=self.core.config.conflict_retries {
             self.core.back_off(conflicts).await;
-            let call = RunCall { now: self.core.now().await?, tenant };
-            let found = self.core.load_run(tenant, run, OPERATION).await?;
+            let now = self.core.now().await.map_err(|error| unknown.or(error))?;
+            let call = RunCall { now, tenant };
+            let found = self.core.load_run(tenant, run, OPERATION).await;
+            let found = found.map_err(|error| unknown.or(error))?;
             let found = found.filter(|found| !found.collecting).ok_or(RunNotFound { run })?;
             let StoredRun { mut record, at, .. } = found;
+            if let Some(events) = unknown.take_applied(&record) {
+                self.core.publisher.publish(events);
+                return Ok(IdempotentOutcome::Executed(()));
+            }
             let pending = match ops::register_shards(&call, &record, shards, op)? {
                 RegisterStep::Replayed => return Ok(IdempotentOutcome::Replayed(())),
                 RegisterStep::Ready(pending) => pending,
@@ -77,53 +85,60 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let shards = records(tenant, run, &record, shards)?;
             pending.apply(&call, &mut record, &mut events);
             let stage = Stage { op: attempt.op, payload_hash: attempt.payload_hash };
-            let plan = Plan { tenant, run, run_at: at, record, shards, stage, events };
-            if let Some(events) = self.carry_out(plan).await? {
-                self.core.publisher.publish(events);
-                return Ok(IdempotentOutcome::Executed(()));
+            let plan = Plan { tenant, run, run_at: at, record, shards, stage };
+            match self.carry_out(&plan).await {
+                Ok(Step::Done(_)) => {
+                    self.core.publisher.publish(events);
+                    return Ok(IdempotentOutcome::Executed(()));
+                }
+                Ok(Step::Again) => {}
+                Ok(Step::Unknown(error)) => {
+                    let (basis, record) = (Some(at), plan.record);
+                    unknown.push(UnknownChange { basis, record, events, error });
+                }
+                Err(RegisterShardsError::BackendError(error)) => {
+                    return Err(unknown.or(error).into());
+                }
+                Err(refusal) => {
+                    return Err(unknown.may_come(Some(at)).map_or(refusal, Into::into));
+                }
             }
         }
-        Err(fault::contention(OPERATION).into())
+        Err(unknown.or(fault::contention(OPERATION)).into())
     }
 
-    /// Registers in one commit or in many; none if something has changed and all has to be
-    /// looked at again.
-    async fn carry_out(&self, plan: Plan) -> Result<Option<EventCollector>, RegisterShardsError> {
+    /// Registers in one commit or in many.
+    async fn carry_out(&self, plan: &Plan) -> Result<Step, RegisterShardsError> {
         let count = plan.shards.len();
         let (tenant, run) = (plan.tenant, plan.run);
         let (stage, stage_expect) = self.load_stage(tenant, run).await?;
         let room = self.core.room_for_manifest(tenant, run, count, OPERATION).await??;
         if stage.is_none()
-            && let Ok(commit) = self.whole(&plan, &room)
+            && let Ok(commit) = self.whole(plan, &room)
         {
-            return Ok(match self.apply(plan.address(), commit).await? {
-                Step::Done(_) => Some(plan.events),
-                Step::Again => None,
-            });
+            return Ok(self.apply(plan.address(), commit).await?);
         }
         let is_ours = stage.is_some_and(|stage| stage == plan.stage);
         let stage_at = match stage_expect {
             Expect::At(at) if is_ours => at,
-            expect => match self.set_up(&plan, room, expect).await? {
+            expect => match self.set_up(plan, room, expect).await? {
                 Step::Done(at) => at,
-                Step::Again => return Ok(None),
+                // A stage alone starts nothing, so nobody has to know whether there is one.
+                Step::Again | Step::Unknown(_) => return Ok(Step::Again),
             },
         };
-        if stage.is_some() && !is_ours && !self.clear(&plan, stage_at).await? {
-            return Ok(None);
+        if stage.is_some() && !is_ours && !self.clear(plan, stage_at).await? {
+            return Ok(Step::Again);
         }
-        if !self.write_shards(&plan, stage_at).await? {
-            return Ok(None);
+        if !self.write_shards(plan, stage_at).await? {
+            return Ok(Step::Again);
         }
         let stage_key = self.core.keys.stage(tenant, run);
         let last =
             Commit::builder().expect(stage_key.clone(), Expect::At(stage_at)).delete(stage_key);
-        let last = self.start(last, &plan).build();
+        let last = self.start(last, plan).build();
         let last = last.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-        Ok(match self.apply(plan.address(), last).await? {
-            Step::Done(_) => Some(plan.events),
-            Step::Again => None,
-        })
+        Ok(self.apply(plan.address(), last).await?)
     }
 
     /// The whole registration as one commit, if the store takes it.
@@ -231,8 +246,10 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 self.core.note_commit(address.tenant, address.run, revision, &writes);
                 Ok(Step::Done(revision))
             }
-            // Whether it was applied is seen when all is looked at again.
-            Err(CommitError::Conflict(_) | CommitError::Unknown(_)) => Ok(Step::Again),
+            Err(CommitError::Conflict(_)) => Ok(Step::Again),
+            Err(error @ CommitError::Unknown(_)) => {
+                Ok(Step::Unknown(fault::commit(OPERATION, &error)))
+            }
             Err(error) => Err(fault::commit(OPERATION, &error)),
         }
     }

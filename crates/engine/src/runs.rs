@@ -19,6 +19,7 @@ use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
 use crate::keyspace::ShardPart;
 use crate::shard::{Place, decode_shard};
+use crate::unknown::{UnknownChange, UnknownChanges};
 
 /// A run as it is stored.
 pub(crate) struct StoredRun {
@@ -59,13 +60,15 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
     ) -> Result<(), CreateRunError> {
         const OPERATION: &str = "create_run";
         let core = &self.core;
-        let mut tried: Option<RunRecord> = None;
+        let mut unknown = UnknownChanges::default();
         for conflicts in 0..=core.config.conflict_retries {
             core.back_off(conflicts).await;
-            let call = RunCall { now: core.now().await?, tenant };
-            let existing = core.load_run(tenant, run, OPERATION).await?.map(|found| found.record);
-            if existing.is_some() && existing == tried {
-                // An attempt whose outcome was unknown was applied.
+            let now = core.now().await.map_err(|error| unknown.or(error))?;
+            let call = RunCall { now, tenant };
+            let existing = core.load_run(tenant, run, OPERATION).await;
+            let existing = existing.map_err(|error| unknown.or(error))?.map(|found| found.record);
+            if let Some(events) = existing.as_ref().and_then(|found| unknown.take_applied(found)) {
+                core.publisher.publish(events);
                 return Ok(());
             }
             let mut events = core.publisher.collector();
@@ -82,11 +85,14 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
                     return Ok(());
                 }
                 Err(CommitError::Conflict(_)) => {}
-                Err(CommitError::Unknown(_)) => tried = Some(record),
-                Err(error) => return Err(fault::commit(OPERATION, &error).into()),
+                Err(error @ CommitError::Unknown(_)) => {
+                    let error = fault::commit(OPERATION, &error);
+                    unknown.push(UnknownChange { basis: None, record, events, error });
+                }
+                Err(error) => return Err(unknown.or(fault::commit(OPERATION, &error)).into()),
             }
         }
-        Err(fault::contention(OPERATION).into())
+        Err(unknown.or(fault::contention(OPERATION)).into())
     }
 
     async fn register_shards(
@@ -221,19 +227,24 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
         let (core, operation) = (&self.core, change.operation());
-        let mut unknown: Option<(Revision, InfraError)> = None;
+        let mut unknown = UnknownChanges::default();
         for conflicts in 0..=core.config.conflict_retries {
             core.back_off(conflicts).await;
-            let now = core.now().await?;
+            let now = core.now().await.map_err(|error| unknown.or(error))?;
             let found = core.load_run(tenant, run, operation).await;
-            let found = found.map_err(|error| match &unknown {
-                Some((_, unknown)) => unknown.clone(),
-                None => error,
-            })?;
-            let StoredRun { mut record, at, .. } = found.ok_or(RunNotFound { run })?;
+            let found = found.map_err(|error| unknown.or(error))?;
+            let found = found.filter(|found| !found.collecting).ok_or(RunNotFound { run })?;
+            let StoredRun { mut record, at, .. } = found;
+            if let Some(events) = unknown.take_applied(&record) {
+                core.publisher.publish(events);
+                return Ok(IdempotentOutcome::Executed(()));
+            }
             let before = Gate::of(&record);
             let progress = match change {
-                Change::Complete => Some(core.progress(tenant, run).await.map_err(transition)?),
+                Change::Complete => {
+                    let progress = core.progress(tenant, run).await;
+                    Some(progress.map_err(|error| transition(error, &unknown))?)
+                }
                 Change::Fail | Change::Cancel | Change::Pause | Change::Resume => None,
             };
             let mut events = core.publisher.collector();
@@ -242,11 +253,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             match ops::change_run(&call, &mut record, change, op, &mut events) {
                 Ok(IdempotentOutcome::Executed(())) => {}
                 Ok(replayed @ IdempotentOutcome::Replayed(())) => return Ok(replayed),
-                // As long as nothing has changed, an earlier attempt may still be applied.
-                Err(refusal) => match unknown {
-                    Some((basis, error)) if basis == at => return Err(error.into()),
-                    Some(_) | None => return Err(refusal),
-                },
+                Err(refusal) => {
+                    return Err(unknown.may_come(Some(at)).map_or(refusal, Into::into));
+                }
             }
             let mut commit = Commit::builder()
                 .expect(core.keys.run(tenant, run), Expect::At(at))
@@ -266,13 +275,13 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 }
                 Err(CommitError::Conflict(_)) => {}
                 Err(error @ CommitError::Unknown(_)) => {
-                    unknown = Some((at, fault::commit(operation, &error)));
+                    let error = fault::commit(operation, &error);
+                    unknown.push(UnknownChange { basis: Some(at), record, events, error });
                 }
-                Err(error) => return Err(fault::commit(operation, &error).into()),
+                Err(error) => return Err(unknown.or(fault::commit(operation, &error)).into()),
             }
         }
-        let contention = || fault::contention(operation);
-        Err(unknown.map_or_else(contention, |(_, error)| error).into())
+        Err(unknown.or(fault::contention(operation)).into())
     }
 }
 
@@ -373,10 +382,10 @@ fn protocol_change(change: Change, progress: Option<&RunProgress>) -> RunChange<
     }
 }
 
-fn transition(error: RunQueryError) -> RunTransitionError {
+fn transition(error: RunQueryError, unknown: &UnknownChanges) -> RunTransitionError {
     match error {
         RunQueryError::RunNotFound(reason) => reason.into(),
         RunQueryError::TenantMismatch(reason) => reason.into(),
-        RunQueryError::BackendError(reason) => reason.into(),
+        RunQueryError::BackendError(reason) => unknown.or(reason).into(),
     }
 }

@@ -30,19 +30,33 @@ use differential::memory::Memory;
 use differential::op::Op;
 use differential::pair::{Mismatch, Pair, Setting};
 use differential::tally::Tally;
+use shardwright_store::file::{FileOptions, FileStore};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{SessionClock, Store};
+use tempfile::TempDir;
 
 const SEQUENCES: u64 = 20_000;
+/// Of the store in a folder, where every commit is synced.
+const FOLDER_SEQUENCES: u64 = 60;
 /// A seed in this variable is the only one that runs.
 const SEED: &str = "DIFFERENTIAL_SEED";
 
 #[test]
 fn the_store_in_memory_gives_the_answers_of_the_reference() {
     let test = "the_store_in_memory_gives_the_answers_of_the_reference";
-    if let Some(tally) = compare_sequences(test, SEQUENCES, MemoryStore::new) {
+    if let Some(tally) = compare_sequences(test, SEQUENCES, true, MemoryStore::new) {
         tally.check();
     }
+}
+
+#[test]
+fn the_store_in_a_folder_gives_the_answers_of_the_reference() {
+    let test = "the_store_in_a_folder_gives_the_answers_of_the_reference";
+    let (parent, next) = (TempDir::new().unwrap(), AtomicU64::new(0));
+    compare_sequences(test, FOLDER_SEQUENCES, false, |clock| {
+        let folder = parent.path().join(next.fetch_add(1, Ordering::Relaxed).to_string());
+        FileStore::open(folder, FileOptions { clock, ..FileOptions::default() }).unwrap()
+    });
 }
 
 /// Runs sequences on all cores, fails with the first that fails, and tells what they came to,
@@ -50,10 +64,12 @@ fn the_store_in_memory_gives_the_answers_of_the_reference() {
 fn compare_sequences<S: Store + Clone>(
     test: &str,
     sequences: u64,
+    may_share: bool,
     make_store: impl Fn(Arc<dyn SessionClock>) -> S + Sync,
 ) -> Option<Tally> {
+    let compare = |seed| compare_sequence(test, seed, may_share, &make_store);
     if let Some(seed) = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()) {
-        compare_sequence(test, seed, &make_store);
+        compare(seed);
         return None;
     }
     let next = AtomicU64::new(0);
@@ -65,7 +81,7 @@ fn compare_sequences<S: Store + Clone>(
             if seed >= sequences {
                 return tally;
             }
-            tally.add(compare_sequence(test, seed, &make_store));
+            tally.add(compare(seed));
         }
     };
     std::thread::scope(|scope| {
@@ -96,10 +112,11 @@ struct Failure {
 fn compare_sequence<S: Store + Clone>(
     test: &str,
     seed: u64,
+    may_share: bool,
     make_store: &impl Fn(Arc<dyn SessionClock>) -> S,
 ) -> Tally {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let setting = Setting::draw(&mut rng);
+    let setting = Setting::draw(&mut rng, may_share);
     let mut choices = choice::draw(&mut rng).into_iter();
     let pair = || Pair::new(seed, setting, make_store);
     let drawn = run(pair(), |memory| {

@@ -40,13 +40,15 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    pub(crate) fn draw(rng: &mut fastrand::Rng) -> Self {
+    /// A store that tells watches on threads of its own cannot be shared: what one coordinator
+    /// does is not known to the other at once.
+    pub(crate) fn draw(rng: &mut fastrand::Rng, may_share: bool) -> Self {
         let limits = match rng.u32(..3) {
             0 => ShardLimits { per_tenant: 7, total: 9 },
             1 => ShardLimits { per_tenant: 9, total: 9 },
             _ => ShardLimits { per_tenant: 200, total: 400 },
         };
-        let has_two = rng.u32(..4) == 0;
+        let has_two = rng.u32(..4) == 0 && may_share;
         Self {
             limits,
             cooldown_ms: if rng.u32(..5) == 0 && !has_two { 25 } else { 0 },

@@ -3,11 +3,11 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shardwright_contracts::{Env, LogicalTime};
 
@@ -27,6 +27,8 @@ pub(crate) struct World {
 
 struct Inner {
     clock: ManualClock,
+    /// How far the calendar is off.
+    calendar_off_ms: AtomicI64,
     tasks: Mutex<Vec<Task>>,
     sleepers: Mutex<Vec<Waker>>,
     chance: Mutex<fastrand::Rng>,
@@ -64,6 +66,7 @@ impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let inner = Inner {
             clock: ManualClock::default(),
+            calendar_off_ms: AtomicI64::new(0),
             tasks: Mutex::default(),
             sleepers: Mutex::default(),
             chance: Mutex::new(fastrand::Rng::with_seed(seed)),
@@ -84,6 +87,11 @@ impl World {
         for sleeper in std::mem::take(&mut *self.inner.sleepers.lock().unwrap()) {
             sleeper.wake();
         }
+    }
+
+    /// Sets the calendar, and leaves alone the clock that does not jump.
+    pub(crate) fn set_calendar_off(&self, millis: i64) {
+        self.inner.calendar_off_ms.store(millis, Ordering::Relaxed);
     }
 
     /// Runs tasks until all of them wait for something.
@@ -114,29 +122,56 @@ impl World {
         let alarm = Alarm::new();
         let waker = Waker::from(Arc::clone(&alarm));
         let mut future = pin!(future);
+        let mut idle_since: Option<Instant> = None;
         loop {
             if alarm.take()
                 && let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&waker))
             {
                 return result;
             }
-            if !self.run_woken() && !alarm.rung.load(Ordering::SeqCst) {
-                std::thread::park_timeout(PATIENCE);
-                let is_stuck = !alarm.rung.load(Ordering::SeqCst) && !self.has_woken();
-                assert!(!is_stuck, "everybody waits, and nothing can happen any more");
+            if self.run_woken() || alarm.rung.load(Ordering::SeqCst) {
+                idle_since = None;
+                continue;
             }
+            // The thread may be woken for what is long done, so what counts is how long nothing
+            // has happened.
+            let idle = idle_since.get_or_insert_with(Instant::now).elapsed();
+            assert!(idle < PATIENCE, "everybody waits, and nothing can happen any more");
+            std::thread::park_timeout(PATIENCE - idle);
         }
     }
 
-    fn has_woken(&self) -> bool {
-        let tasks = self.inner.tasks.lock().unwrap();
-        tasks.iter().any(|task| task.woken.rung.load(Ordering::SeqCst))
+    /// Runs a future until it ends or nothing can happen any more; then it is dropped, like one
+    /// whose process dies.
+    pub(crate) fn run_or_drop<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        self.run_until_stuck(future.as_mut())
+    }
+
+    /// Runs a future until it ends or nothing can happen any more.
+    pub(crate) fn run_until_stuck<T>(
+        &self,
+        mut future: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        let alarm = Alarm::new();
+        let waker = Waker::from(Arc::clone(&alarm));
+        loop {
+            if alarm.take()
+                && let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(&waker))
+            {
+                return Some(result);
+            }
+            if !self.run_woken() && !alarm.rung.load(Ordering::SeqCst) {
+                return None;
+            }
+        }
     }
 }
 
 impl Env for World {
     fn wall_clock(&self) -> LogicalTime {
-        self.now()
+        let off_ms = self.inner.calendar_off_ms.load(Ordering::Relaxed);
+        LogicalTime::from_millis(self.inner.clock.millis().saturating_add_signed(off_ms))
     }
 
     fn monotonic(&self) -> Duration {

@@ -1,0 +1,42 @@
+//! Changes of a run of which nobody knows whether they were stored.
+
+use shardwright_coordination::{EventCollector, InfraError, RunRecord};
+use shardwright_store::Revision;
+
+/// The attempts of one call whose outcomes are not known. As long as there are any, no failure may
+/// be told as if nothing had been done.
+#[derive(Default)]
+pub(crate) struct UnknownChanges(Vec<UnknownChange>);
+
+pub(crate) struct UnknownChange {
+    /// What the run was based on; none if it was not there.
+    pub(crate) basis: Option<Revision>,
+    /// The run as it would be.
+    pub(crate) record: RunRecord,
+    pub(crate) events: EventCollector,
+    pub(crate) error: InfraError,
+}
+
+impl UnknownChanges {
+    pub(crate) fn push(&mut self, change: UnknownChange) {
+        self.0.push(change);
+    }
+
+    /// What to tell of a failure.
+    pub(crate) fn or(&self, error: InfraError) -> InfraError {
+        self.0.last().map_or(error, |change| change.error.clone())
+    }
+
+    /// Whether one of them may still be applied: as long as nothing has changed that it was based
+    /// on, nobody can know.
+    pub(crate) fn may_come(&self, at: Option<Revision>) -> Option<InfraError> {
+        let may_come = self.0.iter().find(|change| change.basis == at);
+        may_come.map(|change| change.error.clone())
+    }
+
+    /// The events of the one that is stored, if one is.
+    pub(crate) fn take_applied(&mut self, found: &RunRecord) -> Option<EventCollector> {
+        let place = self.0.iter().position(|change| change.record == *found)?;
+        Some(self.0.swap_remove(place).events)
+    }
+}

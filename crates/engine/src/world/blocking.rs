@@ -1,0 +1,118 @@
+//! An async backend for callers that do not wait: the sync traits over the async ones.
+
+mod backend;
+mod management;
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use tokio::runtime::{Builder, Runtime};
+
+/// A backend of the async traits as one of the sync traits.
+///
+/// It has a runtime of its own, with a thread on which sessions are kept alive and watches are
+/// followed between calls. A call occupies the thread it is made on until it is answered, like any
+/// call of the sync traits. That is allowed anywhere, within another runtime too, though there it
+/// keeps that runtime's other tasks from the thread.
+///
+/// The backend owns its clock. So the `now` of the sync traits is ignored, but for one thing: where
+/// a call names a moment to come, `now` tells how far away that is.
+pub struct Blocking<B> {
+    backend: B,
+    /// Taken when this is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// Why there is no backend.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockingError<E> {
+    /// There is no thread for it.
+    #[error("a runtime of its own cannot be started")]
+    Runtime(#[source] io::Error),
+    /// It could not be opened.
+    #[error(transparent)]
+    Backend(E),
+}
+
+impl<B> Blocking<B> {
+    /// Starts a runtime and opens a backend on it.
+    pub fn open<E>(opening: impl Future<Output = Result<B, E>>) -> Result<Self, BlockingError<E>> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("shardwright-blocking")
+            .enable_all()
+            .build()
+            .map_err(BlockingError::Runtime)?;
+        match wait(&runtime, opening) {
+            Ok(backend) => Ok(Self { backend, runtime: Some(runtime) }),
+            Err(error) => {
+                runtime.shutdown_background();
+                Err(BlockingError::Backend(error))
+            }
+        }
+    }
+
+    /// The backend.
+    pub const fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// Waits for something that the backend does.
+    pub fn wait_for<'b, T, F: Future<Output = T>>(&'b self, call: impl FnOnce(&'b B) -> F) -> T {
+        let call = call(&self.backend);
+        match &self.runtime {
+            Some(runtime) => wait(runtime, call),
+            // Only a backend that is being dropped has none.
+            None => park_on(call),
+        }
+    }
+}
+
+impl<B> Drop for Blocking<B> {
+    fn drop(&mut self) {
+        // Waiting for tasks is not allowed everywhere, and theirs end with the backend.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl<B: std::fmt::Debug> std::fmt::Debug for Blocking<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Blocking").field("backend", &self.backend).finish_non_exhaustive()
+    }
+}
+
+/// Runs a future on this thread, with its timers and tasks on the runtime. Unlike the runtime's
+/// own way to do that, it may be used by a task of another one. Such a task has a budget after
+/// which it is to pause, which cannot happen in here; so the future is freed from it.
+fn wait<T>(runtime: &Runtime, future: impl Future<Output = T>) -> T {
+    let _entered = runtime.enter();
+    park_on(tokio::task::unconstrained(future))
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn park_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(result) => return result,
+            // Somebody else may unpark the thread as well; then it looks once too often.
+            Poll::Pending => thread::park(),
+        }
+    }
+}

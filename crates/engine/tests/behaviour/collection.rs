@@ -1,0 +1,135 @@
+//! Taking runs away: marked first, shard by shard, and by anybody who comes.
+
+use shardwright_contracts::{CursorUpdate, RunId};
+use shardwright_coordination::error::reason::RunNotFound;
+use shardwright_coordination::{
+    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError,
+};
+use shardwright_engine::{Retention, RunAddress};
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::{Store, StoreLimits};
+
+use crate::flaky::{Fate, Flaky};
+use crate::site::{Engine, RUN, Site, TENANT, op, start, start_run, worker};
+
+const AT_ONCE: Retention = Retention { ended_ms: 1, initializing_ms: 1 };
+const FEW_WRITES: StoreLimits =
+    StoreLimits { expectations: 16, writes: 9, key_bytes: 1_024, bytes: 1 << 20 };
+
+async fn collect<S: Store>(engine: &Engine<S>) -> Vec<RunAddress> {
+    let mut collected = Vec::new();
+    engine.collect_into(AT_ONCE, &mut collected).await.unwrap();
+    collected
+}
+
+/// Works off a run.
+async fn finish<S: Store>(engine: &Engine<S>, run: RunId) {
+    for id in 0.. {
+        match engine.claim_next_available(TENANT, run, worker(1)).await {
+            Ok(claimed) => {
+                let cursor = CursorUpdate::initial();
+                engine.complete(TENANT, &claimed.lease, cursor, op(id)).await.unwrap();
+            }
+            Err(ClaimError::NoneAvailable(_)) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    engine.complete_run(TENANT, run, op(1)).await.unwrap();
+}
+
+/// A site with a run of twelve shards that was called off.
+fn with_an_ended_run() -> Site {
+    let site = Site::new();
+    let engine = site.engine();
+    site.run(async {
+        start(&engine, 12).await;
+        engine.acquire_and_restore(TENANT, crate::site::shard(3), worker(1)).await.unwrap();
+        engine.cancel_run(TENANT, RUN, op(1)).await.unwrap();
+    });
+    site.world.advance(10);
+    site
+}
+
+#[test]
+fn whoever_dies_while_taking_a_run_away_leaves_it_to_the_next() {
+    let expected = {
+        let site = with_an_ended_run();
+        assert_eq!(site.run(collect(&site.engine())).len(), 1);
+        site.key_names()
+    };
+    assert!(expected.iter().all(|key| key.contains("/meta/")), "{expected:?}");
+    for fate in [Fate::HangBefore, Fate::HangAfter] {
+        let mut deaths = 0;
+        loop {
+            let site = with_an_ended_run();
+            let store = Flaky::with_limits(site.store.clone(), FEW_WRITES);
+            let engine: Engine<Flaky<MemoryStore>> =
+                site.engine_over(store.clone(), Site::config());
+            store.henceforth(deaths, fate);
+            if site.world.run_or_drop(collect(&engine)).is_some() {
+                break;
+            }
+            let next = site.engine();
+            site.run(collect(&next));
+            let left = site.key_names();
+            assert_eq!(left, expected, "after a death at commit {deaths}");
+            deaths += 1;
+        }
+        assert!(deaths > 4, "there were to be many commits to die at");
+    }
+}
+
+#[test]
+fn nothing_is_added_to_a_run_that_is_marked() {
+    let site = Site::new();
+    let (engine, store) = site.flaky_engine();
+    let config = crate::site::run_config();
+    site.run(engine.create_run(TENANT, RUN, config)).unwrap();
+    site.world.advance(10);
+    // Dies right after the mark.
+    store.henceforth(0, Fate::HangAfter);
+    assert!(site.world.run_or_drop(collect(&engine)).is_none());
+    let next = site.engine();
+    let manifest = crate::site::Manifest::of(2);
+    let registered = site.run(next.register_shards(TENANT, RUN, &manifest.inputs(), op(1)));
+    assert_eq!(registered, Err(RunNotFound { run: RUN }.into()));
+    let cancelled = site.run(next.cancel_run(TENANT, RUN, op(2)));
+    assert_eq!(cancelled, Err(RunNotFound { run: RUN }.into()));
+    assert_eq!(site.run(collect(&next)).len(), 1);
+    site.audit();
+}
+
+#[test]
+fn active_runs_stay_and_are_listed() {
+    let site = with_an_ended_run();
+    let engine = site.engine();
+    let other = RunId::from_raw(2);
+    site.run(start_run(&engine, other, 2));
+    site.world.advance(1_000_000);
+    assert_eq!(site.run(collect(&engine)), [RunAddress { tenant: TENANT, run: RUN }]);
+    let mut active = Vec::new();
+    site.run(engine.list_active_runs_into(&mut active)).unwrap();
+    assert_eq!(active, [RunAddress { tenant: TENANT, run: other }]);
+    site.audit();
+}
+
+#[test]
+fn a_steady_flow_of_runs_leaves_the_store_as_small_as_it_was() {
+    let site = Site::new();
+    let engine = site.engine();
+    let mut sizes = Vec::new();
+    for round in 0..200 {
+        let run = RunId::from_raw(round);
+        site.run(async {
+            start_run(&engine, run, 5).await;
+            finish(&engine, run).await;
+            engine.get_run_progress(TENANT, run).await.unwrap();
+        });
+        site.world.advance(100);
+        site.world.run_tasks();
+        assert_eq!(site.run(collect(&engine)).len(), 1);
+        sizes.push(site.key_names().len());
+    }
+    assert!(sizes.iter().all(|size| *size == sizes[0]), "{sizes:?}");
+    site.audit();
+}

@@ -1,0 +1,23 @@
+//! What the stored coordinator does where stores fail, processes die and several share a store.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that panics is a test that fails"
+)]
+
+mod blocking;
+mod clock;
+mod collection;
+mod events;
+mod flaky;
+mod opening;
+mod quarantine;
+mod quotas;
+mod registration;
+mod sessions;
+mod sharing;
+mod site;
+#[path = "../support/mod.rs"]
+mod support;
+mod unknown;

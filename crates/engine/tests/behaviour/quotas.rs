@@ -1,0 +1,99 @@
+//! Limits hold however many coordinators make shards at the same time.
+
+use shardwright_contracts::{
+    CursorUpdate, RunId, ShardId, ShardKey, ShardSpecRef, plan_split_replace,
+};
+use shardwright_coordination::{
+    AsyncCoordinationBackend, AsyncRunManagement, ShardFilter, ShardLimits, SplitReplaceError,
+};
+use shardwright_engine::{EngineConfig, Retention};
+use shardwright_store::Store;
+
+use crate::flaky::Polite;
+use crate::site::{Engine, RUN, Site, TENANT, op, start_run, worker};
+
+const OTHER: RunId = RunId::from_raw(2);
+
+fn limited(per_tenant: usize, quota_block: u64) -> EngineConfig {
+    let limits = ShardLimits { per_tenant, total: per_tenant };
+    EngineConfig { limits, quota_block, ..Site::config() }
+}
+
+/// Replaces the first shard of a run by two.
+async fn split<S: Store>(engine: &Engine<S>, run: RunId) -> Result<(), SplitReplaceError> {
+    let key = ShardKey::new(run, ShardId::from_raw(0));
+    let lease = engine.acquire_and_restore(TENANT, key, worker(1)).await.unwrap().lease;
+    let spec = ShardSpecRef::new(b"000000", b"000001", b"meta");
+    let plan = plan_split_replace(spec, CursorUpdate::initial(), &[b"0000005"]).unwrap();
+    engine.split_replace(TENANT, &lease, &plan, op(5)).await.map(|_| ())
+}
+
+async fn count<S: Store>(engine: &Engine<S>) -> usize {
+    let mut shards = 0;
+    for run in [RUN, OTHER] {
+        let listed = engine.list_shards(TENANT, run, ShardFilter::all()).await;
+        shards += listed.map_or(0, |listed| listed.len());
+    }
+    shards
+}
+
+#[test]
+fn two_runs_that_race_for_the_last_room_never_exceed_the_limit() {
+    let (mut refused, mut both) = (0, 0);
+    for seed in 0..120 {
+        // Room for one split or for two, reserved one by one or in blocks.
+        let (room, block) = (6 + 2 * (seed as usize % 2), 1 + seed % 3);
+        let site = Site::new();
+        let config = limited(room, block);
+        let one = site.engine_over(Polite(site.store.clone()), config);
+        let other = site.engine_over(Polite(site.store.clone()), config);
+        let create = async {
+            start_run(&one, RUN, 2).await;
+            start_run(&other, OTHER, 2).await;
+        };
+        site.run(create);
+        let (a, b) = site.race(seed, split(&one, RUN), split(&other, OTHER));
+        let shards = site.run(count(&one));
+        assert!(shards <= room, "seed {seed}: {shards} shards");
+        refused += usize::from(a.is_err() || b.is_err());
+        both += usize::from(a.is_ok() && b.is_ok());
+        assert!(a.is_ok() || b.is_ok() || block > 1, "seed {seed}: {a:?} {b:?}");
+        site.audit();
+    }
+    assert!(refused > 20 && both > 20, "{refused} refused, {both} went through");
+}
+
+#[test]
+fn two_registrations_that_race_for_the_last_room_never_exceed_the_limit() {
+    for seed in 0..60 {
+        let site = Site::new();
+        let one = site.engine_over(Polite(site.store.clone()), limited(5, 1));
+        let other = site.engine_over(Polite(site.store.clone()), limited(5, 1));
+        let register = async |engine: &Engine<_>, run| {
+            let manifest = crate::site::Manifest::of(3);
+            let (config, inputs) = (crate::site::run_config(), manifest.inputs());
+            engine.create_run_with_shards(TENANT, run, config, &inputs, op(1)).await
+        };
+        let (a, b) = site.race(seed, register(&one, RUN), register(&other, OTHER));
+        assert!(a.is_ok() != b.is_ok(), "seed {seed}: {a:?} {b:?}");
+        assert_eq!(site.run(count(&one)), 3);
+        site.audit();
+    }
+}
+
+#[test]
+fn a_run_that_is_taken_away_gives_its_room_back() {
+    let site = Site::new();
+    let engine = site.engine_over(site.store.clone(), limited(4, 3));
+    let mut collected = Vec::new();
+    for round in 0..20 {
+        let run = RunId::from_raw(round);
+        site.run(start_run(&engine, run, 4));
+        site.run(engine.cancel_run(TENANT, run, op(1))).unwrap();
+        site.world.advance(10);
+        let retention = Retention { ended_ms: 5, initializing_ms: 5 };
+        site.run(engine.collect_into(retention, &mut collected)).unwrap();
+        assert_eq!(collected.len(), 1);
+        site.audit();
+    }
+}

@@ -1,0 +1,156 @@
+//! Registration in many commits: whoever dies in between leaves something to go on with.
+
+use shardwright_coordination::error::reason::{RunNotFound, WrongStatus};
+use shardwright_coordination::{
+    AsyncRunManagement, IdempotentOutcome, RegisterShardsError, RunStatus,
+};
+use shardwright_engine::RunAddress;
+use shardwright_store::StoreLimits;
+use shardwright_store::memory::MemoryStore;
+
+use crate::flaky::{Fate, Flaky};
+use crate::site::{Engine, Manifest, RUN, Site, TENANT, list, op, run_config};
+
+/// So little that a manifest needs many commits.
+const FEW_WRITES: StoreLimits =
+    StoreLimits { expectations: 16, writes: 9, key_bytes: 1_024, bytes: 1 << 20 };
+const FEW_BYTES: StoreLimits =
+    StoreLimits { expectations: 16, writes: 1_000, key_bytes: 1_024, bytes: 4_000 };
+
+fn small(site: &Site, limits: StoreLimits) -> (Engine<Flaky<MemoryStore>>, Flaky<MemoryStore>) {
+    let store = Flaky::with_limits(site.store.clone(), limits);
+    (site.engine_over(store.clone(), Site::config()), store)
+}
+
+async fn register(
+    engine: &Engine<Flaky<MemoryStore>>,
+    shards: usize,
+    id: u64,
+) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
+    let manifest = Manifest::of(shards);
+    engine.register_shards(TENANT, RUN, &manifest.inputs(), op(id)).await
+}
+
+/// What a registration that nobody disturbs leaves behind.
+fn undisturbed(limits: StoreLimits, shards: usize) -> Vec<String> {
+    let site = Site::new();
+    let (engine, _) = small(&site, limits);
+    site.run(engine.create_run(TENANT, RUN, run_config())).unwrap();
+    site.run(register(&engine, shards, 1)).unwrap();
+    site.audit();
+    site.key_names()
+}
+
+#[test]
+fn a_manifest_that_needs_many_commits_is_registered_whole() {
+    for limits in [FEW_WRITES, FEW_BYTES] {
+        let site = Site::new();
+        let (engine, store) = small(&site, limits);
+        site.run(engine.create_run(TENANT, RUN, run_config())).unwrap();
+        let before = store.commits();
+        assert_eq!(site.run(register(&engine, 20, 1)), Ok(IdempotentOutcome::Executed(())));
+        assert!(store.commits() - before > 4, "it was to take many commits");
+        assert_eq!(site.run(list(&engine)).len(), 20);
+        site.audit();
+        assert_eq!(site.run(register(&engine, 20, 1)), Ok(IdempotentOutcome::Replayed(())));
+    }
+}
+
+/// Registers, dies at the given commit, and gives the world it leaves behind.
+fn dead_at(commit: usize, fate: Fate, limits: StoreLimits) -> Option<Site> {
+    let site = Site::new();
+    let (engine, store) = small(&site, limits);
+    site.run(engine.create_run(TENANT, RUN, run_config())).unwrap();
+    store.henceforth(commit, fate);
+    let registered = site.world.run_or_drop(register(&engine, 20, 1));
+    registered.is_none().then_some(site)
+}
+
+#[test]
+fn whoever_dies_between_two_commits_can_go_on_with_the_same_id() {
+    for limits in [FEW_WRITES, FEW_BYTES] {
+        let expected = undisturbed(limits, 20);
+        for fate in [Fate::HangBefore, Fate::HangAfter] {
+            let mut deaths = 0;
+            while let Some(site) = dead_at(deaths, fate, limits) {
+                let (engine, _) = small(&site, limits);
+                site.run(register(&engine, 20, 1)).unwrap();
+                assert_eq!(site.key_names(), expected, "after a death at commit {deaths}");
+                site.audit();
+                deaths += 1;
+            }
+            assert!(deaths > 4, "there were to be many commits to die at");
+        }
+    }
+}
+
+#[test]
+fn another_registration_takes_the_place_of_a_dead_one_without_traces() {
+    let expected = undisturbed(FEW_WRITES, 11);
+    for fate in [Fate::HangBefore, Fate::HangAfter] {
+        let (mut deaths, mut replaced) = (0, 0);
+        while let Some(site) = dead_at(deaths, fate, FEW_WRITES) {
+            let (engine, _) = small(&site, FEW_WRITES);
+            match site.run(register(&engine, 11, 2)) {
+                Ok(outcome) => {
+                    assert_eq!(outcome, IdempotentOutcome::Executed(()));
+                    assert_eq!(site.key_names(), expected, "after a death at commit {deaths}");
+                    replaced += 1;
+                }
+                Err(error) => {
+                    // It died after its last commit, and the run has started.
+                    let status = RunStatus::Active;
+                    assert_eq!(error, WrongStatus { run: RUN, status }.into());
+                    assert_eq!(site.run(list(&engine)).len(), 20);
+                }
+            }
+            site.audit();
+            deaths += 1;
+        }
+        assert!(replaced > 4, "it was to be replaced at many points");
+    }
+}
+
+#[test]
+fn two_registrations_at_once_leave_one_manifest() {
+    for seed in 0..60 {
+        let site = Site::new();
+        let (one, _) = small(&site, FEW_WRITES);
+        let (other, _) = small(&site, FEW_WRITES);
+        site.run(one.create_run(TENANT, RUN, run_config())).unwrap();
+        let (a, b) = site.race(seed, register(&one, 20, 1), register(&other, 11, 2));
+        let shards = site.run(list(&one)).len();
+        match (&a, &b) {
+            (Ok(_), Err(_)) => assert_eq!(shards, 20),
+            (Err(_), Ok(_)) => assert_eq!(shards, 11),
+            _ => panic!("seed {seed}: {a:?} and {b:?}"),
+        }
+        site.audit();
+    }
+}
+
+#[test]
+fn a_late_commit_of_a_dead_registration_brings_nothing_back() {
+    let mut late_commits = 0;
+    for commit in 0..6 {
+        let site = Site::new();
+        let (engine, store) = small(&site, FEW_WRITES);
+        site.run(engine.create_run(TENANT, RUN, run_config())).unwrap();
+        let fates = std::iter::repeat_n(Fate::Go, commit).chain([Fate::Late, Fate::HangBefore]);
+        store.next(fates);
+        assert!(site.world.run_or_drop(register(&engine, 20, 1)).is_none());
+        // The run is taken away, and the dead one's commit arrives only now.
+        let (collector, mut collected) = (site.engine(), Vec::new());
+        site.world.advance(10);
+        site.run(collector.gc_stale_initializing_runs_into(1, &mut collected)).unwrap();
+        assert_eq!(collected, [RunAddress { tenant: TENANT, run: RUN }]);
+        let before = site.key_names();
+        assert_eq!(site.run(store.deliver_late()), 0, "late commit {commit}");
+        assert_eq!(site.key_names(), before);
+        site.audit();
+        late_commits += 1;
+        let again = site.run(register(&engine, 20, 1));
+        assert_eq!(again, Err(RunNotFound { run: RUN }.into()));
+    }
+    assert_eq!(late_commits, 6);
+}
