@@ -2,14 +2,14 @@
 
 /// Declares the faults, each with the words by which tables name it.
 macro_rules! faults {
-    ($($name:ident = $words:literal,)+) => {
-        /// Something that goes wrong around the system.
+    ($(#[$about:meta])+ $kind:ident { $($name:ident = $words:literal,)+ }) => {
+        $(#[$about])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Fault {
+        pub enum $kind {
             $(#[doc = $words] $name,)+
         }
 
-        impl Fault {
+        impl $kind {
             /// Every fault.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
@@ -24,41 +24,46 @@ macro_rules! faults {
     };
 }
 
+pub(crate) use faults;
+
 faults! {
-    RequestLost = "request lost",
-    RequestDelayed = "request delayed",
-    RequestDuplicated = "request duplicated",
-    RequestLate = "request arrived after its sender had moved on",
-    ReplyLost = "reply lost after the effect",
-    ReplyDelayed = "reply delayed",
-    ReplyDuplicated = "reply duplicated",
-    ReplyLate = "reply arrived after its addressee had moved on",
-    Reordered = "message overtook an earlier one",
-    WorkerAsleep = "worker paused",
-    WorkerAsleepBeyondLease = "worker paused for longer than its leases",
-    WorkerCrashed = "worker crashed and forgot everything",
-    ClockJumped = "clock jumped forward",
-    DeadlineHit = "something was asked at the very moment of a deadline",
-    ClockSetBack = "a caller's clock was set back",
-    Retried = "an unknown outcome was retried with the same op id",
-    GaveUp = "an unknown outcome was never resolved",
-    Zombie = "a lease was used after its worker had lost it",
-    Resent = "an old request was sent again",
-    OpIdReused = "an op id was used again for something else",
-    CursorRegressed = "a cursor was sent back",
-    CursorOutOfRange = "a cursor was sent out of its shard",
-    CursorOversized = "a key or token longer than allowed was sent",
-    CursorMalformed = "a cursor without a key was sent",
-    DetailOversized = "a park detail longer than allowed was sent",
-    PlanStale = "a split was planned on progress that was never accepted",
-    TenantForged = "a lease was shown in another tenant's name",
-    TenantForeign = "another tenant's shards were asked for",
-    OwnerForged = "another worker's fence was shown",
-    FenceForged = "a fence that was never granted was shown",
-    ShardUnknown = "a shard or run that does not exist was asked for",
-    ManifestInvalid = "a manifest that is none was registered",
-    EndedRunTouched = "something was asked of a run that has ended",
-    BytesScarce = "the backend had few bytes",
-    ShardsScarce = "the backend allowed few shards",
-    FencesScarce = "fences were about to run out",
+    /// Something that goes wrong around the system.
+    Fault {
+        RequestLost = "request lost",
+        RequestDelayed = "request delayed",
+        RequestDuplicated = "request duplicated",
+        RequestLate = "request arrived after its sender had moved on",
+        ReplyLost = "reply lost after the effect",
+        ReplyDelayed = "reply delayed",
+        ReplyDuplicated = "reply duplicated",
+        ReplyLate = "reply arrived after its addressee had moved on",
+        Reordered = "message overtook an earlier one",
+        WorkerAsleep = "worker paused",
+        WorkerAsleepBeyondLease = "worker paused for longer than its leases",
+        WorkerCrashed = "worker crashed and forgot everything",
+        ClockJumped = "clock jumped forward",
+        DeadlineHit = "something was asked at the very moment of a deadline",
+        ClockSetBack = "a caller's clock was set back",
+        Retried = "an unknown outcome was retried with the same op id",
+        GaveUp = "an unknown outcome was never resolved",
+        Zombie = "a lease was used after its worker had lost it",
+        Resent = "an old request was sent again",
+        OpIdReused = "an op id was used again for something else",
+        CursorRegressed = "a cursor was sent back",
+        CursorOutOfRange = "a cursor was sent out of its shard",
+        CursorOversized = "a key or token longer than allowed was sent",
+        CursorMalformed = "a cursor without a key was sent",
+        DetailOversized = "a park detail longer than allowed was sent",
+        PlanStale = "a split was planned on progress that was never accepted",
+        TenantForged = "a lease was shown in another tenant's name",
+        TenantForeign = "another tenant's shards were asked for",
+        OwnerForged = "another worker's fence was shown",
+        FenceForged = "a fence that was never granted was shown",
+        ShardUnknown = "a shard or run that does not exist was asked for",
+        ManifestInvalid = "a manifest that is none was registered",
+        EndedRunTouched = "something was asked of a run that has ended",
+        BytesScarce = "the backend had few bytes",
+        ShardsScarce = "the backend allowed few shards",
+        FencesScarce = "fences were about to run out",
+    }
 }

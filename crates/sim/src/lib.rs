@@ -8,8 +8,8 @@
 //! if anything that can happen did not. The module `planted`, behind the feature `planted-bugs`,
 //! shows with bugs made on purpose that every oracle can fail.
 //!
-//! What it leaves out: backends with storage of their own, and with them torn writes, stale reads
-//! and uncertain commits. They plug in where the in-memory one does.
+//! The in-memory backend knows no uncertain commit. The module [`stored`] puts the real engine on a
+//! simulated store and network, and has the same oracles judge what gets stored.
 #![forbid(unsafe_code)]
 
 pub mod coverage;
@@ -23,6 +23,7 @@ pub mod planted;
 pub mod report;
 pub mod request;
 pub mod rng;
+pub mod stored;
 pub mod sweep;
 pub mod system;
 pub mod tally;

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use shardwright_sim::sweep::{STEPS, Sweep};
+use shardwright_sim::stored::{self, StoredSweep};
+use shardwright_sim::trace::Trace;
 use shardwright_sim::{report, world};
 
 /// Lives through seeded worlds around the run protocol and judges what happens.
@@ -23,9 +25,12 @@ struct Arguments {
     /// Live through one seed and print all of its trace.
     #[arg(long)]
     seed: Option<u64>,
-    /// Steps of chaos per seed.
-    #[arg(long, default_value_t = STEPS)]
-    steps: u64,
+    /// Steps of chaos per seed; by default as many as the tests take.
+    #[arg(long)]
+    steps: Option<u64>,
+    /// The stored engine on a simulated store and network, and not the in-memory backend.
+    #[arg(long)]
+    engine: bool,
 }
 
 #[derive(Subcommand)]
@@ -38,7 +43,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let good = match (&arguments.command, arguments.seed) {
         (Some(Command::Planted), _) => hunt(),
-        (None, Some(seed)) => replay(seed, arguments.steps),
+        (None, Some(seed)) if arguments.engine => {
+            replay_stored(seed, arguments.steps.unwrap_or(stored::ACTS))
+        }
+        (None, Some(seed)) => replay(seed, arguments.steps.unwrap_or(STEPS)),
+        (None, None) if arguments.engine => sweep_stored(&arguments),
         (None, None) => sweep(&arguments),
     };
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -46,7 +55,7 @@ fn main() -> ExitCode {
 
 fn sweep(arguments: &Arguments) -> bool {
     let end = arguments.start.saturating_add(arguments.seeds);
-    let sweep = Sweep::run(arguments.start..end, arguments.steps);
+    let sweep = Sweep::run(arguments.start..end, arguments.steps.unwrap_or(STEPS));
     let complaints = sweep.complaints();
     for complaint in &complaints {
         println!("{complaint}\n");
@@ -55,14 +64,35 @@ fn sweep(arguments: &Arguments) -> bool {
     complaints.is_empty()
 }
 
-fn replay(seed: u64, steps: u64) -> bool {
-    let report = world::live(seed, steps, true);
-    for line in report.trace.lines() {
+fn sweep_stored(arguments: &Arguments) -> bool {
+    let end = arguments.start.saturating_add(arguments.seeds);
+    let acts = arguments.steps.unwrap_or(stored::ACTS);
+    let sweep = StoredSweep::run(arguments.start..end, acts);
+    let complaints = sweep.complaints();
+    for complaint in &complaints {
+        println!("{complaint}\n");
+    }
+    print!("{}", stored::table(&sweep));
+    complaints.is_empty()
+}
+
+fn replay_stored(seed: u64, acts: u64) -> bool {
+    let report = stored::live(seed, acts, true);
+    tell(seed, &report.trace, report.findings.len())
+}
+
+fn tell(seed: u64, trace: &Trace, violations: usize) -> bool {
+    for line in trace.lines() {
         println!("{line}");
     }
-    println!("seed {seed}, digest of the trace {:016x}", report.trace.digest());
-    println!("violations: {}", report.findings.len());
-    report.findings.is_empty()
+    println!("seed {seed}, digest of the trace {:016x}", trace.digest());
+    println!("violations: {violations}");
+    violations == 0
+}
+
+fn replay(seed: u64, steps: u64) -> bool {
+    let report = world::live(seed, steps, true);
+    tell(seed, &report.trace, report.findings.len())
 }
 
 #[cfg(not(feature = "planted-bugs"))]

@@ -24,6 +24,8 @@ pub struct Model {
     pub limits: ShardLimits,
     /// How long a worker waits between two claims.
     pub cooldown_ms: u64,
+    /// How long after its deadline a lease is still left alone.
+    pub skew_ms: u64,
 }
 
 /// The account of one tenant.
@@ -40,7 +42,7 @@ pub struct TenantModel {
 }
 
 /// The account of one run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RunModel {
     /// How it is worked on.
     pub config: RunConfig,

@@ -114,7 +114,12 @@ impl Oracle {
         Self { name, sentence, before: Some(before), after: Some(after) }
     }
 
-    const fn of_the_world(name: &'static str, sentence: &'static str) -> Self {
+    /// What it says of one request, going by what was accepted before.
+    pub(crate) fn verdict(&self, seen: &Observation<'_>, model: &Model) -> Verdict {
+        self.before.map_or(Ok(()), |judge| judge(seen, model))
+    }
+
+    pub(crate) const fn of_the_world(name: &'static str, sentence: &'static str) -> Self {
         Self { name, sentence, before: None, after: None }
     }
 }
@@ -165,19 +170,47 @@ pub struct Finding {
     pub text: String,
 }
 
+/// Those that judge what was stored, whoever was told what: not what they say of answers.
+pub const OF_STEPS: &[&Oracle] = &[
+    &writer::ORACLE,
+    &fence::ORACLE,
+    &holder::ORACLE,
+    &handing_out::ORACLE,
+    &cursor::ORACLE,
+    &tiling::ORACLE,
+    &terminal::ORACLE,
+    &run_gate::ORACLE,
+    &replay::ORACLE,
+    &inert::ORACLE,
+    &tenant::ORACLE,
+    &watermark::ORACLE,
+    &completeness::ORACLE,
+    &limits::ORACLE,
+    &agreement::ORACLE,
+];
+
+/// Those that judge an answer by what is known of the run.
+pub(crate) const TRUTH: &Oracle = &truth::ORACLE;
+pub(crate) const TENANTS: &Oracle = &tenant::ORACLE;
+
 /// Hears all oracles on one request, and lets the model learn of it in between.
 pub fn judge(seen: &Observation<'_>, model: &mut Model) -> Vec<Finding> {
+    judge_by(ALL, seen, model)
+}
+
+/// Hears some oracles on one request, and lets the model learn of it in between.
+pub fn judge_by(oracles: &[&Oracle], seen: &Observation<'_>, model: &mut Model) -> Vec<Finding> {
     let mut findings = Vec::new();
     let hear = |oracle: &Oracle, verdict: Verdict| {
         verdict.err().map(|text| Finding { oracle: oracle.name, text })
     };
-    for oracle in ALL {
+    for oracle in oracles {
         if let Some(judge) = oracle.before {
             findings.extend(hear(oracle, judge(seen, model)));
         }
     }
     model.apply(seen);
-    for oracle in ALL {
+    for oracle in oracles {
         if let Some(judge) = oracle.after {
             findings.extend(hear(oracle, judge(seen, model)));
         }

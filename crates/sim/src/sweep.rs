@@ -108,13 +108,18 @@ impl Failure {
     /// What was found, the end of the trace, and how to see all of it.
     #[must_use]
     pub fn describe(&self) -> String {
+        self.describe_with(REPLAY)
+    }
+
+    /// The same, for worlds that are seen again by another command.
+    pub(crate) fn describe_with(&self, replay: &str) -> String {
         let findings: Vec<String> = self
             .findings
             .iter()
             .map(|finding| format!("  {}: {}", finding.oracle, finding.text))
             .collect();
         format!(
-            "seed {} broke:\n{}\nthe last steps:\n  {}\nreplay it: {REPLAY} {}",
+            "seed {} broke:\n{}\nthe last steps:\n  {}\nreplay it: {replay} {}",
             self.seed,
             findings.join("\n"),
             self.tail.join("\n  "),

@@ -4,15 +4,15 @@
 //! bytes. A world lives through two phases. In *chaos* everything goes wrong that can; then it
 //! *heals*, and everything must come to an end.
 
-mod belief;
+pub(crate) mod belief;
 mod chaos;
 mod deliver;
-mod heal;
-mod intent;
-mod mischief;
-mod operator;
+pub(crate) mod heal;
+pub(crate) mod intent;
+pub(crate) mod mischief;
+pub(crate) mod operator;
 mod settings;
-mod work;
+pub(crate) mod work;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -113,6 +113,7 @@ impl<S: System> World<S> {
                 tenants: accounts.collect(),
                 limits: ShardLimits { per_tenant, total },
                 cooldown_ms: settings.runtime.claim_cooldown_interval_ms,
+                skew_ms: 0,
             },
             settings,
             views: BTreeMap::new(),

@@ -208,6 +208,7 @@ impl ShardModel {
     fn grant(&mut self, worker: WorkerId, granted: &Granted) {
         self.fence = granted.lease.fence().as_raw();
         self.lease = Some((worker, granted.lease.deadline()));
+        self.unbound = false;
         self.acquires += 1;
         self.fruitless += 1;
         // What was asked was asked of the holder before, and what it declined binds nobody else.
@@ -226,6 +227,7 @@ impl ShardModel {
     fn settle(&mut self, status: ShardStatus) {
         self.status = status;
         self.lease = None;
+        self.unbound = false;
         self.forget_requests();
     }
 

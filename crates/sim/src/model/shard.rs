@@ -23,6 +23,8 @@ pub struct ShardModel {
     pub fence: u64,
     /// Who holds it until when.
     pub lease: Option<(WorkerId, LogicalTime)>,
+    /// Whether what bound it to its holder is gone, so that the lease is over before its time.
+    pub unbound: bool,
     /// How often it was acquired.
     pub acquires: u32,
     /// How often since it made progress.
@@ -53,6 +55,7 @@ impl ShardModel {
             cursor,
             fence: 1,
             lease: None,
+            unbound: false,
             acquires: 0,
             fruitless: 0,
             spawned: Vec::new(),
@@ -67,13 +70,22 @@ impl ShardModel {
     /// Whether it could be acquired at `now`.
     #[must_use]
     pub fn is_available(&self, now: LogicalTime) -> bool {
-        self.status == ShardStatus::Active && self.holder(now).is_none()
+        self.is_available_after(now, 0)
+    }
+
+    /// Whether it could be acquired at `now` if leases are left alone for `skew_ms` after their end.
+    #[must_use]
+    pub fn is_available_after(&self, now: LogicalTime, skew_ms: u64) -> bool {
+        let is_over = |deadline: LogicalTime| now >= deadline.saturating_add(skew_ms);
+        let is_free = self.lease.is_none_or(|(_, deadline)| self.unbound || is_over(deadline));
+        self.status == ShardStatus::Active && is_free
     }
 
     /// Who holds it at `now`.
     #[must_use]
     pub fn holder(&self, now: LogicalTime) -> Option<WorkerId> {
-        self.lease.filter(|(_, deadline)| now < *deadline).map(|(worker, _)| worker)
+        let lease = self.lease.filter(|(_, deadline)| now < *deadline && !self.unbound);
+        lease.map(|(worker, _)| worker)
     }
 
     /// The request that waits for an answer at `now`.

@@ -21,7 +21,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     let Some(shard) = run.shards.get(&lease.key().shard) else {
         return Err("handed out a shard that nobody made".into());
     };
-    ensure(shard.is_available(seen.now), || {
+    ensure(shard.is_available_after(seen.now, model.skew_ms), || {
         format!("handed out while {:?} and held until {:?}", shard.status, shard.lease)
     })?;
     let max = run.config.max_shard_retries.map_or(u32::MAX, NonZeroU32::get);

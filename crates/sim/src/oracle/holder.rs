@@ -23,6 +23,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     ensure(seen.now < deadline, || {
         format!("written at {}, the lease ended at {deadline}", seen.now)
     })?;
+    ensure(!shard.unbound, || "a write after the holder's session had ended".into())?;
     let (Ok(Answer::Renewed(renewed)), Some(run)) = (seen.outcome, seen.run(model)) else {
         return Ok(());
     };

@@ -48,7 +48,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
         CoordError::NoneAvailable(_) => true,
         CoordError::BackendError(_) => false,
         _ => match (run, seen.shard(model)) {
-            (Some(run), shard) => of_run(seen, run, refusal, shard),
+            (Some(run), shard) => of_run(seen, run, model.skew_ms, refusal, shard),
             (None, _) => false,
         },
     };
@@ -73,6 +73,7 @@ fn over_limit(seen: &Observation<'_>, model: &Model) -> bool {
 fn of_run(
     seen: &Observation<'_>,
     run: &RunModel,
+    skew_ms: u64,
     refusal: &CoordError,
     shard: Option<&ShardModel>,
 ) -> bool {
@@ -110,11 +111,16 @@ fn of_run(
             told.attempts == shard.fruitless
                 && run.config.max_shard_retries.is_some_and(|max| shard.fruitless >= max.get())
         }),
-        _ => shard.is_some_and(|shard| of_shard(seen, shard, refusal)),
+        _ => shard.is_some_and(|shard| of_shard(seen, shard, skew_ms, refusal)),
     }
 }
 
-fn of_shard(seen: &Observation<'_>, shard: &ShardModel, refusal: &CoordError) -> bool {
+fn of_shard(
+    seen: &Observation<'_>,
+    shard: &ShardModel,
+    skew_ms: u64,
+    refusal: &CoordError,
+) -> bool {
     match (refusal, seen.request) {
         (CoordError::ShardTerminal(told), _) => {
             told.status == shard.status && shard.status.is_terminal()
@@ -128,11 +134,13 @@ fn of_shard(seen: &Observation<'_>, shard: &ShardModel, refusal: &CoordError) ->
                 && (told.presented != told.current || !holds)
         }
         (CoordError::LeaseExpired(told), _) => {
-            shard.lease.is_some_and(|(_, deadline)| told.deadline == deadline)
-                && told.deadline <= seen.now
+            shard.lease.is_some_and(|(_, deadline)| {
+                told.deadline <= told.now && (told.deadline == deadline || shard.unbound)
+            })
         }
         (CoordError::AlreadyLeased(told), _) => {
-            shard.lease == Some((told.current_owner, told.deadline)) && seen.now < told.deadline
+            shard.lease == Some((told.current_owner, told.deadline))
+                && !shard.is_available_after(seen.now, skew_ms)
         }
         (CoordError::NotLeased(_), _) => shard.holder(seen.now).is_none(),
         (CoordError::SplitDeclined(told), _) => {

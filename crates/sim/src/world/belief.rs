@@ -15,26 +15,26 @@ const MEMORY: usize = 8;
 
 /// A shard that a worker believes to hold.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) lease: Lease,
-    pub(super) spec: DraftSpec,
+pub(crate) struct Held {
+    pub(crate) lease: Lease,
+    pub(crate) spec: DraftSpec,
     /// The last cursor that was accepted, as far as the worker knows.
-    pub(super) cursor: DraftCursor,
+    pub(crate) cursor: DraftCursor,
     /// The first point that it processed itself, and the next that it will.
-    pub(super) first: Point,
-    pub(super) next: Point,
-    pub(super) end: Point,
-    pub(super) request: Option<SplitRequest>,
+    pub(crate) first: Point,
+    pub(crate) next: Point,
+    pub(crate) end: Point,
+    pub(crate) request: Option<SplitRequest>,
 }
 
 impl Held {
-    pub(super) fn new(tag: u8, granted: Granted) -> Self {
+    pub(crate) fn new(tag: u8, granted: Granted) -> Self {
         let Granted { lease, spec, cursor, .. } = granted;
         Self::assume(tag, lease, spec, cursor)
     }
 
     /// What the holder of such a lease would believe.
-    pub(super) fn assume(tag: u8, lease: Lease, spec: DraftSpec, cursor: DraftCursor) -> Self {
+    pub(crate) fn assume(tag: u8, lease: Lease, spec: DraftSpec, cursor: DraftCursor) -> Self {
         let first = match &cursor.last_key {
             None => point_at_or_after(tag, &spec.start),
             Some(done) => point_at_or_after(tag, &[done.as_slice(), &[0]].concat()),
@@ -44,19 +44,19 @@ impl Held {
     }
 
     /// The points that it has really processed.
-    pub(super) fn processed(&self) -> Option<(Point, Point)> {
+    pub(crate) fn processed(&self) -> Option<(Point, Point)> {
         (self.next > self.first).then(|| (self.first, self.next - 1))
     }
 
     /// The cursor of where it really is.
-    pub(super) fn position(&self, tag: u8, token: Option<Vec<u8>>) -> DraftCursor {
+    pub(crate) fn position(&self, tag: u8, token: Option<Vec<u8>>) -> DraftCursor {
         match self.processed() {
             Some((_, last)) => DraftCursor::at(key(tag, last), token),
             None => self.cursor.clone(),
         }
     }
 
-    pub(super) fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.next >= self.end
     }
 
@@ -67,28 +67,28 @@ impl Held {
 
 /// A request that waits for its reply.
 #[derive(Clone, Debug)]
-pub(super) struct Pending {
-    pub(super) id: u64,
-    pub(super) intent: Intent,
-    pub(super) retry_at: u64,
-    pub(super) attempts: u32,
+pub(crate) struct Pending {
+    pub(crate) id: u64,
+    pub(crate) intent: Intent,
+    pub(crate) retry_at: u64,
+    pub(crate) attempts: u32,
 }
 
 /// A worker and what it believes.
 #[derive(Debug)]
-pub(super) struct Worker {
-    pub(super) id: WorkerId,
-    pub(super) life: u32,
-    pub(super) held: Vec<Held>,
+pub(crate) struct Worker {
+    pub(crate) id: WorkerId,
+    pub(crate) life: u32,
+    pub(crate) held: Vec<Held>,
     /// Shards that it held once, by its own belief.
-    pub(super) ghosts: VecDeque<Held>,
-    pub(super) sent: VecDeque<Intent>,
-    pub(super) pending: Option<Pending>,
-    pub(super) asleep_until: u64,
+    pub(crate) ghosts: VecDeque<Held>,
+    pub(crate) sent: VecDeque<Intent>,
+    pub(crate) pending: Option<Pending>,
+    pub(crate) asleep_until: u64,
 }
 
 impl Worker {
-    pub(super) const fn new(id: WorkerId) -> Self {
+    pub(crate) const fn new(id: WorkerId) -> Self {
         Self {
             id,
             life: 0,
@@ -101,12 +101,12 @@ impl Worker {
     }
 
     /// Forgets everything but who it is.
-    pub(super) fn crash(&mut self, until: u64) {
+    pub(crate) fn crash(&mut self, until: u64) {
         let life = self.life + 1;
         *self = Self { life, asleep_until: until, ..Self::new(self.id) };
     }
 
-    pub(super) fn remember_sent(&mut self, intent: &Intent) {
+    pub(crate) fn remember_sent(&mut self, intent: &Intent) {
         remember(&mut self.sent, intent.clone());
     }
 
@@ -121,7 +121,7 @@ impl Worker {
     }
 
     /// Learns what became of a request. A stubborn worker does not let go of what it lost.
-    pub(super) fn learn(&mut self, tag: u8, request: &Request, outcome: &Outcome, stubborn: bool) {
+    pub(crate) fn learn(&mut self, tag: u8, request: &Request, outcome: &Outcome, stubborn: bool) {
         match (request, outcome) {
             (_, Ok(Answer::Granted(granted))) if self.find(&granted.lease).is_none() => {
                 self.held.push(Held::new(tag, granted.clone()));
@@ -189,15 +189,15 @@ impl Held {
 
 /// A tenant's operator and what it waits for.
 #[derive(Debug, Default)]
-pub(super) struct Operator {
-    pub(super) sent: VecDeque<Intent>,
-    pub(super) pending: Option<Pending>,
+pub(crate) struct Operator {
+    pub(crate) sent: VecDeque<Intent>,
+    pub(crate) pending: Option<Pending>,
     /// How many shards the next manifest may have, after one was too large.
-    pub(super) shards_max: Option<usize>,
+    pub(crate) shards_max: Option<usize>,
 }
 
 impl Operator {
-    pub(super) fn remember_sent(&mut self, intent: &Intent) {
+    pub(crate) fn remember_sent(&mut self, intent: &Intent) {
         remember(&mut self.sent, intent.clone());
     }
 }

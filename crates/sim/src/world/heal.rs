@@ -91,7 +91,7 @@ impl<S: System> World<S> {
     }
 }
 
-fn remedy(run: RunId, hopeless: bool, scene: &mut Scene<'_>) -> Option<Request> {
+pub(crate) fn remedy(run: RunId, hopeless: bool, scene: &mut Scene<'_>) -> Option<Request> {
     let state = scene.model.run(scene.tenant, run)?;
     let op = scene.op();
     let act = |act| Some(Request::Run { run, act, op });

@@ -1,7 +1,7 @@
 //! What an actor decides to do, and what it sees when it decides.
 
 use shardwright_contracts::{LogicalTime, OpId, RunId, ShardId, TenantId};
-use shardwright_coordination::RunStatus;
+use shardwright_coordination::{RunConfig, RunStatus};
 
 use crate::fault::Fault;
 use crate::keyspace::Point;
@@ -11,55 +11,57 @@ use crate::rng::Rng;
 
 /// A request that an actor decided to send.
 #[derive(Clone, Debug)]
-pub(super) struct Intent {
-    pub(super) request: Request,
+pub(crate) struct Intent {
+    pub(crate) request: Request,
     /// The points that the sender has really processed under its lease.
-    pub(super) processed: Option<(Point, Point)>,
+    pub(crate) processed: Option<(Point, Point)>,
     /// What is wrong with it, if something is on purpose.
-    pub(super) fault: Option<Fault>,
+    pub(crate) fault: Option<Fault>,
     /// Whether the sender waits for the reply and retries.
-    pub(super) awaited: bool,
+    pub(crate) awaited: bool,
+    /// With this a run is to be made and started at once.
+    pub(crate) create: Option<RunConfig>,
 }
 
 impl Intent {
-    pub(super) const fn honest(request: Request) -> Self {
-        Self { request, processed: None, fault: None, awaited: true }
+    pub(crate) const fn honest(request: Request) -> Self {
+        Self { request, processed: None, fault: None, awaited: true, create: None }
     }
 
-    pub(super) const fn with_work(request: Request, processed: Option<(Point, Point)>) -> Self {
-        Self { request, processed, fault: None, awaited: true }
+    pub(crate) const fn with_work(request: Request, processed: Option<(Point, Point)>) -> Self {
+        Self { request, processed, fault: None, awaited: true, create: None }
     }
 
     /// The same request as mischief: nobody waits for the reply.
-    pub(super) fn mischief(self, fault: Fault) -> Self {
+    pub(crate) fn mischief(self, fault: Fault) -> Self {
         Self { fault: Some(fault), awaited: false, ..self }
     }
 }
 
 /// What an actor can see, and chance.
-pub(super) struct Scene<'a> {
-    pub(super) rng: &'a mut Rng,
-    pub(super) ops: &'a mut u64,
-    pub(super) model: &'a Model,
-    pub(super) clock: u64,
-    pub(super) tenant: TenantId,
-    pub(super) tag: u8,
+pub(crate) struct Scene<'a> {
+    pub(crate) rng: &'a mut Rng,
+    pub(crate) ops: &'a mut u64,
+    pub(crate) model: &'a Model,
+    pub(crate) clock: u64,
+    pub(crate) tenant: TenantId,
+    pub(crate) tag: u8,
     /// Whether faults have stopped.
-    pub(super) healed: bool,
+    pub(crate) healed: bool,
 }
 
 impl Scene<'_> {
-    pub(super) fn op(&mut self) -> OpId {
+    pub(crate) fn op(&mut self) -> OpId {
         *self.ops += 1;
         OpId::from_raw(*self.ops)
     }
 
-    pub(super) const fn now(&self) -> LogicalTime {
+    pub(crate) const fn now(&self) -> LogicalTime {
         LogicalTime::from_millis(self.clock)
     }
 
     /// Some bytes that give their owner away.
-    pub(super) fn bytes(&mut self, max: u64) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, max: u64) -> Vec<u8> {
         let len = self.rng.between(1, max) as usize;
         let filler = self.rng.next() as u8;
         let mut bytes = vec![filler; len];
@@ -70,23 +72,23 @@ impl Scene<'_> {
     }
 
     /// The tenant's runs that `wanted` lets through.
-    pub(super) fn runs(&self, wanted: impl Fn(&RunModel) -> bool) -> Vec<RunId> {
+    pub(crate) fn runs(&self, wanted: impl Fn(&RunModel) -> bool) -> Vec<RunId> {
         let runs = self.model.tenants.get(&self.tenant).map(|tenant| &tenant.runs);
         let wanted = runs.into_iter().flatten().filter(|(_, run)| wanted(run));
         wanted.map(|(id, _)| *id).collect()
     }
 
-    pub(super) fn pick_run(&mut self, wanted: impl Fn(&RunModel) -> bool) -> Option<RunId> {
+    pub(crate) fn pick_run(&mut self, wanted: impl Fn(&RunModel) -> bool) -> Option<RunId> {
         let runs = self.runs(wanted);
         self.rng.pick(&runs).copied()
     }
 
-    pub(super) fn pick_active(&mut self) -> Option<RunId> {
+    pub(crate) fn pick_active(&mut self) -> Option<RunId> {
         self.pick_run(|run| run.status == RunStatus::Active)
     }
 
     /// Any shard of a run.
-    pub(super) fn pick_shard(&mut self, run: RunId) -> Option<ShardId> {
+    pub(crate) fn pick_shard(&mut self, run: RunId) -> Option<ShardId> {
         let shards = &self.model.run(self.tenant, run)?.shards;
         let index = self.rng.index(shards.len());
         shards.keys().nth(index).copied()

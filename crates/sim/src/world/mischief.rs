@@ -34,7 +34,7 @@ const KINDS: &[(u64, Fault)] = &[
 
 impl Worker {
     /// Some mischief, if there is occasion for it.
-    pub(super) fn misbehave(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
+    pub(crate) fn misbehave(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
         let fault = scene.rng.weighted(KINDS)?;
         let intent = match fault {
             Fault::Zombie => {

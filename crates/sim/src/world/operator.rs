@@ -17,12 +17,24 @@ type Manifest = Vec<(ShardId, DraftSpec, DraftCursor)>;
 
 impl Operator {
     /// Makes a run of that id.
-    pub(super) fn create(run: RunId, scene: &mut Scene<'_>) -> Option<Intent> {
+    pub(crate) fn create(run: RunId, scene: &mut Scene<'_>) -> Option<Intent> {
         Some(Intent::honest(Request::CreateRun { run, config: config(scene)? }))
     }
 
+    /// Makes a run of that id and starts it at once.
+    pub(crate) fn create_with_shards(
+        &self,
+        run: RunId,
+        scene: &mut Scene<'_>,
+    ) -> Option<Intent> {
+        let create = Some(config(scene)?);
+        let shards = manifest(self.shards_max.unwrap_or(8), scene);
+        let request = Request::Register { run, shards, op: scene.op() };
+        Some(Intent { create, ..Intent::honest(request) })
+    }
+
     /// What the operator does next.
-    pub(super) fn choose(&self, scene: &mut Scene<'_>) -> Option<Intent> {
+    pub(crate) fn choose(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         if let Some(run) = scene.pick_run(|run| run.status == RunStatus::Initializing)
             && scene.rng.chance(900)
         {
@@ -77,7 +89,7 @@ impl Operator {
     }
 
     /// Errs on purpose.
-    pub(super) fn misbehave(&self, scene: &mut Scene<'_>) -> Option<Intent> {
+    pub(crate) fn misbehave(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let old = self.sent.get(scene.rng.index(self.sent.len())).cloned();
         let unknown = RunId::from_raw(1 << 40);
         let fresh = scene.op();

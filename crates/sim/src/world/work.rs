@@ -15,7 +15,7 @@ const SHARDS_MAX: usize = 28;
 
 /// The things that a holder can do, to be chosen among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(crate) enum Deed {
     Renew,
     Decline,
     Checkpoint,
@@ -27,7 +27,7 @@ pub(super) enum Deed {
 }
 
 /// Every deed, each as likely.
-pub(super) const DEEDS: &[Deed] = &[
+pub(crate) const DEEDS: &[Deed] = &[
     Deed::Renew,
     Deed::Decline,
     Deed::Checkpoint,
@@ -40,7 +40,7 @@ pub(super) const DEEDS: &[Deed] = &[
 
 impl Worker {
     /// What the worker does next, if it is honest.
-    pub(super) fn choose(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
+    pub(crate) fn choose(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
         let busy = self.held.len() >= HELD_MAX || (!self.held.is_empty() && scene.rng.chance(850));
         if busy { self.work(scene) } else { self.look_for_work(scene) }
     }
@@ -103,7 +103,7 @@ fn held_shard(run: RunId, scene: &mut Scene<'_>) -> Option<ShardKey> {
 
 impl Deed {
     /// Puts a deed on a shard into words. Whatever it claims to have processed, it has.
-    pub(super) fn plan(self, held: &mut Held, scene: &mut Scene<'_>) -> Option<Intent> {
+    pub(crate) fn plan(self, held: &mut Held, scene: &mut Scene<'_>) -> Option<Intent> {
         let act = match self {
             Self::Renew => HolderAct::Renew,
             Self::Decline => {
@@ -151,7 +151,7 @@ impl Held {
     /// Cuts the shard, as it is believed to be, at points that are not processed yet.
     ///
     /// The first part carries on the cursor or, now and then, starts again.
-    pub(super) fn divide(&self, parts: usize, scene: &mut Scene<'_>) -> Option<DraftSplit> {
+    pub(crate) fn divide(&self, parts: usize, scene: &mut Scene<'_>) -> Option<DraftSplit> {
         let (tag, next, end) = (scene.tag, self.next, self.end);
         if end <= next + 1 {
             return None;

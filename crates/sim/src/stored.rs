@@ -1,0 +1,51 @@
+//! The real engine in a simulated world: processes, a store and the network between them.
+//!
+//! Everything runs on one thread, on a virtual clock, in an order drawn from the seed. Several
+//! processes, each with an engine and a calendar of its own, share one store. Their lines to it
+//! lose, delay, repeat and reorder; the store shows old states, forgets its history, ends sessions
+//! early or late and refuses to write; processes crash and stand still; records are damaged.
+//!
+//! Judged is what is stored. Each revision is taken apart into what it did and put to the same
+//! oracles that judge the in-memory backend; and whatever callers are told is held against that
+//! history: what was acknowledged is in it, what was denied is not, and what is unknown may be.
+
+mod answers;
+mod asks;
+mod books;
+mod chaos;
+mod director;
+mod env;
+mod executor;
+mod fault;
+mod heal;
+mod ledger;
+mod link;
+mod settings;
+mod steps;
+mod sweep;
+mod tally;
+mod weather;
+
+pub use fault::StoreFault;
+pub use sweep::{ACTS, FULL_SWEEP, StoredSweep, table};
+pub use tally::StoredTally;
+
+use crate::oracle::Finding;
+use crate::trace::Trace;
+
+/// What a world that came to its end leaves behind.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was found to be false; nothing, if all is well.
+    pub findings: Vec<Finding>,
+    /// What happened, counted.
+    pub tally: StoredTally,
+    /// What happened, told.
+    pub trace: Trace,
+}
+
+/// Lives through a world: `acts` of chaos, then healing.
+#[must_use]
+pub fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
+    director::Director::new(seed, keep_trace).live(acts)
+}

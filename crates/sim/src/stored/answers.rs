@@ -1,0 +1,360 @@
+//! What callers were told, held against the history.
+//!
+//! An answer is true if it was true at some moment between the call and its answer. In a world
+//! whose store serves stale reads, that begins as long before the call as a read may be behind.
+
+use std::collections::BTreeMap;
+
+use shardwright_contracts::{LogicalTime, TenantId};
+use shardwright_coordination::error::reason::SplitInvalid;
+use shardwright_coordination::{
+    CoordError, InfraError, RunProgress, RunStatus, ShardFilter, ShardStatus, ShardSummary,
+};
+use shardwright_engine::RunAddress;
+use shardwright_store::Revision;
+
+use super::asks::{Ask, Reply};
+use super::books::Address;
+use super::executor::TaskId;
+use super::ledger::{CallState, INERT, Ledger, QUARANTINE, Version};
+use super::steps::is_inert;
+use super::weather::STALE_MAX;
+use crate::model::{Model, TenantModel};
+use crate::oracle::{Finding, Observation, Oracle, TENANTS, TRUTH};
+use crate::request::{Request, RunAct};
+use crate::system::{Answer, Granted, Outcome};
+
+pub(crate) const ACKNOWLEDGED: &Oracle = &Oracle::of_the_world(
+    "what was acknowledged is done",
+    "whoever was told that something is done, or was done before, finds it in the history, once",
+);
+pub(crate) const SHOWN: &Oracle = &Oracle::of_the_world(
+    "what was shown was there",
+    "runs, lists and progress were told as they were at some moment of the call",
+);
+
+/// How a world's store was set up, as far as answers depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Whether reads may be stale.
+    pub(crate) serves_stale: bool,
+    /// Whether shards may run out.
+    pub(crate) scarce: bool,
+    /// Whether splits may be too large for one commit.
+    pub(crate) small_commits: bool,
+}
+
+/// What is judged: an answer, and between which moments it was found.
+struct Case<'a> {
+    address: Address,
+    request: &'a Request,
+    outcome: &'a Outcome,
+    from: Revision,
+    terms: Terms,
+    /// Between which times it was decided.
+    times: [LogicalTime; 2],
+}
+
+fn finding(oracle: &Oracle, text: String) -> Finding {
+    Finding { oracle: oracle.name, text }
+}
+
+impl Ledger {
+    /// Judges an answer and keeps it in mind.
+    pub(crate) fn answered(
+        &mut self,
+        task: TaskId,
+        reply: &Reply,
+        terms: Terms,
+    ) -> Result<(), Finding> {
+        let Some(call) = self.calls.get_mut(&task) else { return Ok(()) };
+        call.state = CallState::Answered(reply.clone());
+        let behind = if terms.serves_stale { STALE_MAX } else { 0 };
+        let from = Revision::new(call.started.get().saturating_sub(behind));
+        let times = [LogicalTime::from_millis(call.not_before_ms), self.books.clock];
+        let Some(call) = self.calls.get(&task) else { return Ok(()) };
+        match (&call.ask, reply) {
+            (Ask::Request { tenant, request, .. }, Reply::Told(outcome)) => {
+                let address = (*tenant, request.run());
+                let case = Case { address, request, outcome, from, terms, times };
+                self.judge_effects(&case, &call.effects)?;
+                self.judge_told(&case)?;
+                match &**outcome {
+                    Ok(Answer::Progress(progress)) => {
+                        let watermark = progress.watermark.clone();
+                        self.judge_watermark(address, task, watermark, terms)
+                    }
+                    Ok(_) | Err(_) => Ok(()),
+                }
+            }
+            (Ask::Collect(_), Reply::Collected(Ok(runs))) => self.judge_collected(runs),
+            (Ask::ListActive, Reply::Active(Ok(runs))) => self.judge_active(runs, from),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the history has what was acknowledged, and nothing that was denied.
+    fn judge_effects(&self, case: &Case<'_>, effects: &[Revision]) -> Result<(), Finding> {
+        let name = case.request.name();
+        let is_done = |op| self.done.contains(&(case.address, op));
+        match (case.outcome, case.request.op()) {
+            (Ok(answer), Some(op)) => {
+                let expected = usize::from(!answer.is_replay());
+                if !is_done(op) || effects.len() > expected {
+                    let text = format!("{name} answered {answer:?}, done at {effects:?}");
+                    return Err(finding(ACKNOWLEDGED, text));
+                }
+                Ok(())
+            }
+            (outcome, Some(_)) if is_inert(outcome) && !effects.is_empty() => {
+                let text = format!("{name} was done at {effects:?} and told: {outcome:?}");
+                Err(finding(INERT, text))
+            }
+            (Ok(Answer::Granted(granted)), None) => self.judge_granted(case, granted),
+            (Ok(Answer::Renewed(renewed)), None) => {
+                let Request::Holder { lease, .. } = case.request else { return Ok(()) };
+                let deadline = renewed.new_deadline.as_millis();
+                let (shard, fence) = (lease.key().shard, lease.fence().as_raw());
+                if self.deadlines.contains(&(case.address, shard, fence, deadline)) {
+                    return Ok(());
+                }
+                Err(finding(ACKNOWLEDGED, format!("renewed until {deadline}, not stored")))
+            }
+            (Ok(Answer::Noted), None) => match case.request {
+                Request::CreateRun { run, .. } if !self.versions.contains_key(&case.address) => {
+                    Err(finding(ACKNOWLEDGED, format!("run {run} created, not stored")))
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn judge_granted(&self, case: &Case<'_>, told: &Granted) -> Result<(), Finding> {
+        let (shard, fence) = (told.lease.key().shard, told.lease.fence().as_raw());
+        let stored = self.grants.get(&(case.address, shard, fence));
+        let same = stored.is_some_and(|stored| {
+            stored.lease == told.lease
+                && stored.spec == told.spec
+                && stored.cursor == told.cursor
+                && stored.spawned == told.spawned
+                && stored.parent == told.parent
+        });
+        if same {
+            return Ok(());
+        }
+        Err(finding(ACKNOWLEDGED, format!("{told:?} was handed out, stored is {stored:?}")))
+    }
+
+    /// The runs as they were between a moment and now.
+    fn versions_since(&self, address: Address, from: Revision) -> &[Version] {
+        let versions = self.versions.get(&address).map(Vec::as_slice).unwrap_or_default();
+        let later = versions.partition_point(|version| version.at <= from);
+        versions.get(later.saturating_sub(1)..).unwrap_or_default()
+    }
+
+    /// Whether the run was not there yet at a moment.
+    fn was_absent(&self, address: Address, from: Revision) -> bool {
+        let first = self.versions.get(&address).and_then(|versions| versions.first());
+        first.is_none_or(|first| first.at > from)
+    }
+
+    fn judge_told(&self, case: &Case<'_>) -> Result<(), Finding> {
+        let seen = case.observation(LogicalTime::ZERO);
+        let told = TENANTS.verdict(&seen, &self.model);
+        told.map_err(|text| finding(TENANTS, text))?;
+        if self.collected.contains(&case.address) {
+            // What is told of a run that is being taken away depends on how far that is.
+            return Ok(());
+        }
+        match case.outcome {
+            Err(CoordError::BackendError(InfraError::Corrupt { message, .. })) => {
+                self.judge_corrupt(case, message)
+            }
+            Err(CoordError::BackendError(_)) => Ok(()),
+            Err(refusal) => self.judge_refusal(case, refusal),
+            Ok(Answer::Run(record)) => self.shown(case, |version| {
+                let run = version.run.as_deref();
+                run.is_some_and(|run| (run.status, run.paused) == (record.status, record.paused))
+            }),
+            Ok(Answer::Progress(progress)) => {
+                self.shown(case, |version| counts(&version.shards) == told_counts(progress))
+            }
+            Ok(Answer::Shards(listed)) => {
+                let Request::List { filter, .. } = case.request else { return Ok(()) };
+                self.shown(case, |version| is_listing(listed, filter, &version.shards))
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    fn shown(&self, case: &Case<'_>, was_so: impl Fn(&Version) -> bool) -> Result<(), Finding> {
+        if self.versions_since(case.address, case.from).iter().any(was_so) {
+            return Ok(());
+        }
+        let (name, outcome) = (case.request.name(), case.outcome);
+        Err(finding(SHOWN, format!("{name} was told {outcome:?}, and it never was so")))
+    }
+
+    /// Only what needs a damaged shard may fail for it.
+    fn judge_corrupt(&self, case: &Case<'_>, message: &str) -> Result<(), Finding> {
+        let of_run = || self.harmed.iter().any(|(address, _)| *address == case.address);
+        let is_so = match (case.request, case.request.shard()) {
+            (Request::RequestSplit { .. }, _) => of_run(),
+            (_, Some(shard)) => self.harmed.contains(&(case.address, shard)),
+            (
+                Request::Progress { .. }
+                | Request::List { .. }
+                | Request::Run { act: RunAct::Complete, .. },
+                None,
+            ) => of_run(),
+            _ => false,
+        };
+        if is_so {
+            return Ok(());
+        }
+        Err(finding(QUARANTINE, format!("{} failed: {message}", case.request.name())))
+    }
+
+    fn judge_refusal(&self, case: &Case<'_>, refusal: &CoordError) -> Result<(), Finding> {
+        let is_excused = match refusal {
+            // Requests are advice, and go with sessions that may end at any time.
+            CoordError::SplitAlreadyRequested(_) | CoordError::SplitDeclined(_) => true,
+            // Room is reserved ahead, so it may run out before it is used up.
+            CoordError::ShardLimitExceeded(_)
+            | CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => case.terms.scarce,
+            CoordError::SplitInvalid(SplitInvalid::BackendChildLimitExceeded { .. }) => {
+                case.terms.small_commits
+            }
+            _ => false,
+        };
+        if is_excused {
+            return Ok(());
+        }
+        let versions = self.versions_since(case.address, case.from);
+        let absent = self.was_absent(case.address, case.from).then_some(None);
+        let moments = versions.iter().map(|version| version.run.as_deref());
+        let is_true = absent.into_iter().chain(moments).any(|run| {
+            let model = self.model_of(case.address, run);
+            case.times.iter().any(|now| TRUTH.verdict(&case.observation(*now), &model).is_ok())
+        });
+        if is_true {
+            return Ok(());
+        }
+        let name = case.request.name();
+        Err(finding(TRUTH, format!("a {name} was refused: {refusal:?}")))
+    }
+
+    /// An account of one run, as it was.
+    fn model_of(&self, address: Address, run: Option<&crate::model::RunModel>) -> Model {
+        let runs = run.map(|run| (address.1, run.clone())).into_iter().collect();
+        let tenant = TenantModel { tag: 0, workers: 0, runs, cooldowns: BTreeMap::new() };
+        let tenants: BTreeMap<TenantId, TenantModel> = [(address.0, tenant)].into();
+        let Model { limits, cooldown_ms, skew_ms, .. } = self.model;
+        Model { tenants, limits, cooldown_ms, skew_ms }
+    }
+
+    /// Nobody is told less than somebody else was told before it asked.
+    fn judge_watermark(
+        &mut self,
+        address: Address,
+        task: TaskId,
+        watermark: Option<Box<[u8]>>,
+        terms: Terms,
+    ) -> Result<(), Finding> {
+        let before = self.calls.get(&task).and_then(|call| call.watermark.clone());
+        if watermark < before && !terms.serves_stale {
+            let text = format!("watermark {watermark:?} told after {before:?}");
+            return Err(finding(SHOWN, text));
+        }
+        let told = self.told_watermarks.entry(address).or_default();
+        *told = told.take().max(watermark);
+        Ok(())
+    }
+
+    fn judge_collected(&self, runs: &[RunAddress]) -> Result<(), Finding> {
+        for RunAddress { tenant, run } in runs {
+            let address = (*tenant, *run);
+            let is_gone = !self.books.runs.contains_key(&address);
+            if !is_gone || !self.collected.contains(&address) {
+                let text = format!("run {run} was told to be taken away, and is not");
+                return Err(finding(ACKNOWLEDGED, text));
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_active(&self, runs: &[RunAddress], from: Revision) -> Result<(), Finding> {
+        let is_active = |version: &Version| {
+            version.run.as_ref().is_some_and(|run| run.status == RunStatus::Active)
+        };
+        for address in self.versions.keys() {
+            let (tenant, run) = *address;
+            let is_listed = runs.contains(&RunAddress { tenant, run });
+            let versions = self.versions_since(*address, from);
+            let was_there = !self.was_absent(*address, from);
+            let always = was_there && !versions.is_empty() && versions.iter().all(is_active);
+            let ever = versions.iter().any(is_active);
+            if (always && !is_listed) || (is_listed && !ever) {
+                let text = format!("run {run} listed as active: {is_listed}");
+                return Err(finding(SHOWN, text));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Case<'a> {
+    fn observation(&self, now: LogicalTime) -> Observation<'a> {
+        Observation {
+            now,
+            tenant: self.address.0,
+            request: self.request,
+            outcome: self.outcome,
+            events: &[],
+            before: None,
+            after: None,
+            processed: None,
+        }
+    }
+}
+
+const STATUSES: [ShardStatus; 4] =
+    [ShardStatus::Active, ShardStatus::Done, ShardStatus::Split, ShardStatus::Parked];
+
+fn counts(shards: &[ShardSummary]) -> [u32; 4] {
+    STATUSES.map(|status| shards.iter().filter(|shard| shard.status == status).count() as u32)
+}
+
+const fn told_counts(told: &RunProgress) -> [u32; 4] {
+    [told.active, told.done, told.split, told.parked]
+}
+
+/// Whether a list is what a filter lets through of some shards. Who holds them depends on the time.
+fn is_listing(listed: &[ShardSummary], filter: &ShardFilter, shards: &[ShardSummary]) -> bool {
+    let passes = |shard: &&ShardSummary| {
+        filter.status.is_none_or(|status| status == shard.status)
+            && !(filter.root_only && shard.parent.is_some())
+    };
+    let same = |one: &ShardSummary, other: &ShardSummary| {
+        (one.shard, one.status, one.acquire_count, one.spawned_count)
+            == (other.shard, other.status, other.acquire_count, other.spawned_count)
+            && (&one.start, &one.end, &one.last_key) == (&other.start, &other.end, &other.last_key)
+    };
+    let is_known = |one: &ShardSummary| shards.iter().filter(passes).any(|it| same(one, it));
+    listed.iter().all(is_known)
+        && (filter.is_leased.is_some() || listed.len() == shards.iter().filter(passes).count())
+}
+
+/// Whether it is worth asking again with the same id.
+pub(crate) const fn is_retryable(outcome: &Outcome) -> bool {
+    match outcome {
+        Err(CoordError::BackendError(error)) => error.is_retryable(),
+        Ok(_) | Err(_) => false,
+    }
+}
+
+/// Whether nobody knows what came of it.
+pub(crate) const fn is_unknown(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(CoordError::BackendError(InfraError::Unknown { .. })))
+}

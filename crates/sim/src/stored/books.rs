@@ -1,0 +1,433 @@
+//! What the store holds, decoded, and the sentences that are true of it after every commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId};
+use shardwright_coordination::{
+    ProgressCounter, RunStatus, ShardLimits, ShardRecord, ShardStatus, ShardSummary,
+};
+use shardwright_engine::codec::{
+    Asker, Binding, ClockMark, Count, Definition, Gate, Manifest, OpenShard, Progress, Quota,
+    Record, Run, SplitAsk, Stage, Waiting, Watermark, join_run, join_shard,
+};
+use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
+use shardwright_store::{Change, ChangeSet, Versioned};
+
+use crate::oracle::{Finding, Oracle};
+use crate::visible::RunView;
+
+/// A run and whose it is.
+pub(crate) type Address = (TenantId, RunId);
+
+pub(crate) const TOGETHER: &Oracle = &Oracle::of_the_world(
+    "records go together",
+    "a shard has both its records and a run its gate, and what says that a shard is open or owned \
+     agrees with where it stands",
+);
+pub(crate) const COUNTS: &Oracle = &Oracle::of_the_world(
+    "counts equal a recount",
+    "a run has counted its shards, and what runs have reserved is what is reserved in all",
+);
+pub(crate) const BOUND: &Oracle = &Oracle::of_the_world(
+    "bound to sessions",
+    "what a worker has asked, waits for or owns goes with its process's session",
+);
+pub(crate) const REMOVAL: &Oracle = &Oracle::of_the_world(
+    "removal",
+    "only runs that have ended or never begun are taken away, and the run itself comes last",
+);
+pub(crate) const TIME: &Oracle =
+    &Oracle::of_the_world("the clock's mark", "the time that may be told never goes back");
+pub(crate) const DECODES: &Oracle =
+    &Oracle::of_the_world("everything decodes", "whatever is stored can be read again");
+
+/// All that is stored of a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunBook {
+    pub(crate) run: Option<Run>,
+    pub(crate) manifest: Option<Manifest>,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) count: Option<Count>,
+    pub(crate) staged: bool,
+    pub(crate) watermark: Option<Box<[u8]>>,
+    pub(crate) shards: BTreeMap<ShardId, ShardBook>,
+    /// Who waits or asks, and whether each is bound to a session.
+    others: BTreeMap<ViewKey, bool>,
+}
+
+/// All that is stored of a shard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShardBook {
+    definition: Option<Definition>,
+    progress: Option<Progress>,
+    pub(crate) record: Option<ShardRecord>,
+    open: bool,
+    pub(crate) owner: Option<Binding>,
+    owner_is_bound: bool,
+}
+
+/// What one commit, or the end of a session, touched.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    /// Shards of which something changed, as they were before.
+    pub(crate) shards: BTreeMap<(Address, ShardId), TouchedShard>,
+    /// Runs of which something changed, as their records were before.
+    pub(crate) runs: BTreeMap<Address, Option<Run>>,
+    pub(crate) watermarks: BTreeSet<Address>,
+    /// Shards whose owner changed.
+    pub(crate) owners: BTreeSet<(Address, ShardId)>,
+}
+
+/// What changed of a shard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TouchedShard {
+    pub(crate) before: Option<ShardRecord>,
+    pub(crate) defined: bool,
+    pub(crate) progressed: bool,
+}
+
+/// Everything that is stored.
+pub(crate) struct Books {
+    keys: Keyspace,
+    limits: ShardLimits,
+    /// Whether sessions are used at all.
+    sessions: bool,
+    pub(crate) runs: BTreeMap<Address, RunBook>,
+    quotas: BTreeMap<TenantId, u64>,
+    total: u64,
+    pub(crate) clock: LogicalTime,
+}
+
+fn finding(oracle: &Oracle, text: String) -> Finding {
+    Finding { oracle: oracle.name, text }
+}
+
+impl Books {
+    pub(crate) const fn new(keys: Keyspace, limits: ShardLimits, sessions: bool) -> Self {
+        Self {
+            keys,
+            limits,
+            sessions,
+            runs: BTreeMap::new(),
+            quotas: BTreeMap::new(),
+            total: 0,
+            clock: LogicalTime::ZERO,
+        }
+    }
+
+    /// Takes changes into account.
+    pub(crate) fn apply(&mut self, set: &ChangeSet) -> Result<Touched, Finding> {
+        let mut touched = Touched::default();
+        for change in &set.changes {
+            let Some(place) = self.keys.parse(&change.key) else {
+                return Err(finding(DECODES, format!("{} is no key of ours", change.key)));
+            };
+            self.enter(place, change, &mut touched)?;
+        }
+        for (address, shard) in touched.shards.keys() {
+            let book = self.runs.get_mut(address).and_then(|run| run.shards.get_mut(shard));
+            if let Some(book) = book {
+                book.join()?;
+            }
+        }
+        self.runs.retain(|_, run| !run.is_gone());
+        Ok(touched)
+    }
+
+    fn enter(
+        &mut self,
+        place: StoreKey,
+        change: &Change,
+        touched: &mut Touched,
+    ) -> Result<(), Finding> {
+        let now = change.now.as_ref();
+        match place {
+            StoreKey::Format | StoreKey::Incarnation => {}
+            StoreKey::Clock => {
+                let mark = decode::<ClockMark>(now)?.map_or(LogicalTime::ZERO, |it| {
+                    it.reserved_until
+                });
+                if mark < self.clock {
+                    return Err(finding(TIME, format!("{mark} after {}", self.clock)));
+                }
+                self.clock = mark;
+            }
+            StoreKey::QuotaTotal => self.total = decode::<Quota>(now)?.map_or(0, |it| it.reserved),
+            StoreKey::QuotaTenant(tenant) => {
+                self.quotas.insert(tenant, decode::<Quota>(now)?.map_or(0, |it| it.reserved));
+            }
+            StoreKey::Run(tenant, run) => {
+                let book = self.runs.entry((tenant, run)).or_default();
+                let before = std::mem::replace(&mut book.run, decode(now)?);
+                touched.runs.insert((tenant, run), before);
+            }
+            StoreKey::Manifest(tenant, run) => {
+                self.runs.entry((tenant, run)).or_default().manifest = decode(now)?;
+            }
+            StoreKey::Count(tenant, run) => {
+                self.runs.entry((tenant, run)).or_default().count = decode(now)?;
+            }
+            StoreKey::Stage(tenant, run) => {
+                let staged = decode::<Stage>(now)?.is_some();
+                self.runs.entry((tenant, run)).or_default().staged = staged;
+            }
+            StoreKey::Watermark(tenant, run) => {
+                let mark = decode::<Watermark>(now)?.map(|it| it.reached);
+                if mark.is_some() {
+                    touched.watermarks.insert((tenant, run));
+                }
+                self.runs.entry((tenant, run)).or_default().watermark = mark;
+            }
+            StoreKey::Shard(tenant, ShardKey { run, shard }, part) => {
+                let address = (tenant, run);
+                let book = self.runs.entry(address).or_default().shards.entry(shard).or_default();
+                let entry = touched.shards.entry((address, shard)).or_insert_with(|| {
+                    TouchedShard { before: book.record.clone(), ..TouchedShard::default() }
+                });
+                match part {
+                    ShardPart::Definition => {
+                        entry.defined = true;
+                        book.definition = decode(now)?;
+                    }
+                    ShardPart::Progress => {
+                        entry.progressed = true;
+                        book.progress = decode(now)?;
+                    }
+                }
+            }
+            StoreKey::View(tenant, run, key) => {
+                if let ViewKey::Owner(shard) = key {
+                    touched.owners.insert(((tenant, run), shard));
+                }
+                self.enter_view((tenant, run), key, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn enter_view(
+        &mut self,
+        address: Address,
+        key: ViewKey,
+        now: Option<&Versioned>,
+    ) -> Result<(), Finding> {
+        let book = self.runs.entry(address).or_default();
+        let is_bound = now.is_some_and(|now| now.session.is_some()) || !self.sessions;
+        match key {
+            ViewKey::Gate => book.gate = decode(now)?,
+            ViewKey::Open(shard) => {
+                book.shards.entry(shard).or_default().open = decode::<OpenShard>(now)?.is_some();
+            }
+            ViewKey::Owner(shard) => {
+                let book = book.shards.entry(shard).or_default();
+                (book.owner, book.owner_is_bound) = (decode(now)?, is_bound);
+            }
+            ViewKey::Waiting(_) => {
+                let is_there = decode::<Waiting>(now)?.is_some();
+                book.note_other(key, is_there, is_bound);
+            }
+            ViewKey::Asker(_) => {
+                let is_there = decode::<Asker>(now)?.is_some();
+                book.note_other(key, is_there, is_bound);
+            }
+            ViewKey::Ask(_) => {
+                let ask = decode::<SplitAsk>(now)?;
+                // What was answered and only asks for quiet belongs to nobody.
+                let is_open = ask.is_some_and(|ask| ask.slot.open.is_some());
+                book.note_other(key, ask.is_some(), is_bound || !is_open);
+            }
+        }
+        Ok(())
+    }
+
+    /// What must be true after every commit, of the runs that it touched.
+    pub(crate) fn check(&self, touched: &Touched) -> Result<(), Finding> {
+        let of_shards = touched.shards.keys().map(|(address, _)| *address);
+        let runs: BTreeSet<Address> = of_shards.chain(touched.runs.keys().copied()).collect();
+        for ((address, shard), what) in &touched.shards {
+            let is_there = self.runs.get(address).and_then(|run| run.shards.get(shard));
+            let is_there = is_there.is_some_and(|book| book.definition.is_some());
+            if what.defined && !what.progressed && is_there {
+                let text = format!("shard {shard} was defined anew without its progress");
+                return Err(finding(TOGETHER, text));
+            }
+        }
+        for (address, before) in &touched.runs {
+            self.check_removal(*address, before.as_ref())?;
+        }
+        for address in runs {
+            if let Some(book) = self.runs.get(&address) {
+                book.check().map_err(|(oracle, text)| {
+                    finding(oracle, format!("run {}: {text}", address.1))
+                })?;
+            }
+        }
+        self.check_quotas()
+    }
+
+    fn check_removal(&self, address: Address, before: Option<&Run>) -> Result<(), Finding> {
+        let book = self.runs.get(&address);
+        let now = book.and_then(|book| book.run.as_ref());
+        let wrong = |text: &str| Err(finding(REMOVAL, format!("run {}: {text}", address.1)));
+        match (before, now) {
+            (Some(before), None) if !before.collecting => wrong("gone without being marked"),
+            (Some(_), None) if book.is_some() => wrong("the run is gone and something is left"),
+            (Some(before), Some(now)) if now.collecting && before.status == RunStatus::Active => {
+                wrong("taken away while it is active")
+            }
+            (Some(before), Some(now)) if before.collecting && !now.collecting => {
+                wrong("came back while it was taken away")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A run as anyone could see it.
+    pub(crate) fn view(&self, address: Address) -> Option<RunView> {
+        let book = self.runs.get(&address)?;
+        let run = book.run.clone().filter(|run| !run.collecting)?;
+        let manifest = book.manifest.clone().unwrap_or(Manifest { root_shards: Vec::new() });
+        // What is staged is not there yet.
+        let has_begun = run.status != RunStatus::Initializing;
+        let record = join_run(run, manifest).ok()?;
+        let mut progress = ProgressCounter::new();
+        let mut shards = Vec::new();
+        for shard in book.shards.values().filter(|_| has_begun) {
+            let record = shard.record.as_ref()?;
+            let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
+            progress.add(&record.head, spec, cursor, LogicalTime::ZERO);
+            // At the beginning of time no lease is over, so that the view does not depend on it.
+            shards.push(ShardSummary::of(record, LogicalTime::ZERO));
+        }
+        shards.sort_by(|a, b| (&a.start, a.shard).cmp(&(&b.start, b.shard)));
+        let mut progress = progress.finish(None);
+        progress.watermark.clone_from(&book.watermark);
+        Some(RunView { record, shards, progress, at: LogicalTime::ZERO })
+    }
+
+    /// What is left of runs, once all should be gone.
+    pub(crate) fn leftovers(&self) -> Option<Finding> {
+        let left: Vec<String> = self.runs.keys().map(|(_, run)| run.to_string()).collect();
+        let reserved = self.total + self.quotas.values().sum::<u64>();
+        (!left.is_empty() || reserved > 0).then(|| {
+            finding(REMOVAL, format!("left of runs {left:?}, {reserved} shards still reserved"))
+        })
+    }
+
+    fn check_quotas(&self) -> Result<(), Finding> {
+        let mut reserved: BTreeMap<TenantId, u64> = BTreeMap::new();
+        for ((tenant, _), run) in &self.runs {
+            *reserved.entry(*tenant).or_default() += run.count.map_or(0, |count| count.reserved);
+        }
+        let total: u64 = reserved.values().sum();
+        let same = self.quotas.iter().all(|(tenant, told)| {
+            *told == reserved.get(tenant).copied().unwrap_or_default()
+        });
+        if total != self.total || !same {
+            let text = format!("{total} reserved by runs, {} in all", self.total);
+            return Err(finding(COUNTS, text));
+        }
+        let most = reserved.values().copied().max().unwrap_or_default();
+        if total > self.limits.total as u64 || most > self.limits.per_tenant as u64 {
+            return Err(finding(COUNTS, format!("{total} reserved, by one tenant {most}")));
+        }
+        Ok(())
+    }
+}
+
+fn decode<T: Record>(now: Option<&Versioned>) -> Result<Option<T>, Finding> {
+    let decoded = now.map(|now| T::decode(&now.value)).transpose();
+    decoded.map_err(|error| finding(DECODES, error.to_string()))
+}
+
+impl ShardBook {
+    fn join(&mut self) -> Result<(), Finding> {
+        self.record = match (&self.definition, &self.progress) {
+            (Some(definition), Some(progress)) => {
+                let joined = join_shard(definition.clone(), progress.clone());
+                Some(joined.map_err(|error| finding(TOGETHER, error.to_string()))?)
+            }
+            (None, None) => None,
+            _ => return Err(finding(TOGETHER, "half a shard is stored".into())),
+        };
+        Ok(())
+    }
+
+    const fn is_gone(&self) -> bool {
+        self.definition.is_none() && self.progress.is_none() && !self.open && self.owner.is_none()
+    }
+}
+
+impl RunBook {
+    fn note_other(&mut self, key: ViewKey, is_there: bool, is_bound: bool) {
+        if is_there {
+            self.others.insert(key, is_bound);
+        } else {
+            self.others.remove(&key);
+        }
+    }
+
+    fn is_gone(&mut self) -> bool {
+        self.shards.retain(|_, shard| !shard.is_gone());
+        self.run.is_none()
+            && self.manifest.is_none()
+            && self.gate.is_none()
+            && self.count.is_none()
+            && !self.staged
+            && self.watermark.is_none()
+            && self.shards.is_empty()
+            && self.others.is_empty()
+    }
+
+    fn check(&self) -> Result<(), (&'static Oracle, String)> {
+        let Some(run) = &self.run else { return Ok(()) };
+        if run.collecting {
+            return Ok(());
+        }
+        let gate = Gate { status: run.status, paused: run.paused, config: run.config };
+        if self.gate != Some(gate) {
+            return Err((TOGETHER, format!("the gate says {:?}, the run {gate:?}", self.gate)));
+        }
+        if let Some((key, _)) = self.others.iter().find(|(_, is_bound)| !**is_bound) {
+            return Err((BOUND, format!("{key:?} belongs to no session")));
+        }
+        if run.status == RunStatus::Initializing {
+            return Ok(());
+        }
+        let manifest = self.manifest.clone().unwrap_or(Manifest { root_shards: Vec::new() });
+        if let Err(error) = join_run(run.clone(), manifest) {
+            return Err((TOGETHER, error.to_string()));
+        }
+        let has_begun = !self.shards.is_empty();
+        if has_begun && self.staged {
+            return Err((TOGETHER, "a stage is left of a run that has begun".into()));
+        }
+        for (id, shard) in &self.shards {
+            shard.check().map_err(|(oracle, text)| (oracle, format!("shard {id}: {text}")))?;
+        }
+        let used = self.count.map_or(0, |count| count.used);
+        if has_begun && used != self.shards.len() as u64 {
+            return Err((COUNTS, format!("{used} counted, {} there", self.shards.len())));
+        }
+        Ok(())
+    }
+}
+
+impl ShardBook {
+    fn check(&self) -> Result<(), (&'static Oracle, String)> {
+        let Some(record) = &self.record else { return Err((TOGETHER, "no records".into())) };
+        let head = &record.head;
+        if self.open != (head.status == ShardStatus::Active) {
+            return Err((TOGETHER, format!("open: {}, though {:?}", self.open, head.status)));
+        }
+        let Some(owner) = &self.owner else { return Ok(()) };
+        let holder = head.lease.map(|holder| (holder.owner, head.fence));
+        if holder != Some((owner.owner, owner.fence)) {
+            return Err((TOGETHER, format!("owned by {owner:?}, held by {holder:?}")));
+        }
+        if !self.owner_is_bound {
+            return Err((BOUND, "its owner belongs to no session".into()));
+        }
+        Ok(())
+    }
+}

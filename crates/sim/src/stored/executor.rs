@@ -1,0 +1,343 @@
+//! One thread, a virtual clock, and tasks that run in an order drawn from the seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::rng::Rng;
+
+/// Which task.
+pub(crate) type TaskId = u64;
+
+type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// With whom a task lives and dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// A process, by its number.
+    Process(usize),
+    /// What is under way between processes and the store.
+    Network,
+}
+
+/// The clock and the list of tasks, as tasks themselves reach them.
+#[derive(Clone)]
+pub(crate) struct Clockwork {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    now_us: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    next_task: TaskId,
+    next_timer: u64,
+    /// Tasks that can go on, in the order in which they were woken.
+    ready: Vec<TaskId>,
+    spawned: Vec<(TaskId, Home, BoxedTask)>,
+    timers: BTreeMap<(u64, u64), Waker>,
+    current: Option<TaskId>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What is inside is whole after every statement.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clockwork {
+    pub(crate) fn new(now_us: u64) -> Self {
+        let shared = Shared { now_us: AtomicU64::new(now_us), state: Mutex::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    pub(crate) fn now_us(&self) -> u64 {
+        self.shared.now_us.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_us() / 1_000
+    }
+
+    /// The task that runs just now.
+    pub(crate) fn current(&self) -> Option<TaskId> {
+        self.shared.lock().current
+    }
+
+    pub(crate) fn spawn(
+        &self,
+        home: Home,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> TaskId {
+        let mut state = self.shared.lock();
+        state.next_task += 1;
+        let id = state.next_task;
+        state.spawned.push((id, home, Box::pin(task)));
+        id
+    }
+
+    pub(crate) async fn sleep_us(&self, duration_us: u64) {
+        let until = self.now_us().saturating_add(duration_us);
+        let mut timer = Timer { shared: Arc::clone(&self.shared), key: None };
+        poll_fn(|context| timer.poll(until, context)).await;
+    }
+
+    /// What a future comes to within some time; none if it takes longer.
+    pub(crate) async fn within<T>(
+        &self,
+        limit_us: u64,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut future = pin!(future);
+        let mut limit = pin!(self.sleep_us(limit_us));
+        poll_fn(|context| {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(value));
+            }
+            limit.as_mut().poll(context).map(|()| None)
+        })
+        .await
+    }
+}
+
+/// Somebody who waits for a time.
+struct Timer {
+    shared: Arc<Shared>,
+    key: Option<(u64, u64)>,
+}
+
+impl Timer {
+    fn poll(&mut self, until: u64, context: &Context<'_>) -> Poll<()> {
+        let now = self.shared.now_us.load(Ordering::Relaxed);
+        let mut state = self.shared.lock();
+        if let Some(key) = self.key.take() {
+            state.timers.remove(&key);
+        }
+        if now >= until {
+            return Poll::Ready(());
+        }
+        state.next_timer += 1;
+        let key = (until, state.next_timer);
+        state.timers.insert(key, context.waker().clone());
+        self.key = Some(key);
+        Poll::Pending
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            // The waker goes after the lock does, because it may be the last of its task.
+            let _waker = self.shared.lock().timers.remove(&key);
+        }
+    }
+}
+
+struct Wakeup {
+    id: TaskId,
+    shared: Weak<Shared>,
+    queued: AtomicBool,
+}
+
+impl Wake for Wakeup {
+    fn wake(self: Arc<Self>) {
+        if let Some(shared) = self.shared.upgrade()
+            && !self.queued.swap(true, Ordering::Relaxed)
+        {
+            shared.lock().ready.push(self.id);
+        }
+    }
+}
+
+struct Task {
+    home: Home,
+    future: BoxedTask,
+    wakeup: Arc<Wakeup>,
+}
+
+/// Runs tasks.
+pub(crate) struct Executor {
+    clockwork: Clockwork,
+    tasks: BTreeMap<TaskId, Task>,
+    /// Processes that stand still.
+    paused: BTreeSet<usize>,
+}
+
+impl Executor {
+    pub(crate) fn new(clockwork: Clockwork) -> Self {
+        Self { clockwork, tasks: BTreeMap::new(), paused: BTreeSet::new() }
+    }
+
+    fn adopt_spawned(&mut self) {
+        let spawned = std::mem::take(&mut self.clockwork.shared.lock().spawned);
+        for (id, home, future) in spawned {
+            let shared = Arc::downgrade(&self.clockwork.shared);
+            let wakeup = Arc::new(Wakeup { id, shared, queued: AtomicBool::new(false) });
+            Arc::clone(&wakeup).wake();
+            self.tasks.insert(id, Task { home, future, wakeup });
+        }
+    }
+
+    /// Lets one task go on that can, whichever chance says; false if none can.
+    pub(crate) fn run_one(&mut self, rng: &mut Rng) -> bool {
+        self.adopt_spawned();
+        let Some(id) = self.pick(rng) else { return false };
+        let Some(task) = self.tasks.get_mut(&id) else { return true };
+        task.wakeup.queued.store(false, Ordering::Relaxed);
+        self.clockwork.shared.lock().current = Some(id);
+        let waker = Waker::from(Arc::clone(&task.wakeup));
+        let polled = task.future.as_mut().poll(&mut Context::from_waker(&waker));
+        self.clockwork.shared.lock().current = None;
+        if polled.is_ready() {
+            drop(self.tasks.remove(&id));
+        }
+        true
+    }
+
+    fn pick(&self, rng: &mut Rng) -> Option<TaskId> {
+        let stands_still = |id: &TaskId| {
+            let home = self.tasks.get(id).map(|task| task.home);
+            matches!(home, Some(Home::Process(index)) if self.paused.contains(&index))
+        };
+        let mut state = self.clockwork.shared.lock();
+        let able: Vec<usize> = (0..state.ready.len())
+            .filter(|place| state.ready.get(*place).is_some_and(|id| !stands_still(id)))
+            .collect();
+        let place = *rng.pick(&able)?;
+        Some(state.ready.remove(place))
+    }
+
+    /// When the next of those who wait for a time goes on.
+    pub(crate) fn next_timer_us(&self) -> Option<u64> {
+        self.clockwork.shared.lock().timers.keys().next().map(|(at, _)| *at)
+    }
+
+    /// Moves the clock, and wakes whoever waited for it.
+    pub(crate) fn advance_to(&mut self, now_us: u64) {
+        self.clockwork.shared.now_us.fetch_max(now_us, Ordering::Relaxed);
+        loop {
+            let waker = {
+                let mut state = self.clockwork.shared.lock();
+                let due = state.timers.first_entry().filter(|first| first.key().0 <= now_us);
+                due.map(|due| due.remove())
+            };
+            match waker {
+                Some(waker) => waker.wake(),
+                None => return,
+            }
+        }
+    }
+
+    pub(crate) fn pause(&mut self, process: usize, stands_still: bool) {
+        if stands_still {
+            self.paused.insert(process);
+        } else {
+            self.paused.remove(&process);
+        }
+    }
+
+    /// Ends all tasks of a process at once, wherever they are.
+    pub(crate) fn kill(&mut self, process: usize) {
+        self.adopt_spawned();
+        let is_its = |task: &Task| task.home == Home::Process(process);
+        let ended: Vec<TaskId> =
+            self.tasks.iter().filter(|(_, task)| is_its(task)).map(|(id, _)| *id).collect();
+        for id in ended {
+            drop(self.tasks.remove(&id));
+        }
+        self.paused.remove(&process);
+    }
+
+    /// Ends one task, wherever it is.
+    pub(crate) fn end(&mut self, id: TaskId) {
+        self.adopt_spawned();
+        drop(self.tasks.remove(&id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(executor: &mut Executor, rng: &mut Rng) {
+        loop {
+            if executor.run_one(rng) {
+                continue;
+            }
+            match executor.next_timer_us() {
+                Some(at) => executor.advance_to(at),
+                None => return,
+            }
+        }
+    }
+
+    fn story(seed: u64) -> Vec<(u64, u64)> {
+        let clockwork = Clockwork::new(0);
+        let mut executor = Executor::new(clockwork.clone());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        for name in 0..5_u64 {
+            let (told, clock) = (Arc::clone(&told), clockwork.clone());
+            clockwork.spawn(Home::Network, async move {
+                for round in 0..3 {
+                    clock.sleep_us(10 * round).await;
+                    told.lock().unwrap().push((clock.now_us(), name));
+                }
+            });
+        }
+        run(&mut executor, &mut Rng::new(seed));
+        Arc::into_inner(told).unwrap().into_inner().unwrap()
+    }
+
+    #[test]
+    fn the_same_seed_runs_tasks_in_the_same_order_and_another_in_another() {
+        assert_eq!(story(1), story(1));
+        assert_ne!(story(1), story(2));
+        assert!(story(3).array_windows().all(|[one, other]| one.0 <= other.0));
+    }
+
+    #[test]
+    fn a_killed_process_does_nothing_more_and_a_paused_one_only_later() {
+        let clockwork = Clockwork::new(0);
+        let mut executor = Executor::new(clockwork.clone());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        for process in 0..3 {
+            let (told, clock) = (Arc::clone(&told), clockwork.clone());
+            clockwork.spawn(Home::Process(process), async move {
+                clock.sleep_us(10).await;
+                told.lock().unwrap().push((process, clock.now_us()));
+            });
+        }
+        let mut rng = Rng::new(1);
+        executor.pause(1, true);
+        while executor.run_one(&mut rng) {}
+        executor.kill(0);
+        executor.advance_to(50);
+        while executor.run_one(&mut rng) {}
+        executor.pause(1, false);
+        executor.advance_to(60);
+        run(&mut executor, &mut rng);
+        assert_eq!(*told.lock().unwrap(), [(2, 50), (1, 70)]);
+    }
+
+    #[test]
+    fn what_takes_too_long_is_given_up() {
+        let clockwork = Clockwork::new(0);
+        let mut executor = Executor::new(clockwork.clone());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let (out, clock) = (Arc::clone(&told), clockwork.clone());
+        clockwork.spawn(Home::Network, async move {
+            let quick = clock.within(10, clock.sleep_us(5)).await;
+            let slow = clock.within(10, clock.sleep_us(50)).await;
+            out.lock().unwrap().push((quick, slow, clock.now_us()));
+        });
+        run(&mut executor, &mut Rng::new(1));
+        assert_eq!(*told.lock().unwrap(), [(Some(()), None, 15)]);
+    }
+}

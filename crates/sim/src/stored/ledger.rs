@@ -1,0 +1,379 @@
+//! The history of the store, step by step, judged as it is written.
+//!
+//! Every revision is taken apart into what it did; the oracles hear each step, with the run as it
+//! was before and after, and the model learns of it. What was answered is judged against that
+//! history: see [`super::answers`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use shardwright_contracts::{OpId, ShardId};
+use shardwright_coordination::{RunStatus, ShardSummary};
+use shardwright_engine::codec::Run;
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::{ChangeSet, KeyRange, Revision};
+
+use super::asks::{Ask, Reply};
+use super::books::{Address, Books, REMOVAL, Touched};
+use super::executor::TaskId;
+use super::steps::{self, EXPLAINED, Step};
+use super::weather::{Author, Weather};
+use crate::model::{Model, RunModel};
+use crate::oracle::{Finding, OF_STEPS, Observation, Oracle, judge_by};
+use crate::system::Granted;
+use crate::tally::Tally;
+use crate::trace::Trace;
+use crate::visible::RunView;
+
+pub(crate) const ONCE: &Oracle = &Oracle::of_the_world(
+    "no commit applies twice",
+    "a late duplicate of a commit changes nothing",
+);
+pub(crate) const INERT: &Oracle = &Oracle::of_the_world(
+    "what was refused is not done",
+    "nothing of a call takes effect after its caller was told that nothing was done",
+);
+pub(crate) const QUARANTINE: &Oracle = &Oracle::of_the_world(
+    "quarantine",
+    "a shard whose record is damaged stands still, and no other does",
+);
+
+/// A call and what is known of it.
+pub(crate) struct CallRecord {
+    pub(crate) ask: Ask,
+    pub(crate) started: Revision,
+    /// When, on the clock of the process, at the earliest.
+    pub(crate) not_before_ms: u64,
+    pub(crate) state: CallState,
+    /// What was told of the run's watermark before.
+    pub(crate) watermark: Option<Box<[u8]>>,
+    /// The revisions at which it did what it was asked to do.
+    pub(crate) effects: Vec<Revision>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum CallState {
+    Open,
+    /// Whoever asked is gone.
+    Abandoned,
+    Answered(Reply),
+}
+
+/// The runs of one moment, as far as they can be asked for.
+pub(crate) struct Version {
+    pub(crate) at: Revision,
+    pub(crate) run: Option<Rc<RunModel>>,
+    pub(crate) shards: Rc<Vec<ShardSummary>>,
+}
+
+/// The history so far.
+pub(crate) struct Ledger {
+    pub(crate) books: Books,
+    pub(crate) model: Model,
+    pub(crate) calls: BTreeMap<TaskId, CallRecord>,
+    pub(crate) versions: BTreeMap<Address, Vec<Version>>,
+    /// What took effect under an id.
+    pub(crate) done: BTreeSet<(Address, OpId)>,
+    /// Every shard as it was handed out, by fence.
+    pub(crate) grants: BTreeMap<(Address, ShardId, u64), Granted>,
+    /// The ends that each lease was given.
+    pub(crate) deadlines: BTreeSet<(Address, ShardId, u64, u64)>,
+    /// Runs that are, or were, being taken away.
+    pub(crate) collected: BTreeSet<Address>,
+    /// Shards whose records are damaged just now, and those that ever were.
+    pub(crate) damaged: BTreeSet<(Address, ShardId)>,
+    pub(crate) harmed: BTreeSet<(Address, ShardId)>,
+    pub(crate) told_watermarks: BTreeMap<Address, Option<Box<[u8]>>>,
+    everything: KeyRange,
+    seen: Revision,
+    views: BTreeMap<Address, RunView>,
+}
+
+impl Ledger {
+    pub(crate) fn new(books: Books, model: Model, everything: KeyRange) -> Self {
+        Self {
+            books,
+            model,
+            calls: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            done: BTreeSet::new(),
+            grants: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            collected: BTreeSet::new(),
+            damaged: BTreeSet::new(),
+            harmed: BTreeSet::new(),
+            told_watermarks: BTreeMap::new(),
+            everything,
+            seen: Revision::ZERO,
+            views: BTreeMap::new(),
+        }
+    }
+
+    /// Up to where the history was read.
+    pub(crate) const fn seen(&self) -> Revision {
+        self.seen
+    }
+
+    /// Reads what was written since the last time, and judges it.
+    pub(crate) fn follow(
+        &mut self,
+        store: &MemoryStore,
+        weather: &Weather,
+        tally: &mut Tally,
+        trace: &mut Trace,
+    ) -> Result<(), Vec<Finding>> {
+        let now = store.revision();
+        if now == self.seen {
+            return Ok(());
+        }
+        let sets = store.inspect(|state| state.changes(&self.everything, self.seen, now));
+        let sets = sets.map_err(|_| vec![unread()])?;
+        self.seen = now;
+        let (authors, twice) = {
+            let mut weather = weather.lock();
+            (std::mem::take(&mut weather.authors), std::mem::take(&mut weather.applied_twice))
+        };
+        if let Some(text) = twice.into_iter().next() {
+            return Err(vec![Finding { oracle: ONCE.name, text }]);
+        }
+        for set in sets {
+            let author = authors.get(&set.revision).copied();
+            self.judge(&set, author, tally, trace)?;
+        }
+        Ok(())
+    }
+
+    fn judge(
+        &mut self,
+        set: &ChangeSet,
+        author: Option<Author>,
+        tally: &mut Tally,
+        trace: &mut Trace,
+    ) -> Result<(), Vec<Finding>> {
+        if author.is_some_and(|author| author.is_vandal) {
+            trace.line(format_args!("r{} something was scribbled", set.revision));
+            return Ok(());
+        }
+        let touched = self.books.apply(set).map_err(|finding| vec![finding])?;
+        self.books.check(&touched).map_err(|finding| vec![finding])?;
+        self.check_damaged(&touched)?;
+        self.note_unbound(&touched);
+        let task = author.and_then(|author| author.task);
+        for step in self.take_apart(&touched, task)? {
+            tally.steps += 1;
+            note(set.revision, author, &step, trace);
+            self.hear(set.revision, &step, task)?;
+        }
+        self.remember(set.revision, &touched);
+        Ok(())
+    }
+
+    fn check_damaged(&mut self, touched: &Touched) -> Result<(), Vec<Finding>> {
+        for ((address, shard), what) in &touched.shards {
+            let is_there = self.books.runs.get(address).is_some_and(|run| {
+                run.shards.get(shard).is_some_and(|shard| shard.record.is_some())
+            });
+            if !is_there {
+                self.damaged.remove(&(*address, *shard));
+            } else if what.progressed && self.damaged.contains(&(*address, *shard)) {
+                let text = format!("damaged shard {shard} of run {} changed", address.1);
+                return Err(vec![Finding { oracle: QUARANTINE.name, text }]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes whose session has ended before their lease.
+    fn note_unbound(&mut self, touched: &Touched) {
+        for (address, shard) in &touched.owners {
+            if touched.shards.contains_key(&(*address, *shard)) {
+                continue;
+            }
+            let book = self.books.runs.get(address).and_then(|run| run.shards.get(shard));
+            let is_unbound = book.is_some_and(|book| book.owner.is_none());
+            let run = self.model.tenants.get_mut(&address.0);
+            let run = run.and_then(|tenant| tenant.runs.get_mut(&address.1));
+            if let Some(shard) = run.and_then(|run| run.shards.get_mut(shard)) {
+                shard.unbound = is_unbound && shard.lease.is_some();
+            }
+        }
+    }
+
+    /// What a revision did, one thing at a time.
+    fn take_apart(
+        &mut self,
+        touched: &Touched,
+        task: Option<TaskId>,
+    ) -> Result<Vec<Step>, Vec<Finding>> {
+        let ask = task.and_then(|task| self.calls.get(&task)).map(|call| call.ask.clone());
+        let mut steps = Vec::new();
+        for (address, before) in &touched.runs {
+            if let Some(step) = self.run_step(*address, before.as_ref(), ask.as_ref())? {
+                steps.push(step);
+            }
+        }
+        for ((address, id), what) in &touched.shards {
+            let Some(book) = self.books.runs.get(address) else { continue };
+            let Some(run) = &book.run else { continue };
+            let was = touched.runs.get(address).map(|before| before.as_ref());
+            let was_staged = was.flatten().unwrap_or(run).status == RunStatus::Initializing;
+            if run.collecting || was_staged {
+                continue;
+            }
+            let after = book.shards.get(id).and_then(|shard| shard.record.as_ref());
+            let step = match (&what.before, after) {
+                (Some(before), Some(after)) => {
+                    steps::of_shard(*address, &run.config, before, after, ask.as_ref())
+                }
+                (Some(_), None) => {
+                    let text = format!("shard {id} of run {} was taken away", address.1);
+                    Err(Finding { oracle: REMOVAL.name, text })
+                }
+                // It is judged with the split that made it.
+                (None, _) => Ok(None),
+            };
+            steps.extend(step.map_err(|finding| vec![finding])?);
+        }
+        if steps.len() > 1 {
+            let names: Vec<_> = steps.iter().map(|step| step.request.name()).collect();
+            let text = format!("one commit did {names:?}");
+            return Err(vec![Finding { oracle: EXPLAINED.name, text }]);
+        }
+        for address in &touched.watermarks {
+            if let Some(view) = self.books.view(*address) {
+                steps.push(steps::of_watermark(*address, view.progress));
+            }
+        }
+        Ok(steps)
+    }
+
+    fn run_step(
+        &mut self,
+        address: Address,
+        before: Option<&Run>,
+        ask: Option<&Ask>,
+    ) -> Result<Option<Step>, Vec<Finding>> {
+        let after = self.books.runs.get(&address).and_then(|book| book.run.as_ref());
+        if after.is_none_or(|run| run.collecting) {
+            self.collected.insert(address);
+            self.views.remove(&address);
+            if let Some(tenant) = self.model.tenants.get_mut(&address.0) {
+                tenant.runs.remove(&address.1);
+            }
+            return Ok(None);
+        }
+        let Some(after) = after else { return Ok(None) };
+        steps::of_run(address, before, after, ask).map_err(|finding| vec![finding])
+    }
+
+    /// Has the oracles hear a step.
+    fn hear(
+        &mut self,
+        at: Revision,
+        step: &Step,
+        task: Option<TaskId>,
+    ) -> Result<(), Vec<Finding>> {
+        let address = (step.tenant, step.request.run());
+        let after = self.books.view(address);
+        let before = self.views.remove(&address);
+        let seen = Observation {
+            now: step.now,
+            tenant: step.tenant,
+            request: &step.request,
+            outcome: &step.outcome,
+            events: &step.events,
+            before: before.as_ref(),
+            after: after.as_ref(),
+            processed: step.processed,
+        };
+        let findings = judge_by(OF_STEPS, &seen, &mut self.model);
+        if let Some(after) = after {
+            self.views.insert(address, after);
+        }
+        if !findings.is_empty() {
+            return Err(findings);
+        }
+        if let (Some(op), Ok(_)) = (step.request.op(), &step.outcome) {
+            self.done.insert((address, op));
+        }
+        self.note_lease(address, step);
+        if step.is_wanted {
+            self.note_effect(at, step, task)?;
+        }
+        Ok(())
+    }
+
+    fn note_lease(&mut self, address: Address, step: &Step) {
+        use crate::request::Request;
+        use crate::system::Answer;
+        match (&step.request, &step.outcome) {
+            (_, Ok(Answer::Granted(granted))) => {
+                let (shard, fence) =
+                    (granted.lease.key().shard, granted.lease.fence().as_raw());
+                self.grants.insert((address, shard, fence), granted.clone());
+                let deadline = granted.lease.deadline().as_millis();
+                self.deadlines.insert((address, shard, fence, deadline));
+            }
+            (Request::Holder { lease, .. }, Ok(Answer::Renewed(renewed))) => {
+                let (shard, fence) = (lease.key().shard, lease.fence().as_raw());
+                let deadline = renewed.new_deadline.as_millis();
+                self.deadlines.insert((address, shard, fence, deadline));
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes that a call did what it was asked to do, which it must not have denied.
+    fn note_effect(
+        &mut self,
+        at: Revision,
+        step: &Step,
+        task: Option<TaskId>,
+    ) -> Result<(), Vec<Finding>> {
+        let Some(call) = task.and_then(|task| self.calls.get_mut(&task)) else { return Ok(()) };
+        call.effects.push(at);
+        let denied = match &call.state {
+            CallState::Answered(Reply::Told(outcome)) => {
+                steps::is_inert(outcome).then(|| format!("{outcome:?}"))
+            }
+            CallState::Answered(_) | CallState::Open | CallState::Abandoned => None,
+        };
+        match denied {
+            Some(told) => {
+                let text = format!("a {} was done after it was told: {told}", step.request.name());
+                Err(vec![Finding { oracle: INERT.name, text }])
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the runs as they are now, for whoever is told about them.
+    fn remember(&mut self, at: Revision, touched: &Touched) {
+        let shards = touched.shards.keys().chain(&touched.owners).map(|(address, _)| *address);
+        let runs: BTreeSet<Address> = shards.chain(touched.runs.keys().copied()).collect();
+        for address in runs {
+            let run = self.model.run(address.0, address.1).cloned().map(Rc::new);
+            let view = self.books.view(address);
+            let shards = Rc::new(view.map(|view| view.shards).unwrap_or_default());
+            let version = Version { at, run, shards };
+            self.versions.entry(address).or_default().push(version);
+        }
+    }
+}
+
+fn unread() -> Finding {
+    Finding { oracle: EXPLAINED.name, text: "the history was compacted unread".into() }
+}
+
+fn note(at: Revision, author: Option<Author>, step: &Step, trace: &mut Trace) {
+    let request = &step.request;
+    let (run, shard) = (request.run().as_raw(), request.shard().map_or(0, |id| id.as_raw()));
+    let op = request.op().map_or(0, |op| op.as_raw());
+    let process = author.map_or(0, |author| author.process + 1);
+    let tenant = step.tenant.as_bytes().first().copied().unwrap_or_default();
+    let now = step.now.as_millis();
+    trace.line(format_args!(
+        "r{at} by process {process} at {now}: {} tenant {tenant} run {run} shard {shard:x} op {op}",
+        request.name(),
+    ));
+}

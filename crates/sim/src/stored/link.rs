@@ -1,0 +1,246 @@
+//! A process's line to the store: a store itself, on which everything can go wrong.
+//!
+//! A commit travels by itself. If its sender dies or gives up on the way, it may still arrive.
+
+use std::time::Duration;
+
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::{
+    ChangeSender, Changes, Commit, CommitError, Fault, FaultKind, Key, KeyRange, Page, Revision,
+    ScanError, ScanPage, Session, SessionError, SessionId, Snapshot, Store, StoreError,
+    StoreLimits, WatchError,
+};
+use tokio::sync::oneshot;
+
+use super::executor::{Clockwork, Home};
+use super::fault::StoreFault;
+use super::weather::{Author, Cut, Fate, Journey, STALE_MAX, TIMEOUT_US, Weather};
+
+/// How many changes a process may be behind.
+const WATCH_CAPACITY: usize = 256;
+
+/// One process's line.
+#[derive(Clone)]
+pub(crate) struct Link {
+    store: MemoryStore,
+    limits: StoreLimits,
+    clock: Clockwork,
+    weather: Weather,
+    process: usize,
+}
+
+fn silence() -> Fault {
+    Fault::new(FaultKind::TimedOut, "the store does not answer")
+}
+
+fn unavailable() -> StoreError {
+    StoreError::Unavailable(silence())
+}
+
+impl Link {
+    pub(crate) const fn new(
+        store: MemoryStore,
+        limits: StoreLimits,
+        clock: Clockwork,
+        weather: Weather,
+        process: usize,
+    ) -> Self {
+        Self { store, limits, clock, weather, process }
+    }
+
+    /// Lets a request other than a commit go to the store, or get lost.
+    async fn reach(&self) -> Result<(), StoreError> {
+        let (delay_us, fails) = {
+            let mut weather = self.weather.lock();
+            (weather.delay_us(), weather.strikes(12, StoreFault::ReadFailed))
+        };
+        self.clock.sleep_us(delay_us).await;
+        if fails || self.weather.lock().cut(self.process) != Cut::Nothing {
+            self.clock.sleep_us(TIMEOUT_US).await;
+            return Err(unavailable());
+        }
+        Ok(())
+    }
+
+    /// Which state a read shows.
+    fn moment(&self) -> Revision {
+        self.store.expire_sessions();
+        let now = self.store.revision();
+        let mut weather = self.weather.lock();
+        if weather.serves_stale && weather.strikes(150, StoreFault::ReadStale) {
+            let behind = weather.rng.between(1, STALE_MAX);
+            return Revision::new(now.get().saturating_sub(behind));
+        }
+        now
+    }
+
+    /// Carries a commit to the store and the answer back.
+    async fn carry(
+        self,
+        commit: Commit,
+        journey: Journey,
+        author: Author,
+        reply: oneshot::Sender<Result<Revision, CommitError>>,
+    ) {
+        self.clock.sleep_us(journey.there_us).await;
+        let fate = match self.weather.lock().cut(self.process) {
+            Cut::Everything => Fate::Lose,
+            Cut::Nothing | Cut::Replies => journey.fate,
+        };
+        let result = match fate {
+            Fate::Arrive => self.apply(&commit, journey.number, author).await,
+            Fate::Lose => return self.say_nothing(reply, journey.reset).await,
+            Fate::Refuse { is_full } => {
+                let kind = if is_full { FaultKind::Full } else { FaultKind::Unreachable };
+                Err(CommitError::NotApplied(Fault::new(kind, "the store takes nothing now")))
+            }
+        };
+        self.clock.sleep_us(journey.back_us).await;
+        let is_cut = self.weather.lock().cut(self.process) != Cut::Nothing;
+        if is_cut || journey.reply_lost {
+            return self.say_nothing(reply, journey.reset).await;
+        }
+        // Whoever asked may have given up.
+        let _given_up = reply.send(result);
+        if let Some(again_us) = journey.again_us {
+            self.clock.sleep_us(again_us).await;
+            let _unheard = self.apply(&commit, journey.number, author).await;
+        }
+    }
+
+    /// Leaves the sender waiting, or hangs up.
+    async fn say_nothing<T>(&self, reply: oneshot::Sender<T>, reset: bool) {
+        if reset {
+            self.weather.lock().fault(StoreFault::ConnectionReset);
+        } else {
+            self.clock.sleep_us(2 * TIMEOUT_US).await;
+        }
+        drop(reply);
+    }
+
+    async fn apply(
+        &self,
+        commit: &Commit,
+        number: u64,
+        author: Author,
+    ) -> Result<Revision, CommitError> {
+        let result = self.store.commit(commit.clone()).await;
+        if let Ok(revision) = &result {
+            self.weather.lock().note_applied(number, commit, *revision, author);
+        }
+        result
+    }
+
+    /// Passes on what a watch tells, in its time.
+    async fn pump(self, mut changes: Changes, mut sender: ChangeSender, mut seen: Revision) {
+        loop {
+            let next = {
+                let mut closed = std::pin::pin!(sender.closed());
+                let mut next = std::pin::pin!(changes.next());
+                std::future::poll_fn(|context| {
+                    if closed.as_mut().poll(context).is_ready() {
+                        return std::task::Poll::Ready(None);
+                    }
+                    next.as_mut().poll(context).map(Some)
+                })
+                .await
+            };
+            let Some(next) = next else { return };
+            let (delay_us, breaks) = {
+                let mut weather = self.weather.lock();
+                let mut delay_us = weather.delay_us();
+                if weather.strikes(25, StoreFault::WatchDelayed) {
+                    delay_us += weather.rng.between(50_000, 700_000);
+                }
+                (delay_us, weather.strikes(12, StoreFault::WatchBroken))
+            };
+            self.clock.sleep_us(delay_us).await;
+            while self.weather.lock().cut(self.process) != Cut::Nothing && !sender.is_closed() {
+                self.clock.sleep_us(20_000).await;
+            }
+            let is_compacted = seen < self.store.inspect(|state| state.compacted());
+            if is_compacted {
+                self.weather.lock().fault(StoreFault::WatchCompacted);
+            }
+            match next {
+                Ok(set) if !breaks && !is_compacted => {
+                    seen = set.revision;
+                    if !sender.send(set) {
+                        return;
+                    }
+                }
+                Ok(_) | Err(_) => return sender.fail(WatchError::Gap),
+            }
+        }
+    }
+}
+
+impl Store for Link {
+    async fn load(&self, keys: &[Key]) -> Result<Snapshot, StoreError> {
+        self.reach().await?;
+        let moment = self.moment();
+        let snapshot = self.store.inspect(|state| state.load(keys, moment));
+        let back_us = self.weather.lock().delay_us();
+        self.clock.sleep_us(back_us).await;
+        Ok(snapshot)
+    }
+
+    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+        self.reach().await?;
+        let moment = self.moment();
+        let found = self.store.inspect(|state| state.scan(range, &page, moment));
+        let back_us = {
+            let mut weather = self.weather.lock();
+            // It can happen only between two pages, and pages here are large.
+            if page.after.is_none() && weather.strikes(15, StoreFault::ScanMoved) {
+                return Err(ScanError::Moved);
+            }
+            weather.delay_us()
+        };
+        self.clock.sleep_us(back_us).await;
+        found
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
+        commit.check(&self.limits)?;
+        let author =
+            Author { process: self.process, task: self.clock.current(), is_vandal: false };
+        let journey = self.weather.lock().journey();
+        let (reply, answer) = oneshot::channel();
+        self.clock.spawn(Home::Network, self.clone().carry(commit, journey, author, reply));
+        match self.clock.within(TIMEOUT_US, answer).await {
+            Some(Ok(result)) => result,
+            Some(Err(_)) | None => Err(CommitError::Unknown(silence())),
+        }
+    }
+
+    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+        self.reach().await?;
+        let changes = self.store.watch(range, after).await?;
+        let (sender, passed_on) = Changes::channel(WATCH_CAPACITY);
+        self.clock.spawn(Home::Network, self.clone().pump(changes, sender, after));
+        Ok(passed_on)
+    }
+
+    async fn open_session(&self, ttl: Duration) -> Result<Session, SessionError> {
+        self.reach().await?;
+        self.store.open_session(ttl).await
+    }
+
+    async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
+        self.reach().await?;
+        if self.weather.lock().strikes(40, StoreFault::KeepAliveLost) {
+            return Err(unavailable().into());
+        }
+        self.store.keep_alive(session).await
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), SessionError> {
+        self.reach().await?;
+        self.store.close_session(session).await
+    }
+
+    fn limits(&self) -> StoreLimits {
+        self.limits
+    }
+}

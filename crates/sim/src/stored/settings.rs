@@ -1,0 +1,60 @@
+//! What differs from seed to seed before anything happens.
+
+use std::time::Duration;
+
+use shardwright_coordination::ShardLimits;
+use shardwright_engine::{EngineConfig, Sessions};
+use shardwright_store::StoreLimits;
+
+use super::answers::Terms;
+use crate::rng::Rng;
+
+/// The shape of one world.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) processes: usize,
+    /// How many workers each tenant has.
+    pub(crate) workers: Vec<usize>,
+    pub(crate) open_runs: usize,
+    pub(crate) engine: EngineConfig,
+    pub(crate) store: StoreLimits,
+    pub(crate) terms: Terms,
+}
+
+impl Settings {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let tenants = if rng.chance(800) { 2 } else { 1 };
+        let (scarce, small_commits) = (rng.chance(120), rng.chance(300));
+        let (per_tenant, total) = match scarce {
+            true => (rng.between(12, 30) as usize, rng.between(16, 40) as usize),
+            false => (400, 600),
+        };
+        let sessions = match rng.chance(850) {
+            true => Sessions::Bound { ttl: Duration::from_millis(rng.between(250, 900)) },
+            false => Sessions::Unbound,
+        };
+        let engine = EngineConfig {
+            limits: ShardLimits { per_tenant, total },
+            quota_block: rng.between(1, 12),
+            skew_allowance_ms: rng.between(0, 120),
+            sessions,
+            clock_mark_interval_ms: rng.between(20, 200),
+            event_capacity: 8,
+            ..EngineConfig::default()
+        };
+        let store = StoreLimits {
+            expectations: 256,
+            writes: if small_commits { 17 } else { 1_024 },
+            key_bytes: 1_024,
+            bytes: 4 << 20,
+        };
+        Self {
+            processes: rng.between(2, 4) as usize,
+            workers: (0..tenants).map(|_| rng.between(2, 4) as usize).collect(),
+            open_runs: rng.between(1, 2) as usize,
+            engine,
+            store,
+            terms: Terms { serves_stale: rng.chance(450), scarce, small_commits },
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What a commit did, read from the records before and after it.
+
+use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId};
+use shardwright_coordination::error::reason::RetriesExhausted;
+use shardwright_coordination::{
+    CapacityHint, CoordError, EventKind, HolderNotice, Lease, OpLogEntry, ParkReason, RenewResult,
+    RunConfig, RunProgress, ShardRecord, ShardStatus, StateTransitionEvent,
+};
+use shardwright_engine::codec::Run;
+
+use super::asks::Ask;
+use super::books::Address;
+use crate::keyspace::Point;
+use crate::oracle::{Finding, Oracle};
+use crate::request::{DraftCursor, DraftSpec, HolderAct, Request};
+use crate::system::{Answer, Granted, Outcome};
+
+pub(crate) const EXPLAINED: &Oracle = &Oracle::of_the_world(
+    "everything stored was asked for",
+    "each commit is one thing that its author was asked to do, and nothing else",
+);
+
+/// What a commit did, as a request and its outcome.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) tenant: TenantId,
+    pub(crate) request: Request,
+    pub(crate) outcome: Outcome,
+    pub(crate) events: Vec<StateTransitionEvent>,
+    pub(crate) now: LogicalTime,
+    pub(crate) processed: Option<(Point, Point)>,
+    /// Whether it is what the author was asked for, and not something on the way.
+    pub(crate) is_wanted: bool,
+}
+
+fn unexplained(text: String) -> Finding {
+    Finding { oracle: EXPLAINED.name, text }
+}
+
+/// What became of a run's own record.
+pub(crate) fn of_run(
+    (tenant, run): Address,
+    before: Option<&Run>,
+    after: &Run,
+    ask: Option<&Ask>,
+) -> Result<Option<Step>, Finding> {
+    let base = Step {
+        tenant,
+        request: Request::CreateRun { run, config: after.config },
+        outcome: Ok(Answer::Noted),
+        events: Vec::new(),
+        now: after.created_at,
+        processed: None,
+        is_wanted: true,
+    };
+    let Some(before) = before else {
+        return match ask {
+            Some(Ask::Request { request: Request::CreateRun { config, .. }, .. })
+                if *config == after.config =>
+            {
+                Ok(Some(base))
+            }
+            Some(Ask::Request { create: Some(config), .. }) if *config == after.config => {
+                Ok(Some(Step { is_wanted: false, ..base }))
+            }
+            _ => Err(unexplained(format!("nobody asked for run {run}"))),
+        };
+    };
+    let fresh = fresh(before.op_log.entries(), after.op_log.entries());
+    match (fresh.as_slice(), ask) {
+        ([], _) if before == after => Ok(None),
+        ([entry], Some(Ask::Request { request, tenant: asking, .. }))
+            if request.op() == Some(entry.op) && (*asking, request.run()) == (tenant, run) =>
+        {
+            let (request, now) = (request.clone(), entry.executed_at);
+            let outcome = Ok(Answer::Applied { replayed: false });
+            Ok(Some(Step { request, outcome, now, ..base }))
+        }
+        _ => Err(unexplained(format!("run {run} went from {before:?} to {after:?}"))),
+    }
+}
+
+/// What became of a shard.
+pub(crate) fn of_shard(
+    (tenant, run): Address,
+    config: &RunConfig,
+    before: &ShardRecord,
+    after: &ShardRecord,
+    ask: Option<&Ask>,
+) -> Result<Option<Step>, Finding> {
+    let (old, new) = (&before.head, &after.head);
+    let fresh = fresh(old.op_log.entries(), new.op_log.entries());
+    let change = Change { tenant, run, config, before, after };
+    match fresh.as_slice() {
+        [] if new.fence != old.fence => change.granted(ask).map(Some),
+        [] if new.status != old.status => change.parked(ask).map(Some),
+        [] if before == after => Ok(None),
+        [] => change.renewed(ask).map(Some),
+        [entry] => change.asked_for(entry, ask).map(Some),
+        _ => Err(change.unexplained("two things were done at once")),
+    }
+}
+
+fn fresh<'l>(
+    before: impl Iterator<Item = &'l OpLogEntry>,
+    after: impl Iterator<Item = &'l OpLogEntry>,
+) -> Vec<OpLogEntry> {
+    let known: Vec<_> = before.map(|entry| entry.op).collect();
+    after.filter(|entry| !known.contains(&entry.op)).copied().collect()
+}
+
+/// Two records of a shard, one after the other.
+struct Change<'r> {
+    tenant: TenantId,
+    run: RunId,
+    config: &'r RunConfig,
+    before: &'r ShardRecord,
+    after: &'r ShardRecord,
+}
+
+impl Change<'_> {
+    fn unexplained(&self, text: &str) -> Finding {
+        let (before, after) = (&self.before.head, &self.after.head);
+        unexplained(format!("{text}: {before:?}, then {after:?}"))
+    }
+
+    const fn key(&self) -> ShardKey {
+        self.after.head.key
+    }
+
+    fn event(&self, at: LogicalTime, kind: EventKind) -> StateTransitionEvent {
+        StateTransitionEvent { tenant: self.tenant, run: self.run, at, kind }
+    }
+
+    fn step(&self, request: Request, outcome: Outcome, now: LogicalTime) -> Step {
+        let (tenant, events) = (self.tenant, Vec::new());
+        Step { tenant, request, outcome, events, now, processed: None, is_wanted: true }
+    }
+
+    /// It got a new owner.
+    fn granted(&self, ask: Option<&Ask>) -> Result<Step, Finding> {
+        let head = &self.after.head;
+        let Some(holder) = head.lease else {
+            return Err(self.unexplained("a fence rose for nobody"));
+        };
+        let wanted = match ask.and_then(Ask::request) {
+            Some(Request::Acquire { key, worker }) => (*key, *worker) == (head.key, holder.owner),
+            Some(Request::Claim { run, worker }) => (*run, *worker) == (self.run, holder.owner),
+            _ => false,
+        };
+        if !wanted {
+            return Err(self.unexplained("nobody asked for the shard"));
+        }
+        let lease = Lease::new(self.tenant, head.key, holder.owner, head.fence, holder.deadline);
+        let duration = self.config.lease_duration_ms.get();
+        let now = LogicalTime::from_millis(holder.deadline.as_millis().saturating_sub(duration));
+        let request = Request::Acquire { key: head.key, worker: holder.owner };
+        let granted = Answer::Granted(shown(self.after, lease));
+        Ok(self.step(request, Ok(granted), now))
+    }
+
+    /// It was parked because it made no progress.
+    fn parked(&self, ask: Option<&Ask>) -> Result<Step, Finding> {
+        let head = &self.after.head;
+        let worker = match ask.and_then(Ask::request) {
+            Some(Request::Acquire { worker, .. } | Request::Claim { worker, .. }) => *worker,
+            _ => return Err(self.unexplained("nobody asked for that")),
+        };
+        let is_parked = head.status == ShardStatus::Parked
+            && head.park.as_ref().is_some_and(|park| park.reason == ParkReason::TooManyErrors);
+        if !is_parked {
+            return Err(self.unexplained("that is no way to park"));
+        }
+        let shard = head.key.shard;
+        let reason = RetriesExhausted { shard, attempts: self.before.head.fruitless_acquires };
+        let request = Request::Acquire { key: head.key, worker };
+        let mut step = self.step(request, Err(reason.into()), LogicalTime::ZERO);
+        let kind = EventKind::ShardParked { shard, reason: ParkReason::TooManyErrors };
+        step.events.push(self.event(step.now, kind));
+        step.is_wanted = false;
+        Ok(step)
+    }
+
+    /// Its lease lasts longer.
+    fn renewed(&self, ask: Option<&Ask>) -> Result<Step, Finding> {
+        let Some(Request::Holder { lease, act: HolderAct::Renew }) = ask.and_then(Ask::request)
+        else {
+            return Err(self.unexplained("nobody asked for that"));
+        };
+        let (Some(holder), true) = (self.after.head.lease, lease.key() == self.key()) else {
+            return Err(self.unexplained("that is no way to renew"));
+        };
+        let new_deadline = holder.deadline;
+        let duration = self.config.lease_duration_ms.get();
+        let now = LogicalTime::from_millis(new_deadline.as_millis().saturating_sub(duration));
+        let request = Request::Holder { lease: *lease, act: HolderAct::Renew };
+        let (notice, capacity) = (HolderNotice::default(), CapacityHint::default());
+        let renewed = Answer::Renewed(RenewResult { new_deadline, notice, capacity });
+        Ok(self.step(request, Ok(renewed), now))
+    }
+
+    /// Something was done that has an id.
+    fn asked_for(&self, entry: &OpLogEntry, ask: Option<&Ask>) -> Result<Step, Finding> {
+        let Some(Ask::Request { tenant, request, processed, .. }) = ask else {
+            return Err(self.unexplained("nobody asked for that"));
+        };
+        let is_it = request.op() == Some(entry.op)
+            && *tenant == self.tenant
+            && request.run() == self.run
+            && request.shard() == Some(self.key().shard);
+        if !is_it {
+            return Err(self.unexplained("another thing was asked for"));
+        }
+        let answer = match request {
+            Request::Holder { act, .. } => match act {
+                HolderAct::Checkpoint { .. } => {
+                    Answer::Noticed { replayed: false, notice: HolderNotice::default() }
+                }
+                HolderAct::SplitReplace { .. } | HolderAct::SplitResidual { .. } => {
+                    Answer::Spawned { replayed: false, shards: self.spawned() }
+                }
+                _ => Answer::Applied { replayed: false },
+            },
+            _ => Answer::Applied { replayed: false },
+        };
+        let mut step = self.step(request.clone(), Ok(answer), entry.executed_at);
+        step.processed = *processed;
+        if let Request::Unpark { key, .. } = request {
+            let (shard, new_fence_epoch) = (key.shard, self.after.head.fence);
+            let kind = EventKind::ShardUnparked { shard, new_fence_epoch };
+            step.events.push(self.event(step.now, kind));
+        }
+        Ok(step)
+    }
+
+    fn spawned(&self) -> Vec<ShardId> {
+        let before = self.before.head.spawned.len();
+        self.after.head.spawned.iter().skip(before).map(|spawned| spawned.shard).collect()
+    }
+}
+
+/// A shard as whoever acquired it is shown it.
+pub(crate) fn shown(record: &ShardRecord, lease: Lease) -> Granted {
+    let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
+    Granted {
+        lease,
+        spec: DraftSpec {
+            start: spec.start().into(),
+            end: spec.end().into(),
+            metadata: spec.metadata().into(),
+        },
+        cursor: DraftCursor {
+            last_key: cursor.last_key().map(Into::into),
+            token: cursor.token().map(Into::into),
+        },
+        spawned: record.head.spawned.iter().map(|spawned| spawned.shard).collect(),
+        parent: record.head.parent,
+        capacity: CapacityHint::default(),
+    }
+}
+
+/// A watermark that was stored, before it is told.
+pub(crate) fn of_watermark((tenant, run): Address, progress: RunProgress) -> Step {
+    Step {
+        tenant,
+        request: Request::Progress { run },
+        outcome: Ok(Answer::Progress(progress)),
+        events: Vec::new(),
+        now: LogicalTime::ZERO,
+        processed: None,
+        is_wanted: false,
+    }
+}
+
+/// Whether an outcome says that nothing was done.
+pub(crate) const fn is_inert(outcome: &Outcome) -> bool {
+    use shardwright_coordination::InfraError::Unknown;
+    match outcome {
+        Ok(_) | Err(CoordError::BackendError(Unknown { .. })) => false,
+        Err(_) => true,
+    }
+}

@@ -1,0 +1,108 @@
+//! Many worlds, one after the other on each core.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use super::fault::StoreFault;
+use super::tally::StoredTally;
+use super::{Report, live};
+use crate::sweep::Failure;
+
+/// Acts of chaos per seed.
+pub const ACTS: u64 = 900;
+/// From how many seeds on a sweep must have seen every fault.
+pub const FULL_SWEEP: u64 = 200;
+
+/// What many worlds came to.
+#[derive(Clone, Debug, Default)]
+pub struct StoredSweep {
+    /// What happened in all of them.
+    pub tally: StoredTally,
+    /// Those that broke a sentence, by seed.
+    pub failures: Vec<Failure>,
+}
+
+impl StoredSweep {
+    /// Lives through `seeds`, `acts` of chaos each, on all cores.
+    #[must_use]
+    pub fn run(seeds: Range<u64>, acts: u64) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+        let parts: Vec<Self> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|first| {
+                    let own = seeds.clone().skip(first as usize).step_by(threads as usize);
+                    scope.spawn(move || Self::of(own, acts))
+                })
+                .collect();
+            let parts = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
+            // A panic is the worst finding of all, so it must not get lost with its thread.
+            parts
+                .map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        });
+        let mut sweep = Self::default();
+        for part in parts {
+            sweep.tally.add(&part.tally);
+            sweep.failures.extend(part.failures);
+        }
+        sweep.failures.sort_by_key(|failure| failure.seed);
+        sweep
+    }
+
+    fn of(seeds: impl Iterator<Item = u64>, acts: u64) -> Self {
+        let mut sweep = Self::default();
+        for seed in seeds {
+            let Report { findings, tally, trace } = live(seed, acts, false);
+            sweep.tally.add(&tally);
+            if !findings.is_empty() {
+                let tail = trace.lines().map(Into::into).collect();
+                sweep.failures.push(Failure { seed, findings, tail });
+            }
+        }
+        sweep
+    }
+
+    /// Everything that makes the sweep a failure, in words.
+    #[must_use]
+    pub fn complaints(&self) -> Vec<String> {
+        let replay = |failure: &Failure| failure.describe_with("cargo xtask sim --engine --seed");
+        let mut complaints: Vec<String> = self.failures.iter().map(replay).collect();
+        if self.tally.counts.seeds >= FULL_SWEEP {
+            let unseen = StoreFault::ALL.iter().filter(|it| !self.tally.faults.contains_key(it));
+            complaints.extend(unseen.map(|it| format!("there was never this fault: {}", it.words())));
+        }
+        complaints
+    }
+}
+
+/// The table at the end of a sweep.
+#[must_use]
+pub fn table(sweep: &StoredSweep) -> String {
+    let StoredTally { counts, faults, answers, unknown, not_applied, collected } = &sweep.tally;
+    let mut text = String::new();
+    let (hours, minutes) = (counts.simulated_ms / 3_600_000, counts.simulated_ms / 60_000 % 60);
+    // Writing to a string cannot fail.
+    let mut row = |name: &str, value: String| _ = writeln!(text, "  {name:<58}{value:>16}");
+    row("seeds", counts.seeds.to_string());
+    row("commits that changed a run or a shard", counts.steps.to_string());
+    row("simulated", format!("{hours} h {minutes} min"));
+    row("answers", answers.to_string());
+    row("accepted", counts.accepted_steps.to_string());
+    row("refused", counts.refused_steps.to_string());
+    row("unknown outcomes", unknown.to_string());
+    row("not applied", not_applied.to_string());
+    row("runs completed and kept", counts.runs.to_string());
+    row("runs taken away in chaos", collected.to_string());
+    for (fault, count) in faults {
+        row(fault.words(), count.to_string());
+    }
+    let mut refusals = std::collections::BTreeMap::<&str, u64>::new();
+    for ((_, refusal), count) in &counts.refusals {
+        *refusals.entry(refusal).or_default() += count;
+    }
+    for (refusal, count) in refusals {
+        row(&format!("refused: {refusal}"), count.to_string());
+    }
+    row("violations", sweep.failures.len().to_string());
+    text
+}

@@ -1,0 +1,178 @@
+//! What goes wrong around the store just now, and what became of what was sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use shardwright_store::{Commit, Revision};
+
+use super::executor::TaskId;
+use super::fault::StoreFault;
+use crate::rng::Rng;
+
+/// How long a process waits for an answer of the store.
+pub(crate) const TIMEOUT_US: u64 = 120_000;
+/// How many revisions a stale read may be behind.
+pub(crate) const STALE_MAX: u64 = 30;
+
+/// What of a process's line to the store is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    Nothing,
+    Replies,
+    Everything,
+}
+
+/// Who had a commit applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Author {
+    pub(crate) process: usize,
+    /// The task that sent it.
+    pub(crate) task: Option<TaskId>,
+    /// Whether it is no process but what goes wrong.
+    pub(crate) is_vandal: bool,
+}
+
+/// What is to become of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Arrive,
+    Lose,
+    Refuse { is_full: bool },
+}
+
+/// What is to become of a commit and of its reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Journey {
+    pub(crate) number: u64,
+    pub(crate) there_us: u64,
+    pub(crate) fate: Fate,
+    pub(crate) back_us: u64,
+    pub(crate) reply_lost: bool,
+    /// Whether a lost answer is noticed at once.
+    pub(crate) reset: bool,
+    pub(crate) again_us: Option<u64>,
+}
+
+/// The weather, shared by everything that is under way.
+#[derive(Clone)]
+pub(crate) struct Weather(Arc<Mutex<State>>);
+
+/// The weather of one moment.
+pub(crate) struct State {
+    pub(crate) rng: Rng,
+    pub(crate) is_stormy: bool,
+    /// Whether reads of an older state are served at all in this world.
+    pub(crate) serves_stale: bool,
+    pub(crate) is_full: bool,
+    pub(crate) cuts: BTreeMap<usize, Cut>,
+    pub(crate) faults: BTreeMap<StoreFault, u64>,
+    /// Who wrote each revision.
+    pub(crate) authors: BTreeMap<Revision, Author>,
+    /// Commits that were applied twice though that must be impossible.
+    pub(crate) applied_twice: Vec<String>,
+    next_number: u64,
+    last_applied: u64,
+    applied: BTreeSet<u64>,
+}
+
+impl Weather {
+    pub(crate) fn new(rng: Rng, serves_stale: bool) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            rng,
+            is_stormy: true,
+            serves_stale,
+            is_full: false,
+            cuts: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            authors: BTreeMap::new(),
+            applied_twice: Vec::new(),
+            next_number: 0,
+            last_applied: 0,
+            applied: BTreeSet::new(),
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    pub(crate) fn fault(&mut self, fault: StoreFault) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Whether something that goes wrong `permille` times in a thousand does so now.
+    pub(crate) fn strikes(&mut self, permille: u64, fault: StoreFault) -> bool {
+        let strikes = self.is_stormy && self.rng.chance(permille);
+        if strikes {
+            self.fault(fault);
+        }
+        strikes
+    }
+
+    pub(crate) fn cut(&self, process: usize) -> Cut {
+        self.cuts.get(&process).copied().unwrap_or(Cut::Nothing)
+    }
+
+    /// How long a message is under way.
+    pub(crate) fn delay_us(&mut self) -> u64 {
+        match self.rng.below(100) {
+            0..92 => self.rng.between(50, 1_500),
+            92..98 if self.is_stormy => self.rng.between(1_500, 12_000),
+            98..100 if self.is_stormy => self.rng.between(12_000, 90_000),
+            _ => self.rng.between(50, 3_000),
+        }
+    }
+
+    /// Draws what becomes of a commit.
+    pub(crate) fn journey(&mut self) -> Journey {
+        self.next_number += 1;
+        let mut journey = Journey {
+            number: self.next_number,
+            there_us: self.delay_us(),
+            fate: Fate::Arrive,
+            back_us: self.delay_us(),
+            reply_lost: false,
+            reset: self.is_stormy && self.rng.chance(400),
+            again_us: None,
+        };
+        if self.is_full {
+            self.fault(StoreFault::DiskFull);
+            journey.fate = Fate::Refuse { is_full: true };
+        } else if self.strikes(14, StoreFault::NotApplied) {
+            journey.fate = Fate::Refuse { is_full: false };
+        } else if self.strikes(14, StoreFault::CommitLost) {
+            journey.fate = Fate::Lose;
+        } else if self.strikes(26, StoreFault::ReplyLost) {
+            journey.reply_lost = true;
+        } else if self.strikes(14, StoreFault::CommitLate) {
+            journey.there_us += TIMEOUT_US + self.rng.below(300_000);
+        } else if self.strikes(30, StoreFault::CommitDuplicated) {
+            let late = if self.rng.chance(500) { 5_000 } else { 400_000 };
+            journey.again_us = Some(self.rng.below(late));
+        }
+        journey
+    }
+
+    /// Notes that a commit was applied.
+    pub(crate) fn note_applied(
+        &mut self,
+        number: u64,
+        commit: &Commit,
+        revision: Revision,
+        author: Author,
+    ) {
+        self.authors.insert(revision, author);
+        if number < self.last_applied {
+            self.fault(StoreFault::Overtaken);
+        }
+        self.last_applied = self.last_applied.max(number);
+        let writes = |key| commit.writes().iter().any(|write| write.key() == key);
+        // What only guards may be applied twice; what compares a key that it writes may not.
+        let is_single = commit.expectations().iter().any(|expected| writes(&expected.key));
+        if !self.applied.insert(number) && is_single {
+            self.applied_twice.push(format!("revision {revision} repeats an earlier commit"));
+        }
+    }
+}
