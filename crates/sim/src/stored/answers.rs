@@ -99,8 +99,8 @@ impl Ledger {
         let is_done = |op| self.done.contains(&(case.address, op));
         match (case.outcome, case.request.op()) {
             (Ok(answer), Some(op)) => {
-                let expected = usize::from(!answer.is_replay());
-                if !is_done(op) || effects.len() > expected {
+                // A call may find what it did itself in the op log, and tell it as a replay.
+                if !is_done(op) || effects.len() > 1 {
                     let text = format!("{name} answered {answer:?}, done at {effects:?}");
                     return Err(finding(ACKNOWLEDGED, text));
                 }

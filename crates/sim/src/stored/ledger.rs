@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use shardwright_contracts::{OpId, ShardId};
+use shardwright_contracts::{LogicalTime, OpId, ShardId};
 use shardwright_coordination::{RunStatus, ShardSummary};
 use shardwright_engine::codec::Run;
 use shardwright_store::memory::MemoryStore;
@@ -16,7 +16,7 @@ use shardwright_store::{ChangeSet, KeyRange, Revision};
 use super::asks::{Ask, Reply};
 use super::books::{Address, Books, REMOVAL, Touched};
 use super::executor::TaskId;
-use super::steps::{self, EXPLAINED, Step};
+use super::steps::{self, Asked, EXPLAINED, Step};
 use super::weather::{Author, Weather};
 use crate::model::{Model, RunModel};
 use crate::oracle::{Finding, OF_STEPS, Observation, Oracle, judge_by};
@@ -205,7 +205,9 @@ impl Ledger {
         touched: &Touched,
         task: Option<TaskId>,
     ) -> Result<Vec<Step>, Vec<Finding>> {
-        let ask = task.and_then(|task| self.calls.get(&task)).map(|call| call.ask.clone());
+        let call = task.and_then(|task| self.calls.get(&task));
+        let not_before = LogicalTime::from_millis(call.map_or(0, |call| call.not_before_ms));
+        let ask = call.map(|call| call.ask.clone());
         let mut steps = Vec::new();
         for (address, before) in &touched.runs {
             if let Some(step) = self.run_step(*address, before.as_ref(), ask.as_ref())? {
@@ -223,7 +225,8 @@ impl Ledger {
             let after = book.shards.get(id).and_then(|shard| shard.record.as_ref());
             let step = match (&what.before, after) {
                 (Some(before), Some(after)) => {
-                    steps::of_shard(*address, &run.config, before, after, ask.as_ref())
+                    let asked = Asked { ask: ask.as_ref(), not_before };
+                    steps::of_shard(*address, &run.config, before, after, asked)
                 }
                 (Some(_), None) => {
                     let text = format!("shard {id} of run {} was taken away", address.1);

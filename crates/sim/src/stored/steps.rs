@@ -33,6 +33,14 @@ pub(crate) struct Step {
     pub(crate) is_wanted: bool,
 }
 
+/// What whoever stored something was asked, and when.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) ask: Option<&'a Ask>,
+    /// At the earliest.
+    pub(crate) not_before: LogicalTime,
+}
+
 fn unexplained(text: String) -> Finding {
     Finding { oracle: EXPLAINED.name, text }
 }
@@ -86,11 +94,12 @@ pub(crate) fn of_shard(
     config: &RunConfig,
     before: &ShardRecord,
     after: &ShardRecord,
-    ask: Option<&Ask>,
+    asked: Asked<'_>,
 ) -> Result<Option<Step>, Finding> {
+    let Asked { ask, not_before } = asked;
     let (old, new) = (&before.head, &after.head);
     let fresh = fresh(old.op_log.entries(), new.op_log.entries());
-    let change = Change { tenant, run, config, before, after };
+    let change = Change { tenant, run, config, before, after, not_before };
     match fresh.as_slice() {
         [] if new.fence != old.fence => change.granted(ask).map(Some),
         [] if new.status != old.status => change.parked(ask).map(Some),
@@ -116,6 +125,7 @@ struct Change<'r> {
     config: &'r RunConfig,
     before: &'r ShardRecord,
     after: &'r ShardRecord,
+    not_before: LogicalTime,
 }
 
 impl Change<'_> {
@@ -223,7 +233,7 @@ impl Change<'_> {
             },
             _ => Answer::Applied { replayed: false },
         };
-        let mut step = self.step(request.clone(), Ok(answer), entry.executed_at);
+        let mut step = self.step(request.clone(), Ok(answer), self.when(entry));
         step.processed = *processed;
         if let Request::Unpark { key, .. } = request {
             let (shard, new_fence_epoch) = (key.shard, self.after.head.fence);
@@ -231,6 +241,15 @@ impl Change<'_> {
             step.events.push(self.event(step.now, kind));
         }
         Ok(step)
+    }
+
+    /// When something was done. An op log is in order, so its times say only that it was no later.
+    fn when(&self, entry: &OpLogEntry) -> LogicalTime {
+        let latest = self.before.head.op_log.entries().map(|known| known.executed_at).max();
+        match latest {
+            Some(latest) if latest >= entry.executed_at => self.not_before.min(latest),
+            Some(_) | None => entry.executed_at,
+        }
     }
 
     fn spawned(&self) -> Vec<ShardId> {
