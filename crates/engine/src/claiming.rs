@@ -31,14 +31,15 @@ impl<S: Store, E: Env> AsyncShardClaiming for StoredCoordinator<S, E> {
         self.core.cooldowns.check(tenant, worker, now)?;
         let view = self.core.view(tenant, run).await?;
         let (gate, gate_at) = self.open_gate(tenant, run, &view).await?;
-        match self.claim(tenant, run, worker, &view).await {
+        let lease_ms = gate.config.lease_duration_ms.get();
+        match self.claim(tenant, run, worker, &view, lease_ms).await {
             Ok(acquired) => {
                 let interval_ms = self.core.config.claim_cooldown_interval_ms;
                 self.core.cooldowns.start(tenant, worker, now, interval_ms);
                 Ok(acquired)
             }
             Err(ClaimError::NoneAvailable(reason)) => {
-                let until = now.saturating_add(gate.config.lease_duration_ms.get());
+                let until = now.saturating_add(lease_ms);
                 self.wait(tenant, run, worker, until, gate_at).await;
                 Err(reason.into())
             }
@@ -106,6 +107,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         run: RunId,
         worker: WorkerId,
         view: &RunView,
+        lease_ms: u64,
     ) -> Result<RestoredShardState, ClaimError> {
         let mut earliest_deadline: Option<LogicalTime> = None;
         loop {
@@ -121,8 +123,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 let refusal = match self.acquire(place, worker).await {
                     Ok(acquired) => return Ok(acquired),
                     Err(AcquireError::BackendError(InfraError::Corrupt { .. })) => {
-                        // A damaged shard is out of work, and no other is.
-                        view.note_settled(*shard);
+                        // A damaged shard is out of work, and no other is. Somebody may repair it,
+                        // of which nobody tells.
+                        view.note_held(*shard, now.saturating_add(lease_ms));
                         continue;
                     }
                     Err(refusal) => refusal,

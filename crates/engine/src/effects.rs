@@ -137,5 +137,5 @@ pub(crate) fn after(
         (before.basis.owner, before.binding())
     };
     let basis = Basis { gate: before.basis.gate, progress: revision, owner };
-    Loaded::new(record, before.gate, basis, binding)
+    Loaded::new(record, before.gate, basis, revision, binding)
 }

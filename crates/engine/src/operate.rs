@@ -76,6 +76,8 @@ impl Refusal for SplitError {
 /// An attempt whose outcome is not known, with all that is needed if it turns out well.
 struct Attempt<T> {
     basis: Basis,
+    /// When its basis was so.
+    as_of: Revision,
     error: InfraError,
     draft: Draft,
     session: Option<SessionId>,
@@ -93,10 +95,18 @@ impl<T> Unknown<T> {
         self.0.last().map_or(error, |attempt| attempt.error.clone())
     }
 
+    /// What to tell of a shard that is not there. An attempt may have been applied to it before.
+    fn or_not_found<R: Refusal>(&self, place: Place) -> R {
+        let attempt = self.0.last().map(|attempt| attempt.error.clone());
+        attempt.map_or_else(|| ShardNotFound { key: place.key }.into(), R::from)
+    }
+
     /// Whether one of them may still be applied: as long as nothing has changed that it was based
-    /// on, nobody can know.
+    /// on, nobody can know. What is older than it says nothing about it.
     fn may_come(&self, current: &Loaded) -> Option<InfraError> {
-        let may_come = self.0.iter().find(|attempt| attempt.basis == current.basis);
+        let may_come = self.0.iter().find(|attempt| {
+            attempt.basis == current.basis || current.as_of < attempt.as_of
+        });
         may_come.map(|attempt| attempt.error.clone())
     }
 
@@ -131,8 +141,16 @@ impl<S: Store, E: Env> Core<S, E> {
                 Some(current) => current,
                 None => {
                     let loaded = self.load_shard(place, operation).await;
-                    let loaded = loaded.map_err(|error| unknown.or(error))?;
-                    Arc::new(loaded.ok_or(ShardNotFound { key: place.key })?)
+                    match loaded.map_err(|error| unknown.or(error))? {
+                        Some(loaded) => Arc::new(loaded),
+                        // Whoever shows a lease has seen the shard.
+                        None if lease.is_some() && stale_reads < STALE_READS => {
+                            stale_reads += 1;
+                            self.back_off(stale_reads).await;
+                            continue;
+                        }
+                        None => return Err(unknown.or_not_found(place)),
+                    }
                 }
             };
             if let Some(attempt) = unknown.take_applied(&current) {
@@ -164,8 +182,9 @@ impl<S: Store, E: Env> Core<S, E> {
                 }
                 Tried::Again => {}
                 Tried::Unknown { error, session, writes } => {
-                    let basis = current.basis;
-                    unknown.0.push(Attempt { basis, error, draft, session, writes, answer });
+                    let (basis, as_of) = (current.basis, current.as_of);
+                    let attempt = Attempt { basis, as_of, error, draft, session, writes, answer };
+                    unknown.0.push(attempt);
                 }
                 Tried::Refused(_) if !is_fresh => continue,
                 Tried::Refused(reason) => {

@@ -9,7 +9,6 @@
 use shardwright_contracts::{
     Cursor, Env, InitialShardInput, OpId, RunId, ShardKey, ShardSpec, TenantId,
 };
-use shardwright_coordination::error::reason::RunNotFound;
 use shardwright_coordination::ops::{self, RegisterStep, RunCall};
 use shardwright_coordination::{
     IdempotentOutcome, InfraError, RegisterShardsError, RunRecord, ShardHead, ShardRecord,
@@ -70,7 +69,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let call = RunCall { now, tenant };
             let found = self.core.load_run(tenant, run, OPERATION).await;
             let found = found.map_err(|error| unknown.or(error))?;
-            let found = found.filter(|found| !found.collecting).ok_or(RunNotFound { run })?;
+            let Some(found) = found.filter(|found| !found.collecting) else {
+                return Err(unknown.or_not_found(run));
+            };
             let StoredRun { mut record, at, .. } = found;
             if let Some(events) = unknown.take_applied(&record) {
                 self.core.publisher.publish(events);

@@ -142,8 +142,9 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         filter: ShardFilter,
     ) -> Result<Vec<ShardSummary>, RunQueryError> {
         let now = self.core.now().await?;
-        self.core.load_run(tenant, run, "list_shards").await?.ok_or(RunNotFound { run })?;
-        let shards = self.core.all_shards(tenant, run, "list_shards").await?;
+        let found = self.core.load_run(tenant, run, "list_shards").await?;
+        let StoredRun { record, .. } = found.ok_or(RunNotFound { run })?;
+        let shards = self.core.all_shards(&record, "list_shards").await?;
         let mut listed: Vec<ShardSummary> = shards
             .iter()
             .map(|shard| ShardSummary::of(shard, now))
@@ -233,7 +234,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let now = core.now().await.map_err(|error| unknown.or(error))?;
             let found = core.load_run(tenant, run, operation).await;
             let found = found.map_err(|error| unknown.or(error))?;
-            let found = found.filter(|found| !found.collecting).ok_or(RunNotFound { run })?;
+            let Some(found) = found.filter(|found| !found.collecting) else {
+                return Err(unknown.or_not_found(run));
+            };
             let StoredRun { mut record, at, .. } = found;
             if let Some(events) = unknown.take_applied(&record) {
                 core.publisher.publish(events);
@@ -319,10 +322,14 @@ impl<S: Store, E: Env> Core<S, E> {
     /// Reads every shard of a run, all at one moment.
     pub(crate) async fn all_shards(
         &self,
-        tenant: TenantId,
-        run: RunId,
+        record: &RunRecord,
         operation: &'static str,
     ) -> Result<Vec<ShardRecord>, InfraError> {
+        let RunRecord { tenant, run, .. } = *record;
+        if record.root_shards.is_empty() {
+            // What is staged is not there yet.
+            return Ok(Vec::new());
+        }
         let (_, entries) = self.list(&self.keys.shards(tenant, run)).await?;
         let mut shards = Vec::with_capacity(entries.len() / 2);
         let mut definition: Option<(ShardKey, Versioned)> = None;
@@ -354,8 +361,9 @@ impl<S: Store, E: Env> Core<S, E> {
     ) -> Result<RunProgress, RunQueryError> {
         const OPERATION: &str = "get_run_progress";
         let now = self.now().await?;
-        self.load_run(tenant, run, OPERATION).await?.ok_or(RunNotFound { run })?;
-        let shards = self.all_shards(tenant, run, OPERATION).await?;
+        let found = self.load_run(tenant, run, OPERATION).await?;
+        let StoredRun { record, .. } = found.ok_or(RunNotFound { run })?;
+        let shards = self.all_shards(&record, OPERATION).await?;
         let mut counter = ProgressCounter::new();
         for ShardRecord { head, spec, cursor } in &shards {
             counter.add(head, spec.as_spec_ref(), cursor.as_update(), now);

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime, ShardKey, TenantId};
-use shardwright_coordination::{Context, InfraError, OwnerLiveness, RunGate, ShardRecord};
+use shardwright_coordination::{
+    Context, InfraError, OwnerLiveness, RunGate, RunStatus, ShardRecord,
+};
 use shardwright_store::{Expect, Key, Revision, SessionId, Snapshot, Store, Versioned};
 
 use crate::codec::{Binding, Definition, Gate, Progress, Record, join_shard};
@@ -24,6 +26,8 @@ pub(crate) struct Loaded {
     pub(crate) record: ShardRecord,
     pub(crate) gate: Gate,
     pub(crate) basis: Basis,
+    /// The moment at which all this was so. A store may show an older one than it did before.
+    pub(crate) as_of: Revision,
     binding: Option<Bound>,
 }
 
@@ -58,9 +62,10 @@ impl Loaded {
         record: ShardRecord,
         gate: Gate,
         basis: Basis,
+        as_of: Revision,
         binding: Option<Bound>,
     ) -> Self {
-        Self { record, gate, basis, binding }
+        Self { record, gate, basis, as_of, binding }
     }
 
     pub(crate) const fn binding(&self) -> Option<Bound> {
@@ -153,7 +158,8 @@ impl<S: Store, E: Env> Core<S, E> {
             self.keys.owner(tenant, key),
         ];
         let loaded = self.store.load(&keys).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        let Snapshot { values, revision } =
+            loaded.map_err(|error| fault::read(operation, &error))?;
         let Ok([gate, definition, progress, owner]) = <[Option<Versioned>; 4]>::try_from(values)
         else {
             return Err(fault::corrupt(operation, "the store answered for other keys than asked"));
@@ -161,8 +167,14 @@ impl<S: Store, E: Env> Core<S, E> {
         let (Some(gate), Some(definition), Some(progress)) = (gate, definition, progress) else {
             return Ok(None);
         };
-        let record = decode_shard(place, &definition, &progress, operation)?;
         let decode = |error| fault::decode(operation, &error);
+        let gate_at = gate.revision;
+        let gate = Gate::decode(&gate.value).map_err(decode)?;
+        if gate.status == RunStatus::Initializing {
+            // What is staged is not there yet.
+            return Ok(None);
+        }
+        let record = decode_shard(place, &definition, &progress, operation)?;
         let binding = match &owner {
             Some(owner) => {
                 let Binding { fence, .. } = Binding::decode(&owner.value).map_err(decode)?;
@@ -171,12 +183,11 @@ impl<S: Store, E: Env> Core<S, E> {
             None => None,
         };
         let basis = Basis {
-            gate: gate.revision,
+            gate: gate_at,
             progress: progress.revision,
             owner: owner.map_or(Expect::Absent, |owner| Expect::At(owner.revision)),
         };
-        let gate = Gate::decode(&gate.value).map_err(decode)?;
-        Ok(Some(Loaded::new(record, gate, basis, binding)))
+        Ok(Some(Loaded::new(record, gate, basis, revision, binding)))
     }
 }
 

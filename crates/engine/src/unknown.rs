@@ -1,5 +1,7 @@
 //! Changes of a run of which nobody knows whether they were stored.
 
+use shardwright_contracts::RunId;
+use shardwright_coordination::error::reason::RunNotFound;
 use shardwright_coordination::{EventCollector, InfraError, RunRecord};
 use shardwright_store::Revision;
 
@@ -27,10 +29,19 @@ impl UnknownChanges {
         self.0.last().map_or(error, |change| change.error.clone())
     }
 
+    /// What to tell of a run that is not there. One of them may have been applied to it before.
+    pub(crate) fn or_not_found<R>(&self, run: RunId) -> R
+    where
+        R: From<RunNotFound> + From<InfraError>,
+    {
+        let change = self.0.last().map(|change| change.error.clone());
+        change.map_or_else(|| RunNotFound { run }.into(), R::from)
+    }
+
     /// Whether one of them may still be applied: as long as nothing has changed that it was based
-    /// on, nobody can know.
+    /// on, nobody can know. What is older than that says nothing about it.
     pub(crate) fn may_come(&self, at: Option<Revision>) -> Option<InfraError> {
-        let may_come = self.0.iter().find(|change| change.basis == at);
+        let may_come = self.0.iter().find(|change| change.basis >= at);
         may_come.map(|change| change.error.clone())
     }
 

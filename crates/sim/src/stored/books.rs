@@ -288,7 +288,7 @@ impl Books {
         let run = book.run.clone().filter(|run| !run.collecting)?;
         let manifest = book.manifest.clone().unwrap_or(Manifest { root_shards: Vec::new() });
         // What is staged is not there yet.
-        let has_begun = run.status != RunStatus::Initializing;
+        let has_begun = book.manifest.is_some();
         let record = join_run(run, manifest).ok()?;
         let mut progress = ProgressCounter::new();
         let mut shards = Vec::new();
@@ -391,22 +391,22 @@ impl RunBook {
         if let Some((key, _)) = self.others.iter().find(|(_, is_bound)| !**is_bound) {
             return Err((BOUND, format!("{key:?} belongs to no session")));
         }
-        if run.status == RunStatus::Initializing {
-            return Ok(());
-        }
         let manifest = self.manifest.clone().unwrap_or(Manifest { root_shards: Vec::new() });
         if let Err(error) = join_run(run.clone(), manifest) {
             return Err((TOGETHER, error.to_string()));
         }
-        let has_begun = !self.shards.is_empty();
-        if has_begun && self.staged {
+        // What was staged of a run that never began lies where nobody looks.
+        if self.manifest.is_none() {
+            return Ok(());
+        }
+        if self.staged {
             return Err((TOGETHER, "a stage is left of a run that has begun".into()));
         }
         for (id, shard) in &self.shards {
             shard.check().map_err(|(oracle, text)| (oracle, format!("shard {id}: {text}")))?;
         }
         let used = self.count.map_or(0, |count| count.used);
-        if has_begun && used != self.shards.len() as u64 {
+        if used != self.shards.len() as u64 {
             return Err((COUNTS, format!("{used} counted, {} there", self.shards.len())));
         }
         Ok(())

@@ -219,7 +219,8 @@ impl Ledger {
             let Some(run) = &book.run else { continue };
             let was = touched.runs.get(address).map(|before| before.as_ref());
             let was_staged = was.flatten().unwrap_or(run).status == RunStatus::Initializing;
-            if run.collecting || was_staged {
+            let has_begun = book.manifest.is_some();
+            if run.collecting || was_staged || !has_begun {
                 continue;
             }
             let after = book.shards.get(id).and_then(|shard| shard.record.as_ref());
