@@ -140,7 +140,7 @@ impl<S: Store, E: Env> Core<S, E> {
         let guard = (run_key.clone(), Expect::At(at));
         let gate = self.keys.gate(tenant, run);
         for range in [self.keys.shards(tenant, run), self.keys.view(tenant, run)] {
-            let (_, entries) = self.list(&range).await?;
+            let entries = self.list_since(&range, at, OPERATION).await?;
             let left = entries.into_iter().map(|(key, _)| key).filter(|key| *key != gate);
             if !self.delete_all(found.address, left, &guard, OPERATION).await? {
                 return Ok(false);

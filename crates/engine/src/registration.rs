@@ -200,7 +200,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         let guard = (keys.stage(tenant, run), Expect::At(stage_at));
         let gate = keys.gate(tenant, run);
         for range in [keys.shards(tenant, run), keys.view(tenant, run)] {
-            let (_, entries) = self.core.list(&range).await?;
+            let entries = self.core.list_since(&range, stage_at, OPERATION).await?;
             let left = entries.into_iter().map(|(key, _)| key).filter(|key| *key != gate);
             if !self.core.delete_all(plan.address(), left, &guard, OPERATION).await? {
                 return Ok(false);

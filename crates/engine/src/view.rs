@@ -234,6 +234,24 @@ impl<S: Store, E: Env> Core<S, E> {
         }
     }
 
+    /// Lists a range as it was at a revision or later, for whoever must not miss anything that was
+    /// there then. A store may show an older state than it did before.
+    pub(crate) async fn list_since(
+        &self,
+        range: &KeyRange,
+        at: Revision,
+        operation: &'static str,
+    ) -> Result<Vec<(Key, Versioned)>, InfraError> {
+        for stale_reads in 0..=self.config.conflict_retries {
+            self.back_off(stale_reads).await;
+            let (revision, entries) = self.list(range).await?;
+            if revision >= at {
+                return Ok(entries);
+            }
+        }
+        Err(fault::contention(operation))
+    }
+
     fn replace(&self, state: &mut ViewState, revision: Revision, entries: Vec<(Key, Versioned)>) {
         let parsed = entries.iter().filter_map(|(key, found)| {
             let (_, _, key) = self.keys.parse_view(key)?;
