@@ -4,7 +4,10 @@
 //! `planted-bugs` at most one is active in a process; without it the question is a constant
 //! `false` and the rule is all that is compiled.
 
-/// Declares the defects, each with the sentence that says what is wrong.
+/// Declares the defects of a crate, each with the sentence that says what is wrong, and the switch
+/// by which one is activated. The crate has a feature `planted-bugs`.
+#[macro_export]
+#[doc(hidden)]
 macro_rules! defects {
     ($($name:ident = $sentence:literal,)+) => {
         /// A rule that can be broken on purpose.
@@ -25,6 +28,28 @@ macro_rules! defects {
                     $(Self::$name => $sentence,)+
                 }
             }
+        }
+
+        #[cfg(feature = "planted-bugs")]
+        static ACTIVE: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(u8::MAX);
+
+        /// Activates one defect in the whole process, or none.
+        #[cfg(feature = "planted-bugs")]
+        pub fn activate(defect: Option<Defect>) {
+            let chosen = defect.map_or(u8::MAX, |defect| defect as u8);
+            ACTIVE.store(chosen, std::sync::atomic::Ordering::Relaxed);
+        }
+
+        /// Whether a defect is active.
+        #[cfg(feature = "planted-bugs")]
+        pub(crate) fn is_active(defect: Defect) -> bool {
+            ACTIVE.load(std::sync::atomic::Ordering::Relaxed) == defect as u8
+        }
+
+        /// Whether a defect is active: never, in this build.
+        #[cfg(not(feature = "planted-bugs"))]
+        pub(crate) const fn is_active(_: Defect) -> bool {
+            false
         }
     };
 }
@@ -72,38 +97,6 @@ defects! {
     RunEndsTwice = "an ended run can be ended again",
     BytesLeak = "the bytes of an old cursor are never freed",
     LateRenewalShortens = "a renewal that comes late shortens the lease",
-}
-
-#[cfg(feature = "planted-bugs")]
-mod switch {
-    use std::sync::atomic::{AtomicU8, Ordering};
-
-    use super::Defect;
-
-    const NONE: u8 = u8::MAX;
-
-    static ACTIVE: AtomicU8 = AtomicU8::new(NONE);
-
-    /// Activates one defect in the whole process, or none.
-    pub fn activate(defect: Option<Defect>) {
-        ACTIVE.store(defect.map_or(NONE, |defect| defect as u8), Ordering::Relaxed);
-    }
-
-    /// Whether a defect is active.
-    pub(crate) fn is_active(defect: Defect) -> bool {
-        ACTIVE.load(Ordering::Relaxed) == defect as u8
-    }
-}
-
-#[cfg(feature = "planted-bugs")]
-pub use switch::activate;
-#[cfg(feature = "planted-bugs")]
-pub(crate) use switch::is_active;
-
-/// Whether a defect is active: never, in this build.
-#[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn is_active(_: Defect) -> bool {
-    false
 }
 
 /// The spec that a residual shard gets, which only a defect makes another than the plan's.

@@ -8,7 +8,7 @@ use shardwright_coordination::async_traits::{SplitOff, SplitReplaced};
 use shardwright_coordination::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep};
 use shardwright_coordination::{
     AcquireError, AcquireResultView, AcquireScratch, AsyncCoordinationBackend, CheckpointError,
-    CompleteError, DeclineError, HolderNotice, IdempotentOutcome, Lease, ParkError, ParkReason,
+    CompleteError, Context, DeclineError, HolderNotice, IdempotentOutcome, Lease, OwnerLiveness, ParkError, ParkReason,
     ReleaseError, RenewError, RenewResult, RestoredShardState, ShardHead, ShardRecord, SplitError,
     SplitRequestError, UnparkError,
 };
@@ -17,6 +17,7 @@ use shardwright_store::{Store, Write};
 use crate::coordinator::StoredCoordinator;
 use crate::fault;
 use crate::operate::{Done, Verdict};
+use crate::planted::{self, Defect};
 use crate::shard::Place;
 
 impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
@@ -49,7 +50,10 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
         op: OpId,
     ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError> {
         let place = Place { tenant, key: lease.key() };
+        let mut attempts = 0;
         let moved = self.core.on_shard(place, Some(lease), "checkpoint", |context, draft| {
+            attempts += 1;
+            let op = planted::op_of_attempt(op, attempts);
             let (record, events) = (&mut draft.record, &mut draft.events);
             ops::checkpoint(context, record, lease, cursor, op, events).map(verdict)
         });
@@ -185,10 +189,16 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     ) -> Result<RestoredShardState, AcquireError> {
         let Place { tenant, key } = place;
         let seen = self.core.views.get(tenant, key.run);
-        let skew_ms = self.core.config.skew_allowance_ms;
+        let is_exact = planted::is_active(Defect::SkewIgnored);
+        let skew_ms = if is_exact { 0 } else { self.core.config.skew_allowance_ms };
         let waiting = || Write::Delete { key: self.core.keys.waiting(tenant, key.run, worker) };
         let acquired = self.core.on_shard(place, None, "acquire", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
+            let overthrown = Context { holder: OwnerLiveness::Gone, ..*context };
+            let context = match planted::is_active(Defect::LiveOwnerOverthrown) {
+                true => &overthrown,
+                false => context,
+            };
             let acquired = ops::acquire(context, record, worker, skew_ms, events)?;
             if seen.as_ref().is_some_and(|view| view.is_waiting(worker)) {
                 draft.also.push(waiting());

@@ -13,6 +13,7 @@ use shardwright_store::{Commit, Expect, Revision, Store};
 use crate::codec::{Gate, Record, Waiting};
 use crate::coordinator::StoredCoordinator;
 use crate::fault;
+use crate::planted::{self, Defect};
 use crate::shard::Place;
 use crate::view::RunView;
 
@@ -122,7 +123,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 let place = Place { tenant, key: ShardKey::new(run, *shard) };
                 let refusal = match self.acquire(place, worker).await {
                     Ok(acquired) => return Ok(acquired),
-                    Err(AcquireError::BackendError(InfraError::Corrupt { .. })) => {
+                    Err(AcquireError::BackendError(InfraError::Corrupt { .. }))
+                        if !planted::is_active(Defect::QuarantineSpreads) =>
+                    {
                         // A damaged shard is out of work, and no other is. Somebody may repair it,
                         // of which nobody tells.
                         view.note_held(*shard, now.saturating_add(lease_ms));

@@ -14,6 +14,7 @@ use shardwright_store::{Commit, CommitError, Expect, Key, Revision, Store, Versi
 
 use crate::codec::{ClockMark, Record};
 use crate::fault;
+use crate::planted::{self, Defect};
 
 const OPERATION: &str = "clock.mark";
 
@@ -50,6 +51,7 @@ impl EngineClock {
         interval_ms: u64,
         mark: Option<(ClockMark, Revision)>,
     ) -> Self {
+        let mark = mark.filter(|_| !planted::is_active(Defect::ClockGoesBack));
         let allowed_until = mark.map_or(LogicalTime::ZERO, |(mark, _)| mark.reserved_until);
         let state = State {
             told: allowed_until,

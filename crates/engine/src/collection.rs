@@ -11,6 +11,7 @@ use shardwright_store::{Commit, CommitError, Expect, Key, Revision, Store};
 use crate::codec::{Record, Run};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
+use crate::planted::{self, Defect};
 
 const OPERATION: &str = "collect";
 /// Most keys that are deleted at a time.
@@ -88,6 +89,7 @@ impl FoundRun {
         let kept_ms = match self.status {
             RunStatus::Initializing => retention.initializing_ms,
             RunStatus::Done | RunStatus::Failed | RunStatus::Cancelled => retention.ended_ms,
+            RunStatus::Active if planted::is_active(Defect::ActiveCollected) => retention.ended_ms,
             RunStatus::Active => return false,
         };
         self.collecting || (kept_ms < u64::MAX && now.millis_since(self.since) >= kept_ms)
@@ -142,6 +144,7 @@ impl<S: Store, E: Env> Core<S, E> {
         for range in [self.keys.shards(tenant, run), self.keys.view(tenant, run)] {
             let entries = self.list_since(&range, at, OPERATION).await?;
             let left = entries.into_iter().map(|(key, _)| key).filter(|key| *key != gate);
+            let left = left.filter(|_| !planted::is_active(Defect::RunDeletedFirst));
             if !self.delete_all(found.address, left, &guard, OPERATION).await? {
                 return Ok(false);
             }

@@ -9,6 +9,7 @@ use shardwright_store::{
 use crate::codec::{Binding, Definition, OpenShard, Progress, Record};
 use crate::keyspace::Keyspace;
 use crate::operate::Draft;
+use crate::planted::{self, Defect};
 use crate::quota::Room;
 use crate::shard::{Basis, Bound, Loaded, Place};
 
@@ -56,12 +57,10 @@ pub(crate) fn commit(
     room: Room,
 ) -> Result<Commit, CommitShapeError> {
     let Place { tenant, key } = place;
-    let Basis { gate, progress, owner } = current.basis;
-    let mut commit = Commit::builder()
-        .expect(keys.gate(tenant, key.run), Expect::At(gate))
-        .expect(keys.progress(tenant, key), Expect::At(progress))
-        .expect(keys.owner(tenant, key), owner)
-        .put(keys.progress(tenant, key), Progress::encode_of(&draft.record));
+    let mut commit = compare(keys, place, current.basis, !draft.newborn.is_empty());
+    if !(effects.redefines && planted::is_active(Defect::DefinitionAlone)) {
+        commit = commit.put(keys.progress(tenant, key), Progress::encode_of(&draft.record));
+    }
     if effects.redefines {
         commit = commit.put(keys.definition(tenant, key), Definition::encode_of(&draft.record));
     }
@@ -72,7 +71,7 @@ pub(crate) fn commit(
     }
     if effects.opens {
         commit = commit.put(keys.open(tenant, key), OpenShard.encode());
-    } else if effects.closes {
+    } else if effects.closes && !planted::is_active(Defect::OpenKeyKept) {
         commit = commit.delete(keys.open(tenant, key));
     }
     for child in &draft.newborn {
@@ -88,6 +87,29 @@ pub(crate) fn commit(
         };
     }
     room.add_to(commit).build()
+}
+
+/// What every commit about a shard compares.
+fn compare(keys: &Keyspace, place: Place, basis: Basis, is_split: bool) -> CommitBuilder {
+    let Place { tenant, key } = place;
+    let Basis { gate, progress, owner } = basis;
+    let mut commit = Commit::builder();
+    if !planted::is_active(Defect::GateUncompared) {
+        commit = commit.expect(keys.gate(tenant, key.run), Expect::At(gate));
+    }
+    let leaves_out = planted::is_active(Defect::ProgressUncompared)
+        || (is_split && planted::is_active(Defect::SplitUncompared));
+    if leaves_out || planted::is_active(Defect::DefinitionAlone) {
+        // Whoever leaves it out has to vouch that it does no harm.
+        commit = commit.guard(keys.gate(tenant, key.run), Expect::At(gate));
+    }
+    if !leaves_out {
+        commit = commit.expect(keys.progress(tenant, key), Expect::At(progress));
+    }
+    if !planted::is_active(Defect::BindingUncompared) {
+        commit = commit.expect(keys.owner(tenant, key), owner);
+    }
+    commit
 }
 
 /// Adds a shard that nobody has touched.
@@ -116,8 +138,10 @@ fn bind(
     let binding = Binding { owner, fence: record.head.fence, deadline }.encode();
     let key = keys.owner(place.tenant, place.key);
     match session {
-        Some(session) => commit.put_in_session(key, binding, session),
-        None => commit.put(key, binding),
+        Some(session) if !planted::is_active(Defect::BindingOutlivesSession) => {
+            commit.put_in_session(key, binding, session)
+        }
+        Some(_) | None => commit.put(key, binding),
     }
 }
 

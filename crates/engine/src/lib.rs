@@ -23,6 +23,10 @@ mod effects;
 mod fault;
 mod operate;
 mod ownership;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
 mod publish;
 mod quota;
 mod registration;

@@ -14,6 +14,7 @@ use shardwright_store::{Commit, CommitError, Revision, SessionId, Store, Write};
 use crate::coordinator::Core;
 use crate::effects::{self, Effects};
 use crate::fault;
+use crate::planted::{self, Defect};
 use crate::quota::{NoRoom, Room};
 use crate::shard::{Basis, Loaded, Place};
 
@@ -166,7 +167,7 @@ impl<S: Store, E: Env> Core<S, E> {
             let mut draft = Draft::new(&current, self.publisher.collector());
             let answer = match apply(&context, &mut draft) {
                 // What is remembered may be out of date: decide again on what is stored.
-                Err(_) if !is_fresh => continue,
+                Err(_) if !is_fresh && !planted::is_active(Defect::CachedRefusalTold) => continue,
                 Err(refusal) => return Err(self.refuse(place, &current, &unknown, refusal)),
                 Ok(Verdict::Answer(answer)) => {
                     self.served.keep(place, Arc::clone(&current));
@@ -181,6 +182,12 @@ impl<S: Store, E: Env> Core<S, E> {
                     return Ok(Done { answer, now, shard });
                 }
                 Tried::Again => {}
+                Tried::Unknown { .. } if planted::is_active(Defect::UnknownToldAsDone) => {
+                    return Ok(Done { answer, now, shard: current });
+                }
+                Tried::Unknown { .. } if planted::is_active(Defect::UnknownToldAsNotApplied) => {
+                    return Err(fault::contention(operation).into());
+                }
                 Tried::Unknown { error, session, writes } => {
                     let (basis, as_of) = (current.basis, current.as_of);
                     let attempt = Attempt { basis, as_of, error, draft, session, writes, answer };
@@ -276,7 +283,8 @@ impl<S: Store, E: Env> Core<S, E> {
             let fence = current.record.head.fence;
             draft.also.push(self.answer_request(place, fence, operation).await?);
         }
-        let room = if draft.newborn.is_empty() {
+        let is_uncounted = planted::is_active(Defect::SplitUncounted);
+        let room = if draft.newborn.is_empty() || is_uncounted {
             Room::default()
         } else {
             match self.room_for_children(place, current.basis, &draft.newborn, operation).await? {

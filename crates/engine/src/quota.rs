@@ -13,6 +13,7 @@ use shardwright_store::{CommitBuilder, Expect, Key, Snapshot, Store, Versioned};
 use crate::codec::{Count, Quota, Record};
 use crate::coordinator::Core;
 use crate::fault;
+use crate::planted::{self, Defect};
 use crate::shard::{BASIS_KEYS, Basis, Place};
 
 /// What a commit has to compare and to write so that room is used up only once.
@@ -24,7 +25,10 @@ pub(crate) struct Room {
 impl Room {
     pub(crate) fn add_to(self, mut commit: CommitBuilder) -> CommitBuilder {
         for (key, expect, value) in self.updates {
-            commit = commit.expect(key.clone(), expect).put(key, value);
+            if !planted::is_active(Defect::QuotaUncompared) {
+                commit = commit.expect(key.clone(), expect);
+            }
+            commit = commit.put(key, value);
         }
         commit
     }
@@ -123,6 +127,9 @@ impl<S: Store, E: Env> Core<S, E> {
         let counters = Counters::decode(&values, operation)?;
         let freed = counters.count.value.reserved;
         let [count, tenant_key, total_key] = keys;
+        if planted::is_active(Defect::ReservationKept) {
+            return Ok(commit.delete(count));
+        }
         let commit = match counters.count.expect {
             Expect::Absent => return Ok(commit),
             expect @ Expect::At(_) => commit.expect(count.clone(), expect).delete(count),

@@ -22,6 +22,7 @@ use crate::collection::RunAddress;
 use crate::coordinator::StoredCoordinator;
 use crate::effects;
 use crate::fault;
+use crate::planted::{self, Defect};
 use crate::quota::Room;
 use crate::runs::StoredRun;
 use crate::unknown::{UnknownChange, UnknownChanges};
@@ -225,6 +226,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                     return Ok(false);
                 }
                 (writes, bytes) = (0, 0);
+                if planted::is_active(Defect::StartedBeforeStaged) {
+                    return Ok(true);
+                }
             }
             commit = effects::insert(commit, &self.core.keys, plan.tenant, shard);
             writes += WRITES_PER_SHARD;

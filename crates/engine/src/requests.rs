@@ -18,6 +18,7 @@ use shardwright_store::{
 use crate::codec::{Asker, Record, SplitAsk};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
+use crate::planted::{self, Defect};
 use crate::shard::{Loaded, Place};
 
 /// What is stored about a request.
@@ -217,7 +218,9 @@ impl<S: Store, E: Env> Core<S, E> {
 
 fn put(commit: CommitBuilder, key: Key, value: Bytes, session: Option<SessionId>) -> CommitBuilder {
     match session {
-        Some(session) => commit.put_in_session(key, value, session),
-        None => commit.put(key, value),
+        Some(session) if !planted::is_active(Defect::RequestOutlivesAsker) => {
+            commit.put_in_session(key, value, session)
+        }
+        Some(_) | None => commit.put(key, value),
     }
 }

@@ -18,6 +18,7 @@ use crate::codec::{Gate, Manifest, Record, Run, join_run};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
 use crate::keyspace::ShardPart;
+use crate::planted::{self, Defect};
 use crate::shard::{Place, decode_shard};
 use crate::unknown::{UnknownChange, UnknownChanges};
 
@@ -264,7 +265,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 .expect(core.keys.run(tenant, run), Expect::At(at))
                 .put(core.keys.run(tenant, run), Run::encode_of(&record, false));
             let after = Gate::of(&record);
-            if before != after {
+            if before != after && !planted::is_active(Defect::GateNotWritten) {
                 commit = commit.put(core.keys.gate(tenant, run), after.encode());
             }
             let commit =

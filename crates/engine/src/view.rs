@@ -21,6 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::codec::Gate;
 use crate::coordinator::Core;
 use crate::fault;
+use crate::planted::{self, Defect};
 use crate::shard::Place;
 use state::ViewState;
 
@@ -298,6 +299,10 @@ impl<S: Store, E: Env> Follow<S, E> {
             } else {
                 drop(core);
                 self.env.sleep(PAUSE).await;
+            }
+            if planted::is_active(Defect::RelistSkipped) {
+                self.env.sleep(PAUSE).await;
+                continue;
             }
             // Something was missed: read everything anew and go on from there.
             match self.relist().await {

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use shardwright_sim::sweep::{STEPS, Sweep};
+#[cfg(feature = "planted-bugs")]
+use shardwright_sim::planted;
 use shardwright_sim::stored::{self, StoredSweep};
 use shardwright_sim::trace::Trace;
 use shardwright_sim::{report, world};
@@ -103,14 +105,13 @@ fn hunt() -> bool {
 
 #[cfg(feature = "planted-bugs")]
 fn hunt() -> bool {
+    let (protocol, engine) = (planted::hunt_in_protocol(), planted::hunt_in_engine());
     let mut all_caught = true;
-    for (defect, caught) in shardwright_sim::planted::hunt_all() {
-        let (name, sentence) = (format!("{defect:?}"), defect.sentence());
-        match caught {
+    for planted::Hunted { name, sentence, catch } in protocol.into_iter().chain(engine) {
+        match catch {
             Some(catch) => println!(
-                "{name:<26} seed {:>3}  {:<60} {}",
+                "{name:<26} seed {:>3}  {sentence:<66} {}",
                 catch.seed,
-                sentence,
                 catch.oracles.join(", "),
             ),
             None => {

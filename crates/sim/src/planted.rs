@@ -1,9 +1,11 @@
 //! The hunt for bugs planted on purpose.
 
-use shardwright_coordination::planted::{Defect, activate};
+use shardwright_coordination::planted as protocol;
+use shardwright_engine::planted as engine;
 
+use crate::oracle::Finding;
 use crate::sweep::STEPS;
-use crate::world;
+use crate::{stored, world};
 
 /// Within how many seeds every planted bug has to be caught.
 pub const SEEDS_MAX: u64 = 200;
@@ -11,36 +13,70 @@ pub const SEEDS_MAX: u64 = 200;
 /// How a planted bug was caught.
 #[derive(Clone, Debug)]
 pub struct Catch {
-    /// The bug.
-    pub defect: Defect,
     /// The seed whose world showed it.
     pub seed: u64,
     /// The oracles that saw it in the step that gave it away.
     pub oracles: Vec<&'static str>,
 }
 
-/// Plants a bug and lives through worlds until one of them gives it away.
-///
-/// The bug is active in the whole process while this runs.
-#[must_use]
-pub fn hunt(defect: Defect) -> Option<Catch> {
-    activate(Some(defect));
-    let caught = (0..SEEDS_MAX).find_map(|seed| {
-        let findings = world::live(seed, STEPS, false).findings;
-        let oracles: Vec<_> = findings.iter().map(|finding| finding.oracle).collect();
-        (!oracles.is_empty()).then_some(Catch { defect, seed, oracles })
-    });
-    activate(None);
-    caught
+/// A bug and how it was caught, if it was.
+#[derive(Clone, Debug)]
+pub struct Hunted {
+    /// Its name.
+    pub name: String,
+    /// What is wrong while it is active.
+    pub sentence: &'static str,
+    /// None if it got away.
+    pub catch: Option<Catch>,
 }
 
-/// Hunts for every planted bug; those that got away come without a catch.
+/// Lives through worlds until one of them gives something away.
+fn hunt(live: impl Fn(u64) -> Vec<Finding>) -> Option<Catch> {
+    (0..SEEDS_MAX).find_map(|seed| {
+        let oracles: Vec<_> = live(seed).iter().map(|finding| finding.oracle).collect();
+        (!oracles.is_empty()).then_some(Catch { seed, oracles })
+    })
+}
+
+/// Hunts for every bug planted in the protocol's operations, in worlds around the in-memory backend.
+///
+/// A bug is active in the whole process while it is hunted for.
 #[must_use]
-pub fn hunt_all() -> Vec<(Defect, Option<Catch>)> {
-    // A planted bug may trip an assertion of the protocol's own: that is a catch, not a crash.
+pub fn hunt_in_protocol() -> Vec<Hunted> {
+    quietly(|| {
+        let hunted = protocol::Defect::ALL.iter().map(|defect| {
+            protocol::activate(Some(*defect));
+            let catch = hunt(|seed| world::live(seed, STEPS, false).findings);
+            Hunted { name: format!("{defect:?}"), sentence: defect.sentence(), catch }
+        });
+        let hunted = hunted.collect();
+        protocol::activate(None);
+        hunted
+    })
+}
+
+/// Hunts for every bug planted in the engine, in worlds around a store.
+///
+/// A bug is active in the whole process while it is hunted for.
+#[must_use]
+pub fn hunt_in_engine() -> Vec<Hunted> {
+    quietly(|| {
+        let hunted = engine::Defect::ALL.iter().map(|defect| {
+            engine::activate(Some(*defect));
+            let catch = hunt(|seed| stored::live(seed, stored::ACTS, false).findings);
+            Hunted { name: format!("{defect:?}"), sentence: defect.sentence(), catch }
+        });
+        let hunted = hunted.collect();
+        engine::activate(None);
+        hunted
+    })
+}
+
+/// A planted bug may trip an assertion of the code's own: that is a catch, not a crash.
+fn quietly<T>(run: impl FnOnce() -> T) -> T {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let catches = Defect::ALL.iter().map(|defect| (*defect, hunt(*defect))).collect();
+    let result = run();
     std::panic::set_hook(hook);
-    catches
+    result
 }

@@ -4,14 +4,15 @@
 use std::collections::BTreeSet;
 
 use shardwright_sim::oracle;
-use shardwright_sim::planted::hunt_all;
+use shardwright_sim::planted::hunt_in_protocol;
 use shardwright_sim::sweep::{STEPS, Sweep};
 
 #[test]
 fn every_planted_bug_is_caught_and_every_oracle_catches_one() {
     let mut caught_by: BTreeSet<&str> = BTreeSet::new();
-    for (defect, catch) in hunt_all() {
-        let catch = catch.unwrap_or_else(|| panic!("{defect:?} got away: {}", defect.sentence()));
+    for hunted in hunt_in_protocol() {
+        let catch = hunted.catch;
+        let catch = catch.unwrap_or_else(|| panic!("{} got away", hunted.name));
         caught_by.extend(catch.oracles);
     }
     for oracle in oracle::ALL {
