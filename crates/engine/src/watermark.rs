@@ -11,7 +11,6 @@ use shardwright_store::{Commit, CommitError, Expect, Revision, Snapshot, Store, 
 use crate::codec::{Record, Watermark};
 use crate::coordinator::Core;
 use crate::fault;
-use crate::planted::{self, Defect};
 
 const OPERATION: &str = "watermark";
 
@@ -48,9 +47,8 @@ impl<S: Store, E: Env> Core<S, E> {
                 Ok(_) => return Ok(Some(reached)),
                 Err(CommitError::Conflict(conflict)) => {
                     let found = conflict.found.into_iter().find_map(|(_, found)| found);
-                    let goes_back = planted::is_active(Defect::WatermarkGoesBack);
                     expect = match found.as_ref().map(decode).transpose()? {
-                        Some((told, _)) if told >= reached && !goes_back => return Ok(Some(told)),
+                        Some((told, _)) if told >= reached => return Ok(Some(told)),
                         Some((_, at)) => Expect::At(at),
                         None => Expect::Absent,
                     };

@@ -47,6 +47,8 @@ pub(super) struct Process {
     pub(super) coordinator: Option<Arc<Coordinator>>,
     pub(super) off_ms: Arc<AtomicI64>,
     pub(super) paused: bool,
+    /// The time that was marked when it started; it tells none before.
+    floor_ms: u64,
 }
 
 /// A tenant's actors.
@@ -181,6 +183,7 @@ impl Director {
                 coordinator: None,
                 off_ms: Arc::new(AtomicI64::new(off_ms)),
                 paused: false,
+                floor_ms: 0,
             });
             director.start(process);
         }
@@ -207,6 +210,9 @@ impl Director {
     pub(super) fn start(&mut self, process: usize) {
         let Some(state) = self.processes.get_mut(process) else { return };
         state.life += 1;
+        // A stale read shows an older mark.
+        let is_exact = !self.settings.terms.serves_stale;
+        state.floor_ms = if is_exact { self.ledger.books.clock.as_millis() } else { 0 };
         let (life, chance) = (state.life, Rng::new(self.rng.next()));
         let off_ms = Arc::clone(&state.off_ms);
         let env = SimEnv::new(self.clock.clone(), process, off_ms, chance);
@@ -239,7 +245,8 @@ impl Director {
         let state = self.processes.get(process)?;
         let coordinator = state.coordinator.clone()?;
         let now_ms = self.clock.now_ms();
-        let not_before_ms = now_ms.saturating_add_signed(state.off_ms.load(Ordering::Relaxed));
+        let wall_ms = now_ms.saturating_add_signed(state.off_ms.load(Ordering::Relaxed));
+        let not_before_ms = wall_ms.max(state.floor_ms);
         let (words, clock, asked) = (self.words.clone(), self.clock.clone(), ask.clone());
         let task = self.clock.spawn(Home::Process(process), async move {
             let reply = put(coordinator, asked, now_ms).await;

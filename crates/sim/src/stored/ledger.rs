@@ -14,13 +14,13 @@ use shardwright_store::memory::MemoryStore;
 use shardwright_store::{ChangeSet, KeyRange, Revision};
 
 use super::asks::{Ask, Reply};
-use super::books::{Address, Books, REMOVAL, Touched};
+use super::books::{Address, Books, REMOVAL, TIME, Touched};
 use super::executor::TaskId;
 use super::steps::{self, Asked, EXPLAINED, Step};
 use super::weather::{Author, Weather};
 use crate::model::{Model, RunModel};
 use crate::oracle::{Finding, OF_STEPS, Observation, Oracle, judge_by};
-use crate::system::Granted;
+use crate::system::{Answer, Granted};
 use crate::tally::Tally;
 use crate::trace::Trace;
 use crate::visible::RunView;
@@ -300,6 +300,7 @@ impl Ledger {
         if let (Some(op), Ok(_)) = (step.request.op(), &step.outcome) {
             self.done.insert((address, op));
         }
+        self.check_time(step, task)?;
         self.note_lease(address, step);
         if step.is_wanted {
             self.note_effect(at, step, task)?;
@@ -307,9 +308,20 @@ impl Ledger {
         Ok(())
     }
 
+    /// Whoever gets a lease is told the end of it, and so what time it was.
+    fn check_time(&self, step: &Step, task: Option<TaskId>) -> Result<(), Vec<Finding>> {
+        let call = task.and_then(|task| self.calls.get(&task));
+        let not_before = call.map_or(0, |call| call.not_before_ms);
+        let is_exact = matches!(step.outcome, Ok(Answer::Granted(_)));
+        if is_exact && step.now.as_millis() < not_before {
+            let text = format!("a lease was given at {}, asked for after {not_before}", step.now);
+            return Err(vec![Finding { oracle: TIME.name, text }]);
+        }
+        Ok(())
+    }
+
     fn note_lease(&mut self, address: Address, step: &Step) {
         use crate::request::Request;
-        use crate::system::Answer;
         match (&step.request, &step.outcome) {
             (_, Ok(Answer::Granted(granted))) => {
                 let (shard, fence) =

@@ -1,0 +1,328 @@
+//! The store in memory, on which simulations stand, answers as a real etcd does: the same random
+//! sequences of calls on both, answer by answer. Revisions are compared by which commit they name.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that panics is a test that fails"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_store::etcd::EtcdStore;
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::testing::EtcdCluster;
+use shardwright_store::{
+    ChangeSet, Commit, CommitError, Continuation, Expect, Key, KeyRange, ManualClock, Page,
+    Revision, ScanError, SessionError, SessionId, Store, Versioned, WatchError,
+};
+
+fn block_on<F: Future>(scenario: F) -> F::Output {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(2).enable_all().build().unwrap().block_on(scenario)
+}
+
+const SEQUENCES: u64 = 2_400;
+const CALLS: u64 = 24;
+const AT_ONCE: u64 = 16;
+const KEYS: u64 = 6;
+/// Long enough that no session ends by itself.
+const TTL: Duration = Duration::from_secs(600);
+
+/// A store and what its revisions and sessions are called in the common history.
+struct Side<S> {
+    store: S,
+    prefix: String,
+    revisions: BTreeMap<Revision, u64>,
+    sessions: Vec<SessionId>,
+    next: Option<Continuation>,
+}
+
+/// Something under a key, in words that are the same for both stores.
+type Seen = Option<(Vec<u8>, u64, Option<usize>)>;
+
+/// An answer, in the same words.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Committed,
+    Conflict(Vec<(Key, Seen)>),
+    SessionGone(Option<usize>),
+    Loaded(Vec<Seen>),
+    Page(Vec<(Key, Seen)>, bool),
+    Opened,
+    Kept,
+    Ended,
+    Gone,
+}
+
+/// One call, in the same words.
+#[derive(Clone, Debug)]
+enum Call {
+    Commit { expects: Vec<(u64, Option<u64>)>, writes: Vec<(u64, Option<Put>)> },
+    Load(Vec<u64>),
+    Scan { limit: usize, goes_on: bool },
+    Open,
+    Keep(usize),
+    Close(usize),
+}
+
+#[derive(Clone, Debug)]
+struct Put {
+    value: Vec<u8>,
+    session: Option<usize>,
+}
+
+impl<S: Store> Side<S> {
+    fn new(store: S, prefix: &str) -> Self {
+        let prefix = prefix.to_owned();
+        Self { store, prefix, revisions: BTreeMap::new(), sessions: Vec::new(), next: None }
+    }
+
+    fn key(&self, number: u64) -> Key {
+        Key::from(format!("{}{number}", self.prefix))
+    }
+
+    fn range(&self) -> KeyRange {
+        KeyRange::prefix(self.prefix.clone())
+    }
+
+    fn session(&self, found: SessionId) -> Option<usize> {
+        self.sessions.iter().position(|session| *session == found)
+    }
+
+    fn seen(&self, found: Option<&Versioned>) -> Seen {
+        let found = found?;
+        // What was written before the sequence cannot be there: each has keys of its own.
+        let revision = self.revisions.get(&found.revision).copied().unwrap_or(u64::MAX);
+        let session = found.session.map(|session| self.session(session).unwrap_or(usize::MAX));
+        Some((found.value.to_vec(), revision, session))
+    }
+
+    fn commit(&self, expects: &[(u64, Option<u64>)], writes: &[(u64, Option<Put>)]) -> Commit {
+        let mut commit = Commit::builder().guard(self.key(KEYS), Expect::Absent);
+        for (key, at) in expects {
+            let known = |at: &u64| self.revisions.iter().find(|(_, name)| *name == at);
+            let expect = match at {
+                Some(at) => Expect::At(known(at).map_or(Revision::new(1), |(at, _)| *at)),
+                None => Expect::Absent,
+            };
+            commit = commit.expect(self.key(*key), expect);
+        }
+        for (key, put) in writes {
+            commit = match put {
+                Some(Put { value, session: Some(session) }) => {
+                    let session = self.sessions[*session];
+                    commit.put_in_session(self.key(*key), value.clone(), session)
+                }
+                Some(Put { value, session: None }) => commit.put(self.key(*key), value.clone()),
+                None => commit.delete(self.key(*key)),
+            };
+        }
+        commit.build().unwrap()
+    }
+
+    /// Makes a call; `name` is what its revision is called if it gets one.
+    async fn answer(&mut self, call: &Call, name: u64) -> Answer {
+        match call {
+            Call::Commit { expects, writes } => {
+                match self.store.commit(self.commit(expects, writes)).await {
+                    Ok(revision) => {
+                        self.revisions.insert(revision, name);
+                        Answer::Committed
+                    }
+                    Err(CommitError::Conflict(conflict)) => {
+                        let found = conflict.found.iter();
+                        let found = found.map(|(key, found)| (key.clone(), self.seen(found.as_ref())));
+                        Answer::Conflict(found.collect())
+                    }
+                    Err(CommitError::SessionGone(session)) => {
+                        Answer::SessionGone(self.session(session))
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            Call::Load(keys) => {
+                let keys: Vec<Key> = keys.iter().map(|key| self.key(*key)).collect();
+                let loaded = self.store.load(&keys).await.unwrap();
+                Answer::Loaded(loaded.values.iter().map(|it| self.seen(it.as_ref())).collect())
+            }
+            Call::Scan { limit, goes_on } => {
+                let after = self.next.take().filter(|_| *goes_on);
+                let page = Page { limit: *limit, after };
+                let page = self.store.scan(&self.range(), page).await.unwrap();
+                let entries = page.entries.iter();
+                let entries = entries.map(|(key, it)| (key.clone(), self.seen(Some(it)))).collect();
+                self.next = page.next;
+                Answer::Page(entries, self.next.is_some())
+            }
+            Call::Open => {
+                self.sessions.push(self.store.open_session(TTL).await.unwrap().id);
+                Answer::Opened
+            }
+            Call::Keep(session) => {
+                told(self.store.keep_alive(self.sessions[*session]).await, Answer::Kept)
+            }
+            Call::Close(session) => {
+                told(self.store.close_session(self.sessions[*session]).await, Answer::Ended)
+            }
+        }
+    }
+
+    /// What a watch told, in the same words; the ends of sessions have no name.
+    fn told(&self, set: &ChangeSet) -> (Option<u64>, BTreeMap<Key, Seen>) {
+        let changes = set.changes.iter();
+        let changes = changes.map(|it| (it.key.clone(), self.seen(it.now.as_ref()))).collect();
+        (self.revisions.get(&set.revision).copied(), changes)
+    }
+}
+
+fn told(result: Result<(), SessionError>, good: Answer) -> Answer {
+    match result {
+        Ok(()) => good,
+        Err(SessionError::Gone(_)) => Answer::Gone,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn draw(rng: &mut Chance, sessions: usize, names: u64) -> Call {
+    match rng.below(20) {
+        0..12 => {
+            let mut expects = BTreeMap::new();
+            for _ in 0..rng.below(3) {
+                let at = (names > 0 && rng.below(3) > 0).then(|| rng.below(names));
+                expects.insert(rng.below(KEYS), at);
+            }
+            let mut writes = BTreeMap::new();
+            for _ in 0..=rng.below(3) {
+                let in_session = sessions > 0 && rng.below(3) == 0;
+                let session = in_session.then(|| rng.below(sessions as u64) as usize);
+                let value = vec![rng.below(256) as u8; rng.below(4) as usize];
+                let put = (rng.below(4) > 0).then_some(Put { value, session });
+                writes.insert(rng.below(KEYS), put);
+            }
+            let (expects, writes) = (expects.into_iter().collect(), writes.into_iter().collect());
+            Call::Commit { expects, writes }
+        }
+        12..15 => Call::Load((0..=rng.below(KEYS)).map(|_| rng.below(KEYS)).collect()),
+        15..17 => Call::Scan { limit: 1 + rng.below(4) as usize, goes_on: rng.below(3) > 0 },
+        17 => Call::Open,
+        _ if sessions == 0 => Call::Open,
+        18 => Call::Keep(rng.below(sessions as u64) as usize),
+        _ => Call::Close(rng.below(sessions as u64) as usize),
+    }
+}
+
+/// SplitMix64, so that a failing sequence can be lived through again.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+fn in_memory() -> MemoryStore {
+    MemoryStore::new(Arc::new(ManualClock::new()))
+}
+
+async fn compare(seed: u64, etcd: EtcdStore) {
+    let prefix = format!("sequence{seed:05}/");
+    let mut memory = Side::new(in_memory(), &prefix);
+    let mut etcd = Side::new(etcd, &prefix);
+    let (range, mut rng) = (memory.range(), Chance(seed));
+    let beginning = etcd.store.load(&[etcd.key(0)]).await.unwrap().revision;
+    let mut watched = etcd.store.watch(&range, beginning).await.unwrap();
+    let mut expected = memory.store.watch(&range, Revision::ZERO).await.unwrap();
+    let mut calls = Vec::new();
+    for name in 0..CALLS {
+        let call = draw(&mut rng, memory.sessions.len(), name);
+        calls.push(call.clone());
+        let (one, other) = (memory.answer(&call, name).await, etcd.answer(&call, name).await);
+        assert_eq!(one, other, "sequence {seed} after {calls:#?}");
+    }
+    // The last write tells when a watch has told everything.
+    let put = Put { value: b"end".to_vec(), session: None };
+    let end = Call::Commit { expects: Vec::new(), writes: vec![(0, Some(put))] };
+    assert_eq!(memory.answer(&end, CALLS).await, etcd.answer(&end, CALLS).await);
+    loop {
+        let one = memory.told(&expected.next().await.unwrap());
+        // A commit that deletes what is not there changes nothing, and etcd does not tell it.
+        let other = etcd.told(&watched.next().await.unwrap());
+        assert_eq!(one, other, "watch of sequence {seed} after {calls:#?}");
+        if one.0 == Some(CALLS) {
+            break;
+        }
+    }
+    for session in 0..etcd.sessions.len() {
+        let _ended = etcd.answer(&Call::Close(session), 0).await;
+    }
+}
+
+#[test]
+fn random_sequences_are_answered_alike_in_memory_and_on_etcd() {
+    block_on(async {
+        let cluster = EtcdCluster::single().await.unwrap();
+        let store = EtcdStore::connect(cluster.options()).await.unwrap();
+        let tasks: Vec<_> = (0..AT_ONCE)
+            .map(|first| {
+                let store = store.clone();
+                tokio::spawn(async move {
+                    for seed in (first..SEQUENCES).step_by(AT_ONCE as usize) {
+                        compare(seed, store.clone()).await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+}
+
+/// A scan that goes on, and a watch that starts, behind a compaction.
+async fn behind<S: Store>(side: &mut Side<S>, compact: impl AsyncFn(Revision)) -> (bool, bool) {
+    let put = |key| {
+        let put = Put { value: vec![key as u8], session: None };
+        Call::Commit { expects: Vec::new(), writes: vec![(key, Some(put))] }
+    };
+    for key in 0..4 {
+        side.answer(&put(key), key).await;
+    }
+    let first = side.store.scan(&side.range(), Page::first(2)).await.unwrap();
+    for key in 0..4 {
+        side.answer(&put(key), 4 + key).await;
+    }
+    let now = side.store.load(&[side.key(0)]).await.unwrap().revision;
+    compact(now).await;
+    let next = Page { limit: 2, after: first.next };
+    let moved = side.store.scan(&side.range(), next).await;
+    let gap = match side.store.watch(&side.range(), first.revision).await {
+        Ok(mut changes) => changes.next().await.map(|_| ()),
+        Err(error) => Err(error),
+    };
+    (matches!(moved, Err(ScanError::Moved)), matches!(gap, Err(WatchError::Gap)))
+}
+
+#[test]
+fn what_was_compacted_away_is_missed_alike_in_memory_and_on_etcd() {
+    block_on(async {
+        let cluster = EtcdCluster::single().await.unwrap();
+        let store = EtcdStore::connect(cluster.options()).await.unwrap();
+        let operator = cluster.operator(0).await.unwrap();
+        for round in 0..20 {
+            let prefix = format!("round{round}/");
+            let mut memory = Side::new(in_memory(), &prefix);
+            let client = memory.store.clone();
+            let one = behind(&mut memory, async |before| client.compact(before)).await;
+            let mut etcd = Side::new(store.clone(), &prefix);
+            let other = behind(&mut etcd, async |before| operator.compact(before).await.unwrap());
+            assert_eq!((one, other.await), ((true, true), (true, true)));
+        }
+    });
+}
