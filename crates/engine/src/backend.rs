@@ -8,9 +8,9 @@ use shardwright_coordination::async_traits::{SplitOff, SplitReplaced};
 use shardwright_coordination::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep};
 use shardwright_coordination::{
     AcquireError, AcquireResultView, AcquireScratch, AsyncCoordinationBackend, CheckpointError,
-    CompleteError, Context, DeclineError, HolderNotice, IdempotentOutcome, Lease, OwnerLiveness, ParkError, ParkReason,
-    ReleaseError, RenewError, RenewResult, RestoredShardState, ShardHead, ShardRecord, SplitError,
-    SplitRequestError, UnparkError,
+    CompleteError, Context, DeclineError, HolderNotice, IdempotentOutcome, Lease, OwnerLiveness,
+    ParkError, ParkReason, ReleaseError, RenewError, RenewResult, RestoredShardState, ShardHead,
+    ShardRecord, SplitError, SplitRequestError, UnparkError,
 };
 use shardwright_store::{Store, Write};
 

@@ -105,9 +105,10 @@ impl<T> Unknown<T> {
     /// Whether one of them may still be applied: as long as nothing has changed that it was based
     /// on, nobody can know. What is older than it says nothing about it.
     fn may_come(&self, current: &Loaded) -> Option<InfraError> {
-        let may_come = self.0.iter().find(|attempt| {
-            attempt.basis == current.basis || current.as_of < attempt.as_of
-        });
+        let may_come = self
+            .0
+            .iter()
+            .find(|attempt| attempt.basis == current.basis || current.as_of < attempt.as_of);
         may_come.map(|attempt| attempt.error.clone())
     }
 

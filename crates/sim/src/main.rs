@@ -5,10 +5,10 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use shardwright_sim::sweep::{STEPS, Sweep};
 #[cfg(feature = "planted-bugs")]
 use shardwright_sim::planted;
 use shardwright_sim::stored::{self, StoredSweep};
+use shardwright_sim::sweep::{STEPS, Sweep};
 use shardwright_sim::trace::Trace;
 use shardwright_sim::{report, world};
 

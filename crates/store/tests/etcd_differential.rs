@@ -7,7 +7,7 @@
     reason = "a test that panics is a test that fails"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ fn block_on<F: Future>(scenario: F) -> F::Output {
 
 const SEQUENCES: u64 = 2_400;
 const CALLS: u64 = 24;
+/// A revision that no commit of a sequence has.
+const NEVER: Revision = Revision::new(1 << 40);
 const AT_ONCE: u64 = 16;
 const KEYS: u64 = 6;
 /// Long enough that no session ends by itself.
@@ -37,6 +39,7 @@ struct Side<S> {
     prefix: String,
     revisions: BTreeMap<Revision, u64>,
     sessions: Vec<SessionId>,
+    ended: BTreeSet<usize>,
     next: Option<Continuation>,
 }
 
@@ -48,7 +51,7 @@ type Seen = Option<(Vec<u8>, u64, Option<usize>)>;
 enum Answer {
     Committed,
     Conflict(Vec<(Key, Seen)>),
-    SessionGone(Option<usize>),
+    SessionGone,
     Loaded(Vec<Seen>),
     Page(Vec<(Key, Seen)>, bool),
     Opened,
@@ -77,7 +80,8 @@ struct Put {
 impl<S: Store> Side<S> {
     fn new(store: S, prefix: &str) -> Self {
         let prefix = prefix.to_owned();
-        Self { store, prefix, revisions: BTreeMap::new(), sessions: Vec::new(), next: None }
+        let (revisions, sessions, ended) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
+        Self { store, prefix, revisions, sessions, ended, next: None }
     }
 
     fn key(&self, number: u64) -> Key {
@@ -105,7 +109,7 @@ impl<S: Store> Side<S> {
         for (key, at) in expects {
             let known = |at: &u64| self.revisions.iter().find(|(_, name)| *name == at);
             let expect = match at {
-                Some(at) => Expect::At(known(at).map_or(Revision::new(1), |(at, _)| *at)),
+                Some(at) => Expect::At(known(at).map_or(NEVER, |(at, _)| *at)),
                 None => Expect::Absent,
             };
             commit = commit.expect(self.key(*key), expect);
@@ -129,16 +133,23 @@ impl<S: Store> Side<S> {
             Call::Commit { expects, writes } => {
                 match self.store.commit(self.commit(expects, writes)).await {
                     Ok(revision) => {
-                        self.revisions.insert(revision, name);
+                        // One that changes nothing may be given a revision that has a name.
+                        self.revisions.entry(revision).or_insert(name);
                         Answer::Committed
                     }
                     Err(CommitError::Conflict(conflict)) => {
                         let found = conflict.found.iter();
-                        let found = found.map(|(key, found)| (key.clone(), self.seen(found.as_ref())));
+                        let found =
+                            found.map(|(key, found)| (key.clone(), self.seen(found.as_ref())));
                         Answer::Conflict(found.collect())
                     }
                     Err(CommitError::SessionGone(session)) => {
-                        Answer::SessionGone(self.session(session))
+                        // Of several that have ended, a store may name any.
+                        let named = self.session(session).unwrap();
+                        let is_used = |put: &Put| put.session == Some(named);
+                        assert!(writes.iter().filter_map(|(_, put)| put.as_ref()).any(is_used));
+                        assert!(self.ended.contains(&named), "session {named} has not ended");
+                        Answer::SessionGone
                     }
                     Err(error) => panic!("{error}"),
                 }
@@ -165,6 +176,7 @@ impl<S: Store> Side<S> {
                 told(self.store.keep_alive(self.sessions[*session]).await, Answer::Kept)
             }
             Call::Close(session) => {
+                self.ended.insert(*session);
                 told(self.store.close_session(self.sessions[*session]).await, Answer::Ended)
             }
         }

@@ -18,6 +18,7 @@ mod registration;
 mod sessions;
 mod sharing;
 mod site;
+mod stale;
 #[path = "../support/mod.rs"]
 mod support;
 mod unknown;

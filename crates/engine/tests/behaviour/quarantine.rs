@@ -7,16 +7,17 @@ use shardwright_coordination::{
 };
 use shardwright_store::{Commit, Expect, Key, Store};
 
-use crate::site::{RUN, Site, TENANT, op, shard, start, worker};
+use crate::site::{LEASE_MS, RUN, Site, TENANT, op, shard, start, worker};
 
 async fn scribble(site: &Site, key: Key) {
+    write(site, key, Bytes::from_static(b"scribble")).await;
+}
+
+async fn write(site: &Site, key: Key, value: Bytes) {
     let found = site.store.load(std::slice::from_ref(&key)).await.unwrap();
     let at = found.values[0].as_ref().unwrap().revision;
-    let commit = Commit::builder()
-        .expect(key.clone(), Expect::At(at))
-        .put(key, Bytes::from_static(b"scribble"))
-        .build()
-        .unwrap();
+    let commit =
+        Commit::builder().expect(key.clone(), Expect::At(at)).put(key, value).build().unwrap();
     site.store.commit(commit).await.unwrap();
 }
 
@@ -38,6 +39,23 @@ fn a_damaged_shard_is_named_and_the_others_are_worked_on(which: impl Fn(&Site) -
     }
     let nothing = site.run(engine.claim_next_available(TENANT, RUN, worker(1)));
     assert!(matches!(nothing, Err(ClaimError::NoneAvailable(_))), "{nothing:?}");
+}
+
+#[test]
+fn a_shard_that_was_repaired_is_claimed_by_those_who_had_found_it_damaged() {
+    let site = Site::new();
+    let engine = site.engine();
+    site.run(start(&engine, 1));
+    let key = site.keys.progress(TENANT, shard(0));
+    let whole = site.run(site.store.load(std::slice::from_ref(&key))).unwrap();
+    let whole = whole.values[0].clone().unwrap().value;
+    site.run(scribble(&site, key.clone()));
+    let nothing = site.run(engine.claim_next_available(TENANT, RUN, worker(1)));
+    assert!(matches!(nothing, Err(ClaimError::NoneAvailable(_))), "{nothing:?}");
+    site.run(write(&site, key, whole));
+    site.world.advance(LEASE_MS);
+    let claimed = site.run(engine.claim_next_available(TENANT, RUN, worker(1))).unwrap();
+    assert_eq!(claimed.lease.key(), shard(0));
 }
 
 #[test]

@@ -85,6 +85,25 @@ fn whoever_dies_between_two_commits_can_go_on_with_the_same_id() {
 }
 
 #[test]
+fn nobody_sees_the_shards_of_a_run_before_all_of_them_are_there() {
+    let mut deaths = 0;
+    while let Some(site) = dead_at(deaths, Fate::HangAfter, FEW_WRITES) {
+        deaths += 1;
+        let engine = site.engine();
+        let record = site.run(engine.get_run(TENANT, RUN)).unwrap();
+        if record.status == RunStatus::Active {
+            continue;
+        }
+        assert!(site.run(list(&engine)).is_empty(), "after a death at commit {deaths}");
+        let progress = site.run(engine.get_run_progress(TENANT, RUN)).unwrap();
+        assert_eq!(progress, RunProgress::default());
+        let acquired = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
+        assert_eq!(acquired, Err(ShardNotFound { key: shard(0) }.into()));
+    }
+    assert!(deaths > 4, "there were to be many commits to die at");
+}
+
+#[test]
 fn another_registration_takes_the_place_of_a_dead_one_without_traces() {
     let expected = undisturbed(FEW_WRITES, 11);
     for fate in [Fate::HangBefore, Fate::HangAfter] {

@@ -133,11 +133,9 @@ fn of_shard(
             (told.current.as_raw(), told.presented) == (shard.fence, lease.fence())
                 && (told.presented != told.current || !holds)
         }
-        (CoordError::LeaseExpired(told), _) => {
-            shard.lease.is_some_and(|(_, deadline)| {
-                told.deadline <= told.now && (told.deadline == deadline || shard.unbound)
-            })
-        }
+        (CoordError::LeaseExpired(told), _) => shard.lease.is_some_and(|(_, deadline)| {
+            told.deadline <= told.now && (told.deadline == deadline || shard.unbound)
+        }),
         (CoordError::AlreadyLeased(told), _) => {
             shard.lease == Some((told.current_owner, told.deadline))
                 && !shard.is_available_after(seen.now, skew_ms)

@@ -94,11 +94,9 @@ async fn call(
     now_ms: u64,
 ) -> Option<Outcome> {
     Some(match request {
-        Request::Acquire { key, worker } => engine
-            .acquire_and_restore(tenant, *key, *worker)
-            .await
-            .map(granted)
-            .map_err(Into::into),
+        Request::Acquire { key, worker } => {
+            engine.acquire_and_restore(tenant, *key, *worker).await.map(granted).map_err(Into::into)
+        }
         Request::Claim { run, worker } => engine
             .claim_next_available(tenant, *run, *worker)
             .await
@@ -116,7 +114,9 @@ async fn call(
             .map(|()| Answer::Noted)
             .map_err(Into::into),
         Request::Register { run, shards, op } => {
-            let input = |(shard, spec, cursor): &'_ (_, DraftSpec, DraftCursor)| (*shard, spec.clone(), cursor.clone());
+            let input = |(shard, spec, cursor): &'_ (_, DraftSpec, DraftCursor)| {
+                (*shard, spec.clone(), cursor.clone())
+            };
             let owned: Vec<_> = shards.iter().map(input).collect();
             let inputs: Vec<_> = owned
                 .iter()
@@ -219,9 +219,7 @@ async fn holder(
             let plan =
                 plan_split_replace_with_children(parent.as_ref(), cursor.as_update(), &children);
             let split = engine.split_replace(tenant, lease, &plan.ok()?, *op).await;
-            split
-                .map(|outcome| spawned(outcome.map(|result| result.children)))
-                .map_err(Into::into)
+            split.map(|outcome| spawned(outcome.map(|result| result.children))).map_err(Into::into)
         }
         HolderAct::SplitResidual { split, op } => {
             let [(left, _), (right, _)] = split.parts.as_slice() else { return None };

@@ -144,9 +144,8 @@ impl Books {
         match place {
             StoreKey::Format | StoreKey::Incarnation => {}
             StoreKey::Clock => {
-                let mark = decode::<ClockMark>(now)?.map_or(LogicalTime::ZERO, |it| {
-                    it.reserved_until
-                });
+                let mark =
+                    decode::<ClockMark>(now)?.map_or(LogicalTime::ZERO, |it| it.reserved_until);
                 if mark < self.clock {
                     return Err(finding(TIME, format!("{mark} after {}", self.clock)));
                 }
@@ -320,9 +319,10 @@ impl Books {
             *reserved.entry(*tenant).or_default() += run.count.map_or(0, |count| count.reserved);
         }
         let total: u64 = reserved.values().sum();
-        let same = self.quotas.iter().all(|(tenant, told)| {
-            *told == reserved.get(tenant).copied().unwrap_or_default()
-        });
+        let same = self
+            .quotas
+            .iter()
+            .all(|(tenant, told)| *told == reserved.get(tenant).copied().unwrap_or_default());
         if total != self.total || !same {
             let text = format!("{total} reserved by runs, {} in all", self.total);
             return Err(finding(COUNTS, text));

@@ -356,8 +356,7 @@ impl Director {
         let Some((tenant, run)) = self.any_active() else { return };
         let range = self.keys.view(tenant, run);
         let page = shardwright_store::Page::first(1_000);
-        let found =
-            self.store.inspect(|state| state.scan(&range, &page, Revision::new(u64::MAX)));
+        let found = self.store.inspect(|state| state.scan(&range, &page, Revision::new(u64::MAX)));
         let entries = found.map(|page| page.entries).unwrap_or_default();
         let sessions: Vec<_> = entries.iter().filter_map(|(_, found)| found.session).collect();
         if let Some(session) = self.rng.pick(&sessions).copied() {
@@ -377,7 +376,9 @@ impl Director {
     pub(super) fn any_active(&mut self) -> Option<Address> {
         let tenants = self.ledger.model.tenants.iter();
         let active: Vec<Address> = tenants
-            .flat_map(|(tenant, state)| state.runs.iter().map(|(run, state)| (*tenant, *run, state)))
+            .flat_map(|(tenant, state)| {
+                state.runs.iter().map(|(run, state)| (*tenant, *run, state))
+            })
             .filter(|(_, _, state)| state.status == RunStatus::Active)
             .map(|(tenant, run, _)| (tenant, run))
             .collect();
@@ -449,7 +450,8 @@ impl Director {
     pub(super) fn happen(&mut self, what: Later) {
         match what {
             Later::Start(process) => {
-                let is_down = self.processes.get(process).is_some_and(|it| it.coordinator.is_none());
+                let is_down =
+                    self.processes.get(process).is_some_and(|it| it.coordinator.is_none());
                 if is_down {
                     self.start(process);
                 }

@@ -136,8 +136,12 @@ impl Director {
         let options = MemoryOptions { limits: settings.store, ..MemoryOptions::default() };
         let store = MemoryStore::with_options(Arc::new(StoreClock(clock.clone())), options);
         let keys = Keyspace::bare();
-        let tenants: Vec<Tenant> =
-            settings.workers.iter().zip(0..).map(|(workers, index)| tenant(index, *workers)).collect();
+        let tenants: Vec<Tenant> = settings
+            .workers
+            .iter()
+            .zip(0..)
+            .map(|(workers, index)| tenant(index, *workers))
+            .collect();
         let accounts = tenants.iter().map(|tenant| {
             let workers = tenant.workers.len() as u32;
             let (runs, cooldowns) = (BTreeMap::new(), BTreeMap::new());
@@ -436,7 +440,11 @@ impl Director {
 
 impl Tenant {
     /// An operator whose manifest did not fit tries a smaller one, down to none.
-    fn hear_of_limits(&mut self, request: &crate::request::Request, outcome: &crate::system::Outcome) {
+    fn hear_of_limits(
+        &mut self,
+        request: &crate::request::Request,
+        outcome: &crate::system::Outcome,
+    ) {
         use shardwright_coordination::CoordError::ShardLimitExceeded;
         if let (crate::request::Request::Register { shards, .. }, Err(ShardLimitExceeded(_))) =
             (request, outcome)

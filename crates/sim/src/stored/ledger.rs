@@ -324,8 +324,7 @@ impl Ledger {
         use crate::request::Request;
         match (&step.request, &step.outcome) {
             (_, Ok(Answer::Granted(granted))) => {
-                let (shard, fence) =
-                    (granted.lease.key().shard, granted.lease.fence().as_raw());
+                let (shard, fence) = (granted.lease.key().shard, granted.lease.fence().as_raw());
                 self.grants.insert((address, shard, fence), granted.clone());
                 let deadline = granted.lease.deadline().as_millis();
                 self.deadlines.insert((address, shard, fence, deadline));

@@ -203,8 +203,7 @@ impl Store for Link {
 
     async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
         commit.check(&self.limits)?;
-        let author =
-            Author { process: self.process, task: self.clock.current(), is_vandal: false };
+        let author = Author { process: self.process, task: self.clock.current(), is_vandal: false };
         let journey = self.weather.lock().journey();
         let (reply, answer) = oneshot::channel();
         self.clock.spawn(Home::Network, self.clone().carry(commit, journey, author, reply));

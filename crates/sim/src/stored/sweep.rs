@@ -69,7 +69,8 @@ impl StoredSweep {
         let mut complaints: Vec<String> = self.failures.iter().map(replay).collect();
         if self.tally.counts.seeds >= FULL_SWEEP {
             let unseen = StoreFault::ALL.iter().filter(|it| !self.tally.faults.contains_key(it));
-            complaints.extend(unseen.map(|it| format!("there was never this fault: {}", it.words())));
+            complaints
+                .extend(unseen.map(|it| format!("there was never this fault: {}", it.words())));
         }
         complaints
     }

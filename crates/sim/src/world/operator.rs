@@ -22,11 +22,7 @@ impl Operator {
     }
 
     /// Makes a run of that id and starts it at once.
-    pub(crate) fn create_with_shards(
-        &self,
-        run: RunId,
-        scene: &mut Scene<'_>,
-    ) -> Option<Intent> {
+    pub(crate) fn create_with_shards(&self, run: RunId, scene: &mut Scene<'_>) -> Option<Intent> {
         let create = Some(config(scene)?);
         let shards = manifest(self.shards_max.unwrap_or(8), scene);
         let request = Request::Register { run, shards, op: scene.op() };

@@ -1,0 +1,136 @@
+//! A store that shows an older state than it did before: nothing is denied or left behind for it.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+
+use shardwright_contracts::CursorUpdate;
+use shardwright_coordination::{
+    AsyncCoordinationBackend, AsyncRunManagement, CheckpointError, InfraError, RunTransitionError,
+};
+use shardwright_engine::Retention;
+use shardwright_store::Revision;
+use shardwright_store::memory::{Before, Call, Hooks, MemoryStore};
+
+use crate::flaky::{Fate, Flaky};
+use crate::site::{Engine, RUN, Site, TENANT, acquire, op, start, start_run};
+
+/// What reads are shown instead of the present, how often.
+#[derive(Default)]
+struct Memories(Mutex<Option<(Revision, usize)>>);
+
+impl Memories {
+    fn show(&self, at: Revision, times: usize) {
+        *self.0.lock().unwrap() = Some((at, times));
+    }
+}
+
+impl Hooks for Memories {
+    fn before(&self, call: Call<'_>) -> impl Future<Output = Before> + Send {
+        let is_read = matches!(call, Call::Load(_) | Call::Scan(..));
+        let mut memory = self.0.lock().unwrap();
+        let shown = match memory.as_mut().filter(|(_, left)| is_read && *left > 0) {
+            Some((at, left)) => {
+                *left -= 1;
+                Before::AsOf(*at)
+            }
+            None => Before::Go,
+        };
+        std::future::ready(shown)
+    }
+}
+
+type Forgetful = Flaky<MemoryStore<Memories>>;
+
+fn forgetful(site: &Site) -> (Engine<Forgetful>, Forgetful, Arc<Memories>) {
+    let memories = Arc::new(Memories::default());
+    let store = Flaky::new(site.store.client(Arc::clone(&memories)));
+    let engine = site.engine_over(store.clone(), Site::config());
+    (engine, store, memories)
+}
+
+/// More reads than a call makes.
+const ALL: usize = 1_000;
+
+#[test]
+fn a_late_checkpoint_is_not_denied_because_an_old_read_has_no_such_shard() {
+    let site = Site::new();
+    let (engine, store, memories) = forgetful(&site);
+    site.run(start(&engine, 2));
+    let lease = site.run(acquire(&engine, 0, 1));
+    store.next([Fate::Late]);
+    memories.show(Revision::ZERO, ALL);
+    let cursor = CursorUpdate::at(b"0000001");
+    let told = site.run(engine.checkpoint(TENANT, &lease, cursor, op(1)));
+    let unknown = matches!(told, Err(CheckpointError::BackendError(InfraError::Unknown { .. })));
+    assert!(unknown, "{told:?}");
+    assert_eq!(site.run(store.deliver_late()), 1, "it could still come");
+    site.audit();
+}
+
+#[test]
+fn a_late_checkpoint_is_not_denied_because_an_old_read_shows_another_holder() {
+    let site = Site::new();
+    let (engine, store, memories) = forgetful(&site);
+    site.run(start(&engine, 2));
+    let before = site.store.revision();
+    let lease = site.run(acquire(&engine, 0, 1));
+    store.next([Fate::Late]);
+    memories.show(before, ALL);
+    let cursor = CursorUpdate::at(b"0000001");
+    let told = site.run(engine.checkpoint(TENANT, &lease, cursor, op(1)));
+    let unknown = matches!(told, Err(CheckpointError::BackendError(InfraError::Unknown { .. })));
+    assert!(unknown, "{told:?}");
+    assert_eq!(site.run(store.deliver_late()), 1, "it could still come");
+}
+
+#[test]
+fn a_lease_outweighs_a_read_from_before_there_was_the_shard() {
+    let site = Site::new();
+    let (engine, _, memories) = forgetful(&site);
+    let other = site.engine();
+    site.run(start(&other, 2));
+    let lease = site.run(acquire(&other, 0, 1));
+    memories.show(Revision::ZERO, 2);
+    site.run(engine.renew(TENANT, &lease)).unwrap();
+}
+
+#[test]
+fn a_late_cancellation_is_not_denied_because_an_old_read_has_no_such_run() {
+    for before_create in [true, false] {
+        let site = Site::new();
+        let (engine, store, memories) = forgetful(&site);
+        site.run(start(&engine, 2));
+        let before = site.store.revision();
+        site.run(engine.pause_run(TENANT, RUN, op(7))).unwrap();
+        // The first read of the call is as it should be, and all after it are old.
+        let happens =
+            move || memories.show(if before_create { Revision::ZERO } else { before }, ALL);
+        store.meanwhile(happens);
+        store.next([Fate::Late, Fate::Refuse]);
+        let told = site.run(engine.cancel_run(TENANT, RUN, op(8)));
+        let unknown =
+            matches!(told, Err(RunTransitionError::BackendError(InfraError::Unknown { .. })));
+        assert!(unknown, "{told:?}");
+        assert_eq!(site.run(store.deliver_late()), 1, "it could still come");
+    }
+}
+
+#[test]
+fn a_run_is_taken_away_whole_though_a_listing_is_from_before_it_had_shards() {
+    let site = Site::new();
+    let (engine, store, memories) = forgetful(&site);
+    site.run(start(&engine, 3));
+    site.run(start_run(&engine, shardwright_contracts::RunId::from_raw(9), 2));
+    site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
+    // The list of runs is as it should be; what comes after the mark is old at first.
+    let armed = Arc::clone(&memories);
+    store.meanwhile(move || armed.show(Revision::ZERO, 1));
+    store.next([Fate::LoseAnswer]);
+    let (retention, mut out) = (Retention { ended_ms: 0, initializing_ms: u64::MAX }, Vec::new());
+    let _unknown = site.run(engine.collect_into(retention, &mut out));
+    site.run(engine.collect_into(retention, &mut out)).unwrap();
+    let of_run = |name: &String| name.contains("/0000000000000001");
+    let left: Vec<_> = site.key_names().into_iter().filter(of_run).collect();
+    assert!(left.is_empty(), "{left:?}");
+    site.audit();
+}
