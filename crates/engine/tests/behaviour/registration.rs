@@ -1,15 +1,16 @@
 //! Registration in many commits: whoever dies in between leaves something to go on with.
 
-use shardwright_coordination::error::reason::{RunNotFound, WrongStatus};
+use shardwright_coordination::error::reason::{RunNotFound, ShardNotFound, WrongStatus};
 use shardwright_coordination::{
-    AsyncRunManagement, IdempotentOutcome, RegisterShardsError, RunStatus,
+    AsyncCoordinationBackend, AsyncRunManagement, IdempotentOutcome, RegisterShardsError,
+    RunProgress, RunStatus,
 };
 use shardwright_engine::RunAddress;
 use shardwright_store::StoreLimits;
 use shardwright_store::memory::MemoryStore;
 
 use crate::flaky::{Fate, Flaky};
-use crate::site::{Engine, Manifest, RUN, Site, TENANT, list, op, run_config};
+use crate::site::{Engine, Manifest, RUN, Site, TENANT, list, op, run_config, shard, worker};
 
 /// So little that a manifest needs many commits.
 const FEW_WRITES: StoreLimits =

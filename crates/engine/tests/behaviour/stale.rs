@@ -14,13 +14,23 @@ use shardwright_store::memory::{Before, Call, Hooks, MemoryStore};
 use crate::flaky::{Fate, Flaky};
 use crate::site::{Engine, RUN, Site, TENANT, acquire, op, start, start_run};
 
-/// What reads are shown instead of the present, how often.
+/// What reads are shown instead of the present: after how many, and how often.
 #[derive(Default)]
-struct Memories(Mutex<Option<(Revision, usize)>>);
+struct Memories(Mutex<Option<Memory>>);
+
+struct Memory {
+    skip: usize,
+    at: Revision,
+    times: usize,
+}
 
 impl Memories {
     fn show(&self, at: Revision, times: usize) {
-        *self.0.lock().unwrap() = Some((at, times));
+        self.show_after(0, at, times);
+    }
+
+    fn show_after(&self, skip: usize, at: Revision, times: usize) {
+        *self.0.lock().unwrap() = Some(Memory { skip, at, times });
     }
 }
 
@@ -28,12 +38,16 @@ impl Hooks for Memories {
     fn before(&self, call: Call<'_>) -> impl Future<Output = Before> + Send {
         let is_read = matches!(call, Call::Load(_) | Call::Scan(..));
         let mut memory = self.0.lock().unwrap();
-        let shown = match memory.as_mut().filter(|(_, left)| is_read && *left > 0) {
-            Some((at, left)) => {
-                *left -= 1;
-                Before::AsOf(*at)
+        let shown = match memory.as_mut().filter(|_| is_read) {
+            Some(memory) if memory.skip > 0 => {
+                memory.skip -= 1;
+                Before::Go
             }
-            None => Before::Go,
+            Some(memory) if memory.times > 0 => {
+                memory.times -= 1;
+                Before::AsOf(memory.at)
+            }
+            Some(_) | None => Before::Go,
         };
         std::future::ready(shown)
     }
@@ -118,18 +132,15 @@ fn a_late_cancellation_is_not_denied_because_an_old_read_has_no_such_run() {
 #[test]
 fn a_run_is_taken_away_whole_though_a_listing_is_from_before_it_had_shards() {
     let site = Site::new();
-    let (engine, store, memories) = forgetful(&site);
+    let (engine, _, memories) = forgetful(&site);
     site.run(start(&engine, 3));
     site.run(start_run(&engine, shardwright_contracts::RunId::from_raw(9), 2));
     site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
-    // The list of runs is as it should be; what comes after the mark is old at first.
-    let armed = Arc::clone(&memories);
-    store.meanwhile(move || armed.show(Revision::ZERO, 1));
-    store.next([Fate::LoseAnswer]);
+    // The list of runs is as it should be; what comes after it is old at first.
+    memories.show_after(1, Revision::ZERO, 2);
     let (retention, mut out) = (Retention { ended_ms: 0, initializing_ms: u64::MAX }, Vec::new());
-    let _unknown = site.run(engine.collect_into(retention, &mut out));
     site.run(engine.collect_into(retention, &mut out)).unwrap();
-    let of_run = |name: &String| name.contains("/0000000000000001");
+    let of_run = |name: &String| name.contains("07/0000000000000001");
     let left: Vec<_> = site.key_names().into_iter().filter(of_run).collect();
     assert!(left.is_empty(), "{left:?}");
     site.audit();
