@@ -142,15 +142,9 @@ impl<S: Store, E: Env> Core<S, E> {
             let current = match remembered.take() {
                 Some(current) => current,
                 None => {
-                    let loaded = self.load_shard(place, operation).await;
+                    let loaded = self.load_known(place, lease, operation).await;
                     match loaded.map_err(|error| unknown.or(error))? {
                         Some(loaded) => Arc::new(loaded),
-                        // Whoever shows a lease has seen the shard.
-                        None if lease.is_some() && stale_reads < STALE_READS => {
-                            stale_reads += 1;
-                            self.back_off(stale_reads).await;
-                            continue;
-                        }
                         None => return Err(unknown.or_not_found(place)),
                     }
                 }
@@ -183,12 +177,6 @@ impl<S: Store, E: Env> Core<S, E> {
                     return Ok(Done { answer, now, shard });
                 }
                 Tried::Again => {}
-                Tried::Unknown { .. } if planted::is_active(Defect::UnknownToldAsDone) => {
-                    return Ok(Done { answer, now, shard: current });
-                }
-                Tried::Unknown { .. } if planted::is_active(Defect::UnknownToldAsNotApplied) => {
-                    return Err(fault::contention(operation).into());
-                }
                 Tried::Unknown { error, session, writes } => {
                     let (basis, as_of) = (current.basis, current.as_of);
                     let attempt = Attempt { basis, as_of, error, draft, session, writes, answer };
@@ -204,6 +192,25 @@ impl<S: Store, E: Env> Core<S, E> {
                 return Err(unknown.or(fault::contention(operation)).into());
             }
             self.back_off(conflicts).await;
+        }
+    }
+
+    /// Reads a shard. Whoever shows a lease has seen it, so a read without it may be an old one.
+    async fn load_known(
+        &self,
+        place: Place,
+        lease: Option<&Lease>,
+        operation: &'static str,
+    ) -> Result<Option<Loaded>, InfraError> {
+        let mut stale_reads = 0;
+        loop {
+            match self.load_shard(place, operation).await? {
+                None if lease.is_some() && stale_reads < STALE_READS => {
+                    stale_reads += 1;
+                    self.back_off(stale_reads).await;
+                }
+                found => return Ok(found),
+            }
         }
     }
 
@@ -262,6 +269,12 @@ impl<S: Store, E: Env> Core<S, E> {
             CommitError::SessionGone(ended) => {
                 self.sessions.forget(ended).await;
                 Ok(Tried::Again)
+            }
+            CommitError::Unknown(_) if planted::is_active(Defect::UnknownToldAsDone) => {
+                Ok(Tried::Stored(Stored { revision: current.basis.progress, session, writes }))
+            }
+            CommitError::Unknown(_) if planted::is_active(Defect::UnknownToldAsNotApplied) => {
+                Err(fault::contention(operation))
             }
             CommitError::Unknown(_) => Ok(Tried::Unknown { error: failure, session, writes }),
             CommitError::TooLarge(_) | CommitError::NotApplied(_) | CommitError::Corrupt(_) => {

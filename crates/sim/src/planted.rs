@@ -38,7 +38,7 @@ fn hunt(live: impl Fn(u64) -> Vec<Finding>) -> Option<Catch> {
     })
 }
 
-/// Hunts for every bug planted in the protocol's operations, in worlds around the in-memory backend.
+/// Hunts for every bug planted in the operations, in worlds around the in-memory backend.
 ///
 /// A bug is active in the whole process while it is hunted for.
 #[must_use]

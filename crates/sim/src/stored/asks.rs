@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use shardwright_contracts::{
-    InitialShardInput, SplitChild, TenantId, plan_split_replace_with_children,
-    plan_split_residual_with_metadata,
+    InitialShardInput, OpId, RunId, ShardId, SplitChild, TenantId,
+    plan_split_replace_with_children, plan_split_residual_with_metadata,
 };
 use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, CoordError,
@@ -23,6 +23,7 @@ pub(crate) type Coordinator = StoredCoordinator<Link, SimEnv>;
 
 /// What is asked.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
 pub(crate) enum Ask {
     /// Something of the protocol.
     Request {
@@ -114,33 +115,7 @@ async fn call(
             .map(|()| Answer::Noted)
             .map_err(Into::into),
         Request::Register { run, shards, op } => {
-            let input = |(shard, spec, cursor): &'_ (_, DraftSpec, DraftCursor)| {
-                (*shard, spec.clone(), cursor.clone())
-            };
-            let owned: Vec<_> = shards.iter().map(input).collect();
-            let inputs: Vec<_> = owned
-                .iter()
-                .map(|(shard, spec, cursor)| InitialShardInput {
-                    shard: *shard,
-                    spec: spec.as_ref(),
-                    cursor: cursor.as_update(),
-                })
-                .collect();
-            match create {
-                Some(config) => engine
-                    .create_run_with_shards(tenant, *run, config, &inputs, *op)
-                    .await
-                    .map(applied)
-                    .map_err(|error| match error {
-                        CreateRunWithShardsError::Create(error) => error.into(),
-                        CreateRunWithShardsError::Register(error) => error.into(),
-                    }),
-                None => engine
-                    .register_shards(tenant, *run, &inputs, *op)
-                    .await
-                    .map(applied)
-                    .map_err(Into::into),
-            }
+            register(engine, tenant, *run, shards, *op, create).await
         }
         Request::Run { run, act, op } => match act {
             RunAct::Complete => engine.complete_run(tenant, *run, *op).await,
@@ -168,6 +143,30 @@ async fn call(
             .await
             .map(|(shards, outlook)| Answer::Candidates { shards, outlook })
             .map_err(Into::into),
+    })
+}
+
+async fn register(
+    engine: &Coordinator,
+    tenant: TenantId,
+    run: RunId,
+    shards: &[(ShardId, DraftSpec, DraftCursor)],
+    op: OpId,
+    create: Option<RunConfig>,
+) -> Outcome {
+    let mut inputs = Vec::with_capacity(shards.len());
+    for (shard, spec, cursor) in shards {
+        let (spec, cursor) = (spec.as_ref(), cursor.as_update());
+        inputs.push(InitialShardInput { shard: *shard, spec, cursor });
+    }
+    let Some(config) = create else {
+        let registered = engine.register_shards(tenant, run, &inputs, op).await;
+        return registered.map(applied).map_err(Into::into);
+    };
+    let created = engine.create_run_with_shards(tenant, run, config, &inputs, op).await;
+    created.map(applied).map_err(|error| match error {
+        CreateRunWithShardsError::Create(error) => error.into(),
+        CreateRunWithShardsError::Register(error) => error.into(),
     })
 }
 
@@ -210,12 +209,10 @@ async fn holder(
         }
         HolderAct::SplitReplace { split, op } => {
             let DraftSplit { parent, cursor, parts } = split;
-            let child = |part: &'_ usize| {
-                let (spec, cursor) = parts.get(*part)?;
-                Some(SplitChild { spec: spec.as_ref(), cursor: cursor.as_update() })
-            };
-            let places: Vec<usize> = (0..parts.len()).collect();
-            let children: Vec<_> = places.iter().filter_map(child).collect();
+            let mut children = Vec::with_capacity(parts.len());
+            for (spec, cursor) in parts {
+                children.push(SplitChild { spec: spec.as_ref(), cursor: cursor.as_update() });
+            }
             let plan =
                 plan_split_replace_with_children(parent.as_ref(), cursor.as_update(), &children);
             let split = engine.split_replace(tenant, lease, &plan.ok()?, *op).await;
@@ -243,7 +240,7 @@ fn applied(outcome: IdempotentOutcome<()>) -> Answer {
     Answer::Applied { replayed: outcome.is_replay() }
 }
 
-fn spawned(outcome: IdempotentOutcome<Vec<shardwright_contracts::ShardId>>) -> Answer {
+fn spawned(outcome: IdempotentOutcome<Vec<ShardId>>) -> Answer {
     Answer::Spawned { replayed: outcome.is_replay(), shards: outcome.into_inner() }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use shardwright_contracts::ShardKey;
 use shardwright_coordination::RunStatus;
 use shardwright_engine::{Retention, Sessions};
-use shardwright_store::{Commit, Expect, Key, Revision, Store, Write};
+use shardwright_store::{Commit, Expect, Key, Revision, Store};
 
 use super::asks::Ask;
 use super::books::Address;
@@ -397,8 +397,6 @@ impl Director {
             .put(key.clone(), value)
             .build();
         let Ok(commit) = commit else { return };
-        let is_bound = matches!(commit.writes(), [Write::Put { session: Some(_), .. }]);
-        debug_assert!(!is_bound, "what is scribbled belongs to nobody");
         let mut done = std::pin::pin!(self.store.commit(commit));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if let std::task::Poll::Ready(Ok(revision)) = done.as_mut().poll(&mut context) {

@@ -108,7 +108,9 @@ impl Director {
         self.tally.counts.runs = ended as u64;
         self.tally.collected = self.ledger.collected.len() as u64;
         for _ in 0..COLLECTIONS_MAX {
-            let Some(left) = self.ledger.books.leftovers() else { return Ok(()) };
+            if self.ledger.books.leftovers().is_none() {
+                return Ok(());
+            }
             if self.calls.is_empty() {
                 let process = self.rng.index(self.processes.len());
                 let retention = Retention { ended_ms: 0, initializing_ms: 0 };
@@ -117,7 +119,6 @@ impl Director {
             self.next_act_us = self.clock.now_us() + 50_000;
             self.run_until_act()?;
             self.check_stuck()?;
-            let _unused = left;
         }
         let left = self.ledger.books.leftovers();
         left.map_or(Ok(()), |finding| Err(vec![finding]))
