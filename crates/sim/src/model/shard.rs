@@ -73,7 +73,7 @@ impl ShardModel {
         self.is_available_after(now, 0)
     }
 
-    /// Whether it could be acquired at `now`, if leases are respected for `skew_ms` after their end.
+    /// Whether it could be acquired at `now`, if leases are respected `skew_ms` after their end.
     #[must_use]
     pub fn is_available_after(&self, now: LogicalTime, skew_ms: u64) -> bool {
         let is_over = |deadline: LogicalTime| now >= deadline.saturating_add(skew_ms);
