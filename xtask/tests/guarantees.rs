@@ -21,7 +21,8 @@ fn functions() -> BTreeSet<String> {
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(path).unwrap();
                 let named = text.lines().filter_map(|line| line.split_once("fn "));
-                let name = |rest: &str| rest.split(['(', '<']).next().unwrap_or_default().to_owned();
+                let name =
+                    |rest: &str| rest.split(['(', '<']).next().unwrap_or_default().to_owned();
                 names.extend(named.map(|(_, rest)| name(rest)));
             }
         }
