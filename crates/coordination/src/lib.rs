@@ -18,6 +18,7 @@
 //! | [`record`] | shards and runs, and what is always true of them |
 //! | [`guard`] | the order in which every request is checked, written once |
 //! | [`ops`] | one operation per file |
+//! | [`waiting`], [`cooldown`] | how long workers wait, and pause between claims |
 //! | [`split_execution`] | ids of derived shards |
 //! | [`error`] | refusals, failures below, exhaustion |
 //! | [`events`] | what happened, as data |
@@ -31,6 +32,7 @@
 pub mod async_traits;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod cooldown;
 pub mod error;
 pub mod events;
 pub mod facade;
@@ -51,8 +53,10 @@ pub mod status;
 pub mod summary;
 pub mod synchronized;
 pub mod traits;
+pub mod waiting;
 
 pub use async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, Clock};
+pub use cooldown::ClaimCooldowns;
 pub use error::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
     DeclineError, InfraError, ParkError, RegisterShardsError, ReleaseError, RenewError,
@@ -84,3 +88,4 @@ pub use status::{ParkReason, RunStatus, ShardStatus, UnknownByte};
 pub use summary::{ShardFilter, ShardSummary};
 pub use synchronized::Synchronized;
 pub use traits::{ClaimOutlook, CoordinationBackend, CreateRunWithShardsError, RunManagement};
+pub use waiting::WaitingWorkers;

@@ -71,6 +71,14 @@ defects! {
     AnythingUnparks = "a shard that is not parked can be unparked",
     RunEndsTwice = "an ended run can be ended again",
     BytesLeak = "the bytes of an old cursor are never freed",
+    WaitingForever = "a worker that found nothing counts as waiting for good",
+    WaitingKept = "a worker that got a shard still counts as waiting",
+    RequestOverwritten = "a second request takes the place of one that is open",
+    AskerAsksTwice = "a worker may ask two holders at a time",
+    DeclineForgotten = "a holder that declined is asked again at once",
+    FloorUnchecked = "a lease below the fence floor is accepted",
+    FloorNotReached = "a fence below the floor is granted",
+    StaleLeaseBlocks = "a lease below the fence floor keeps others from the shard",
     LateRenewalShortens = "a renewal that comes late shortens the lease",
 }
 
