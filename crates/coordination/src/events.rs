@@ -242,6 +242,8 @@ mod tests {
     fn two_tenants_never_share_a_collector() {
         let mut events = EventCollector::new();
         events.emit(event(1, EventKind::RunCreated));
+        // Not even after the first one's events were taken out.
+        assert_eq!(events.drain().len(), 1);
         events.emit(event(2, EventKind::RunCreated));
     }
 
