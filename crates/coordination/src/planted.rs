@@ -79,6 +79,11 @@ defects! {
     FloorUnchecked = "a lease below the fence floor is accepted",
     FloorNotReached = "a fence below the floor is granted",
     StaleLeaseBlocks = "a lease below the fence floor keeps others from the shard",
+    RotationStuck = "every worker is offered the same shard first",
+    OutlookSilent = "a look for candidates does not tell when the first lease ends",
+    ParkDetailLost = "the explanation of a park is not kept",
+    SemanticsLost = "a split's children forget when a key counts as processed",
+    EndUntimed = "the time at which a run ends is not kept",
     LateRenewalShortens = "a renewal that comes late shortens the lease",
 }
 

@@ -9,7 +9,6 @@ use crate::error::{
 };
 use crate::record::RunConfig;
 use crate::status::{ParkReason, RunStatus, ShardStatus};
-use crate::summary::ShardFilter;
 
 /// However a run has ended, it stays so.
 pub async fn a_run_ends_once<H: Harness>(harness: &H) {

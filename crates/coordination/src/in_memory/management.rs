@@ -291,6 +291,8 @@ impl RunManagement for InMemoryCoordinator {
         }
         let skipped = usize::from(planted::is_active(Defect::CandidateSkipped));
         out.extend(state.candidates(worker).skip(skipped).take(limit));
-        Ok(ClaimOutlook { earliest_deadline: state.earliest_deadline() })
+        let is_silent = planted::is_active(Defect::OutlookSilent);
+        let earliest_deadline = state.earliest_deadline().filter(|_| !is_silent);
+        Ok(ClaimOutlook { earliest_deadline })
     }
 }

@@ -175,7 +175,8 @@ impl RunState {
 
     /// Shards that could be acquired, from one that depends on the worker on.
     pub(super) fn candidates(&self, worker: WorkerId) -> impl Iterator<Item = ShardId> + '_ {
-        let first = worker.as_raw().checked_rem(self.available.len() as u64).unwrap_or_default();
+        let turn = if planted::is_active(Defect::RotationStuck) { 0 } else { worker.as_raw() };
+        let first = turn.checked_rem(self.available.len() as u64).unwrap_or_default();
         let (before, from) = self.available.split_at_checked(first as usize).unwrap_or_default();
         from.iter().chain(before).map(|available| available.id)
     }

@@ -1,5 +1,6 @@
 //! What a tenant's operator does: makes runs, looks after them, ends them, and errs.
 
+use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
 use shardwright_contracts::{CursorSemantics, RunId, ShardId, ShardKey, WorkerId};
 use shardwright_coordination::{RunConfig, RunStatus, ShardFilter, ShardStatus};
 
@@ -19,6 +20,22 @@ impl Operator {
     /// Makes a run of that id.
     pub(super) fn create(run: RunId, scene: &mut Scene<'_>) -> Option<Intent> {
         Some(Intent::honest(Request::CreateRun { run, config: config(scene)? }))
+    }
+
+    /// Makes a run of that id together with its shards.
+    pub(super) fn create_with_shards(&self, run: RunId, scene: &mut Scene<'_>) -> Option<Intent> {
+        let shards_max = self.shards_max.unwrap_or(8);
+        if shards_max == 0 {
+            return Self::create(run, scene);
+        }
+        let (config, mut shards) = (config(scene)?, manifest(shards_max, scene));
+        let spoilt = scene.rng.chance(150);
+        if spoilt {
+            spoil(&mut shards, scene);
+        }
+        let op = scene.op();
+        let intent = Intent::honest(Request::CreateWithShards { run, config, shards, op });
+        Some(if spoilt { intent.mischief(Fault::ManifestInvalid) } else { intent })
     }
 
     /// What the operator does next.
@@ -93,6 +110,11 @@ impl Operator {
                     _ if scene.rng.chance(250) => {
                         Request::Register { run, shards: manifest(2, scene), op }
                     }
+                    _ if scene.rng.chance(250) => {
+                        let config = scene.model.run(scene.tenant, run)?.config;
+                        let shards = manifest(2, scene);
+                        Request::CreateWithShards { run, config, shards, op }
+                    }
                     _ => Request::Run { run, act: any_act(scene), op },
                 };
                 Some(Intent::honest(request).mischief(Fault::OpIdReused))
@@ -101,7 +123,14 @@ impl Operator {
                 let run = scene.pick_run(|_| true)?;
                 let same = scene.model.run(scene.tenant, run)?.config;
                 let config = if scene.rng.chance(500) { same } else { config(scene)? };
-                Some(Intent::honest(Request::CreateRun { run, config }).mischief(Fault::Resent))
+                let request = match scene.rng.chance(500) {
+                    true => Request::CreateRun { run, config },
+                    false => {
+                        let shards = manifest(self.shards_max.unwrap_or(8), scene);
+                        Request::CreateWithShards { run, config, shards, op: fresh }
+                    }
+                };
+                Some(Intent::honest(request).mischief(Fault::Resent))
             }
             3 => {
                 let request = match scene.rng.below(4) {
@@ -231,17 +260,37 @@ fn manifest(shards_max: usize, scene: &mut Scene<'_>) -> Manifest {
 
 /// Makes a manifest one that must be refused.
 fn spoil(shards: &mut Manifest, scene: &mut Scene<'_>) {
-    let kind = scene.rng.below(6);
+    let kind = scene.rng.weighted(&[
+        (10, 0),
+        (10, 1),
+        (10, 2),
+        (10, 3),
+        (10, 4),
+        (10, 5),
+        (10, 6),
+        (10, 7),
+        (1, 8),
+    ]);
     let Some((id, spec, cursor)) = shards.first_mut() else { return };
     match kind {
-        0 => std::mem::swap(&mut spec.start, &mut spec.end),
-        1 => spec.end.clear(),
-        2 => *id = id.into_derived(),
-        3 => *cursor = DraftCursor::at(spec.end.clone(), None),
-        4 => {
+        Some(0) => std::mem::swap(&mut spec.start, &mut spec.end),
+        Some(1) => spec.end.clear(),
+        Some(2) => *id = id.into_derived(),
+        Some(3) => *cursor = DraftCursor::at(spec.end.clone(), None),
+        Some(4) => {
             let first = (*id, spec.clone(), cursor.clone());
             shards.push(first);
         }
-        _ => shards.clear(),
+        Some(5) => {
+            let twin = (ShardId::from_raw(1 << 41), spec.clone(), DraftCursor::default());
+            shards.push(twin);
+        }
+        Some(6) => *cursor = DraftCursor { last_key: None, token: Some(scene.bytes(4)) },
+        Some(7) => shards.clear(),
+        _ => {
+            let first = (spec.clone(), cursor.clone());
+            let ids = (0..=MAX_INITIAL_SHARDS as u64).map(ShardId::from_raw);
+            *shards = ids.map(|id| (id, first.0.clone(), first.1.clone())).collect();
+        }
     }
 }
