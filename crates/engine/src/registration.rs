@@ -77,16 +77,17 @@ fn base(newborn: Option<Birth>, found: Option<StoredRun>) -> Option<Base> {
 
 /// Looks at the run that is there, if one is, and gives the one that is to be made, if one is.
 pub(crate) trait Adopt<R>:
-    Fn(&RunCall, Option<&RunRecord>, &mut EventCollector) -> Result<Option<RunRecord>, R> + Send + Sync
+    Fn(&RunCall, Option<&RunRecord>, &mut EventCollector) -> Adopted<R> + Send + Sync
 {
 }
 
 impl<R, F> Adopt<R> for F where
-    F: Fn(&RunCall, Option<&RunRecord>, &mut EventCollector) -> Result<Option<RunRecord>, R>
-        + Send
-        + Sync
+    F: Fn(&RunCall, Option<&RunRecord>, &mut EventCollector) -> Adopted<R> + Send + Sync
 {
 }
+
+/// The run that is to be made, if one is.
+pub(crate) type Adopted<R> = Result<Option<RunRecord>, R>;
 
 /// Attempts whose outcomes are not known.
 #[derive(Default)]

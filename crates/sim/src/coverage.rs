@@ -47,7 +47,9 @@ macro_rules! operations {
 
 /// Declares the names of what stands inside a refusal, and which of them must be seen.
 macro_rules! parts {
-    ($(#[$doc:meta])* $name:ident, $list:ident: $outer:literal $error:ident { $($variant:ident),+ $(,)? }
+    ($(#[$doc:meta])* $name:ident, $list:ident: $outer:literal $error:ident {
+        $($variant:ident),+ $(,)?
+    }
         $(never { $($never:ident: $why:literal),+ $(,)? })?) => {
         $(#[$doc])*
         const fn $name(error: &$error) -> &'static str {
@@ -194,8 +196,8 @@ parts! {
 }
 
 parts! {
-    /// What is wrong with a plan. Which of these an operation can find, its table says: a plan that
-    /// is wrong in itself cannot be made, so it can only be one of another shard or of another time.
+    /// What is wrong with a plan. Which of these an operation can find, its table says: a plan
+    /// that is wrong in itself cannot be made, so it is one of another shard or of another time.
     plan, PLANS: "SplitInvalid" SplitValidationError {
         StartMismatch, EndMismatch, ChildCursorAhead, ParentCursorOutOfBounds,
     } never {

@@ -203,29 +203,7 @@ fn spoil(fault: Fault, held: &Held, scene: &mut Scene<'_>) -> Option<Intent> {
                 Lease::new(lease.tenant(), lease.key(), lease.owner(), fence, lease.deadline());
             return any_deed(&mut held, scene);
         }
-        Fault::PlanForeign => {
-            let other = scene.pick_shard(lease.key().run)?;
-            let other = scene.model.shard(scene.tenant, lease.key().run, other)?;
-            let (spec, cursor) = (other.spec.clone(), other.cursor.clone());
-            let mut held = Held::assume(tag, lease, spec, cursor);
-            let deed = if scene.rng.chance(500) { Deed::SplitReplace } else { Deed::SplitResidual };
-            return deed.plan(&mut held, scene);
-        }
-        Fault::PlanStale if scene.rng.chance(400) => {
-            // A cut through what was done since it was planned.
-            let shard = scene.model.shard(scene.tenant, lease.key().run, lease.key().shard)?;
-            let done = point_at_or_after(tag, shard.cursor.last_key.as_ref()?);
-            let mut held = Held::assume(tag, lease, shard.spec.clone(), DraftCursor::default());
-            held.end = done + 1;
-            return Deed::SplitResidual.plan(&mut held, scene);
-        }
-        Fault::PlanStale => {
-            // What it has processed but nobody has accepted.
-            held.next = (held.next + 2).min(held.end);
-            held.cursor = held.position(tag, None);
-            let deed = if scene.rng.chance(700) { Deed::SplitReplace } else { Deed::SplitResidual };
-            return deed.plan(&mut held, scene);
-        }
+        Fault::PlanForeign | Fault::PlanStale => return misplan(fault, held, scene),
         Fault::DetailOversized => {
             let mut detail = scene.bytes(1);
             detail.resize(MAX_PARK_DETAIL_SIZE + 1, 0);
@@ -265,4 +243,30 @@ fn spoil(fault: Fault, held: &Held, scene: &mut Scene<'_>) -> Option<Intent> {
         false => HolderAct::Complete { cursor, op },
     };
     Some(Intent::honest(Request::Holder { lease, act }))
+}
+
+/// A split of a held shard, planned on what is not, or not any more, the shard.
+fn misplan(fault: Fault, mut held: Held, scene: &mut Scene<'_>) -> Option<Intent> {
+    let (tag, lease) = (scene.tag, held.lease);
+    let deed = if scene.rng.chance(700) { Deed::SplitReplace } else { Deed::SplitResidual };
+    let shard = match fault {
+        Fault::PlanForeign => scene.pick_shard(lease.key().run)?,
+        _ => lease.key().shard,
+    };
+    let shard = scene.model.shard(scene.tenant, lease.key().run, shard)?;
+    let (spec, cursor) = (shard.spec.clone(), shard.cursor.clone());
+    if fault == Fault::PlanForeign {
+        return deed.plan(&mut Held::assume(tag, lease, spec, cursor), scene);
+    }
+    if scene.rng.chance(400) {
+        // A cut through what was done since it was planned.
+        let done = point_at_or_after(tag, cursor.last_key.as_ref()?);
+        let mut held = Held::assume(tag, lease, spec, DraftCursor::default());
+        held.end = done + 1;
+        return Deed::SplitResidual.plan(&mut held, scene);
+    }
+    // What it has processed but nobody has accepted.
+    held.next = (held.next + 2).min(held.end);
+    held.cursor = held.position(tag, None);
+    deed.plan(&mut held, scene)
 }

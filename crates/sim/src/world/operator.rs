@@ -1,7 +1,7 @@
 //! What a tenant's operator does: makes runs, looks after them, ends them, and errs.
 
 use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
-use shardwright_contracts::{CursorSemantics, RunId, ShardId, ShardKey, WorkerId};
+use shardwright_contracts::{CursorSemantics, OpId, RunId, ShardId, ShardKey, WorkerId};
 use shardwright_coordination::{RunConfig, RunStatus, ShardFilter, ShardStatus};
 
 use super::belief::Operator;
@@ -93,6 +93,20 @@ impl Operator {
         Intent::honest(Request::Register { run, shards, op })
     }
 
+    /// Makes a run that is there already, the same or otherwise.
+    fn make_again(&self, op: OpId, scene: &mut Scene<'_>) -> Option<Request> {
+        let run = scene.pick_run(|_| true)?;
+        let same = scene.model.run(scene.tenant, run)?.config;
+        let config = if scene.rng.chance(500) { same } else { config(scene)? };
+        Some(match scene.rng.chance(500) {
+            true => Request::CreateRun { run, config },
+            false => {
+                let shards = manifest(self.shards_max.unwrap_or(8), scene);
+                Request::CreateWithShards { run, config, shards, op }
+            }
+        })
+    }
+
     /// Errs on purpose.
     pub(super) fn misbehave(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let old = self.sent.get(scene.rng.index(self.sent.len())).cloned();
@@ -120,16 +134,7 @@ impl Operator {
                 Some(Intent::honest(request).mischief(Fault::OpIdReused))
             }
             2 => {
-                let run = scene.pick_run(|_| true)?;
-                let same = scene.model.run(scene.tenant, run)?.config;
-                let config = if scene.rng.chance(500) { same } else { config(scene)? };
-                let request = match scene.rng.chance(500) {
-                    true => Request::CreateRun { run, config },
-                    false => {
-                        let shards = manifest(self.shards_max.unwrap_or(8), scene);
-                        Request::CreateWithShards { run, config, shards, op: fresh }
-                    }
-                };
+                let request = self.make_again(fresh, scene)?;
                 Some(Intent::honest(request).mischief(Fault::Resent))
             }
             3 => {
@@ -160,7 +165,7 @@ impl Operator {
                 // The id of something that a worker did to the shard.
                 let (op, run) = (scene.rng.between(1, *scene.ops), scene.pick_active()?);
                 let key = ShardKey::new(run, scene.pick_shard(run)?);
-                let op = shardwright_contracts::OpId::from_raw(op);
+                let op = OpId::from_raw(op);
                 Some(Intent::honest(Request::Unpark { key, op }).mischief(Fault::OpIdReused))
             }
             _ => {

@@ -67,7 +67,7 @@ impl Worker {
             (if held.request.is_some() { 400 } else { 0 }, Deed::Decline),
             (if held.request.is_some() { 400 * splits } else { 0 }, Deed::SplitResidual),
         ])?;
-        // Whoever has given a part away saves its token often, so that the op log forgets the split.
+        // Whoever has given a part away saves its token often, and the op log forgets the split.
         let saves_token = is_divided && held.processed().is_some() && scene.rng.chance(650);
         if deed == Deed::Checkpoint && !saves_token {
             held.next = (held.next + scene.rng.between(1, 5) as Point).min(held.end);
