@@ -124,7 +124,10 @@ impl Deed {
             }
             Self::Complete => {
                 held.next = held.next.max(held.end);
-                let cursor = held.position(scene.tag, None);
+                // A last word now and then, for which there may be no room.
+                let is_wordy = !scene.healed && scene.rng.chance(400);
+                let token = is_wordy.then(|| scene.bytes(200));
+                let cursor = held.position(scene.tag, token);
                 HolderAct::Complete { cursor, op: scene.op() }
             }
             Self::Park => {
