@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use shardwright_contracts::{
-    Env, InitialShardInput, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId, validate_manifest,
+    Env, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+    validate_manifest,
 };
 use shardwright_coordination::error::reason::RunNotFound;
 use shardwright_coordination::ops::{self, RunCall, RunChange};
 use shardwright_coordination::{
-    AsyncRunManagement, ClaimOutlook, CreateRunError, CreateRunWithShardsError, IdempotentOutcome,
-    InfraError, ProgressCounter, RegisterShardsError, RunConfig, RunProgress, RunQueryError,
-    RunRecord, RunTransitionError, ShardFilter, ShardRecord, ShardSummary, UnparkError,
+    AsyncRunManagement, ClaimOutlook, CreateRunError, CreateRunWithShardsError, EventCollector,
+    IdempotentOutcome, InfraError, ProgressCounter, RegisterShardsError, RunConfig, RunProgress,
+    RunQueryError, RunRecord, RunTransitionError, ShardFilter, ShardRecord, ShardSummary,
+    UnparkError,
 };
 use shardwright_store::{Commit, CommitError, Expect, Revision, Snapshot, Store, Versioned};
 
@@ -21,6 +23,9 @@ use crate::keyspace::ShardPart;
 use crate::planted::{self, Defect};
 use crate::shard::{Place, decode_shard};
 use crate::unknown::{UnknownChange, UnknownChanges};
+
+/// What finding out how far a run has come is called.
+const OPERATION: &str = "get_run_progress";
 
 /// A run as it is stored.
 pub(crate) struct StoredRun {
@@ -103,7 +108,8 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         shards: &[InitialShardInput<'_>],
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
-        self.register(tenant, run, shards, op).await
+        let found = |_: &RunCall, _: Option<&RunRecord>, _: &mut EventCollector| Ok(None);
+        self.register(tenant, run, shards, op, found).await
     }
 
     async fn create_run_with_shards(
@@ -114,13 +120,15 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         shards: &[InitialShardInput<'_>],
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
-        // A manifest that cannot be registered shall not leave a run behind that waits for one.
         validate_manifest(shards).map_err(RegisterShardsError::from)?;
-        match self.create_run(tenant, run, config).await {
-            Ok(()) | Err(CreateRunError::RunAlreadyExists(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(self.register(tenant, run, shards, op).await?)
+        let made = |call: &RunCall, found: Option<&RunRecord>, events: &mut EventCollector| {
+            match ops::create_run(call, run, config, found, events) {
+                Ok(record) => Ok(Some(record)),
+                Err(CreateRunError::RunAlreadyExists(_)) => Ok(None),
+                Err(error) => Err(CreateRunWithShardsError::from(error)),
+            }
+        };
+        self.register(tenant, run, shards, op, made).await
     }
 
     async fn get_run(&self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError> {
@@ -144,11 +152,11 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
     ) -> Result<Vec<ShardSummary>, RunQueryError> {
         let now = self.core.now().await?;
         let found = self.core.load_run(tenant, run, "list_shards").await?;
-        let StoredRun { record, .. } = found.ok_or(RunNotFound { run })?;
-        let shards = self.core.all_shards(&record, "list_shards").await?;
+        let found = found.ok_or(RunNotFound { run })?;
+        let shards = self.core.all_shards(&found, "list_shards").await?;
         let mut listed: Vec<ShardSummary> = shards
             .iter()
-            .map(|shard| ShardSummary::of(shard, now))
+            .map(|shard| ShardSummary::of(shard, now, self.core.fence_floor))
             .filter(|summary| filter.admits(summary))
             .collect();
         listed.sort_by(|a, b| (&a.start, a.shard).cmp(&(&b.start, b.shard)));
@@ -238,19 +246,19 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let Some(found) = found.filter(|found| !found.collecting) else {
                 return Err(unknown.or_not_found(run));
             };
-            let StoredRun { mut record, at, .. } = found;
-            if let Some(events) = unknown.take_applied(&record) {
+            if let Some(events) = unknown.take_applied(&found.record) {
                 core.publisher.publish(events);
                 return Ok(IdempotentOutcome::Executed(()));
             }
-            let before = Gate::of(&record);
             let progress = match change {
                 Change::Complete => {
-                    let progress = core.progress(tenant, run).await;
-                    Some(progress.map_err(|error| transition(error, &unknown))?)
+                    let progress = core.progress_of(&found, now).await;
+                    Some(progress.map_err(|error| unknown.or(error))?)
                 }
                 Change::Fail | Change::Cancel | Change::Pause | Change::Resume => None,
             };
+            let StoredRun { mut record, at, .. } = found;
+            let before = Gate::of(&record);
             let mut events = core.publisher.collector();
             let call = RunCall { now, tenant };
             let change = protocol_change(change, progress.as_ref());
@@ -320,10 +328,10 @@ impl<S: Store, E: Env> Core<S, E> {
         Ok(Some(StoredRun { record, at: found.revision, collecting }))
     }
 
-    /// Reads every shard of a run, all at one moment.
+    /// Reads every shard of a run, all at one moment, and none before the run was as it was found.
     pub(crate) async fn all_shards(
         &self,
-        record: &RunRecord,
+        StoredRun { record, at, .. }: &StoredRun,
         operation: &'static str,
     ) -> Result<Vec<ShardRecord>, InfraError> {
         let RunRecord { tenant, run, .. } = *record;
@@ -331,7 +339,7 @@ impl<S: Store, E: Env> Core<S, E> {
             // What is staged is not there yet.
             return Ok(Vec::new());
         }
-        let (_, entries) = self.list(&self.keys.shards(tenant, run)).await?;
+        let entries = self.list_since(&self.keys.shards(tenant, run), *at, operation).await?;
         let mut shards = Vec::with_capacity(entries.len() / 2);
         let mut definition: Option<(ShardKey, Versioned)> = None;
         for (key, found) in entries {
@@ -360,14 +368,22 @@ impl<S: Store, E: Env> Core<S, E> {
         tenant: TenantId,
         run: RunId,
     ) -> Result<RunProgress, RunQueryError> {
-        const OPERATION: &str = "get_run_progress";
         let now = self.now().await?;
         let found = self.load_run(tenant, run, OPERATION).await?;
-        let StoredRun { record, .. } = found.ok_or(RunNotFound { run })?;
-        let shards = self.all_shards(&record, OPERATION).await?;
-        let mut counter = ProgressCounter::new();
+        Ok(self.progress_of(&found.ok_or(RunNotFound { run })?, now).await?)
+    }
+
+    /// How far a run has come, at the moment at which it was found or later.
+    async fn progress_of(
+        self: &Arc<Self>,
+        found: &StoredRun,
+        now: LogicalTime,
+    ) -> Result<RunProgress, InfraError> {
+        let RunRecord { tenant, run, .. } = found.record;
+        let shards = self.all_shards(found, OPERATION).await?;
+        let mut counter = ProgressCounter::new(now, self.fence_floor);
         for ShardRecord { head, spec, cursor } in &shards {
-            counter.add(head, spec.as_spec_ref(), cursor.as_update(), now);
+            counter.add(head, spec.as_spec_ref(), cursor.as_update());
         }
         let told = self.watermark(tenant, run).await?;
         let before = told.as_ref().map(|(reached, _)| reached.as_ref());
@@ -389,13 +405,5 @@ fn protocol_change(change: Change, progress: Option<&RunProgress>) -> RunChange<
         (Change::Cancel, _) => RunChange::Cancel,
         (Change::Pause, _) => RunChange::Pause,
         (Change::Resume, _) => RunChange::Resume,
-    }
-}
-
-fn transition(error: RunQueryError, unknown: &UnknownChanges) -> RunTransitionError {
-    match error {
-        RunQueryError::RunNotFound(reason) => reason.into(),
-        RunQueryError::TenantMismatch(reason) => reason.into(),
-        RunQueryError::BackendError(reason) => unknown.or(reason).into(),
     }
 }

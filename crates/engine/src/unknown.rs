@@ -29,13 +29,17 @@ impl UnknownChanges {
         self.0.last().map_or(error, |change| change.error.clone())
     }
 
+    /// What to tell as long as nobody knows.
+    pub(crate) fn any(&self) -> Option<InfraError> {
+        self.0.last().map(|change| change.error.clone())
+    }
+
     /// What to tell of a run that is not there. One of them may have been applied to it before.
     pub(crate) fn or_not_found<R>(&self, run: RunId) -> R
     where
         R: From<RunNotFound> + From<InfraError>,
     {
-        let change = self.0.last().map(|change| change.error.clone());
-        change.map_or_else(|| RunNotFound { run }.into(), R::from)
+        self.any().map_or_else(|| RunNotFound { run }.into(), R::from)
     }
 
     /// Whether one of them may still be applied: as long as nothing has changed that it was based

@@ -30,28 +30,28 @@ pub struct Hunted {
     pub catch: Option<Catch>,
 }
 
-/// Lives through worlds until one of them gives something away.
-fn hunt(live: impl Fn(u64) -> Vec<Finding>) -> Option<Catch> {
-    (0..SEEDS_MAX).find_map(|seed| {
-        let oracles: Vec<_> = live(seed).iter().map(|finding| finding.oracle).collect();
-        (!oracles.is_empty()).then_some(Catch { seed, oracles })
-    })
-}
-
 /// Hunts for every bug planted in the operations, in worlds around the in-memory backend.
 ///
 /// A bug is active in the whole process while it is hunted for.
 #[must_use]
 pub fn hunt_in_protocol() -> Vec<Hunted> {
+    let hunt = |defect: &protocol::Defect| Hunted {
+        name: format!("{defect:?}"),
+        sentence: defect.sentence(),
+        catch: (0..SEEDS_MAX).find_map(|seed| live_with(*defect, seed)),
+    };
+    quietly(|| protocol::Defect::ALL.iter().map(hunt).collect())
+}
+
+/// Looks for a bug in the operations that a given oracle catches, in the worlds of the first seeds.
+/// A hunt ends with the first step that gives a bug away, which may be another oracle's.
+#[must_use]
+pub fn hunt_with(oracle: &str) -> Option<Catch> {
+    let defects = protocol::Defect::ALL;
+    let worlds = (0..SEEDS_MAX).flat_map(|seed| defects.iter().map(move |it| (seed, *it)));
     quietly(|| {
-        let hunted = protocol::Defect::ALL.iter().map(|defect| {
-            protocol::activate(Some(*defect));
-            let catch = hunt(|seed| world::live(seed, STEPS, false).findings);
-            Hunted { name: format!("{defect:?}"), sentence: defect.sentence(), catch }
-        });
-        let hunted = hunted.collect();
-        protocol::activate(None);
-        hunted
+        let mut catches = worlds.filter_map(|(seed, defect)| live_with(defect, seed));
+        catches.find(|catch| catch.oracles.contains(&oracle))
     })
 }
 
@@ -60,23 +60,38 @@ pub fn hunt_in_protocol() -> Vec<Hunted> {
 /// A bug is active in the whole process while it is hunted for.
 #[must_use]
 pub fn hunt_in_engine() -> Vec<Hunted> {
-    quietly(|| {
-        let hunted = engine::Defect::ALL.iter().map(|defect| {
-            engine::activate(Some(*defect));
-            let catch = hunt(|seed| stored::live(seed, stored::ACTS, false).findings);
-            Hunted { name: format!("{defect:?}"), sentence: defect.sentence(), catch }
-        });
-        let hunted = hunted.collect();
-        engine::activate(None);
-        hunted
-    })
+    let hunt = |defect: &engine::Defect| Hunted {
+        name: format!("{defect:?}"),
+        sentence: defect.sentence(),
+        catch: (0..SEEDS_MAX).find_map(|seed| store_with(*defect, seed)),
+    };
+    quietly(|| engine::Defect::ALL.iter().map(hunt).collect())
+}
+
+fn live_with(defect: protocol::Defect, seed: u64) -> Option<Catch> {
+    protocol::activate(Some(defect));
+    let findings = world::live(seed, STEPS, false).findings;
+    protocol::activate(None);
+    caught(seed, &findings)
+}
+
+fn store_with(defect: engine::Defect, seed: u64) -> Option<Catch> {
+    engine::activate(Some(defect));
+    let findings = stored::live(seed, stored::ACTS, false).findings;
+    engine::activate(None);
+    caught(seed, &findings)
+}
+
+fn caught(seed: u64, findings: &[Finding]) -> Option<Catch> {
+    let oracles: Vec<_> = findings.iter().map(|finding| finding.oracle).collect();
+    (!oracles.is_empty()).then_some(Catch { seed, oracles })
 }
 
 /// A planted bug may trip an assertion of the code's own: that is a catch, not a crash.
-fn quietly<T>(run: impl FnOnce() -> T) -> T {
+fn quietly<T>(hunt: impl FnOnce() -> T) -> T {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let result = run();
+    let result = hunt();
     std::panic::set_hook(hook);
     result
 }

@@ -139,6 +139,7 @@ impl Ledger {
                 && stored.cursor == told.cursor
                 && stored.spawned == told.spawned
                 && stored.parent == told.parent
+                && stored.cursor_semantics == told.cursor_semantics
         });
         if same {
             return Ok(());
@@ -226,10 +227,6 @@ impl Ledger {
             CoordError::SplitInvalid(SplitInvalid::BackendChildLimitExceeded { .. }) => {
                 case.terms.small_commits
             }
-            // What was read is from before the run had any shards.
-            CoordError::RunUnfinished(told) => {
-                case.terms.serves_stale && (told.active, told.parked) == (0, 0)
-            }
             _ => false,
         };
         if is_excused {
@@ -254,8 +251,8 @@ impl Ledger {
         let runs = run.map(|run| (address.1, run.clone())).into_iter().collect();
         let tenant = TenantModel { tag: 0, workers: 0, runs, cooldowns: BTreeMap::new() };
         let tenants: BTreeMap<TenantId, TenantModel> = [(address.0, tenant)].into();
-        let Model { limits, cooldown_ms, skew_ms, .. } = self.model;
-        Model { tenants, limits, cooldown_ms, skew_ms }
+        let Model { limits, cooldown_ms, skew_ms, floor, .. } = self.model;
+        Model { tenants, limits, cooldown_ms, skew_ms, floor }
     }
 
     /// Nobody is told less than somebody else was told before it asked.

@@ -123,7 +123,7 @@ impl Director {
             self.fault(StoreFault::Mischief);
         }
         let (request, processed) = (intent.request.clone(), intent.processed);
-        let ask = Ask::Request { tenant, request, processed, create: intent.create };
+        let ask = Ask::Request { tenant, request, processed };
         let called = self.call(process, ask, Some(actor), Some(intent.clone()), attempts);
         if intent.awaited {
             let retry_at = self.clock.now_ms();
@@ -345,7 +345,19 @@ impl Director {
         if let Some(state) = self.processes.get(process) {
             state.off_ms.fetch_add(if forward { by } else { -by }, Ordering::Relaxed);
         }
+        if !forward {
+            self.set_back(process, by.unsigned_abs());
+        }
         self.note(format_args!("calendar of process {} set by {by}, {forward}", process + 1));
+    }
+
+    /// What was asked before a calendar is set back may be answered at an earlier time.
+    fn set_back(&mut self, process: usize, by_ms: u64) {
+        for (task, _) in self.calls.iter().filter(|(_, call)| call.process == process) {
+            if let Some(record) = self.ledger.calls.get_mut(task) {
+                record.not_before_ms = record.not_before_ms.saturating_sub(by_ms);
+            }
+        }
     }
 
     /// Ends the session of some shard's owner.

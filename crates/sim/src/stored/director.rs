@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use shardwright_contracts::{RunId, ShardId, TenantId, WorkerId};
+use shardwright_contracts::{FenceEpoch, RunId, ShardId, TenantId, WorkerId};
+use shardwright_coordination::CoordError;
 use shardwright_engine::StoredCoordinator;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
@@ -29,7 +30,9 @@ use crate::coverage;
 use crate::model::{Model, TenantModel};
 use crate::network::Actor;
 use crate::oracle::{ASSERTIONS, Finding, LIVENESS};
+use crate::request::Request;
 use crate::rng::Rng;
+use crate::system::Outcome;
 use crate::trace::Trace;
 use crate::world::belief::{Operator, Pending, Worker};
 use crate::world::intent::Intent;
@@ -152,6 +155,7 @@ impl Director {
             limits: settings.engine.limits,
             cooldown_ms: 0,
             skew_ms: settings.engine.skew_allowance_ms,
+            floor: FenceEpoch::INITIAL.as_raw(),
         };
         let has_sessions =
             matches!(settings.engine.sessions, shardwright_engine::Sessions::Bound { .. });
@@ -440,14 +444,9 @@ impl Director {
 
 impl Tenant {
     /// An operator whose manifest did not fit tries a smaller one, down to none.
-    fn hear_of_limits(
-        &mut self,
-        request: &crate::request::Request,
-        outcome: &crate::system::Outcome,
-    ) {
-        use shardwright_coordination::CoordError::ShardLimitExceeded;
-        if let (crate::request::Request::Register { shards, .. }, Err(ShardLimitExceeded(_))) =
-            (request, outcome)
+    fn hear_of_limits(&mut self, request: &Request, outcome: &Outcome) {
+        if let (Some(shards), Err(CoordError::ShardLimitExceeded(_))) =
+            (request.manifest(), outcome)
         {
             self.operator.shards_max = Some(shards.len() / 2);
             self.full = shards.len() <= 1;

@@ -61,26 +61,21 @@ pub(crate) fn of_run(
         processed: None,
         is_wanted: true,
     };
-    let Some(before) = before else {
-        return match ask {
-            Some(Ask::Request { request: Request::CreateRun { config, .. }, .. })
-                if *config == after.config =>
-            {
-                Ok(Some(base))
-            }
-            Some(Ask::Request { create: Some(config), .. }) if *config == after.config => {
-                Ok(Some(Step { is_wanted: false, ..base }))
-            }
-            _ => Err(unexplained(format!("nobody asked for run {run}"))),
-        };
-    };
-    let fresh = fresh(before.op_log.entries(), after.op_log.entries());
-    match (fresh.as_slice(), ask) {
-        ([], _) if before == after => Ok(None),
-        ([entry], Some(Ask::Request { request, tenant: asking, .. }))
-            if request.op() == Some(entry.op) && (*asking, request.run()) == (tenant, run) =>
+    let known = before.map(|run| run.op_log.entries()).into_iter().flatten();
+    let fresh = fresh(known, after.op_log.entries());
+    match (before, fresh.as_slice(), ask.and_then(Ask::request)) {
+        (Some(before), [], _) if before == after => Ok(None),
+        (None, [], Some(Request::CreateRun { config, .. })) if *config == after.config => {
+            Ok(Some(base))
+        }
+        (None, [], Some(Request::CreateWithShards { config, .. })) if *config == after.config => {
+            Ok(Some(Step { is_wanted: false, ..base }))
+        }
+        (_, [entry], Some(request))
+            if request.op() == Some(entry.op) && ask.is_some_and(|ask| ask.is_of(tenant, run)) =>
         {
-            let (request, now) = (request.clone(), entry.executed_at);
+            // The op log is in order, and so may be ahead; the end of a run is exact.
+            let (request, now) = (request.clone(), after.completed_at.unwrap_or(entry.executed_at));
             let outcome = Ok(Answer::Applied { replayed: false });
             Ok(Some(Step { request, outcome, now, ..base }))
         }
@@ -274,6 +269,7 @@ pub(crate) fn shown(record: &ShardRecord, lease: Lease) -> Granted {
         },
         spawned: record.head.spawned.iter().map(|spawned| spawned.shard).collect(),
         parent: record.head.parent,
+        cursor_semantics: record.head.cursor_semantics,
         capacity: CapacityHint::default(),
     }
 }
