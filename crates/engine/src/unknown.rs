@@ -29,6 +29,11 @@ impl UnknownChanges {
         self.0.last().map_or(error, |change| change.error.clone())
     }
 
+    /// What is known of the last of them.
+    pub(crate) fn last(&self) -> Option<&InfraError> {
+        self.0.last().map(|change| &change.error)
+    }
+
     /// What to tell of a run that is not there. One of them may have been applied to it before.
     pub(crate) fn or_not_found<R>(&self, run: RunId) -> R
     where

@@ -254,8 +254,8 @@ impl Ledger {
         let runs = run.map(|run| (address.1, run.clone())).into_iter().collect();
         let tenant = TenantModel { tag: 0, workers: 0, runs, cooldowns: BTreeMap::new() };
         let tenants: BTreeMap<TenantId, TenantModel> = [(address.0, tenant)].into();
-        let Model { limits, cooldown_ms, skew_ms, .. } = self.model;
-        Model { tenants, limits, cooldown_ms, skew_ms }
+        let Model { limits, cooldown_ms, skew_ms, floor, .. } = self.model;
+        Model { tenants, limits, cooldown_ms, skew_ms, floor }
     }
 
     /// Nobody is told less than somebody else was told before it asked.

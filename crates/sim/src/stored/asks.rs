@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use shardwright_contracts::{
-    InitialShardInput, OpId, RunId, ShardId, SplitChild, TenantId,
-    plan_split_replace_with_children, plan_split_residual_with_metadata,
+    InitialShardInput, ShardId, SplitChild, TenantId, plan_split_replace_with_children,
+    plan_split_residual_with_metadata,
 };
 use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, CoordError,
-    CreateRunWithShardsError, IdempotentOutcome, InfraError, Lease, RestoredShardState, RunConfig,
+    CreateRunWithShardsError, IdempotentOutcome, InfraError, Lease, RestoredShardState,
 };
 use shardwright_engine::{Retention, RunAddress, StoredCoordinator};
 
@@ -26,13 +26,7 @@ pub(crate) type Coordinator = StoredCoordinator<Link, SimEnv>;
 #[allow(clippy::large_enum_variant, reason = "nearly all of them are the large one")]
 pub(crate) enum Ask {
     /// Something of the protocol.
-    Request {
-        tenant: TenantId,
-        request: Request,
-        processed: Option<(Point, Point)>,
-        /// With this a run is made and started at once.
-        create: Option<RunConfig>,
-    },
+    Request { tenant: TenantId, request: Request, processed: Option<(Point, Point)> },
     /// To take away what nobody needs.
     Collect(Retention),
     /// Which runs are active.
@@ -52,7 +46,6 @@ pub(crate) enum Reply {
 impl Ask {
     pub(crate) const fn name(&self) -> &'static str {
         match self {
-            Self::Request { create: Some(_), .. } => "create_run_with_shards",
             Self::Request { request, .. } => request.name(),
             Self::Collect(_) => "collect",
             Self::ListActive => "list_active_runs",
@@ -70,8 +63,8 @@ impl Ask {
 /// Puts something to the engine. `now_ms` is when it was decided to ask.
 pub(crate) async fn put(coordinator: Arc<Coordinator>, ask: Ask, now_ms: u64) -> Reply {
     match ask {
-        Ask::Request { tenant, request, create, .. } => {
-            match call(&coordinator, tenant, &request, create, now_ms).await {
+        Ask::Request { tenant, request, .. } => {
+            match call(&coordinator, tenant, &request, now_ms).await {
                 Some(outcome) => Reply::Told(Box::new(outcome)),
                 None => Reply::Unsent,
             }
@@ -91,7 +84,6 @@ async fn call(
     engine: &Coordinator,
     tenant: TenantId,
     request: &Request,
-    create: Option<RunConfig>,
     now_ms: u64,
 ) -> Option<Outcome> {
     Some(match request {
@@ -115,7 +107,17 @@ async fn call(
             .map(|()| Answer::Noted)
             .map_err(Into::into),
         Request::Register { run, shards, op } => {
-            register(engine, tenant, *run, shards, *op, create).await
+            let inputs = inputs(shards);
+            let registered = engine.register_shards(tenant, *run, &inputs, *op).await;
+            registered.map(applied).map_err(Into::into)
+        }
+        Request::CreateWithShards { run, config, shards, op } => {
+            let inputs = inputs(shards);
+            let made = engine.create_run_with_shards(tenant, *run, *config, &inputs, *op).await;
+            made.map(applied).map_err(|error| match error {
+                CreateRunWithShardsError::Create(error) => error.into(),
+                CreateRunWithShardsError::Register(error) => error.into(),
+            })
         }
         Request::Run { run, act, op } => match act {
             RunAct::Complete => engine.complete_run(tenant, *run, *op).await,
@@ -146,28 +148,13 @@ async fn call(
     })
 }
 
-async fn register(
-    engine: &Coordinator,
-    tenant: TenantId,
-    run: RunId,
-    shards: &[(ShardId, DraftSpec, DraftCursor)],
-    op: OpId,
-    create: Option<RunConfig>,
-) -> Outcome {
-    let mut inputs = Vec::with_capacity(shards.len());
-    for (shard, spec, cursor) in shards {
-        let (spec, cursor) = (spec.as_ref(), cursor.as_update());
-        inputs.push(InitialShardInput { shard: *shard, spec, cursor });
-    }
-    let Some(config) = create else {
-        let registered = engine.register_shards(tenant, run, &inputs, op).await;
-        return registered.map(applied).map_err(Into::into);
-    };
-    let created = engine.create_run_with_shards(tenant, run, config, &inputs, op).await;
-    created.map(applied).map_err(|error| match error {
-        CreateRunWithShardsError::Create(error) => error.into(),
-        CreateRunWithShardsError::Register(error) => error.into(),
-    })
+fn inputs(shards: &[(ShardId, DraftSpec, DraftCursor)]) -> Vec<InitialShardInput<'_>> {
+    let inputs = shards.iter().map(|(shard, spec, cursor)| InitialShardInput {
+        shard: *shard,
+        spec: spec.as_ref(),
+        cursor: cursor.as_update(),
+    });
+    inputs.collect()
 }
 
 async fn holder(
@@ -259,6 +246,7 @@ fn granted(state: RestoredShardState) -> Answer {
         },
         spawned: state.spawned.iter().map(|spawned| spawned.shard).collect(),
         parent: state.parent,
+        cursor_semantics: state.cursor_semantics,
         capacity: state.capacity,
     })
 }

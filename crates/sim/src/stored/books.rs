@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId};
+use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId};
 use shardwright_coordination::{
     ProgressCounter, RunStatus, ShardLimits, ShardRecord, ShardStatus, ShardSummary,
 };
@@ -289,14 +289,14 @@ impl Books {
         // What is staged is not there yet.
         let has_begun = book.manifest.is_some();
         let record = join_run(run, manifest).ok()?;
-        let mut progress = ProgressCounter::new();
+        let mut progress = ProgressCounter::new(LogicalTime::ZERO, FenceEpoch::INITIAL);
         let mut shards = Vec::new();
         for shard in book.shards.values().filter(|_| has_begun) {
             let record = shard.record.as_ref()?;
             let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
-            progress.add(&record.head, spec, cursor, LogicalTime::ZERO);
+            progress.add(&record.head, spec, cursor);
             // At the beginning of time no lease is over, so that the view does not depend on it.
-            shards.push(ShardSummary::of(record, LogicalTime::ZERO));
+            shards.push(ShardSummary::of(record, LogicalTime::ZERO, FenceEpoch::INITIAL));
         }
         shards.sort_by(|a, b| (&a.start, a.shard).cmp(&(&b.start, b.shard)));
         let mut progress = progress.finish(None);

@@ -123,7 +123,7 @@ impl Director {
             self.fault(StoreFault::Mischief);
         }
         let (request, processed) = (intent.request.clone(), intent.processed);
-        let ask = Ask::Request { tenant, request, processed, create: intent.create };
+        let ask = Ask::Request { tenant, request, processed };
         let called = self.call(process, ask, Some(actor), Some(intent.clone()), attempts);
         if intent.awaited {
             let retry_at = self.clock.now_ms();

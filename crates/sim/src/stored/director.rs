@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use shardwright_contracts::{RunId, ShardId, TenantId, WorkerId};
+use shardwright_contracts::{FenceEpoch, RunId, ShardId, TenantId, WorkerId};
 use shardwright_engine::StoredCoordinator;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
@@ -152,6 +152,7 @@ impl Director {
             limits: settings.engine.limits,
             cooldown_ms: 0,
             skew_ms: settings.engine.skew_allowance_ms,
+            floor: FenceEpoch::INITIAL.as_raw(),
         };
         let has_sessions =
             matches!(settings.engine.sessions, shardwright_engine::Sessions::Bound { .. });
@@ -446,8 +447,12 @@ impl Tenant {
         outcome: &crate::system::Outcome,
     ) {
         use shardwright_coordination::CoordError::ShardLimitExceeded;
-        if let (crate::request::Request::Register { shards, .. }, Err(ShardLimitExceeded(_))) =
-            (request, outcome)
+
+        use crate::request::Request::{CreateWithShards, Register};
+        if let (
+            Register { shards, .. } | CreateWithShards { shards, .. },
+            Err(ShardLimitExceeded(_)),
+        ) = (request, outcome)
         {
             self.operator.shards_max = Some(shards.len() / 2);
             self.full = shards.len() <= 1;

@@ -68,8 +68,19 @@ pub(crate) fn of_run(
             {
                 Ok(Some(base))
             }
-            Some(Ask::Request { create: Some(config), .. }) if *config == after.config => {
-                Ok(Some(Step { is_wanted: false, ..base }))
+            Some(Ask::Request {
+                request: request @ Request::CreateWithShards { config, op, .. },
+                ..
+            }) if *config == after.config => {
+                Ok(Some(match after.op_log.entries().find(|entry| entry.op == *op) {
+                    // All of it fitted into one commit.
+                    Some(entry) => {
+                        let (request, now) = (request.clone(), entry.executed_at);
+                        let outcome = Ok(Answer::Applied { replayed: false });
+                        Step { request, outcome, now, ..base }
+                    }
+                    None => Step { is_wanted: false, ..base },
+                }))
             }
             _ => Err(unexplained(format!("nobody asked for run {run}"))),
         };
@@ -80,8 +91,14 @@ pub(crate) fn of_run(
         ([entry], Some(Ask::Request { request, tenant: asking, .. }))
             if request.op() == Some(entry.op) && (*asking, request.run()) == (tenant, run) =>
         {
-            let (request, now) = (request.clone(), entry.executed_at);
-            let outcome = Ok(Answer::Applied { replayed: false });
+            // A run that was made on the way is there now, and its shards are registered.
+            let request = match request.clone() {
+                Request::CreateWithShards { run, shards, op, .. } => {
+                    Request::Register { run, shards, op }
+                }
+                request => request,
+            };
+            let (outcome, now) = (Ok(Answer::Applied { replayed: false }), entry.executed_at);
             Ok(Some(Step { request, outcome, now, ..base }))
         }
         _ => Err(unexplained(format!("run {run} went from {before:?} to {after:?}"))),
@@ -274,6 +291,7 @@ pub(crate) fn shown(record: &ShardRecord, lease: Lease) -> Granted {
         },
         spawned: record.head.spawned.iter().map(|spawned| spawned.shard).collect(),
         parent: record.head.parent,
+        cursor_semantics: record.head.cursor_semantics,
         capacity: CapacityHint::default(),
     }
 }

@@ -1,7 +1,7 @@
 //! What an actor decides to do, and what it sees when it decides.
 
 use shardwright_contracts::{LogicalTime, OpId, RunId, ShardId, TenantId};
-use shardwright_coordination::{RunConfig, RunStatus};
+use shardwright_coordination::RunStatus;
 
 use crate::fault::Fault;
 use crate::keyspace::Point;
@@ -19,17 +19,15 @@ pub(crate) struct Intent {
     pub(crate) fault: Option<Fault>,
     /// Whether the sender waits for the reply and retries.
     pub(crate) awaited: bool,
-    /// With this a run is to be made and started at once.
-    pub(crate) create: Option<RunConfig>,
 }
 
 impl Intent {
     pub(crate) const fn honest(request: Request) -> Self {
-        Self { request, processed: None, fault: None, awaited: true, create: None }
+        Self { request, processed: None, fault: None, awaited: true }
     }
 
     pub(crate) const fn with_work(request: Request, processed: Option<(Point, Point)>) -> Self {
-        Self { request, processed, fault: None, awaited: true, create: None }
+        Self { request, processed, fault: None, awaited: true }
     }
 
     /// The same request as mischief: nobody waits for the reply.
