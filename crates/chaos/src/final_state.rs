@@ -1,0 +1,103 @@
+//! What is stored when all is over, read by somebody who has seen nothing of it before.
+
+mod audit;
+
+use anyhow::{Context as _, Result, bail};
+use serde::{Deserialize, Serialize};
+use shardwright_contracts::RunId;
+use shardwright_coordination::{
+    AsyncRunManagement as _, RunProgress, RunQueryError, RunStatus, ShardFilter, ShardSummary,
+};
+use shardwright_engine::{AsyncEtcdCoordinator, EngineConfig};
+use shardwright_store::etcd::EtcdOptions;
+
+use crate::check::Seen;
+use crate::history::Status;
+use crate::keys;
+use crate::plan::TENANT;
+
+/// Everything that is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinalState {
+    /// The runs, in the order in which they were begun.
+    pub runs: Vec<FinalRun>,
+    /// What is miscounted, missing or left over among the stored records.
+    pub complaints: Vec<String>,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinalRun {
+    /// Its id.
+    pub run: u64,
+    /// Whether it ended well.
+    pub is_done: bool,
+    /// Its shards.
+    pub shards: Vec<FinalShard>,
+    /// How many of its shards are active, done, split and parked, by its own count.
+    pub counts: [u32; 4],
+    /// The key below which everything is done, by its own account.
+    pub watermark: Option<u64>,
+}
+
+/// A shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinalShard {
+    /// Its id.
+    pub shard: u64,
+    /// Which shard it was split from.
+    pub parent: Option<u64>,
+    /// Where it stands.
+    pub seen: Seen,
+}
+
+/// Reads everything with a coordinator of its own.
+pub async fn read(options: EtcdOptions) -> Result<FinalState> {
+    let coordinator = AsyncEtcdCoordinator::on_etcd(options, EngineConfig::default()).await?;
+    let mut runs = Vec::new();
+    for number in 1.. {
+        let run = RunId::from_raw(number);
+        let record = match coordinator.get_run(TENANT, run).await {
+            Ok(record) => record,
+            Err(RunQueryError::RunNotFound(_)) => break,
+            Err(error) => bail!("run {number}: {error}"),
+        };
+        let shards = coordinator.list_shards(TENANT, run, ShardFilter::all()).await?;
+        let progress = coordinator.get_run_progress(TENANT, run).await?;
+        let RunProgress { active, done, split, parked, watermark, .. } = progress;
+        runs.push(FinalRun {
+            run: number,
+            is_done: record.status == RunStatus::Done,
+            shards: shards.iter().map(summary).collect::<Result<_>>()?,
+            counts: [active, done, split, parked],
+            watermark: watermark.as_deref().map(keys::number).transpose()?,
+        });
+    }
+    let complaints = audit::complaints(coordinator.store()).await?;
+    Ok(FinalState { runs, complaints })
+}
+
+fn summary(summary: &ShardSummary) -> Result<FinalShard> {
+    let seen = Seen {
+        status: Status::from(summary.status),
+        start: keys::number(&summary.start)?,
+        end: keys::number(&summary.end)?,
+        cursor: summary.last_key.as_deref().map(keys::number).transpose()?,
+        acquires: summary.acquire_count,
+    };
+    let parent = summary.parent.map(|parent| parent.as_raw());
+    Ok(FinalShard { shard: summary.shard.as_raw(), parent, seen })
+}
+
+impl FinalState {
+    /// Writes it down, so that it can be judged again.
+    pub fn write(&self, path: &std::path::Path) -> Result<()> {
+        Ok(std::fs::write(path, serde_json::to_vec_pretty(self)?)?)
+    }
+
+    /// Reads what was written down.
+    pub fn from_file(path: &std::path::Path) -> Result<Self> {
+        let text = std::fs::read(path).with_context(|| path.display().to_string())?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+}
