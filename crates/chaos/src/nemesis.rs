@@ -36,6 +36,10 @@ pub enum Fault {
     PauseLeader,
     /// No worker can reach a member.
     IsolateMember,
+    /// A member cannot reach the others, nor they it.
+    SeverMember,
+    /// The leader cannot, and workers go on asking it.
+    SeverLeader,
     /// Everything that goes to and from a member is late.
     SlowMember,
     /// The history is forgotten.
@@ -50,6 +54,8 @@ pub enum Fault {
     PauseWorker,
     /// A worker can reach no member.
     IsolateWorker,
+    /// What workers say is heard, and what they are answered is lost.
+    LoseAnswers,
 }
 
 impl Fault {
@@ -61,13 +67,16 @@ impl Fault {
         Self::PauseMember,
         Self::PauseLeader,
         Self::IsolateMember,
+        Self::SeverMember,
+        Self::SeverLeader,
         Self::SlowMember,
         Self::Compact,
         Self::Defragment,
         Self::FillQuota,
     ];
     /// What happens to workers.
-    pub const OF_WORKERS: &[Self] = &[Self::KillWorker, Self::PauseWorker, Self::IsolateWorker];
+    pub const OF_WORKERS: &[Self] =
+        &[Self::KillWorker, Self::PauseWorker, Self::IsolateWorker, Self::LoseAnswers];
 }
 
 /// Which faults there were, and when.

@@ -36,7 +36,7 @@ pub struct Settings {
 /// Lives through a storm whose histories go to `folder`, and judges it.
 pub async fn live(settings: Settings, folder: &Path) -> Result<Report> {
     let record = Record::create(&folder.join("faults.log"))?;
-    let mut cluster = EtcdSetup::members(3).quota(QUOTA).start().await?;
+    let mut cluster = EtcdSetup::members(3).linked().quota(QUOTA).start().await?;
     let fleet = Fleet::start(&cluster, WORKERS, folder, settings.seed).await?;
     let fleet = Arc::new(Mutex::new(fleet));
     let until = Instant::now() + settings.duration;

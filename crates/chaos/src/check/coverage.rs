@@ -9,14 +9,14 @@ use crate::history::{Action, Effect, History, Status};
 
 /// Keys that moves of a cursor passed over, by run, or why a move was not allowed to.
 #[derive(Debug, Default)]
-pub struct Passed {
+pub(super) struct Passed {
     keys: BTreeMap<u64, BTreeSet<u64>>,
     complaints: Vec<String>,
 }
 
 impl Passed {
     /// Follows the cursor of a shard through the order in which everything happened.
-    pub fn follow(&mut self, effects: &Effects, history: &ShardHistory, order: &[usize]) {
+    pub(super) fn follow(&mut self, effects: &Effects, history: &ShardHistory, order: &[usize]) {
         let mut shard = history.initial.clone();
         for index in order {
             let Some(operation) = history.operations.get(*index) else { continue };
@@ -41,7 +41,7 @@ impl Passed {
 
     /// What was passed over without being processed, or never passed over.
     #[must_use]
-    pub fn complaints(mut self, history: &History, state: &FinalState) -> Vec<String> {
+    pub(super) fn complaints(mut self, history: &History, state: &FinalState) -> Vec<String> {
         for run in &state.runs {
             let Some((start, end)) = manifest(history, run.run) else { continue };
             let passed = self.keys.remove(&run.run).unwrap_or_default();
@@ -64,12 +64,12 @@ fn unprocessed(history: &ShardHistory, action: &Action, key: u64) -> String {
 
 /// Which keys were processed under which fence, and when.
 #[derive(Debug)]
-pub struct Effects(BTreeMap<(u64, u64, u64), Vec<Effect>>);
+pub(super) struct Effects(BTreeMap<(u64, u64, u64), Vec<Effect>>);
 
 impl Effects {
     /// Sorts what workers wrote down.
     #[must_use]
-    pub fn of(history: &History) -> Self {
+    pub(super) fn of(history: &History) -> Self {
         let mut effects: BTreeMap<_, Vec<Effect>> = BTreeMap::new();
         for effect in &history.effects {
             let place = (effect.run, effect.shard, effect.fence);
@@ -100,7 +100,7 @@ fn manifest(history: &History, run: u64) -> Option<(u64, u64)> {
 
 /// What is wrong with the runs as they are stored.
 #[must_use]
-pub fn run_complaints(history: &History, state: &FinalState) -> Vec<String> {
+pub(super) fn run_complaints(history: &History, state: &FinalState) -> Vec<String> {
     let mut complaints = state.complaints.clone();
     for run in &state.runs {
         let mut tell = |text: String| complaints.push(format!("run {}: {text}", run.run));

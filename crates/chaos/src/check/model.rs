@@ -13,7 +13,7 @@ const REMEMBERED: usize = 16;
 
 /// Where a shard is in its life, before it has one included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Life {
+pub(super) enum Life {
     /// The split that makes it has not happened yet.
     Unborn,
     /// It has a status.
@@ -22,7 +22,7 @@ pub enum Life {
 
 /// A shard at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Shard {
+pub(super) struct Shard {
     /// Where it is in its life.
     pub life: Life,
     /// Whether its run has ended.
@@ -48,7 +48,7 @@ pub struct Shard {
 /// What happened to a shard, or was seen of it.
 #[allow(missing_docs, reason = "the fields of a call are what they are called")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
+pub(super) enum Event {
     /// The split of another shard made it.
     Create(Piece),
     /// A worker called, and was answered so. Without an answer the call may have had its effect.
@@ -79,7 +79,7 @@ pub struct Seen {
 impl Shard {
     /// A shard of a manifest, which nobody has touched.
     #[must_use]
-    pub const fn root(start: u64, end: u64) -> Self {
+    pub(super) const fn root(start: u64, end: u64) -> Self {
         Self {
             life: Life::Born(Status::Active),
             run_ended: false,
@@ -96,13 +96,13 @@ impl Shard {
 
     /// A shard that a split is going to make.
     #[must_use]
-    pub fn unborn() -> Self {
+    pub(super) fn unborn() -> Self {
         Self { life: Life::Unborn, ..Self::root(0, 0) }
     }
 
     /// The shard after an event, or nothing if the event cannot happen now.
     #[must_use]
-    pub fn after(&self, event: &Event) -> Option<Self> {
+    pub(super) fn after(&self, event: &Event) -> Option<Self> {
         match event {
             Event::Create(piece) => self.born(piece),
             Event::EndRun => self.ended(),
@@ -307,7 +307,7 @@ const fn moved_to(action: &Action) -> Option<u64> {
 
 /// The id by which an action is recognised when it is asked again.
 #[must_use]
-pub const fn operation(action: &Action) -> Option<u64> {
+pub(super) const fn operation(action: &Action) -> Option<u64> {
     match action {
         Action::Checkpoint { op, .. }
         | Action::Complete { op, .. }
@@ -328,7 +328,7 @@ pub const fn operation(action: &Action) -> Option<u64> {
 
 /// The fence that an action shows.
 #[must_use]
-pub const fn presented_fence(action: &Action) -> Option<u64> {
+pub(super) const fn presented_fence(action: &Action) -> Option<u64> {
     match action {
         Action::Renew { fence, .. }
         | Action::Checkpoint { fence, .. }

@@ -9,7 +9,7 @@ use crate::history::{Action, Facts, History, Outcome, Piece, Recorded, Refusal, 
 
 /// A shard, and all that happened to it.
 #[derive(Clone, Debug)]
-pub struct ShardHistory {
+pub(super) struct ShardHistory {
     /// Its run.
     pub run: u64,
     /// Its id.
@@ -22,7 +22,7 @@ pub struct ShardHistory {
 
 /// The histories of all shards, and what is wrong with the list of shards itself.
 #[must_use]
-pub fn shard_histories(
+pub(super) fn shard_histories(
     history: &History,
     state: &FinalState,
 ) -> (Vec<ShardHistory>, Vec<String>) {
@@ -174,7 +174,7 @@ impl RunHistory<'_> {
 
 /// The shard that an action names.
 #[must_use]
-pub const fn of_shard(action: &Action) -> Option<u64> {
+pub(super) const fn of_shard(action: &Action) -> Option<u64> {
     match action {
         Action::Acquire { shard }
         | Action::Renew { shard, .. }

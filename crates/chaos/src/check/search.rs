@@ -14,7 +14,7 @@ use super::model::{Event, Shard};
 
 /// An operation on one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub(super) struct Operation {
     /// When it was called.
     pub called: u64,
     /// When it was answered; without that it may never have happened.
@@ -25,7 +25,7 @@ pub struct Operation {
 
 /// What a search came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// Everything can have happened, in this order of indices.
     Linearizable(Vec<usize>),
     /// There is no order. This is as far as the best went.
@@ -39,7 +39,7 @@ const VISITS_MAX: usize = 2_000_000;
 
 /// Looks for an order of `operations`, beginning with `shard`.
 #[must_use]
-pub fn search(shard: Shard, operations: &[Operation]) -> Verdict {
+pub(super) fn search(shard: Shard, operations: &[Operation]) -> Verdict {
     let mut search = Search { operations, seen: HashSet::new(), best: Vec::new() };
     let mut stack = vec![search.frame(shard, Taken::none(operations.len()), Vec::new())];
     while let Some(frame) = stack.last_mut() {

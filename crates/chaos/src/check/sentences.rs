@@ -11,7 +11,7 @@ use crate::history::{Acquired, Action, Facts, History, Outcome, Recorded};
 
 /// What is wrong.
 #[must_use]
-pub fn complaints(history: &History) -> Vec<String> {
+pub(super) fn complaints(history: &History) -> Vec<String> {
     let mut of_shards: BTreeMap<(u64, u64), Vec<Done<'_>>> = BTreeMap::new();
     for done in history.calls.iter().filter_map(Done::of) {
         let shard = done.facts.acquired.map(|acquired| acquired.shard);

@@ -71,6 +71,11 @@ impl Members<'_> {
                 let link = *self.chance.choice(&links).unwrap_or(&Link::Cut);
                 self.link(any, link, until).await
             }
+            Fault::SeverMember => self.sever(any, until).await,
+            Fault::SeverLeader => {
+                let leader = self.cluster.leader().await?;
+                self.sever(leader, until).await
+            }
             Fault::SlowMember => {
                 let delay = Duration::from_millis(self.chance.u64(20..200));
                 self.link(any, Link::Slow(delay), until).await
@@ -78,9 +83,10 @@ impl Members<'_> {
             Fault::Compact => self.compact().await,
             Fault::Defragment => self.defragment(any).await,
             Fault::FillQuota => self.fill(until).await,
-            Fault::KillWorker | Fault::PauseWorker | Fault::IsolateWorker => {
-                bail!("not done to members")
-            }
+            Fault::KillWorker
+            | Fault::PauseWorker
+            | Fault::IsolateWorker
+            | Fault::LoseAnswers => bail!("not done to members"),
         }
     }
 
@@ -113,6 +119,16 @@ impl Members<'_> {
         self.record.note(&format!("links to member {member} are whole"))?;
         self.fleet.lock().await.link_member(member, Link::Whole);
         Ok(())
+    }
+
+    async fn sever(&mut self, member: usize, until: Instant) -> Result<()> {
+        let link = if self.chance.bool() { Link::Cut } else { Link::Silent };
+        self.record.note(&format!("member {member} is severed, {link:?}"))?;
+        self.cluster.link(member, link)?;
+        wait(&mut self.chance, 1_000..6_000, until).await;
+        self.record.note(&format!("member {member} is severed no more"))?;
+        self.cluster.link(member, Link::Whole)?;
+        self.healthy().await
     }
 
     async fn compact(&self) -> Result<()> {

@@ -53,6 +53,13 @@ impl Workers<'_> {
                 self.record.note(&format!("resume worker {worker}"))?;
                 self.fleet.lock().await.resume(worker)
             }
+            Fault::LoseAnswers => {
+                self.record.note("answers are lost")?;
+                self.link_all(Link::Deaf).await?;
+                wait(&mut self.chance, 100..900, until).await;
+                self.record.note("answers are lost no more")?;
+                self.link_all(Link::Whole).await
+            }
             _ => {
                 let links = [Link::Cut, Link::Silent, Link::Deaf];
                 let link = *self.chance.choice(&links).unwrap_or(&Link::Cut);
@@ -63,5 +70,10 @@ impl Workers<'_> {
                 self.fleet.lock().await.link_worker(worker, Link::Whole)
             }
         }
+    }
+
+    async fn link_all(&self, link: Link) -> Result<()> {
+        let mut fleet = self.fleet.lock().await;
+        (0..fleet.len()).try_for_each(|worker| fleet.link_worker(worker, link))
     }
 }
