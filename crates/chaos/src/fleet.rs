@@ -16,6 +16,8 @@ use crate::worker::{FINISH, WORKERS_APART};
 #[derive(Debug)]
 pub struct Fleet {
     slots: Vec<Slot>,
+    /// What is wrong with all links to each member.
+    members: Vec<Link>,
     folder: PathBuf,
     program: PathBuf,
     chance: fastrand::Rng,
@@ -26,6 +28,8 @@ pub struct Fleet {
 struct Slot {
     /// One to each member.
     links: Vec<Proxy>,
+    /// What is wrong with all of them.
+    link: Link,
     process: Option<Process>,
 }
 
@@ -58,11 +62,12 @@ impl Fleet {
             for member in 0..cluster.len() {
                 links.push(Proxy::start(cluster.address(member)?).await?);
             }
-            slots.push(Slot { links, process: None });
+            slots.push(Slot { links, link: Link::Whole, process: None });
         }
         let program = std::env::current_exe()?;
         let chance = fastrand::Rng::with_seed(seed);
-        let mut fleet = Self { slots, folder: folder.to_owned(), program, chance, started: 0 };
+        let (members, folder) = (vec![Link::Whole; cluster.len()], folder.to_owned());
+        let mut fleet = Self { slots, members, folder, program, chance, started: 0 };
         for slot in 0..workers {
             fleet.replace(slot)?;
         }
@@ -124,14 +129,25 @@ impl Fleet {
 
     /// Changes all links of one worker.
     pub fn link_worker(&mut self, slot: usize, link: Link) -> Result<()> {
-        self.slot(slot)?.links.iter().for_each(|proxy| proxy.set(link));
+        self.slot(slot)?.link = link;
+        self.set_links();
         Ok(())
     }
 
     /// Changes the links of all workers to one member.
     pub fn link_member(&mut self, member: usize, link: Link) {
-        for proxy in self.slots.iter().filter_map(|slot| slot.links.get(member)) {
-            proxy.set(link);
+        if let Some(place) = self.members.get_mut(member) {
+            *place = link;
+        }
+        self.set_links();
+    }
+
+    /// A link is whole if nothing is wrong with its worker nor with its member.
+    fn set_links(&self) {
+        for slot in &self.slots {
+            for (proxy, of_member) in slot.links.iter().zip(&self.members) {
+                proxy.set(if slot.link == Link::Whole { *of_member } else { slot.link });
+            }
         }
     }
 

@@ -55,6 +55,10 @@ fn is_done(recorded: &Recorded) -> bool {
     matches!(&recorded.answer, Some((_, Outcome::Done(_))))
 }
 
+fn is_replay(recorded: &Recorded) -> bool {
+    matches!(&recorded.answer, Some((_, Outcome::Done(Facts { replayed: true, .. }))))
+}
+
 fn roots(calls: &[&Recorded]) -> Vec<Root> {
     let mut registered = calls.iter().filter_map(|recorded| match &recorded.action {
         Action::Register { roots, .. } => Some(roots.clone()),
@@ -89,7 +93,7 @@ impl RunHistory<'_> {
     fn shard(&self, shard: &FinalShard) -> Result<ShardHistory, String> {
         let (run, id) = (self.run.run, shard.shard);
         let mut operations: Vec<Operation> =
-            self.calls.iter().flat_map(|recorded| self.operation(id, recorded)).collect();
+            self.calls.iter().flat_map(|recorded| self.operations(id, recorded)).collect();
         let initial = match shard.parent {
             None => {
                 let root = self.roots.iter().find(|root| root.shard == id);
@@ -119,10 +123,8 @@ impl RunHistory<'_> {
                 .find(|piece| piece.start == child.seen.start)?;
             let answered = match &recorded.answer {
                 None | Some((_, Outcome::Unknown(_))) => None,
-                Some((at, Outcome::Done(facts)))
-                    if !facts.replayed && facts.children.contains(&child.shard) =>
-                {
-                    Some(*at)
+                Some((at, Outcome::Done(facts))) if facts.children.contains(&child.shard) => {
+                    Some(*at).filter(|_| !facts.replayed)
                 }
                 Some(_) => return None,
             };
@@ -131,7 +133,15 @@ impl RunHistory<'_> {
         self.calls.iter().filter_map(made).collect()
     }
 
-    /// What a call did to a shard, or may have done.
+    /// What a call did to a shard, or may have done, and what it was told.
+    fn operations(&self, shard: u64, recorded: &Recorded) -> impl Iterator<Item = Operation> {
+        // A call that gets no answer from the store looks, and asks it again. Then it may be told
+        // that somebody has done before what it did itself.
+        let unanswered = || Recorded { answer: None, ..recorded.clone() };
+        let first = is_replay(recorded).then(|| self.operation(shard, &unanswered())).flatten();
+        first.into_iter().chain(self.operation(shard, recorded))
+    }
+
     fn operation(&self, shard: u64, recorded: &Recorded) -> Option<Operation> {
         let Recorded { called, answer, worker, action, .. } = recorded;
         let outcome = answer.as_ref().map(|(_, outcome)| outcome);

@@ -95,12 +95,13 @@ fn one_operation_has_two_effects() {
 }
 
 #[test]
-fn a_replay_is_told_of_what_was_never_asked() {
-    let mut story = Story::of_one_shard(1);
+fn a_replay_is_told_of_what_cannot_have_been_done() {
+    let mut story = Story::of_one_shard(2);
     story.acquire(1, 2, None);
+    story.acquire(2, 3, None);
     story.process(ROOT, 2, 100, 104);
     story.call(1, checkpoint(2, 10, 104), replayed());
-    story.end(1, 2, 100);
+    story.end(2, 3, 100);
     story.is_violated("no possible order");
 }
 
