@@ -132,6 +132,7 @@ fn excerpt(shard: &ShardHistory, best: &[usize]) -> String {
 fn line(operation: &Operation) -> String {
     const MICROSECOND: u64 = 1_000;
     let called = operation.called / MICROSECOND;
-    let answered = operation.answered.map_or("never".to_owned(), |at| (at / MICROSECOND).to_string());
+    let answered =
+        operation.answered.map_or("never".to_owned(), |at| (at / MICROSECOND).to_string());
     format!("{called} to {answered}: {:?}", operation.event)
 }

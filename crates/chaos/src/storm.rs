@@ -41,8 +41,7 @@ pub async fn live(settings: Settings, folder: &Path) -> Result<Report> {
     let fleet = Arc::new(Mutex::new(fleet));
     let until = Instant::now() + settings.duration;
     let mut chance = fastrand::Rng::with_seed(settings.seed);
-    let workers =
-        Workers { fleet: Arc::clone(&fleet), record: &record, chance: chance.fork() };
+    let workers = Workers { fleet: Arc::clone(&fleet), record: &record, chance: chance.fork() };
     let members = Members {
         cluster: &mut cluster,
         fleet: Arc::clone(&fleet),

@@ -85,8 +85,7 @@ fn one_writer_per_fence(done: &[Done<'_>]) -> Vec<String> {
 }
 
 fn fences_rise(done: &[Done<'_>]) -> Vec<String> {
-    let acquired: Vec<&Done<'_>> =
-        done.iter().filter(|one| one.facts.acquired.is_some()).collect();
+    let acquired: Vec<&Done<'_>> = done.iter().filter(|one| one.facts.acquired.is_some()).collect();
     ordered(&acquired)
         .filter(|(earlier, later)| earlier.fence() >= later.fence())
         .map(|(earlier, later)| {
@@ -110,10 +109,7 @@ fn terminal_stays_terminal(done: &[Done<'_>]) -> Vec<String> {
     let all: Vec<&Done<'_>> = done.iter().filter(|one| !one.is_advice()).collect();
     ordered(&all)
         .filter(|(earlier, _)| {
-            matches!(
-                earlier.call.action,
-                Action::Complete { .. } | Action::SplitReplace { .. }
-            )
+            matches!(earlier.call.action, Action::Complete { .. } | Action::SplitReplace { .. })
         })
         .map(|(earlier, later)| {
             format!("{:?} was done after {:?}", later.call.action, earlier.call.action)
@@ -136,9 +132,7 @@ fn one_effect_per_operation(history: &History) -> Vec<String> {
 }
 
 /// Pairs of which the one was answered before the other was called.
-fn ordered<'d, 'h>(
-    done: &'d [&'d Done<'h>],
-) -> impl Iterator<Item = (&'d Done<'h>, &'d Done<'h>)> {
+fn ordered<'d, 'h>(done: &'d [&'d Done<'h>]) -> impl Iterator<Item = (&'d Done<'h>, &'d Done<'h>)> {
     done.iter().flat_map(move |earlier| {
         done.iter()
             .filter(move |later| earlier.answered < later.call.called)

@@ -83,10 +83,9 @@ impl Members<'_> {
             Fault::Compact => self.compact().await,
             Fault::Defragment => self.defragment(any).await,
             Fault::FillQuota => self.fill(until).await,
-            Fault::KillWorker
-            | Fault::PauseWorker
-            | Fault::IsolateWorker
-            | Fault::LoseAnswers => bail!("not done to members"),
+            Fault::KillWorker | Fault::PauseWorker | Fault::IsolateWorker | Fault::LoseAnswers => {
+                bail!("not done to members")
+            }
         }
     }
 

@@ -119,9 +119,7 @@ impl Caller {
                 let parked = backend.park_shard(TENANT, lease, ParkReason::Other, b"", id(op));
                 idempotent(parked.await)
             }
-            Action::Release { op, .. } => {
-                idempotent(backend.release(TENANT, lease, id(op)).await)
-            }
+            Action::Release { op, .. } => idempotent(backend.release(TENANT, lease, id(op)).await),
             Action::DeclineSplit { .. } => plain(backend.decline_split(TENANT, lease, 300).await),
             Action::SplitReplace { op, children, .. } => {
                 self.split_replace(lease, *op, children).await?

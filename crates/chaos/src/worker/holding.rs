@@ -32,11 +32,7 @@ enum Hold {
 }
 
 impl<'h, 'w> Holding<'h, 'w> {
-    pub(super) fn new(
-        hand: &'h mut Hand<'w>,
-        run: u64,
-        state: RestoredShardState,
-    ) -> Result<Self> {
+    pub(super) fn new(hand: &'h mut Hand<'w>, run: u64, state: RestoredShardState) -> Result<Self> {
         let spec = state.spec.as_spec_ref();
         Ok(Self {
             hand,
@@ -91,7 +87,14 @@ impl<'h, 'w> Holding<'h, 'w> {
         let millis = (to - from + 1) * self.hand.chance.u64(10..50);
         tokio::time::sleep(Duration::from_millis(millis)).await;
         let (run, shard, fence) = (self.run, self.shard(), self.fence());
-        self.hand.caller.recorder.effect(Effect { at: clock::now(), run, shard, fence, from, to })?;
+        self.hand.caller.recorder.effect(Effect {
+            at: clock::now(),
+            run,
+            shard,
+            fence,
+            from,
+            to,
+        })?;
         Ok(to)
     }
 

@@ -1,8 +1,6 @@
 //! What may happen and must be accepted.
 
-use super::story::{
-    END, ROOT, START, Story, checkpoint, complete, done, replayed, stale, unknown,
-};
+use super::story::{END, ROOT, START, Story, checkpoint, complete, done, replayed, stale, unknown};
 use crate::check::Seen;
 use crate::final_state::FinalShard;
 use crate::history::{Action, Facts, Outcome, Piece, Refusal, Status};
@@ -98,17 +96,9 @@ fn calls_side_by_side_that_fit_in_one_order_only() {
     let mut story = Story::of_one_shard(2);
     let late = story.begin(1, Action::Acquire { shard: ROOT });
     story.acquire(2, 3, None);
-    let acquired = crate::history::Acquired {
-        shard: ROOT,
-        fence: 2,
-        start: START,
-        end: END,
-        cursor: None,
-    };
-    story.answer(
-        late,
-        Outcome::Done(Facts { acquired: Some(acquired), ..Facts::default() }),
-    );
+    let acquired =
+        crate::history::Acquired { shard: ROOT, fence: 2, start: START, end: END, cursor: None };
+    story.answer(late, Outcome::Done(Facts { acquired: Some(acquired), ..Facts::default() }));
     story.end(2, 3, 100);
     story.is_clean();
 }
@@ -199,8 +189,7 @@ fn children_that_go_on_where_their_parent_stopped() {
         story.process(shard, 2, cursor.map_or(range.0, |key| key + 1), last);
         story.call(3, Action::Complete { shard, fence: 2, op: shard, key: last }, done());
         let cursor = Some(last);
-        let seen =
-            Seen { status: Status::Done, start: range.0, end: range.1, cursor, acquires: 1 };
+        let seen = Seen { status: Status::Done, start: range.0, end: range.1, cursor, acquires: 1 };
         story.state.runs[0].shards.push(FinalShard { shard, parent: Some(ROOT), seen });
     }
     story.call(3, Action::CompleteRun { op: 71 }, done());
