@@ -12,6 +12,9 @@ use shardwright_chaos::check::Findings;
 use shardwright_chaos::storm::{self, Settings};
 use shardwright_chaos::worker::{self, Orders};
 
+/// How many violations are printed. The first tell most; all are counted.
+const SHOWN_MAX: usize = 20;
+
 /// Real processes on a real etcd cluster, while everything goes wrong that can.
 #[derive(Parser)]
 #[command(name = "chaos", args_conflicts_with_subcommands = true)]
@@ -82,7 +85,11 @@ fn judge(folder: &Path) -> Result<bool> {
 }
 
 fn tell(findings: &Findings) {
-    for violation in &findings.violations {
+    for violation in findings.violations.iter().take(SHOWN_MAX) {
         println!("violation: {violation}\n");
+    }
+    let more = findings.violations.len().saturating_sub(SHOWN_MAX);
+    if more > 0 {
+        println!("and {more} violations more\n");
     }
 }
