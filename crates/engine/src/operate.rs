@@ -89,8 +89,8 @@ struct Attempt<T> {
 enum Trace<T> {
     /// This one is stored.
     Stored(Box<Attempt<T>>),
-    /// One that grants a lease was stored or may have been, and the lease is over already. It has no
-    /// id by which anybody could tell, so it is neither refused nor done a second time.
+    /// One that grants a lease was stored or may have been, and the lease is over already. It has
+    /// no id by which anybody could tell, so it is neither refused nor done a second time.
     Overtaken(InfraError),
     /// None is stored.
     Nothing,
