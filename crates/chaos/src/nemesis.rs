@@ -134,3 +134,22 @@ async fn wait(chance: &mut fastrand::Rng, millis: std::ops::Range<u64>, until: I
     let left = until.saturating_duration_since(Instant::now());
     sleep(Duration::from_millis(chance.u64(millis)).min(left)).await;
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+    use super::*;
+
+    #[test]
+    fn no_fault_comes_a_second_time_before_each_has_come() {
+        let mut chance = fastrand::Rng::with_seed(1);
+        let mut deck = Deck::new(Fault::OF_MEMBERS);
+        for _ in 0..3 {
+            let mut round: Vec<Fault> =
+                Fault::OF_MEMBERS.iter().map(|_| deck.draw(&mut chance).unwrap()).collect();
+            round.sort_unstable();
+            assert_eq!(round, Fault::OF_MEMBERS);
+        }
+    }
+}
