@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 use shardwright_contracts::RunId;
 use shardwright_coordination::{
-    AsyncRunManagement as _, RunProgress, RunQueryError, RunStatus, ShardFilter, ShardSummary,
+    AsyncRunManagement as _, InfraError, RunProgress, RunQueryError, RunStatus, ShardFilter,
+    ShardSummary,
 };
 use shardwright_engine::{AsyncEtcdCoordinator, EngineConfig};
 use shardwright_store::etcd::EtcdOptions;
@@ -51,42 +52,49 @@ pub struct FinalShard {
     pub seen: Seen,
 }
 
-/// Reads everything with a coordinator of its own.
+/// Reads everything with a coordinator of its own. What cannot be read is complained about.
 pub async fn read(options: EtcdOptions) -> Result<FinalState> {
     let coordinator = AsyncEtcdCoordinator::on_etcd(options, EngineConfig::default()).await?;
-    let mut runs = Vec::new();
+    let mut state = FinalState::default();
     for number in 1.. {
-        let run = RunId::from_raw(number);
-        let record = match coordinator.get_run(TENANT, run).await {
-            Ok(record) => record,
+        match run(&coordinator, number).await {
+            Ok(run) => state.runs.push(run),
             Err(RunQueryError::RunNotFound(_)) => break,
+            Err(RunQueryError::BackendError(InfraError::Corrupt { message, .. })) => {
+                state.complaints.push(format!("run {number} cannot be read: {message}"));
+            }
             Err(error) => bail!("run {number}: {error}"),
-        };
-        let shards = coordinator.list_shards(TENANT, run, ShardFilter::all()).await?;
-        let progress = coordinator.get_run_progress(TENANT, run).await?;
-        let RunProgress { active, done, split, parked, watermark, .. } = progress;
-        runs.push(FinalRun {
-            run: number,
-            is_done: record.status == RunStatus::Done,
-            shards: shards.iter().map(summary).collect::<Result<_>>()?,
-            counts: [active, done, split, parked],
-            watermark: watermark.as_deref().map(keys::number).transpose()?,
-        });
+        }
     }
-    let complaints = audit::complaints(coordinator.store()).await?;
-    Ok(FinalState { runs, complaints })
+    state.complaints.extend(audit::complaints(coordinator.store()).await?);
+    Ok(state)
 }
 
-fn summary(summary: &ShardSummary) -> Result<FinalShard> {
+async fn run(coordinator: &AsyncEtcdCoordinator, number: u64) -> Result<FinalRun, RunQueryError> {
+    let run = RunId::from_raw(number);
+    let record = coordinator.get_run(TENANT, run).await?;
+    let shards = coordinator.list_shards(TENANT, run, ShardFilter::all()).await?;
+    let progress = coordinator.get_run_progress(TENANT, run).await?;
+    let RunProgress { active, done, split, parked, watermark, .. } = progress;
+    Ok(FinalRun {
+        run: number,
+        is_done: record.status == RunStatus::Done,
+        shards: shards.iter().map(summary).collect(),
+        counts: [active, done, split, parked],
+        watermark: watermark.as_deref().map(keys::number),
+    })
+}
+
+fn summary(summary: &ShardSummary) -> FinalShard {
     let seen = Seen {
         status: Status::from(summary.status),
-        start: keys::number(&summary.start)?,
-        end: keys::number(&summary.end)?,
-        cursor: summary.last_key.as_deref().map(keys::number).transpose()?,
+        start: keys::number(&summary.start),
+        end: keys::number(&summary.end),
+        cursor: summary.last_key.as_deref().map(keys::number),
         acquires: summary.acquire_count,
     };
     let parent = summary.parent.map(|parent| parent.as_raw());
-    Ok(FinalShard { shard: summary.shard.as_raw(), parent, seen })
+    FinalShard { shard: summary.shard.as_raw(), parent, seen }
 }
 
 impl FinalState {

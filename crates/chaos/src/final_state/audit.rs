@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use shardwright_contracts::{RunId, ShardKey, TenantId};
 use shardwright_coordination::ShardStatus;
 use shardwright_engine::codec::{Binding, Count, Progress, Quota, Record};
@@ -33,8 +33,13 @@ pub(super) async fn complaints(store: &EtcdStore) -> Result<Vec<String>> {
     loop {
         let found = store.scan(&keys.everything(), page.clone()).await?;
         for (key, value) in found.entries {
-            let Some(place) = keys.parse(&key) else { bail!("{key} is no key of ours") };
-            books.enter(place, &value.value)?;
+            let entered = match keys.parse(&key) {
+                Some(place) => books.enter(place, &value.value),
+                None => Err(anyhow!("it is no key of ours")),
+            };
+            if let Err(error) = entered {
+                books.complaints.push(format!("{key}: {error:#}"));
+            }
         }
         match found.next {
             Some(next) => page.after = Some(next),

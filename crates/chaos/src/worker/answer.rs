@@ -69,13 +69,13 @@ pub(super) fn registration_failure(error: CreateRunWithShardsError) -> Outcome {
 }
 
 /// A shard as it was handed out.
-pub(super) fn acquired(state: &RestoredShardState) -> anyhow::Result<Acquired> {
+pub(super) fn acquired(state: &RestoredShardState) -> Acquired {
     let spec = state.spec.as_spec_ref();
-    Ok(Acquired {
+    Acquired {
         shard: state.lease.key().shard.as_raw(),
         fence: state.lease.fence().as_raw(),
-        start: keys::number(spec.start())?,
-        end: keys::number(spec.end())?,
-        cursor: state.cursor.as_update().last_key().map(keys::number).transpose()?,
-    })
+        start: keys::number(spec.start()),
+        end: keys::number(spec.end()),
+        cursor: state.cursor.as_update().last_key().map(keys::number),
+    }
 }

@@ -71,11 +71,11 @@ impl Caller {
             Action::Register { op, roots } => self.register(run, *op, roots).await?,
             Action::Claim => {
                 let claimed = backend.claim_next_available(TENANT, run, self.id()).await;
-                handed_out(claimed.map_err(CoordError::from))?
+                handed_out(claimed.map_err(CoordError::from))
             }
             Action::Acquire { shard } => {
                 let got = backend.acquire_and_restore(TENANT, key(shard), self.id()).await;
-                handed_out(got.map_err(CoordError::from))?
+                handed_out(got.map_err(CoordError::from))
             }
             Action::Unpark { shard, op } => {
                 idempotent(backend.unpark_shard(TENANT, key(shard), OpId::from_raw(*op)).await)
@@ -220,12 +220,12 @@ fn idempotent(result: Result<IdempotentOutcome<()>, impl Into<CoordError>>) -> A
     }
 }
 
-fn handed_out(result: Result<RestoredShardState, CoordError>) -> Result<Answered> {
-    Ok(match result {
+fn handed_out(result: Result<RestoredShardState, CoordError>) -> Answered {
+    match result {
         Ok(state) => {
-            let facts = Facts { acquired: Some(acquired(&state)?), ..Facts::default() };
+            let facts = Facts { acquired: Some(acquired(&state)), ..Facts::default() };
             (Outcome::Done(facts), Given { state: Some(state), notice: HolderNotice::default() })
         }
         Err(error) => (failure(error), Given::default()),
-    })
+    }
 }

@@ -98,7 +98,7 @@ impl<'w> Hand<'w> {
     }
 
     async fn hold(&mut self, run: u64, state: RestoredShardState) -> Result<()> {
-        Holding::new(self, run, state)?.work().await
+        Holding::new(self, run, state).work().await
     }
 
     /// Mostly whichever shard is offered, sometimes one that looks free, sometimes any.

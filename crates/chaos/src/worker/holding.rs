@@ -32,19 +32,19 @@ enum Hold {
 }
 
 impl<'h, 'w> Holding<'h, 'w> {
-    pub(super) fn new(hand: &'h mut Hand<'w>, run: u64, state: RestoredShardState) -> Result<Self> {
+    pub(super) fn new(hand: &'h mut Hand<'w>, run: u64, state: RestoredShardState) -> Self {
         let spec = state.spec.as_spec_ref();
-        Ok(Self {
+        Self {
             hand,
             run,
             lease: state.lease,
-            start: keys::number(spec.start())?,
-            end: keys::number(spec.end())?,
-            cursor: state.cursor.as_update().last_key().map(keys::number).transpose()?,
+            start: keys::number(spec.start()),
+            end: keys::number(spec.end()),
+            cursor: state.cursor.as_update().last_key().map(keys::number),
             renewed: Instant::now(),
             notice: HolderNotice::default(),
             asked: Vec::new(),
-        })
+        }
     }
 
     const fn shard(&self) -> u64 {
