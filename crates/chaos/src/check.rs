@@ -16,6 +16,8 @@ mod sentences;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use crate::final_state::FinalState;
 use crate::history::{History, Outcome};
 use coverage::{Effects, Passed};
@@ -55,6 +57,8 @@ pub fn check(history: &History, state: &FinalState) -> Findings {
         }
     }
     findings.violations.extend(passed.complaints(history, state));
+    let mut told = BTreeSet::new();
+    findings.violations.retain(|violation| told.insert(violation.clone()));
     findings
 }
 
