@@ -74,6 +74,29 @@ impl Fault {
         Self::Defragment,
         Self::FillQuota,
     ];
+    /// What it is called in tables and in what is promised.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KillMember => "member killed",
+            Self::KillLeader => "leader killed",
+            Self::KillMajority => "majority killed",
+            Self::PauseMember => "member paused",
+            Self::PauseLeader => "leader paused",
+            Self::IsolateMember => "member cut off",
+            Self::SeverMember => "member without others",
+            Self::SeverLeader => "leader without others",
+            Self::SlowMember => "member slow",
+            Self::Compact => "history compacted",
+            Self::Defragment => "member defragmented",
+            Self::FillQuota => "out of room",
+            Self::KillWorker => "worker killed",
+            Self::PauseWorker => "worker paused",
+            Self::IsolateWorker => "worker cut off",
+            Self::LoseAnswers => "answers lost",
+        }
+    }
+
     /// What happens to workers.
     pub const OF_WORKERS: &[Self] =
         &[Self::KillWorker, Self::PauseWorker, Self::IsolateWorker, Self::LoseAnswers];

@@ -81,12 +81,12 @@ impl Report {
         let Findings { shards, longest, stale_refusals, violations } = &self.findings;
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
             // A string takes everything.
-            let _infallible = writeln!(text, "{name:<26} {value:>8}");
+            let _infallible = writeln!(text, "{name:<30} {value:>8}");
         };
         line("seed", &seed);
         line("seconds of faults", &duration.as_secs());
         for (fault, count) in &self.faults {
-            line(&format!("fault {fault:?}"), count);
+            line(&format!("fault: {}", fault.name()), count);
         }
         line("runs finished", &self.runs);
         line("shards checked", shards);
@@ -108,7 +108,7 @@ impl Report {
             );
         }
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
-            let _infallible = write!(text, "\n{name:<26} {value:>8}");
+            let _infallible = write!(text, "\n{name:<30} {value:>8}");
         };
         line("\nunknown outcomes", &total.unknown);
         line("stale refusals", stale_refusals);

@@ -87,6 +87,6 @@ fn missing(record: &Record) -> Vec<String> {
     let counts = record.counts();
     let all = Fault::OF_MEMBERS.iter().chain(Fault::OF_WORKERS);
     all.filter(|fault| !counts.contains_key(fault))
-        .map(|fault| format!("{fault:?} never came"))
+        .map(|fault| format!("the fault `{}` never came", fault.name()))
         .collect()
 }
