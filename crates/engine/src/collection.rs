@@ -139,7 +139,12 @@ impl<S: Store, E: Env> Core<S, E> {
         };
         let guard = (run_key.clone(), Expect::At(at));
         let gate = self.keys.gate(tenant, run);
-        for range in [self.keys.shards(tenant, run), self.keys.view(tenant, run)] {
+        let ranges = [
+            self.keys.shards(tenant, run),
+            self.keys.view(tenant, run),
+            self.keys.estimates(tenant, run),
+        ];
+        for range in ranges {
             let (_, entries) = self.list(&range).await?;
             let left = entries.into_iter().map(|(key, _)| key).filter(|key| *key != gate);
             if !self.delete_all(found.address, left, &guard, OPERATION).await? {
@@ -151,7 +156,12 @@ impl<S: Store, E: Env> Core<S, E> {
             .delete(run_key)
             .delete(self.keys.manifest(tenant, run))
             .delete(self.keys.watermark(tenant, run))
+            .delete(self.keys.purpose(tenant, run))
             .delete(gate);
+        let last = match self.name_of(tenant, run).await? {
+            Some((name, expect)) => last.expect(name.clone(), expect).delete(name),
+            None => last,
+        };
         let last = self.return_room(tenant, run, last, OPERATION).await?.build();
         let last = last.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
         let writes = last.writes().to_vec();
