@@ -19,18 +19,22 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
     }
 
     /// Where the cursor may stand.
-    fn cursor_key(&self) -> Option<Vec<u8>> {
-        let key = match self.semantics {
+    fn cursor_key(&self) -> Option<&[u8]> {
+        match self.semantics {
             CursorSemantics::Completed => self.ledger.done(),
             CursorSemantics::Dispatched => self.handed_out.as_deref(),
-        };
-        key.map(<[u8]>::to_vec)
+        }
+    }
+
+    /// Whether there is something to commit.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.cursor_key() != self.ledger.committed()
     }
 
     /// Moves the cursor over what is done.
     pub(super) async fn commit(&mut self) -> Result<(), Stopped> {
         let shared = self.holder.shared;
-        let Some(key) = self.cursor_key() else { return Ok(()) };
+        let Some(key) = self.cursor_key().map(<[u8]>::to_vec) else { return Ok(()) };
         let start = shared.env.monotonic();
         let token = self.ledger.seal(self.feed.token_at(&key)).await.map_err(WorkerError::from)?;
         let (cursor, op) = (CursorUpdate::new(Some(&key), Some(&token)), self.new_op());
@@ -81,7 +85,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
     /// Commits what is done and gives the shard back.
     pub(super) async fn release(mut self) -> Result<End, Stopped> {
         let shared = self.holder.shared;
-        if self.ledger.done() != self.ledger.committed() {
+        if self.is_ahead() {
             self.commit().await?;
         }
         let op = self.new_op();

@@ -42,7 +42,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
     }
 
     /// Where to divide what has not been handed out.
-    async fn boundary(&self) -> Result<Option<Vec<u8>>, Stopped> {
+    async fn boundary(&mut self) -> Result<Option<Vec<u8>>, Stopped> {
         let shared = self.holder.shared;
         if !self.feed.has_ended() {
             let (range, after) = (self.feed.range(), self.handed_out.as_deref());
@@ -89,7 +89,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         Ok(())
     }
 
-    async fn decline(&self, pause: Duration) -> Result<(), Stopped> {
+    async fn decline(&mut self, pause: Duration) -> Result<(), Stopped> {
         let shared = self.holder.shared;
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let lease = self.lease.lease();

@@ -148,18 +148,15 @@ impl<K: Sink> Ledger<K> {
         options.commit_interval.max(self.commit_cost.saturating_mul(COMMIT_SHARE))
     }
 
+    /// Whether it is time to commit, if there is something to commit at all.
     pub(super) fn is_due(&self, now: Duration, options: &WorkerOptions) -> bool {
         self.uncommitted_items >= options.commit_items.max(1)
-            || (self.uncommitted_items > 0
-                && now.saturating_sub(self.committed_at) >= self.interval(options))
+            || now.saturating_sub(self.committed_at) >= self.interval(options)
     }
 
     /// How long there is time until the next look at what is to be committed.
     pub(super) fn until_due(&self, now: Duration, options: &WorkerOptions) -> Duration {
-        let interval = self.interval(options);
-        if self.uncommitted_items == 0 {
-            return interval;
-        }
-        interval.saturating_sub(now.saturating_sub(self.committed_at)).max(Duration::from_millis(1))
+        let left = self.interval(options).saturating_sub(now.saturating_sub(self.committed_at));
+        if left.is_zero() { self.interval(options) } else { left }
     }
 }

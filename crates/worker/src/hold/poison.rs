@@ -3,10 +3,10 @@
 //! Everything before it is committed; what comes behind it becomes a shard of its own, for anybody
 //! to go on with; and what is left, which is the item alone, is parked.
 
-use shardwright_contracts::limits::{MAX_KEY_SIZE, MAX_PARK_DETAIL_SIZE};
 use shardwright_contracts::Env;
+use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
 use shardwright_coordination::ParkError;
-use shardwright_frontier::{KeyBuf, prefix_successor};
+use shardwright_frontier::{KeyBuf, key_successor};
 
 use super::work::Work;
 use super::{End, Stopped, stopped_by};
@@ -25,15 +25,16 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         let key = failed.item.key;
         // What was begun behind it belongs to whoever gets the rest.
         self.running.clear();
-        if self.ledger.done() != self.ledger.committed() {
+        if self.is_ahead() {
             self.commit().await?;
         }
         let has_more = !(self.feed.has_ended() && self.feed.is_empty() && self.tracker.is_empty());
-        if let Some(boundary) = next_key(&key)
-            && boundary.as_slice() < self.spec.as_spec_ref().end()
+        let mut buffer = KeyBuf::new();
+        if let Some(boundary) = key_successor(&key, &mut buffer)
+            && boundary < self.spec.as_spec_ref().end()
             && has_more
         {
-            self.divide(&boundary).await?;
+            self.divide(boundary).await?;
         }
         let detail = tail(&failure.detail, MAX_PARK_DETAIL_SIZE);
         let (op, mut failures) = (self.new_op(), 0);
@@ -54,16 +55,6 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
     }
 }
 
-/// The first key behind `key`. Behind the greatest there is none.
-fn next_key(key: &[u8]) -> Option<Vec<u8>> {
-    if key.len() < MAX_KEY_SIZE {
-        return Some([key, &[0]].concat());
-    }
-    // No key begins with it and is longer.
-    let mut buffer = KeyBuf::new();
-    prefix_successor(key, &mut buffer).ok().flatten().map(<[u8]>::to_vec)
-}
-
 /// The end of a text, which says most of what went wrong.
 fn tail(text: &str, most: usize) -> &str {
     let mut start = text.len().saturating_sub(most);
@@ -76,16 +67,6 @@ fn tail(text: &str, most: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_next_key_has_none_before_it() {
-        assert_eq!(next_key(b"a").unwrap(), b"a\0");
-        let longest = vec![b'a'; MAX_KEY_SIZE];
-        let mut next = longest.clone();
-        *next.last_mut().unwrap() = b'b';
-        assert_eq!(next_key(&longest), Some(next));
-        assert_eq!(next_key(&[0xff; MAX_KEY_SIZE]), None);
-    }
 
     #[test]
     fn a_tail_is_whole_characters_from_the_end() {

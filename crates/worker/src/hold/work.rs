@@ -108,7 +108,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                 return self.release().await;
             }
             let now = shared.env.monotonic();
-            if self.ledger.is_due(now, &shared.options) {
+            if self.is_ahead() && self.ledger.is_due(now, &shared.options) {
                 self.commit().await?;
             }
             if self.lease.split_request().is_some() && !self.is_stopping() {
@@ -235,7 +235,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
 
     /// Waits before the source is read again, if that may help.
     async fn source_failed(
-        &self,
+        &mut self,
         error: ConnectorError,
         failures: &mut u32,
     ) -> Result<(), WorkerError> {
