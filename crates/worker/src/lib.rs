@@ -9,12 +9,14 @@
 //! |---|---|
 //! | [`connector`] | sources: trees, lines, object stores |
 //! | [`job`] | what is done with an item |
+//! | [`process`] | jobs that are programs |
 //! | [`sink`], [`extent`] | where results go, and how a cursor names them |
 #![forbid(unsafe_code)]
 
 pub mod connector;
 pub mod extent;
 pub mod job;
+pub mod process;
 pub mod sink;
 
 mod attempt;
