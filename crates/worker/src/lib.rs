@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`connector`] | sources of items in key order: directory trees, lines of files, object stores |
+//! | [`connector`] | sources of items in key order: trees, lines of files, object stores |
 #![forbid(unsafe_code)]
 
 pub mod connector;

@@ -13,6 +13,8 @@
 //! runs what may block on the runtime's blocking pool.
 
 mod blocking;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod estimate;
 mod fingerprint;

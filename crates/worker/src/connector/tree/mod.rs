@@ -21,7 +21,7 @@ use super::shelf::Shelf;
 use super::split::{even_cuts, nearest_cut};
 use super::{
     Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Notices, Page, PageLimit,
-    Payload, Position, Quantity,
+    Payload, Position,
 };
 use identity::{Identities, Identity};
 use listing::path_below;
@@ -108,11 +108,9 @@ impl Connector for TreeConnector {
         range: &KeyRange,
         after: Option<&[u8]>,
     ) -> Result<Estimate, ConnectorError> {
-        let Survey { items, bytes, complete, .. } = self.survey(range, after, LOOK_AHEAD).await?;
-        // What the walk will leave out by rules was counted here.
-        let complete = complete && self.tree.rules_above.is_none();
-        let quantity = |value| Quantity::counted(value, complete);
-        Ok(Estimate { items: quantity(items), bytes: quantity(bytes) })
+        let survey = self.survey(range, after, LOOK_AHEAD).await?;
+        let known = survey.known;
+        Ok(Estimate { items: known(survey.items), bytes: known(survey.bytes) })
     }
 
     async fn propose_split(
@@ -183,6 +181,23 @@ impl Tree {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let listed_at_ms = since.and_then(|since| u64::try_from(since.as_millis()).ok());
         Ok(Self { shown, root, forbidden, rules_above, listed_at_ms })
+    }
+
+    /// Whether rules say that a key, or a folder's key, is not wanted; `inside` are those of the
+    /// folders around it, the nearest first.
+    fn ignores<'r>(
+        &'r self,
+        inside: impl Iterator<Item = &'r Gitignore>,
+        key: &[u8],
+        is_folder: bool,
+    ) -> bool {
+        let Some(above) = &self.rules_above else {
+            return false;
+        };
+        let key = key.strip_suffix(b"/").unwrap_or(key);
+        let is_repository = key == b".git" || key.ends_with(b"/.git");
+        let path = || path_below(&self.root, key);
+        is_repository || ignore_rules::ignores(inside.chain(above), &path(), is_folder)
     }
 
     fn page(

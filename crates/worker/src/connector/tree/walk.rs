@@ -148,15 +148,8 @@ impl Walk {
     }
 
     fn ignores(&self, tree: &Tree, key: &[u8], is_folder: bool) -> bool {
-        let Some(above) = &tree.rules_above else {
-            return false;
-        };
-        let key = key.strip_suffix(b"/").unwrap_or(key);
-        if key == b".git" || key.ends_with(b"/.git") {
-            return true;
-        }
         let inside = self.folders.iter().rev().filter_map(|folder| folder.rules.as_deref());
-        ignore_rules::ignores(inside.chain(above), &path_below(&tree.root, key), is_folder)
+        tree.ignores(inside, key, is_folder)
     }
 }
 
