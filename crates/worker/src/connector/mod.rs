@@ -8,6 +8,9 @@
 //! | connector | key | item |
 //! |---|---|---|
 //! | [`TreeConnector`] | path below the root, as raw bytes | a regular file |
+//! | [`LineConnector`] | the row's number, as a [manifest row key] | a line, or a NUL-terminated row |
+//!
+//! [manifest row key]: shardwright_frontier::ManifestRowKey
 //!
 //! This folder is the outside world to the rest of the crate: it reads files, asks servers and
 //! runs what may block on the runtime's blocking pool.
@@ -19,6 +22,7 @@ mod error;
 mod estimate;
 mod fingerprint;
 mod item;
+mod lines;
 mod notice;
 mod range;
 mod shelf;
@@ -31,6 +35,7 @@ pub use error::ConnectorError;
 pub use estimate::{Estimate, Quantity};
 pub use fingerprint::Fingerprint;
 pub use item::{Item, Page, PageLimit, Payload, Position};
+pub use lines::{LineConnector, LineOptions, Separator, spool};
 pub use notice::{Notice, NoticeKind, Notices};
 pub use range::KeyRange;
 pub use tree::{TreeConnector, TreeOptions};

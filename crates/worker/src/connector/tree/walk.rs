@@ -201,3 +201,29 @@ fn passed_over(
     notices.add(key, kind, Some(error.to_string()));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::connector::tree::TreeOptions;
+
+    #[test]
+    fn what_concerns_one_file_is_a_notice_and_what_concerns_all_is_an_error() {
+        let tree = Tree::open("/".into(), &TreeOptions::default()).unwrap();
+        let told = |errno: Errno| {
+            let mut notices = Notices::default();
+            let result = passed_over(&tree, b"a/", errno.into(), &mut notices);
+            result.map(|()| notices.kept()[0].kind)
+        };
+        assert_eq!(told(Errno::ACCESS).unwrap(), NoticeKind::Unreadable);
+        assert_eq!(told(Errno::IO).unwrap(), NoticeKind::Unreadable);
+        assert_eq!(told(Errno::NOENT).unwrap(), NoticeKind::Vanished);
+        assert_eq!(told(Errno::LOOP).unwrap(), NoticeKind::Vanished);
+        assert_eq!(told(Errno::NAMETOOLONG).unwrap(), NoticeKind::TooLong);
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(told(errno).unwrap_err().is_transient(), "{errno}");
+        }
+    }
+}
