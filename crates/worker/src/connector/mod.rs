@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | [`TreeConnector`] | path below the root, as raw bytes | a regular file |
 //! | [`LineConnector`] | the row's number, as a [manifest row key] | a line, or a NUL-terminated row |
+//! | `ObjectConnector` (feature `objects`) | path below the prefix | an object |
 //!
 //! [manifest row key]: shardwright_frontier::ManifestRowKey
 //!
@@ -24,6 +25,8 @@ mod fingerprint;
 mod item;
 mod lines;
 mod notice;
+#[cfg(feature = "objects")]
+mod objects;
 mod range;
 mod shelf;
 mod split;
@@ -37,6 +40,8 @@ pub use fingerprint::Fingerprint;
 pub use item::{Item, Page, PageLimit, Payload, Position};
 pub use lines::{LineConnector, LineOptions, Separator, spool};
 pub use notice::{Notice, NoticeKind, Notices};
+#[cfg(feature = "objects")]
+pub use objects::{ListingOrder, ObjectConnector};
 pub use range::KeyRange;
 pub use tree::{TreeConnector, TreeOptions};
 
