@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use shardwright_frontier::{KeyBuf, prefix_successor};
 
 use super::between::between;
 use super::walk::list_folder;
@@ -13,8 +14,11 @@ use crate::connector::{ConnectorError, Item, Page, PageLimit};
 
 /// How many objects are listed before anything is guessed. One answer of a store.
 pub(super) const LOOK_AHEAD: usize = 1_000;
-/// How many requests one question may cost.
-const PROBES_MAX: usize = 16;
+/// How many folders a split may look into.
+const FOLDERS_MAX: usize = 16;
+/// How many steps are made towards the last key of a range.
+const HALVINGS: usize = 8;
+/// How many keys or folders the first division of a store may look at.
 const FIRST_PROBES_MAX: usize = 128;
 const AT_ONCE: usize = 16;
 /// What an item weighs beside its bytes, so that empty objects count for something.
@@ -46,7 +50,7 @@ impl Bucket {
         let hint = match self.order {
             ListingOrder::Bytes => self.hint_by_interpolation(remainder, &seen, fraction).await?,
             ListingOrder::Folders => {
-                let pieces = self.survey(remainder, PROBES_MAX).await?;
+                let pieces = self.survey(remainder, FOLDERS_MAX).await?;
                 let at = nearest_cut(&pieces, fraction);
                 at.and_then(|at| pieces.into_iter().nth(at)).map(|piece| piece.key)
             }
@@ -111,8 +115,8 @@ impl Bucket {
     /// A key near the end of the remainder, from one of its keys on.
     async fn top(&self, remainder: &Remainder, from: &[u8]) -> Result<Vec<u8>, ConnectorError> {
         let mut low = from.to_vec();
-        let mut high = remainder.end().to_vec();
-        for _ in 0..PROBES_MAX {
+        let mut high = self.end_of_shared_start(remainder, from).await?;
+        for _ in 0..HALVINGS {
             let Some(point) = between(&low, &high, 0.5) else {
                 break;
             };
@@ -122,6 +126,33 @@ impl Bucket {
             }
         }
         Ok(low)
+    }
+
+    /// An end of the remainder that is no further from a key than all the keys behind it are:
+    /// the end of the longest start that they all share with it. Halving the way to the given
+    /// end would spend its steps on the first letters that never differ.
+    async fn end_of_shared_start(
+        &self,
+        remainder: &Remainder,
+        key: &[u8],
+    ) -> Result<Vec<u8>, ConnectorError> {
+        let mut end = remainder.end().to_vec();
+        let mut buffer = KeyBuf::new();
+        let (mut shared, mut differing) = (0, key.len() + 1);
+        while differing - shared > 1 {
+            let length = shared.midpoint(differing);
+            let start = key.get(..length).unwrap_or_default();
+            let behind = prefix_successor(start, &mut buffer).unwrap_or_default().to_vec();
+            if self.first_from(remainder, &behind).await?.is_some() {
+                differing = length;
+            } else {
+                shared = length;
+                if remainder.is_below_end(&behind) && !behind.is_empty() {
+                    end = behind;
+                }
+            }
+        }
+        Ok(end)
     }
 
     /// Keys spread over the remainder, as pieces of equal weight.
