@@ -255,8 +255,33 @@ async fn a_split_of_more_than_can_be_looked_at_still_leaves_both_sides_something
     assert!(cut > b"flat/04000".to_vec() && cut < b"flat/05000".to_vec(), "{cut:?}");
     let estimate = tree.estimate(&whole, None).await.unwrap();
     assert!(matches!(estimate.items, Quantity::About(8_900..=9_100)), "{estimate:?}");
+    // A walk that stands in the folder knows as much.
+    let page = tree.page(&whole, &Position::start(), PageLimit::items(100)).await.unwrap();
+    let after = page.next_position().unwrap().after;
+    let estimate = tree.estimate(&whole, after.as_deref()).await.unwrap();
+    assert_eq!(estimate.items, Quantity::About(8_901), "the rest, and a folder");
+    assert_eq!(estimate.bytes, Quantity::About(0));
     let ranges = tree.initial_ranges(8).await.unwrap();
     assert_eq!(ranges.len(), 8);
+}
+
+#[tokio::test]
+async fn folders_that_were_not_looked_into_are_taken_for_ones_like_the_others() {
+    let folder = TempDir::new().unwrap();
+    for at in 0..12_000 {
+        write(
+            folder.path(),
+            format!("{:02}/{:02}/{at:05}", at / 1_200, at / 60 % 20).as_bytes(),
+            3,
+        );
+    }
+    let tree = open(folder.path()).await;
+    let whole = TreeConnector::whole_range();
+    let estimate = tree.estimate(&whole, None).await.unwrap();
+    assert!(matches!(estimate.items, Quantity::About(11_500..=12_500)), "{estimate:?}");
+    assert!(matches!(estimate.bytes, Quantity::About(34_500..=37_500)), "{estimate:?}");
+    let cut = tree.propose_split(&whole, None, 0.5).await.unwrap().unwrap();
+    assert!(cut > b"04/".to_vec() && cut < b"06/".to_vec(), "{cut:?}");
 }
 
 #[tokio::test]

@@ -51,6 +51,12 @@ impl Place {
         {
             return Some(path);
         }
+        // A byte that ends the text here is above everything in ASCII that may follow it there.
+        if lower.len() > text.len()
+            && let Some(path) = self.exact_path(&format!("{text}~{LAST_CHARACTER}"))
+        {
+            return Some(path);
+        }
         // What follows is below the lower bound; where a path cannot say it, no object is there,
         // so a shorter one is as good.
         let mut text = text.to_owned();
@@ -125,8 +131,8 @@ mod tests {
 
     #[test]
     fn bytes_that_no_path_has_are_left_out() {
-        assert_eq!(offset("p", &behind(b"ab\xff")).as_deref(), Some("p/aa\u{10ffff}"));
-        assert_eq!(offset("p", &behind(b"a//b")).as_deref(), Some("p/a.\u{10ffff}"));
-        assert_eq!(offset("p", &from(b"\xff")), None);
+        assert_eq!(offset("p", &behind(b"ab\xff")).as_deref(), Some("p/ab~\u{10ffff}"));
+        assert_eq!(offset("p", &behind(b"a//b")).as_deref(), Some("p/a/.\u{10ffff}"));
+        assert_eq!(offset("p", &from(b"\xff")).as_deref(), Some("p/~\u{10ffff}"));
     }
 }

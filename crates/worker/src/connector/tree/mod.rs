@@ -21,7 +21,7 @@ use super::shelf::Shelf;
 use super::split::{even_cuts, nearest_cut};
 use super::{
     Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Notices, Page, PageLimit,
-    Payload, Position,
+    Payload, Position, Quantity,
 };
 use identity::{Identities, Identity};
 use listing::path_below;
@@ -37,6 +37,8 @@ const KEY_SPACE_END: &[u8] = &[0xff; 256];
 /// How many entries an estimate or a split looks at, and the first division of a tree.
 const LOOK_AHEAD: usize = 8_192;
 const FIRST_LOOK: usize = 65_536;
+/// Of how many files an estimate asks the size.
+const SIZES_SAMPLED: usize = 64;
 
 /// What a [`TreeConnector`] leaves out.
 #[derive(Clone, Debug, Default)]
@@ -108,9 +110,9 @@ impl Connector for TreeConnector {
         range: &KeyRange,
         after: Option<&[u8]>,
     ) -> Result<Estimate, ConnectorError> {
-        let survey = self.survey(range, after, LOOK_AHEAD).await?;
-        let known = survey.known;
-        Ok(Estimate { items: known(survey.items), bytes: known(survey.bytes) })
+        let remainder = Remainder::of(range, after);
+        let (tree, walks) = (Arc::clone(&self.tree), Arc::clone(&self.walks));
+        blocking(move || Ok(tree.estimate(&walks, &remainder))).await
     }
 
     async fn propose_split(
@@ -126,7 +128,8 @@ impl Connector for TreeConnector {
 
     async fn initial_ranges(&self, wanted: usize) -> Result<Vec<KeyRange>, ConnectorError> {
         let whole = Self::whole_range();
-        let survey = self.survey(&whole, None, FIRST_LOOK).await?;
+        let (remainder, tree) = (Remainder::of(&whole, None), Arc::clone(&self.tree));
+        let survey = blocking(move || Ok(survey(&tree, &remainder, FIRST_LOOK))).await?;
         let cuts = even_cuts(&survey.pieces, wanted.min(MAX_INITIAL_SHARDS));
         Ok(whole.cut(cuts))
     }
@@ -140,19 +143,6 @@ impl Connector for TreeConnector {
             }
         }
         Ok(Fingerprint { identity, listed_at_ms: self.tree.listed_at_ms })
-    }
-}
-
-impl TreeConnector {
-    async fn survey(
-        &self,
-        range: &KeyRange,
-        after: Option<&[u8]>,
-        budget: usize,
-    ) -> Result<Survey, ConnectorError> {
-        let remainder = Remainder::of(range, after);
-        let tree = Arc::clone(&self.tree);
-        blocking(move || Ok(survey(&tree, &remainder, budget))).await
     }
 }
 
@@ -229,20 +219,46 @@ impl Tree {
         Ok(page)
     }
 
+    fn estimate(&self, walks: &Shelf<Walk>, remainder: &Remainder) -> Estimate {
+        // A walk that stands in a large folder has counted it; to list it again would cost more
+        // than an estimate may.
+        let to_come = walks.peek(remainder, |walk| walk.to_come(remainder, SIZES_SAMPLED));
+        if let Some(to_come) = to_come
+            && to_come.files > LOOK_AHEAD
+        {
+            let size = |key: &Vec<u8>| path_below(&self.root, key).symlink_metadata().ok();
+            let sizes: u64 = to_come.some.iter().filter_map(size).map(|found| found.len()).sum();
+            let mean = sizes as f64 / to_come.some.len().max(1) as f64;
+            let bytes = Quantity::About((mean * to_come.files as f64) as u64);
+            let items = Quantity::About((to_come.files + to_come.folders) as u64);
+            return Estimate { items, bytes };
+        }
+        let Survey { items, bytes, known, .. } = survey(self, remainder, LOOK_AHEAD);
+        Estimate { items: known(items), bytes: known(bytes) }
+    }
+
     fn propose_split(
         &self,
         remainder: &Remainder,
         fraction: f64,
     ) -> Result<Option<Vec<u8>>, ConnectorError> {
-        let survey = survey(self, remainder, LOOK_AHEAD);
+        let Survey { pieces, seen, .. } = survey(self, remainder, LOOK_AHEAD);
+        let cut = nearest_cut(&pieces, fraction);
+        // If files were seen on both sides, there is nothing to find out.
+        if let Some(at) = cut
+            && seen.get(at) == Some(&true)
+            && seen.get(..at).is_some_and(|before| before.contains(&true))
+        {
+            return Ok(pieces.into_iter().nth(at).map(|piece| piece.key));
+        }
         let Some(first) = self.first_file(remainder)? else {
             return Ok(None);
         };
         let behind_first = remainder.behind(&first);
         // Nearest first: the cut by weight, whatever lies on its other side, and the second file.
-        if let Some(at) = nearest_cut(&survey.pieces, fraction) {
-            let earlier = survey.pieces.get(..at).unwrap_or_default().iter().rev();
-            let candidates = survey.pieces.get(at).into_iter().chain(earlier.take(8));
+        if let Some(at) = cut {
+            let earlier = pieces.get(..at).unwrap_or_default().iter().rev();
+            let candidates = pieces.get(at).into_iter().chain(earlier.take(8));
             for candidate in candidates {
                 let file = self.first_file(&remainder.from(&candidate.key))?;
                 if let Some(file) = file.filter(|file| behind_first.contains(file)) {

@@ -19,6 +19,8 @@ const ITEM_WEIGHT: u64 = 256;
 pub(super) struct Survey {
     /// Files and unopened folders in key order, with their weights or a guess.
     pub(super) pieces: Vec<Piece>,
+    /// Which of the pieces begin with a file that was seen.
+    pub(super) seen: Vec<bool>,
     pub(super) items: u64,
     pub(super) bytes: u64,
     /// How well both are known.
@@ -49,7 +51,8 @@ struct Surveyor<'t> {
     nodes: Vec<Node>,
     unopened: VecDeque<usize>,
     budget: usize,
-    opened: u64,
+    /// How many of the opened folders had files.
+    with_files: u64,
     items: u64,
     bytes: u64,
     sampled: bool,
@@ -65,7 +68,7 @@ pub(super) fn survey(tree: &Tree, remainder: &Remainder, budget: usize) -> Surve
         nodes: vec![root],
         unopened: VecDeque::from([0]),
         budget,
-        opened: 0,
+        with_files: 0,
         items: 0,
         bytes: 0,
         sampled: false,
@@ -95,7 +98,7 @@ impl Surveyor<'_> {
         {
             node.rules = ignore_rules::of_folder(&path).unwrap_or_default();
         }
-        self.opened += 1;
+        let before = self.items;
         // Of a folder too large for what is left, every so manieth entry stands for its
         // neighbours.
         let stride = listing.len().div_ceil(self.budget.max(1)).max(1);
@@ -109,6 +112,7 @@ impl Surveyor<'_> {
             let key = [prefix.as_slice(), name].concat();
             children.extend(self.add(folder, key, kind, together));
         }
+        self.with_files += u64::from(self.items > before);
         self.budget = self.budget.saturating_sub(children.len().max(1));
         if let Some(node) = self.nodes.get_mut(folder) {
             node.content = Content::Opened(children);
@@ -153,9 +157,10 @@ impl Surveyor<'_> {
 
     fn finish(mut self) -> Survey {
         // Nothing is known of an unopened folder, so it is taken for one like the others.
-        let known = self.bytes.saturating_add(self.items * ITEM_WEIGHT);
-        let guess = (known / self.opened.max(1)).max(1);
-        let mut pieces = Vec::new();
+        let folders = self.with_files.max(1);
+        let (items_each, bytes_each) = (self.items / folders, self.bytes / folders);
+        let guess = bytes_each.saturating_add(items_each * ITEM_WEIGHT).max(1);
+        let (mut pieces, mut seen) = (Vec::new(), Vec::new());
         let mut pending = vec![0];
         while let Some(at) = pending.pop() {
             let Some(node) = self.nodes.get_mut(at) else {
@@ -166,15 +171,15 @@ impl Surveyor<'_> {
                 Content::Counted | Content::Unopened => {
                     let unopened = matches!(node.content, Content::Unopened);
                     let weight = if unopened { guess } else { node.weight };
+                    seen.push(!unopened);
                     pieces.push(Piece { key: std::mem::take(&mut node.key), weight });
                 }
             }
         }
-        let known = match (self.sampled, self.unopened.is_empty()) {
-            (true, _) => Quantity::About,
-            (false, true) => Quantity::Exact,
-            (false, false) => Quantity::AtLeast,
-        };
-        Survey { pieces, items: self.items, bytes: self.bytes, known }
+        let unopened = self.unopened.len() as u64;
+        let known = if self.sampled || unopened > 0 { Quantity::About } else { Quantity::Exact };
+        let items = self.items.saturating_add(items_each.saturating_mul(unopened));
+        let bytes = self.bytes.saturating_add(bytes_each.saturating_mul(unopened));
+        Survey { pieces, seen, items, bytes, known }
     }
 }
