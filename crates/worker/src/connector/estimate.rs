@@ -14,6 +14,8 @@ pub struct Estimate {
 pub enum Quantity {
     /// Counted.
     Exact(u64),
+    /// Guessed from a part of them.
+    About(u64),
     /// This many were counted before the count was broken off; there may be many more.
     AtLeast(u64),
     /// Nothing is known.
@@ -25,12 +27,8 @@ impl Quantity {
     #[must_use]
     pub const fn value(self) -> Option<u64> {
         match self {
-            Self::Exact(value) | Self::AtLeast(value) => Some(value),
+            Self::Exact(value) | Self::About(value) | Self::AtLeast(value) => Some(value),
             Self::Unknown => None,
         }
-    }
-
-    pub(super) const fn counted(value: u64, complete: bool) -> Self {
-        if complete { Self::Exact(value) } else { Self::AtLeast(value) }
     }
 }

@@ -8,16 +8,25 @@
 //! | connector | key | item |
 //! |---|---|---|
 //! | [`TreeConnector`] | path below the root, as raw bytes | a regular file |
+//! | [`LineConnector`] | the row's number, as a [manifest row key] | a line, or a NUL-terminated row |
+//! | `ObjectConnector` (feature `objects`) | path below the prefix | an object |
+//!
+//! [manifest row key]: shardwright_frontier::ManifestRowKey
 //!
 //! This folder is the outside world to the rest of the crate: it reads files, asks servers and
 //! runs what may block on the runtime's blocking pool.
 
 mod blocking;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod estimate;
 mod fingerprint;
 mod item;
+mod lines;
 mod notice;
+#[cfg(feature = "objects")]
+mod objects;
 mod range;
 mod shelf;
 mod split;
@@ -29,7 +38,10 @@ pub use error::ConnectorError;
 pub use estimate::{Estimate, Quantity};
 pub use fingerprint::Fingerprint;
 pub use item::{Item, Page, PageLimit, Payload, Position};
+pub use lines::{LineConnector, LineOptions, Separator, spool};
 pub use notice::{Notice, NoticeKind, Notices};
+#[cfg(feature = "objects")]
+pub use objects::{ListingOrder, ObjectConnector};
 pub use range::KeyRange;
 pub use tree::{TreeConnector, TreeOptions};
 

@@ -24,6 +24,14 @@ struct Shelved<W> {
     walk: W,
 }
 
+impl<W> Shelved<W> {
+    fn can_read(&self, remainder: &Remainder) -> bool {
+        let end = remainder.end();
+        let reaches = self.end.is_empty() || (!end.is_empty() && end <= self.end.as_slice());
+        reaches && remainder.is_behind(&self.after)
+    }
+}
+
 impl<W> Shelf<W> {
     pub(super) const fn new() -> Self {
         Self { walks: Mutex::new(VecDeque::new()) }
@@ -32,12 +40,14 @@ impl<W> Shelf<W> {
     /// Takes the walk that can read what remains, if there is one.
     pub(super) fn take(&self, remainder: &Remainder) -> Option<W> {
         let mut walks = self.walks();
-        let at = walks.iter().position(|one| {
-            let reaches = one.end.is_empty()
-                || (!remainder.end().is_empty() && remainder.end() <= one.end.as_slice());
-            reaches && remainder.is_behind(&one.after)
-        })?;
+        let at = walks.iter().position(|one| one.can_read(remainder))?;
         walks.remove(at).map(|one| one.walk)
+    }
+
+    /// Looks at the walk that can read what remains, if there is one.
+    pub(super) fn peek<T>(&self, remainder: &Remainder, look: impl FnOnce(&W) -> T) -> Option<T> {
+        let walks = self.walks();
+        walks.iter().find(|one| one.can_read(remainder)).map(|one| look(&one.walk))
     }
 
     /// Keeps a walk to `end` that stopped behind `after` and holds about `bytes` of memory.
@@ -71,6 +81,7 @@ mod tests {
         let shelf = Shelf::new();
         shelf.put(b"k".to_vec(), b"z".to_vec(), 1, 7);
         assert_eq!(shelf.take(&behind("j", "z")), None);
+        assert_eq!(shelf.peek(&behind("k", "z"), |walk| *walk), Some(7));
         assert_eq!(shelf.take(&behind("k", "z")), Some(7));
         assert_eq!(shelf.take(&behind("k", "z")), None);
     }

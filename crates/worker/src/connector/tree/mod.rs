@@ -37,6 +37,8 @@ const KEY_SPACE_END: &[u8] = &[0xff; 256];
 /// How many entries an estimate or a split looks at, and the first division of a tree.
 const LOOK_AHEAD: usize = 8_192;
 const FIRST_LOOK: usize = 65_536;
+/// Of how many files an estimate asks the size.
+const SIZES_SAMPLED: usize = 64;
 
 /// What a [`TreeConnector`] leaves out.
 #[derive(Clone, Debug, Default)]
@@ -108,11 +110,9 @@ impl Connector for TreeConnector {
         range: &KeyRange,
         after: Option<&[u8]>,
     ) -> Result<Estimate, ConnectorError> {
-        let Survey { items, bytes, complete, .. } = self.survey(range, after, LOOK_AHEAD).await?;
-        // What the walk will leave out by rules was counted here.
-        let complete = complete && self.tree.rules_above.is_none();
-        let quantity = |value| Quantity::counted(value, complete);
-        Ok(Estimate { items: quantity(items), bytes: quantity(bytes) })
+        let remainder = Remainder::of(range, after);
+        let (tree, walks) = (Arc::clone(&self.tree), Arc::clone(&self.walks));
+        blocking(move || Ok(tree.estimate(&walks, &remainder))).await
     }
 
     async fn propose_split(
@@ -128,7 +128,8 @@ impl Connector for TreeConnector {
 
     async fn initial_ranges(&self, wanted: usize) -> Result<Vec<KeyRange>, ConnectorError> {
         let whole = Self::whole_range();
-        let survey = self.survey(&whole, None, FIRST_LOOK).await?;
+        let (remainder, tree) = (Remainder::of(&whole, None), Arc::clone(&self.tree));
+        let survey = blocking(move || Ok(survey(&tree, &remainder, FIRST_LOOK))).await?;
         let cuts = even_cuts(&survey.pieces, wanted.min(MAX_INITIAL_SHARDS));
         Ok(whole.cut(cuts))
     }
@@ -142,19 +143,6 @@ impl Connector for TreeConnector {
             }
         }
         Ok(Fingerprint { identity, listed_at_ms: self.tree.listed_at_ms })
-    }
-}
-
-impl TreeConnector {
-    async fn survey(
-        &self,
-        range: &KeyRange,
-        after: Option<&[u8]>,
-        budget: usize,
-    ) -> Result<Survey, ConnectorError> {
-        let remainder = Remainder::of(range, after);
-        let tree = Arc::clone(&self.tree);
-        blocking(move || Ok(survey(&tree, &remainder, budget))).await
     }
 }
 
@@ -183,6 +171,23 @@ impl Tree {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let listed_at_ms = since.and_then(|since| u64::try_from(since.as_millis()).ok());
         Ok(Self { shown, root, forbidden, rules_above, listed_at_ms })
+    }
+
+    /// Whether rules say that a key, or a folder's key, is not wanted; `inside` are those of the
+    /// folders around it, the nearest first.
+    fn ignores<'r>(
+        &'r self,
+        inside: impl Iterator<Item = &'r Gitignore>,
+        key: &[u8],
+        is_folder: bool,
+    ) -> bool {
+        let Some(above) = &self.rules_above else {
+            return false;
+        };
+        let key = key.strip_suffix(b"/").unwrap_or(key);
+        let is_repository = key == b".git" || key.ends_with(b"/.git");
+        let path = || path_below(&self.root, key);
+        is_repository || ignore_rules::ignores(inside.chain(above), &path(), is_folder)
     }
 
     fn page(
@@ -214,20 +219,46 @@ impl Tree {
         Ok(page)
     }
 
+    fn estimate(&self, walks: &Shelf<Walk>, remainder: &Remainder) -> Estimate {
+        // A walk that stands in a large folder has counted it; to list it again would cost more
+        // than an estimate may.
+        let to_come = walks.peek(remainder, |walk| walk.to_come(remainder, SIZES_SAMPLED));
+        if let Some(to_come) = to_come
+            && to_come.files > LOOK_AHEAD
+        {
+            let size = |key: &Vec<u8>| path_below(&self.root, key).symlink_metadata().ok();
+            let sizes: u64 = to_come.some.iter().filter_map(size).map(|found| found.len()).sum();
+            let mean = sizes as f64 / to_come.some.len().max(1) as f64;
+            let bytes = Quantity::About((mean * to_come.files as f64) as u64);
+            let items = Quantity::About((to_come.files + to_come.folders) as u64);
+            return Estimate { items, bytes };
+        }
+        let Survey { items, bytes, known, .. } = survey(self, remainder, LOOK_AHEAD);
+        Estimate { items: known(items), bytes: known(bytes) }
+    }
+
     fn propose_split(
         &self,
         remainder: &Remainder,
         fraction: f64,
     ) -> Result<Option<Vec<u8>>, ConnectorError> {
-        let survey = survey(self, remainder, LOOK_AHEAD);
+        let Survey { pieces, seen, .. } = survey(self, remainder, LOOK_AHEAD);
+        let cut = nearest_cut(&pieces, fraction);
+        // If files were seen on both sides, there is nothing to find out.
+        if let Some(at) = cut
+            && seen.get(at) == Some(&true)
+            && seen.get(..at).is_some_and(|before| before.contains(&true))
+        {
+            return Ok(pieces.into_iter().nth(at).map(|piece| piece.key));
+        }
         let Some(first) = self.first_file(remainder)? else {
             return Ok(None);
         };
         let behind_first = remainder.behind(&first);
         // Nearest first: the cut by weight, whatever lies on its other side, and the second file.
-        if let Some(at) = nearest_cut(&survey.pieces, fraction) {
-            let earlier = survey.pieces.get(..at).unwrap_or_default().iter().rev();
-            let candidates = survey.pieces.get(at).into_iter().chain(earlier.take(8));
+        if let Some(at) = cut {
+            let earlier = pieces.get(..at).unwrap_or_default().iter().rev();
+            let candidates = pieces.get(at).into_iter().chain(earlier.take(8));
             for candidate in candidates {
                 let file = self.first_file(&remainder.from(&candidate.key))?;
                 if let Some(file) = file.filter(|file| behind_first.contains(file)) {

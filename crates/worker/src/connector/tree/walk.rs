@@ -37,6 +37,14 @@ pub(super) struct Found {
     pub(super) size: u64,
 }
 
+/// What a walk has listed and not yet looked at.
+pub(super) struct ToCome {
+    pub(super) files: usize,
+    pub(super) folders: usize,
+    /// The keys of some of the files.
+    pub(super) some: Vec<Vec<u8>>,
+}
+
 impl Walk {
     /// A walk through what remains. Only a root that cannot be read is an error.
     pub(super) fn begin(
@@ -83,6 +91,29 @@ impl Walk {
     /// About how many bytes the walk holds.
     pub(super) fn footprint(&self) -> usize {
         self.folders.iter().map(|folder| folder.prefix.len() + folder.listing.footprint()).sum()
+    }
+
+    /// How many files and folders are still to come below `remainder`'s end, as far as they are
+    /// listed, and up to `wanted` of the files, evenly spread.
+    pub(super) fn to_come(&self, remainder: &Remainder, wanted: usize) -> ToCome {
+        let key = |folder: &Folder, name: &[u8]| [folder.prefix.as_slice(), name].concat();
+        let of_kind = |wanted: Kind| {
+            let entries = self
+                .folders
+                .iter()
+                .flat_map(|folder| (folder.next..folder.listing.len()).map(move |at| (folder, at)));
+            entries.filter(move |(folder, at)| {
+                folder.listing.get(*at).is_some_and(|(name, kind)| {
+                    kind == wanted && remainder.is_below_end(&key(folder, name))
+                })
+            })
+        };
+        let files = of_kind(Kind::File).count();
+        let stride = files.div_ceil(wanted.max(1)).max(1);
+        let some = of_kind(Kind::File)
+            .step_by(stride)
+            .filter_map(|(folder, at)| folder.listing.get(at).map(|(name, _)| key(folder, name)));
+        ToCome { some: some.collect(), files, folders: of_kind(Kind::Folder).count() }
     }
 
     /// What the walk was begun with.
@@ -148,15 +179,8 @@ impl Walk {
     }
 
     fn ignores(&self, tree: &Tree, key: &[u8], is_folder: bool) -> bool {
-        let Some(above) = &tree.rules_above else {
-            return false;
-        };
-        let key = key.strip_suffix(b"/").unwrap_or(key);
-        if key == b".git" || key.ends_with(b"/.git") {
-            return true;
-        }
         let inside = self.folders.iter().rev().filter_map(|folder| folder.rules.as_deref());
-        ignore_rules::ignores(inside.chain(above), &path_below(&tree.root, key), is_folder)
+        tree.ignores(inside, key, is_folder)
     }
 }
 
@@ -207,4 +231,30 @@ fn passed_over(
     };
     notices.add(key, kind, Some(error.to_string()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::connector::tree::TreeOptions;
+
+    #[test]
+    fn what_concerns_one_file_is_a_notice_and_what_concerns_all_is_an_error() {
+        let tree = Tree::open("/".into(), &TreeOptions::default()).unwrap();
+        let told = |errno: Errno| {
+            let mut notices = Notices::default();
+            let result = passed_over(&tree, b"a/", errno.into(), &mut notices);
+            result.map(|()| notices.kept()[0].kind)
+        };
+        assert_eq!(told(Errno::ACCESS).unwrap(), NoticeKind::Unreadable);
+        assert_eq!(told(Errno::IO).unwrap(), NoticeKind::Unreadable);
+        assert_eq!(told(Errno::NOENT).unwrap(), NoticeKind::Vanished);
+        assert_eq!(told(Errno::LOOP).unwrap(), NoticeKind::Vanished);
+        assert_eq!(told(Errno::NAMETOOLONG).unwrap(), NoticeKind::TooLong);
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(told(errno).unwrap_err().is_transient(), "{errno}");
+        }
+    }
 }
