@@ -260,9 +260,11 @@ impl Tree {
             let earlier = pieces.get(..at).unwrap_or_default().iter().rev();
             let candidates = pieces.get(at).into_iter().chain(earlier.take(8));
             for candidate in candidates {
-                let file = self.first_file(&remainder.from(&candidate.key))?;
-                if let Some(file) = file.filter(|file| behind_first.contains(file)) {
-                    return Ok(Some(file));
+                match self.first_file(&remainder.from(&candidate.key))? {
+                    Some(file) if file != first => return Ok(Some(file)),
+                    // From anything earlier on, the first file is this one too.
+                    Some(_) => break,
+                    None => {}
                 }
             }
         }
