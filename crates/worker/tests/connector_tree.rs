@@ -266,21 +266,6 @@ async fn a_split_of_more_than_can_be_looked_at_still_leaves_both_sides_something
 }
 
 #[tokio::test]
-async fn a_split_takes_no_unopened_folder_for_something() {
-    let folder = TempDir::new().unwrap();
-    for at in 0..9_000 {
-        fs::create_dir(folder.path().join(format!("a{at:05}"))).unwrap();
-    }
-    write(folder.path(), b"z1", 1);
-    write(folder.path(), b"z2", 1);
-    let tree = open(folder.path()).await;
-    for fraction in [0.0, 0.5, 1.0] {
-        let cut = tree.propose_split(&TreeConnector::whole_range(), None, fraction).await;
-        assert_eq!(cut.unwrap().as_deref(), Some(&b"z2"[..]), "at {fraction}");
-    }
-}
-
-#[tokio::test]
 async fn folders_that_were_not_looked_into_are_taken_for_ones_like_the_others() {
     let folder = TempDir::new().unwrap();
     for at in 0..12_000 {
