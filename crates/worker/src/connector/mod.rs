@@ -8,7 +8,7 @@
 //! | connector | key | item |
 //! |---|---|---|
 //! | [`TreeConnector`] | path below the root, as raw bytes | a regular file |
-//! | [`LineConnector`] | the row's number, as a [manifest row key] | a line, or a NUL-terminated row |
+//! | [`LineConnector`] | the row's number, as a [manifest row key] | a line or other row |
 //! | `ObjectConnector` (feature `objects`) | path below the prefix | an object |
 //!
 //! [manifest row key]: shardwright_frontier::ManifestRowKey

@@ -139,6 +139,21 @@ mod tests {
     }
 
     #[test]
+    fn the_format_stays_as_it_is() {
+        let bytes = encode(&stamp(), b'\n', 10, &counted());
+        let numbers = |numbers: &[u64]| -> Vec<u8> {
+            numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+        };
+        let mut expected = b"swrows\0\x01\n".to_vec();
+        expected.extend(numbers(&[9, 1, 2, 10, 3, 4, 5, 6]));
+        expected.extend([7; 32]);
+        expected.extend(numbers(&[5, 2, 3, 0, 3, 8]));
+        let hash = blake3::hash(&expected);
+        expected.extend(hash.as_bytes());
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
     fn a_damaged_index_counts_for_nothing() {
         let bytes = encode(&stamp(), b'\n', 10, &counted());
         for at in 0..bytes.len() {

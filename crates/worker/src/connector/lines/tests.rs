@@ -73,3 +73,16 @@ fn an_index_that_cannot_be_kept_is_no_failure() {
     fixture.options.index = Some(PathBuf::from("/nowhere/at/all"));
     assert_eq!(fixture.open(HOUR).index.rows, 2);
 }
+
+#[test]
+fn keys_and_tokens_stay_as_they_are() {
+    let fixture = Fixture::new();
+    let lines = fixture.open(Duration::ZERO);
+    let page = lines.page((0, 2), &[], PageLimit::items(1)).unwrap();
+    let digest = blake3::hash(b"one\ntwo\n");
+    let id = digest.as_bytes().get(..8).unwrap();
+    assert_eq!(page.items[0].key, [id, &[0; 8]].concat());
+    let place = [[1, 0, 0, 0, 0, 0, 0, 0], [4, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let proof = blake3::keyed_hash(digest.as_bytes(), &place);
+    assert_eq!(page.token, [place.as_slice(), &proof.as_bytes()[..8]].concat());
+}

@@ -123,7 +123,7 @@ impl Connector for TreeConnector {
     ) -> Result<Option<Vec<u8>>, ConnectorError> {
         let remainder = Remainder::of(range, after);
         let tree = Arc::clone(&self.tree);
-        blocking(move || tree.propose_split(&remainder, fraction)).await
+        blocking(move || tree.propose_split(&remainder, fraction, LOOK_AHEAD)).await
     }
 
     async fn initial_ranges(&self, wanted: usize) -> Result<Vec<KeyRange>, ConnectorError> {
@@ -241,8 +241,9 @@ impl Tree {
         &self,
         remainder: &Remainder,
         fraction: f64,
+        look_ahead: usize,
     ) -> Result<Option<Vec<u8>>, ConnectorError> {
-        let Survey { pieces, seen, .. } = survey(self, remainder, LOOK_AHEAD);
+        let Survey { pieces, seen, .. } = survey(self, remainder, look_ahead);
         let cut = nearest_cut(&pieces, fraction);
         // If files were seen on both sides, there is nothing to find out.
         if let Some(at) = cut
@@ -260,9 +261,11 @@ impl Tree {
             let earlier = pieces.get(..at).unwrap_or_default().iter().rev();
             let candidates = pieces.get(at).into_iter().chain(earlier.take(8));
             for candidate in candidates {
-                let file = self.first_file(&remainder.from(&candidate.key))?;
-                if let Some(file) = file.filter(|file| behind_first.contains(file)) {
-                    return Ok(Some(file));
+                match self.first_file(&remainder.from(&candidate.key))? {
+                    Some(file) if file != first => return Ok(Some(file)),
+                    // From anything earlier on, the first file is this one too.
+                    Some(_) => break,
+                    None => {}
                 }
             }
         }
@@ -274,5 +277,31 @@ impl Tree {
         let mut walk = Walk::begin(self, remainder.clone(), &mut notices)?;
         let found = walk.next(self, remainder, &mut notices)?;
         Ok(found.map(|found| found.key.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_split_takes_no_unopened_folder_for_something() {
+        let folder = tempfile::TempDir::new().unwrap();
+        for name in 'a'..='m' {
+            fs::create_dir(folder.path().join(name.to_string())).unwrap();
+        }
+        for name in ["z1", "z2"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let tree = Tree::open(folder.path().to_owned(), &TreeOptions::default()).unwrap();
+        let whole = Remainder::of(&TreeConnector::whole_range(), None);
+        for look_ahead in 1..30 {
+            for fraction in [0.0, 0.5, 1.0] {
+                let cut = tree.propose_split(&whole, fraction, look_ahead).unwrap();
+                assert_eq!(cut.as_deref(), Some(&b"z2"[..]), "{look_ahead} {fraction}");
+            }
+        }
     }
 }
