@@ -73,6 +73,17 @@ fn plan(has_nextest: bool) -> Vec<Step> {
                 "test --workspace --all-features --lib --bins --tests --examples --locked"
             },
         ),
+        // Features add up over a workspace, so only what is built by itself shows that a crate
+        // stands without them.
+        cargo_step(
+            "default features",
+            "check -p shardwright-contracts -p shardwright-frontier -p shardwright-store \
+             -p shardwright-engine --lib --locked",
+        ),
+        cargo_step(
+            "tests, default features",
+            "test -p shardwright-coordination --lib --tests --locked",
+        ),
         cargo_step("doc tests", "test --doc --workspace --all-features --locked"),
         Step { name: "specification (TLC)", action: Action::Specification },
         cargo_step("examples build", "build --workspace --examples --locked"),
@@ -184,6 +195,13 @@ mod tests {
         let line = lines.iter().find(|line| line.starts_with("== tests")).unwrap();
         assert!(line.contains("cargo test --workspace --all-features"), "{line}");
         assert!(!line.contains("--all-targets") && !line.contains("--benches"), "{line}");
+    }
+
+    #[test]
+    fn the_protocol_is_tested_as_it_is_shipped_too() {
+        let lines = lines(true);
+        let line = lines.iter().find(|line| line.contains("-p shardwright-coordination")).unwrap();
+        assert!(line.contains("cargo test") && !line.contains("--all-features"), "{line}");
     }
 
     #[test]

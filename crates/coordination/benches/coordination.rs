@@ -37,10 +37,14 @@ fn main() -> Result<(), Failure> {
 
     let label = "checkpoint against BLAKE3 of its payload and a hash-map lookup";
     recorder.print_ratio(label, "checkpoint", "hash_and_lookup", Bar::AtMost(3.0));
-    let label = "acquire and release, 100,000 shards against 100";
+    let label = "acquire and release, 100,000 shards against 100, 64 of them hot";
     recorder.print_ratio(label, "acquire/100000", "acquire/100", Bar::AtMost(2.0));
-    let label = "claim and release, 100,000 shards against 100";
+    let label = "acquire and release, 100,000 shards against 100, all in random order";
+    recorder.print_ratio(label, "shuffled/100000", "shuffled/100", Bar::AtMost(2.0));
+    let label = "claim and release, 100,000 shards against 100, one worker";
     recorder.print_ratio(label, "claim/100000", "claim/100", Bar::AtMost(2.0));
+    let label = "claim and release, 100,000 shards against 100, 1,000 workers in turn";
+    recorder.print_ratio(label, "claim_varied/100000", "claim_varied/100", Bar::AtMost(2.0));
     print_figures(&recorder)
 }
 
@@ -58,6 +62,15 @@ fn print_figures(recorder: &Recorder) -> Result<(), Failure> {
         if let Some(median) = recorder.median(name) {
             println!("    {what:<52} {median:>9.1} ns");
         }
+    }
+    if let (Some(few), Some(many), Some(access)) = (
+        recorder.median("shuffled/100"),
+        recorder.median("shuffled/100000"),
+        recorder.median("touch"),
+    ) {
+        println!("    {:<52} {access:>9.1} ns", "one random access to as much memory");
+        let misses = (many - few) / access;
+        println!("    {:<52} {misses:>9.1}", "growth of a shuffled acquire, in such accesses");
     }
     let (fresh, full) = bytes_per_shard()?;
     println!("    {:<52} {fresh:>9} bytes, bar 600", "memory per registered, never acquired shard");
@@ -154,7 +167,8 @@ fn bench_checkpoint(criterion: &mut Criterion, recorder: &mut Recorder) -> Resul
             ("checkpoint", &mut || {
                 op += 1;
                 let op = OpId::from_raw(op);
-                _ = black_box(coordinator.checkpoint(at(1), TENANT, &lease, cursor, op));
+                let moved = coordinator.checkpoint(at(1), TENANT, &lease, cursor, op);
+                assert!(black_box(moved).is_ok_and(|outcome| !outcome.is_replay()));
             }),
             ("hash_and_lookup", &mut || {
                 let mut hasher = keyed.clone();
@@ -169,57 +183,122 @@ fn bench_checkpoint(criterion: &mut Criterion, recorder: &mut Recorder) -> Resul
 fn bench_growth(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), Failure> {
     let (mut few, mut many) = (run_of(FEW)?, run_of(if is_measuring() { MANY } else { FEW })?);
     let (few_keys, many_keys) = (active_keys(&mut few)?, active_keys(&mut many)?);
-    let mut scratches = [AcquireScratch::new(), AcquireScratch::new()];
-    let [one, two] = &mut scratches;
-    let mut ops = 1_000_u64..;
-    let mut turn = 0_usize;
-    let mut take = |coordinator: &mut InMemoryCoordinator, keys: &[ShardKey], scratch: &mut _| {
-        turn += 1;
-        if let Some(key) = keys.get(turn % keys.len().min(64)) {
-            let worker = WorkerId::from_raw(7);
-            let acquired =
-                coordinator.acquire_and_restore_into(at(2), TENANT, *key, worker, scratch);
-            give_back(coordinator, acquired.ok().map(|acquired| acquired.lease), &mut ops);
-        }
-    };
-    // Both contestants walk 64 shards, so that the processor's caches hold either's records and
-    // what is compared is the work.
-    let take = std::cell::RefCell::new(&mut take);
-    recorder.bench(
-        criterion,
-        1,
-        &mut [
-            ("acquire/100", &mut || (take.borrow_mut())(&mut few, &few_keys, one)),
-            ("acquire/100000", &mut || (take.borrow_mut())(&mut many, &many_keys, two)),
-        ],
-    );
-    let mut ops = 9_000_000_u64..;
-    let mut claim = |coordinator: &mut InMemoryCoordinator, scratch: &mut AcquireScratch| {
-        let worker = WorkerId::from_raw(7);
-        let claimed = coordinator.claim_next_available(at(3), TENANT, RUN, worker, scratch);
-        give_back(coordinator, claimed.ok().map(|claimed| claimed.lease), &mut ops);
-    };
-    let claim = std::cell::RefCell::new(&mut claim);
-    let [one, two] = &mut scratches;
-    recorder.bench(
-        criterion,
-        1,
-        &mut [
-            ("claim/100", &mut || (claim.borrow_mut())(&mut few, one)),
-            ("claim/100000", &mut || (claim.borrow_mut())(&mut many, two)),
-        ],
-    );
+    // On 64 shards in turn, the processor's caches hold either contestant's records and what is
+    // compared is the work. On all of them in random order it is the work and the memory.
+    let names = ["acquire/100", "acquire/100000"];
+    let (few_hot, many_hot) = (first_64(&few_keys), first_64(&many_keys));
+    compare(criterion, recorder, names, (&mut few, few_hot), (&mut many, many_hot));
+    let (few_all, many_all) = (shuffled(few_keys), shuffled(many_keys));
+    let names = ["shuffled/100", "shuffled/100000"];
+    compare(criterion, recorder, names, (&mut few, &few_all), (&mut many, &many_all));
+    bench_touch(criterion, recorder, many_all.len());
+    for (names, workers) in
+        [(["claim/100", "claim/100000"], 1), (["claim_varied/100", "claim_varied/100000"], 1_000)]
+    {
+        bench_claim(criterion, recorder, names, workers, [&mut few, &mut many]);
+    }
     Ok(())
 }
 
-fn give_back(
-    coordinator: &mut InMemoryCoordinator,
-    lease: Option<Lease>,
-    ops: &mut impl Iterator<Item = u64>,
+fn first_64(keys: &[ShardKey]) -> &[ShardKey] {
+    keys.get(..64).unwrap_or(keys)
+}
+
+/// The same keys in an order that no prefetcher guesses, the same in every run.
+fn shuffled(mut keys: Vec<ShardKey>) -> Vec<ShardKey> {
+    keys.sort_by_key(|key| mixed(key.shard.as_raw()));
+    keys
+}
+
+const fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    (number ^ (number >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53)
+}
+
+type Contestant<'a> = (&'a mut InMemoryCoordinator, &'a [ShardKey]);
+
+/// Acquires and releases the shards of either, in their order, by a thousand workers in turn.
+fn compare(
+    criterion: &mut Criterion,
+    recorder: &mut Recorder,
+    [few_name, many_name]: [&'static str; 2],
+    few: Contestant<'_>,
+    many: Contestant<'_>,
 ) {
-    if let (Some(lease), Some(op)) = (lease, ops.next()) {
-        _ = black_box(coordinator.release(at(3), TENANT, &lease, OpId::from_raw(op)));
+    let mut scratches = [AcquireScratch::new(), AcquireScratch::new()];
+    let [one, two] = &mut scratches;
+    let turn = std::cell::Cell::new(0_usize);
+    let take = |(coordinator, keys): (&mut InMemoryCoordinator, &[ShardKey]), scratch: &mut _| {
+        turn.set(turn.get() + 1);
+        let number = turn.get();
+        if let Some(key) = keys.get(number % keys.len()) {
+            let worker = WorkerId::from_raw(number as u64 % 1_000);
+            let acquired =
+                coordinator.acquire_and_restore_into(at(2), TENANT, *key, worker, scratch);
+            let lease = acquired.map(|acquired| acquired.lease);
+            assert!(give_back(coordinator, lease.ok(), 1_000 + number as u64));
+        }
+    };
+    recorder.bench(
+        criterion,
+        1,
+        &mut [
+            (few_name, &mut || take((&mut *few.0, few.1), one)),
+            (many_name, &mut || take((&mut *many.0, many.1), two)),
+        ],
+    );
+}
+
+fn bench_claim(
+    criterion: &mut Criterion,
+    recorder: &mut Recorder,
+    [few_name, many_name]: [&'static str; 2],
+    workers: u64,
+    [few, many]: [&mut InMemoryCoordinator; 2],
+) {
+    let mut scratches = [AcquireScratch::new(), AcquireScratch::new()];
+    let [one, two] = &mut scratches;
+    let turn = std::cell::Cell::new(9_000_000_000_u64);
+    let claim = |coordinator: &mut InMemoryCoordinator, scratch: &mut AcquireScratch| {
+        turn.set(turn.get() + 1);
+        // Workers far apart, so that they start at different places of a long list too.
+        let worker = WorkerId::from_raw(mixed(turn.get() % workers));
+        let claimed = coordinator.claim_next_available(at(3), TENANT, RUN, worker, scratch);
+        let lease = claimed.map(|claimed| claimed.lease);
+        assert!(give_back(coordinator, lease.ok(), turn.get()));
+    };
+    recorder.bench(
+        criterion,
+        1,
+        &mut [(few_name, &mut || claim(few, one)), (many_name, &mut || claim(many, two))],
+    );
+}
+
+/// What a single access costs that depends on the one before, somewhere in as much memory as so
+/// many shards take: the physical limit of whatever looks a shard up.
+fn bench_touch(criterion: &mut Criterion, recorder: &mut Recorder, shards: usize) {
+    const WORDS_PER_SHARD: usize = 952 / 8;
+    let mut order: Vec<usize> = (0..shards).collect();
+    order.sort_by_key(|number| mixed(*number as u64));
+    let mut memory = vec![0_usize; shards * WORDS_PER_SHARD];
+    for (from, to) in order.iter().zip(order.iter().cycle().skip(1)) {
+        if let Some(word) = memory.get_mut(from * WORDS_PER_SHARD) {
+            *word = to * WORDS_PER_SHARD;
+        }
     }
+    let mut place = 0;
+    recorder.bench(
+        criterion,
+        1,
+        &mut [("touch", &mut || place = black_box(memory.get(place).copied().unwrap_or(0)))],
+    );
+}
+
+/// Whether there was a lease, and giving it back was accepted.
+fn give_back(coordinator: &mut InMemoryCoordinator, lease: Option<Lease>, op: u64) -> bool {
+    lease.is_some_and(|lease| {
+        black_box(coordinator.release(at(3), TENANT, &lease, OpId::from_raw(op))).is_ok()
+    })
 }
 
 fn active_keys(coordinator: &mut InMemoryCoordinator) -> Result<Vec<ShardKey>, Failure> {

@@ -139,7 +139,7 @@ pub trait AsyncRunManagement: Send + Sync {
         op: OpId,
     ) -> impl Future<Output = Result<IdempotentOutcome<()>, RegisterShardsError>> + Send;
 
-    /// Makes a run and starts it with its shards.
+    /// Makes a run and starts it with its shards, or does neither.
     fn create_run_with_shards(
         &self,
         tenant: TenantId,

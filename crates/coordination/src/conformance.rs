@@ -15,10 +15,13 @@
 )]
 
 pub mod claims;
+pub mod events;
 pub mod idempotency;
 pub mod leases;
+pub mod lists;
 pub mod runs;
 pub mod splits;
+pub mod strangers;
 
 use std::future::Future;
 
@@ -28,11 +31,13 @@ use shardwright_contracts::{
 };
 
 use crate::async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming};
+use crate::events::StateTransitionEvent;
 use crate::lease::Lease;
 use crate::record::RunConfig;
 use crate::summary::{ShardFilter, ShardSummary};
 
-/// A backend under test, with a clock that the test moves.
+/// A backend under test, with a clock that the test moves. Its workers pause for [`COOLDOWN_MS`]
+/// between two claims.
 pub trait Harness: Sync {
     /// The backend.
     type Backend: AsyncCoordinationBackend + AsyncRunManagement + AsyncShardClaiming;
@@ -45,7 +50,16 @@ pub trait Harness: Sync {
 
     /// Lets time pass, for the backend as well.
     fn advance(&self, millis: u64) -> impl Future<Output = ()> + Send;
+
+    /// What has been told of a tenant since this was last asked for, oldest first.
+    fn take_events(
+        &self,
+        tenant: TenantId,
+    ) -> impl Future<Output = Vec<StateTransitionEvent>> + Send;
 }
+
+/// How long workers pause between two claims, in milliseconds.
+pub const COOLDOWN_MS: u64 = 50;
 
 /// How long leases last in the scenarios, in milliseconds.
 pub const LEASE_MS: u64 = 10_000;
@@ -156,6 +170,7 @@ macro_rules! conformance_suite {
                 an_id_used_for_something_else_is_a_conflict,
                 a_forgotten_operation_is_judged_anew,
                 an_unpark_is_replayed,
+                a_release_is_replayed,
             }
             splits::{
                 children_tile_the_parent_and_can_be_worked_on,
@@ -171,7 +186,6 @@ macro_rules! conformance_suite {
                 nothing_of_an_ended_run_changes,
                 a_paused_run_hands_nothing_out_and_holders_go_on,
                 registering_again_is_a_replay_or_a_conflict,
-                a_stranger_finds_nothing,
                 a_shard_that_makes_no_progress_parks_itself,
                 the_watermark_tells_what_is_done,
             }
@@ -180,6 +194,20 @@ macro_rules! conformance_suite {
                 a_shard_comes_back_when_its_lease_is_over,
                 a_waiting_worker_is_counted_and_can_ask_for_a_part,
                 nothing_is_claimed_where_there_is_no_run,
+                a_worker_pauses_between_two_claims,
+            }
+            lists::{
+                a_list_shows_what_passes_its_filter,
+                a_list_is_in_key_order_and_of_the_moment,
+            }
+            events::{
+                what_takes_effect_is_told_once_and_in_order,
+                nobody_is_told_what_was_refused,
+            }
+            strangers::{
+                a_stranger_finds_no_run,
+                a_stranger_finds_no_shard,
+                a_lease_is_worth_nothing_in_another_tenants_name,
             }
         }
     };

@@ -122,25 +122,27 @@ pub struct StateTransitionEvent {
 pub struct EventCollector {
     events: Vec<StateTransitionEvent>,
     capacity_max: Option<usize>,
+    /// Whose events it collects, from the first one on, however often it is drained.
+    tenant: Option<TenantId>,
 }
 
 impl EventCollector {
     /// Collects without bound.
     #[must_use]
     pub const fn new() -> Self {
-        Self { events: Vec::new(), capacity_max: None }
+        Self { events: Vec::new(), capacity_max: None, tenant: None }
     }
 
     /// Collects without bound, with room for `capacity` events to begin with.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { events: Vec::with_capacity(capacity), capacity_max: None }
+        Self { events: Vec::with_capacity(capacity), capacity_max: None, tenant: None }
     }
 
     /// Collects at most `max` events and drops what comes later.
     #[must_use]
     pub const fn with_max_capacity(max: usize) -> Self {
-        Self { events: Vec::new(), capacity_max: Some(max) }
+        Self { events: Vec::new(), capacity_max: Some(max), tenant: None }
     }
 
     /// Collects nothing, and costs nothing.
@@ -153,8 +155,8 @@ impl EventCollector {
     ///
     /// # Panics
     ///
-    /// If an earlier event is another tenant's: a collector serves one tenant, and mixing two up
-    /// would hand one's events to the other.
+    /// If an earlier event was another tenant's, even one that was taken out since: a collector
+    /// serves one tenant, and mixing two up would hand one's events to the other.
     pub fn emit(&mut self, event: StateTransitionEvent) -> bool {
         self.emit_with(|| event)
     }
@@ -165,9 +167,8 @@ impl EventCollector {
             return false;
         }
         let event = event();
-        if let Some(earlier) = self.events.last() {
-            assert!(earlier.tenant == event.tenant, "a collector serves one tenant");
-        }
+        let tenant = *self.tenant.get_or_insert(event.tenant);
+        assert!(tenant == event.tenant, "a collector serves one tenant");
         self.events.push(event);
         true
     }
@@ -241,6 +242,8 @@ mod tests {
     fn two_tenants_never_share_a_collector() {
         let mut events = EventCollector::new();
         events.emit(event(1, EventKind::RunCreated));
+        // Not even after the first one's events were taken out.
+        assert_eq!(events.drain().len(), 1);
         events.emit(event(2, EventKind::RunCreated));
     }
 

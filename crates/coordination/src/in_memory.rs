@@ -15,10 +15,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
-use shardwright_contracts::{
-    ByteSlab, FenceEpoch, LogicalTime, RunId, ShardKey, SlabTooLarge, TenantId, WorkerId,
-};
+use shardwright_contracts::{ByteSlab, FenceEpoch, RunId, ShardKey, SlabTooLarge, TenantId};
 
+use crate::cooldown::ClaimCooldowns;
 use crate::error::reason::{RunNotFound, ShardNotFound};
 use crate::events::{EventCollector, StateTransitionEvent};
 use crate::planted::{self, Defect};
@@ -64,6 +63,7 @@ pub struct InMemoryCoordinator {
     slab: ByteSlab,
     tenants: BTreeMap<TenantId, TenantState>,
     total_shards: usize,
+    cooldowns: ClaimCooldowns,
     /// What happened since it was last asked for, if anybody wants to know.
     events: Option<Vec<StateTransitionEvent>>,
 }
@@ -72,10 +72,6 @@ pub struct InMemoryCoordinator {
 struct TenantState {
     runs: BTreeMap<RunId, RunState>,
     shard_count: usize,
-    /// When each worker may claim again; those whose time has come are forgotten.
-    cooldowns: BTreeMap<WorkerId, LogicalTime>,
-    /// How many were left when those whose time had come were last forgotten.
-    cooldowns_after_sweep: usize,
 }
 
 /// A shard's run and the bytes of its shards, borrowed for one operation.
@@ -96,6 +92,7 @@ impl InMemoryCoordinator {
             slab: ByteSlab::try_new(slots, config.slab_capacity)?,
             tenants: BTreeMap::new(),
             total_shards: 0,
+            cooldowns: ClaimCooldowns::new(),
             events: None,
         })
     }
@@ -119,6 +116,14 @@ impl InMemoryCoordinator {
         if let Some(events) = &mut self.events {
             collected.drain_with(|event| events.push(event));
         }
+    }
+
+    /// Makes every fence below `floor` stale, as after the restore of a backup: what was granted
+    /// since the backup was made must not be granted again. A floor never falls.
+    pub fn raise_fence_floor(&mut self, floor: FenceEpoch) {
+        self.config.fence_floor = self.config.fence_floor.max(floor);
+        let runs = self.tenants.values_mut().flat_map(|tenant| tenant.runs.values_mut());
+        runs.for_each(|run| run.raise_floor(self.config.fence_floor));
     }
 
     /// How many shards there are in all.

@@ -18,6 +18,7 @@
 //! | [`record`] | shards and runs, and what is always true of them |
 //! | [`guard`] | the order in which every request is checked, written once |
 //! | [`ops`] | one operation per file |
+//! | [`waiting`], [`cooldown`] | how long workers wait, and pause between claims |
 //! | [`split_execution`] | ids of derived shards |
 //! | [`error`] | refusals, failures below, exhaustion |
 //! | [`events`] | what happened, as data |
@@ -33,6 +34,7 @@
 pub mod async_traits;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod cooldown;
 pub mod directory;
 pub mod error;
 pub mod estimate;
@@ -55,8 +57,10 @@ pub mod status;
 pub mod summary;
 pub mod synchronized;
 pub mod traits;
+pub mod waiting;
 
 pub use async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, Clock};
+pub use cooldown::ClaimCooldowns;
 pub use directory::{AsyncRunDirectory, Job, NameRunError, RunName, RunNameError};
 pub use error::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
@@ -68,12 +72,15 @@ pub use estimate::{AsyncWorkEstimates, HeldEstimate, WorkEstimate};
 pub use events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
 pub use facade::{CoordinationFacade, ShardClaiming};
 pub use guard::{Context, validate_lease};
-pub use in_memory::{CoordinatorRuntimeConfig, InMemoryCoordinator};
+pub use in_memory::{
+    CoordinatorRuntimeConfig, DEFAULT_MAX_AUTO_SLAB_CAPACITY, InMemoryCoordinator,
+};
 pub use lease::{Lease, LeaseHolder, OwnerLiveness};
 pub use op_log::{
     IdempotentOutcome, OpAttempt, OpConflict, OpKind, OpLog, OpLogEntry, OpResult, RunOpLog,
     RunOpLogEntry, check_op_idempotency,
 };
+pub use ops::{SplitReplaceResult, SplitResidualResult};
 pub use progress::{ProgressCounter, RunProgress, RunTerminalEvaluation, evaluate_run_terminal};
 pub use record::{
     InvariantViolation, Park, RunConfig, RunConfigError, RunGate, RunRecord, ShardHead,
@@ -85,8 +92,13 @@ pub use restore::{
 };
 pub use session::{Ended, NotEnded, WorkerSession};
 pub use shard_limits::{ShardLimitScope, ShardLimitViolation, ShardLimits};
+/// How many shards and bytes there may be, unless configured otherwise.
+pub use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
+/// What a caller needs to make and look at ranges.
+pub use shardwright_contracts::{ShardArena, ShardSpecHandle, validate_residual_split_bounds};
 pub use split_execution::{DerivedShardKind, derive_split_shard_id};
 pub use status::{ParkReason, RunStatus, ShardStatus, UnknownByte};
 pub use summary::{ShardFilter, ShardSummary};
 pub use synchronized::Synchronized;
 pub use traits::{ClaimOutlook, CoordinationBackend, CreateRunWithShardsError, RunManagement};
+pub use waiting::WaitingWorkers;

@@ -1,6 +1,6 @@
 //! How far a run has come, as a whole.
 
-use shardwright_contracts::{CursorUpdate, LogicalTime, RunId, ShardSpecRef};
+use shardwright_contracts::{CursorUpdate, FenceEpoch, LogicalTime, RunId, ShardSpecRef};
 
 use crate::error::reason::RunUnfinished;
 use crate::planted::{self, Defect};
@@ -25,8 +25,10 @@ pub struct RunProgress {
 }
 
 /// Counts a run's shards one by one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ProgressCounter<'s> {
+    now: LogicalTime,
+    fence_floor: FenceEpoch,
     progress: RunProgress,
     /// The least key that may not be done.
     unfinished: Option<&'s [u8]>,
@@ -34,19 +36,21 @@ pub struct ProgressCounter<'s> {
 }
 
 impl<'s> ProgressCounter<'s> {
-    /// Starts at nothing.
+    /// Starts at nothing. Shards are counted as they are at `now`; by a lease below the floor
+    /// nobody holds one.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new(now: LogicalTime, fence_floor: FenceEpoch) -> Self {
+        let progress =
+            RunProgress { active: 0, done: 0, split: 0, parked: 0, leased: 0, watermark: None };
+        Self { now, fence_floor, progress, unfinished: None, last_end: None }
     }
 
-    /// Counts a shard as it is at `now`.
+    /// Counts a shard.
     pub fn add<const LOG: usize>(
         &mut self,
         head: &ShardHead<LOG>,
         spec: ShardSpecRef<'s>,
         cursor: CursorUpdate<'s>,
-        now: LogicalTime,
     ) {
         let progress = &mut self.progress;
         match head.status {
@@ -55,9 +59,11 @@ impl<'s> ProgressCounter<'s> {
             ShardStatus::Split => progress.split += 1,
             ShardStatus::Parked => progress.parked += 1,
         }
-        let counts_expired = planted::is_active(Defect::ExpiredCountedAsLeased);
-        progress.leased +=
-            u32::from(head.lease.is_some_and(|holder| !holder.is_expired(now) || counts_expired));
+        let holder = match planted::is_active(Defect::ExpiredCountedAsLeased) {
+            true => head.lease,
+            false => head.holder_at(self.now, self.fence_floor),
+        };
+        progress.leased += u32::from(holder.is_some());
         self.last_end = self.last_end.max(Some(spec.end()));
         if matches!(head.status, ShardStatus::Active | ShardStatus::Parked) {
             let reached = cursor.last_key().unwrap_or(spec.start());
@@ -127,11 +133,11 @@ mod tests {
     fn watermark(
         shards: &[(ShardStatus, &'static str, &'static str, Option<&'static str>)],
     ) -> String {
-        let mut counter = ProgressCounter::new();
+        let mut counter = ProgressCounter::new(LogicalTime::ZERO, FenceEpoch::INITIAL);
         for (status, start, end, last_key) in shards {
             let spec = ShardSpecRef::new(start.as_bytes(), end.as_bytes(), b"");
             let cursor = CursorUpdate::new(last_key.map(str::as_bytes), None);
-            counter.add(&head(*status), spec, cursor, LogicalTime::ZERO);
+            counter.add(&head(*status), spec, cursor);
         }
         let watermark = counter.finish(None).watermark.unwrap();
         String::from_utf8(watermark.into()).unwrap()
@@ -150,32 +156,34 @@ mod tests {
 
     #[test]
     fn the_watermark_never_goes_back() {
-        let mut counter = ProgressCounter::new();
+        let mut counter = ProgressCounter::new(LogicalTime::ZERO, FenceEpoch::INITIAL);
         let spec = ShardSpecRef::new(b"b", b"m", b"");
         let head = head(ShardStatus::Active);
-        counter.add(&head, spec, CursorUpdate::initial(), LogicalTime::ZERO);
+        counter.add(&head, spec, CursorUpdate::initial());
         assert_eq!(counter.finish(Some(b"g")).watermark.as_deref(), Some(&b"g"[..]));
-        assert_eq!(ProgressCounter::new().finish(None).watermark, None);
+        let nothing = ProgressCounter::new(LogicalTime::ZERO, FenceEpoch::INITIAL);
+        assert_eq!(nothing.finish(None).watermark, None);
     }
 
     #[test]
     fn shards_are_counted_by_state_and_live_leases() {
-        let mut counter = ProgressCounter::new();
-        let spec = ShardSpecRef::new(b"b", b"m", b"");
-        for status in ShardStatus::ALL {
-            let mut head = head(*status);
-            if *status == ShardStatus::Active {
-                let deadline = LogicalTime::from_millis(10);
-                head.lease = Some(LeaseHolder { owner: WorkerId::from_raw(1), deadline });
+        let fence = |raw| FenceEpoch::from_raw(raw).unwrap();
+        for (now, floor, leased) in [(9, 2, 1), (10, 2, 0), (9, 3, 0)] {
+            let mut counter = ProgressCounter::new(LogicalTime::from_millis(now), fence(floor));
+            for status in ShardStatus::ALL {
+                let mut head = head(*status);
+                if *status == ShardStatus::Active {
+                    let deadline = LogicalTime::from_millis(10);
+                    head.lease = Some(LeaseHolder { owner: WorkerId::from_raw(1), deadline });
+                    head.fence = fence(2);
+                }
+                let spec = ShardSpecRef::new(b"b", b"m", b"");
+                counter.add(&head, spec, CursorUpdate::initial());
             }
-            for now in [9, 10] {
-                let now = LogicalTime::from_millis(now);
-                counter.add(&head, spec, CursorUpdate::initial(), now);
-            }
+            let progress = counter.finish(None);
+            let counts = (progress.active, progress.done, progress.split, progress.parked);
+            assert_eq!((counts, progress.leased, progress.total()), ((1, 1, 1, 1), leased, 4));
         }
-        let progress = counter.finish(None);
-        let counts = (progress.active, progress.done, progress.split, progress.parked);
-        assert_eq!((counts, progress.leased, progress.total()), ((2, 2, 2, 2), 1, 8));
     }
 
     #[test]

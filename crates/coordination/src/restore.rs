@@ -12,12 +12,26 @@ use crate::status::ShardStatus;
 /// or to go. Advice, not a promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapacityHint {
-    /// Shards that could be acquired.
+    /// Shards that could be acquired: none, while the run is paused.
     pub available_count: u32,
     /// When the first of the leases ends, if there are any.
     pub earliest_deadline: Option<LogicalTime>,
     /// Workers that found nothing to acquire and wait.
     pub waiting_workers: u32,
+}
+
+impl CapacityHint {
+    /// Puts a hint together. A run that hands out nothing has nothing available.
+    #[must_use]
+    pub const fn of(
+        hands_out: bool,
+        available: usize,
+        earliest_deadline: Option<LogicalTime>,
+        waiting: usize,
+    ) -> Self {
+        let available_count = if hands_out { available as u32 } else { 0 };
+        Self { available_count, earliest_deadline, waiting_workers: waiting as u32 }
+    }
 }
 
 /// Somebody wants a part of a shard.

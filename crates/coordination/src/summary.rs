@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use shardwright_contracts::{LogicalTime, Redacted, ShardId};
+use shardwright_contracts::{FenceEpoch, LogicalTime, Redacted, ShardId};
 
 use crate::record::ShardState;
 use crate::status::{ParkReason, ShardStatus};
@@ -80,16 +80,19 @@ pub struct ShardSummary {
 }
 
 impl ShardSummary {
-    /// Sums up a shard as it is at `now`.
-    pub fn of<const LOG: usize>(shard: &impl ShardState<LOG>, now: LogicalTime) -> Self {
+    /// Sums up a shard as it is at `now`. By a lease below the floor nobody holds it.
+    pub fn of<const LOG: usize>(
+        shard: &impl ShardState<LOG>,
+        now: LogicalTime,
+        fence_floor: FenceEpoch,
+    ) -> Self {
         let (head, spec) = (shard.head(), shard.spec());
-        let live = head.lease.filter(|holder| !holder.is_expired(now));
         Self {
             shard: head.key.shard,
             status: head.status,
             park_reason: head.park.as_ref().map(|park| park.reason),
             park_detail: head.park.as_ref().map(|park| park.detail.clone()),
-            lease_deadline: live.map(|holder| holder.deadline),
+            lease_deadline: head.holder_at(now, fence_floor).map(|holder| holder.deadline),
             acquire_count: head.acquire_count,
             last_key: shard.cursor().last_key().map(Into::into),
             start: spec.start().into(),

@@ -2,7 +2,7 @@
 
 use shardwright_contracts::{
     CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, SplitReplacePlan,
-    SplitResidualPlan, TenantId, WorkerId, validate_manifest,
+    SplitResidualPlan, TenantId, WorkerId,
 };
 
 use crate::error::{
@@ -144,7 +144,8 @@ pub trait RunManagement {
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RegisterShardsError>;
 
-    /// Makes a run and starts it with its shards. A retry finds what an earlier attempt left.
+    /// Makes a run and starts it with its shards, or does neither: a refusal leaves no run behind
+    /// that waits for shards. A run of the same configuration that does wait is started.
     fn create_run_with_shards(
         &mut self,
         now: LogicalTime,
@@ -153,15 +154,7 @@ pub trait RunManagement {
         config: RunConfig,
         shards: &[InitialShardInput<'_>],
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
-        // A manifest that cannot be registered shall not leave a run behind that waits for one.
-        validate_manifest(shards).map_err(RegisterShardsError::from)?;
-        match self.create_run(now, tenant, run, config) {
-            Ok(()) | Err(CreateRunError::RunAlreadyExists(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(self.register_shards(now, tenant, run, shards, op)?)
-    }
+    ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError>;
 
     /// The run as it is stored.
     fn get_run(&mut self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError>;

@@ -8,14 +8,15 @@
 )]
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use shardwright_contracts::{LogicalTime, TenantId};
-use shardwright_coordination::conformance::Harness;
+use shardwright_coordination::conformance::{COOLDOWN_MS, Harness};
 use shardwright_coordination::{
-    Clock, CoordinatorRuntimeConfig, InMemoryCoordinator, Synchronized, conformance_suite,
+    Clock, CoordinatorRuntimeConfig, InMemoryCoordinator, StateTransitionEvent, Synchronized,
+    conformance_suite,
 };
 
 #[derive(Clone, Default)]
@@ -31,6 +32,7 @@ struct InMemory {
     backend: Synchronized<InMemoryCoordinator, ManualClock>,
     clock: ManualClock,
     tenants: AtomicU64,
+    untold: Mutex<Vec<StateTransitionEvent>>,
 }
 
 impl InMemory {
@@ -39,11 +41,13 @@ impl InMemory {
         let config = CoordinatorRuntimeConfig {
             max_total_shards: 1_000,
             slab_capacity: 1 << 20,
+            claim_cooldown_interval_ms: COOLDOWN_MS,
             ..CoordinatorRuntimeConfig::default()
         };
-        let coordinator = InMemoryCoordinator::try_new(config).unwrap();
+        let mut coordinator = InMemoryCoordinator::try_new(config).unwrap();
+        coordinator.collect_events();
         let backend = Synchronized::new(coordinator, clock.clone());
-        Self { backend, clock, tenants: AtomicU64::new(0) }
+        Self { backend, clock, tenants: AtomicU64::new(0), untold: Mutex::default() }
     }
 }
 
@@ -63,6 +67,12 @@ impl Harness for InMemory {
 
     async fn advance(&self, millis: u64) {
         self.clock.0.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    async fn take_events(&self, tenant: TenantId) -> Vec<StateTransitionEvent> {
+        let mut untold = self.untold.lock().unwrap();
+        untold.extend(self.backend.lock().unwrap().take_events());
+        untold.extract_if(.., |event| event.tenant == tenant).collect()
     }
 }
 

@@ -35,8 +35,12 @@ stories! {
     a_cursor_moves_forward_and_stays_inside
     a_fence_alone_does_not_make_an_owner
     a_fence_floor_makes_all_older_leases_stale
+    a_floor_that_rises_at_the_moment_of_a_grant_still_frees_the_shard
+    a_forgotten_pause_pauses_again
     a_forgotten_release_does_not_end_the_next_lease
     a_forgotten_retry_that_moves_nothing_is_done_again
+    a_forgotten_token_change_is_done_again
+    a_forgotten_unpark_does_not_unpark_again
     a_full_op_log_forgets_the_oldest_operation
     a_holder_declines_and_is_left_alone
     a_holder_sees_who_wants_a_part
@@ -46,7 +50,9 @@ stories! {
     a_parked_shard_rests_until_it_is_unparked
     a_part_can_be_asked_only_of_a_holder
     a_paused_run_hands_out_nothing_and_lets_holders_go_on
+    a_paused_run_tells_of_nothing_to_have
     a_plan_must_divide_its_shard
+    a_raised_fence_floor_frees_what_was_held_before
     a_registration_is_replayed_whatever_its_order
     a_release_does_not_count_as_an_attempt
     a_release_gives_the_shard_back_at_once
@@ -66,6 +72,7 @@ stories! {
     a_run_is_complete_when_all_its_shards_are
     a_run_op_id_is_never_two_things
     a_run_starts_in_two_steps
+    a_run_that_finds_no_room_is_not_made
     a_shard_spawns_at_most_1024_others
     a_shard_without_progress_parks_itself
     a_split_carries_the_cursor_on

@@ -1,7 +1,9 @@
 //! Taking whichever shard of a run can be had.
 
+use std::sync::PoisonError;
+
 use shardwright_contracts::{Env, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
-use shardwright_coordination::error::reason::{NoneAvailable, RunNotFound};
+use shardwright_coordination::error::reason::{NoneAvailable, RunNotFound, Throttled};
 use shardwright_coordination::facade::pass_over;
 use shardwright_coordination::guard::check_handing_out;
 use shardwright_coordination::{
@@ -11,7 +13,7 @@ use shardwright_coordination::{
 use shardwright_store::{Commit, Expect, Revision, Store};
 
 use crate::codec::{Gate, Record, Waiting};
-use crate::coordinator::StoredCoordinator;
+use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
 use crate::shard::Place;
 use crate::view::RunView;
@@ -28,17 +30,16 @@ impl<S: Store, E: Env> AsyncShardClaiming for StoredCoordinator<S, E> {
         worker: WorkerId,
     ) -> Result<RestoredShardState, ClaimError> {
         let now = self.core.now().await?;
-        self.core.cooldowns.check(tenant, worker, now)?;
+        self.core.check_cooldown(now, tenant, worker)?;
         let view = self.core.view(tenant, run).await?;
         let (gate, gate_at) = self.open_gate(tenant, run, &view).await?;
         match self.claim(tenant, run, worker, &view).await {
             Ok(acquired) => {
-                let interval_ms = self.core.config.claim_cooldown_interval_ms;
-                self.core.cooldowns.start(tenant, worker, now, interval_ms);
+                self.core.start_cooldown(now, tenant, worker);
                 Ok(acquired)
             }
             Err(ClaimError::NoneAvailable(reason)) => {
-                let until = now.saturating_add(gate.config.lease_duration_ms.get());
+                let until = gate.config.waiting_until(now);
                 self.wait(tenant, run, worker, until, gate_at).await;
                 Err(reason.into())
             }
@@ -161,6 +162,23 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         if let Ok(revision) = self.core.store.commit(commit).await {
             self.core.note_commit(tenant, run, revision, &writes);
         }
+    }
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    fn check_cooldown(
+        &self,
+        now: LogicalTime,
+        tenant: TenantId,
+        worker: WorkerId,
+    ) -> Result<(), Throttled> {
+        let cooldowns = self.cooldowns.lock().unwrap_or_else(PoisonError::into_inner);
+        cooldowns.check(now, tenant, worker)
+    }
+
+    fn start_cooldown(&self, now: LogicalTime, tenant: TenantId, worker: WorkerId) {
+        let mut cooldowns = self.cooldowns.lock().unwrap_or_else(PoisonError::into_inner);
+        cooldowns.start(now, tenant, worker, self.config.claim_cooldown_interval_ms);
     }
 }
 

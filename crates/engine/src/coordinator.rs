@@ -1,13 +1,12 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
-use shardwright_coordination::InfraError;
+use shardwright_coordination::{ClaimCooldowns, InfraError};
 use shardwright_store::{Commit, CommitError, Expect, Key, Store, Versioned};
 
 use crate::clock::EngineClock;
 use crate::codec::{ClockMark, Format, Incarnation, Record};
 use crate::config::EngineConfig;
-use crate::cooldown::Cooldowns;
 use crate::fault;
 use crate::keyspace::Keyspace;
 use crate::ownership::OwnerSession;
@@ -45,7 +44,7 @@ pub(crate) struct Core<S, E> {
     pub(crate) sessions: OwnerSession,
     pub(crate) served: Served,
     pub(crate) views: Views,
-    pub(crate) cooldowns: Cooldowns,
+    pub(crate) cooldowns: Mutex<ClaimCooldowns>,
     pub(crate) publisher: Publisher,
     /// No fence below this one is granted or accepted.
     pub(crate) fence_floor: FenceEpoch,
@@ -95,7 +94,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             sessions: OwnerSession::default(),
             served: Served::default(),
             views: Views::default(),
-            cooldowns: Cooldowns::default(),
+            cooldowns: Mutex::default(),
             publisher: Publisher::new(config.event_capacity),
             fence_floor: fence_floor(incarnation),
         };

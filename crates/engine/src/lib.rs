@@ -17,7 +17,6 @@ mod claiming;
 mod clock;
 mod collection;
 mod config;
-mod cooldown;
 mod coordinator;
 mod directory;
 mod effects;

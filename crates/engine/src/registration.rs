@@ -5,14 +5,18 @@
 //! one last commit starts the run and takes the stage away. Every commit in between compares the
 //! stage. So whoever comes late, or has been overtaken, writes nothing; and whoever repeats the
 //! operation goes on where it was left.
+//!
+//! A run that is made with its shards comes into being by the first of these commits, which also
+//! reserves their room.
 
 use shardwright_contracts::{
     Cursor, Env, InitialShardInput, OpId, RunId, ShardKey, ShardSpec, TenantId,
 };
 use shardwright_coordination::error::reason::RunNotFound;
-use shardwright_coordination::ops::{self, RegisterStep, RunCall};
+use shardwright_coordination::ops::{self, RegisterPending, RegisterStep, RunCall};
 use shardwright_coordination::{
-    IdempotentOutcome, InfraError, RegisterShardsError, RunRecord, ShardHead, ShardRecord,
+    EventCollector, IdempotentOutcome, InfraError, RegisterShardsError, RunRecord, ShardHead,
+    ShardRecord,
 };
 use shardwright_store::{
     Commit, CommitBuilder, CommitError, Expect, Revision, Snapshot, Store, StoreLimits,
@@ -33,16 +37,96 @@ const OPERATION: &str = "register_shards";
 struct Plan {
     tenant: TenantId,
     run: RunId,
-    run_at: Revision,
+    /// What is expected of the run's record.
+    run_expect: Expect,
+    /// The run that is yet to be made, if there is none.
+    birth: Option<Birth>,
     /// The run as it will be.
     record: RunRecord,
     shards: Vec<ShardRecord>,
     stage: Stage,
 }
 
+/// A run that waits for its shards, and what tells of it.
+struct Birth {
+    record: RunRecord,
+    events: EventCollector,
+}
+
+/// What a registration starts from.
+struct Base {
+    record: RunRecord,
+    run_expect: Expect,
+    birth: Option<Birth>,
+}
+
+/// The run that is there, or the one that is to be made if there is none; none of either if the
+/// run is being deleted.
+fn base(newborn: Option<Birth>, found: Option<StoredRun>) -> Option<Base> {
+    match (newborn, found) {
+        (Some(birth), None) => {
+            let record = birth.record.clone();
+            Some(Base { record, run_expect: Expect::Absent, birth: Some(birth) })
+        }
+        (_, Some(StoredRun { record, at, collecting: false })) => {
+            Some(Base { record, run_expect: Expect::At(at), birth: None })
+        }
+        (_, Some(StoredRun { collecting: true, .. })) | (None, None) => None,
+    }
+}
+
+/// Looks at the run that is there, if one is, and gives the one that is to be made, if one is.
+pub(crate) trait Adopt<R>:
+    Fn(&RunCall, Option<&RunRecord>, &mut EventCollector) -> Adopted<R> + Send + Sync
+{
+}
+
+impl<R, F> Adopt<R> for F where
+    F: Fn(&RunCall, Option<&RunRecord>, &mut EventCollector) -> Adopted<R> + Send + Sync
+{
+}
+
+/// The run that is to be made, if one is.
+pub(crate) type Adopted<R> = Result<Option<RunRecord>, R>;
+
+/// Attempts whose outcomes are not known.
+#[derive(Default)]
+struct Open {
+    /// To make the run.
+    made: UnknownChanges,
+    /// To start it.
+    started: UnknownChanges,
+}
+
+impl Open {
+    /// What to tell of a failure.
+    fn failure(&self, error: InfraError) -> RegisterShardsError {
+        self.started.or(self.made.or(error)).into()
+    }
+
+    /// Whether one of them may still be applied.
+    fn may_come(&self, at: Option<Revision>) -> Option<InfraError> {
+        self.started.may_come(at).or_else(|| self.made.may_come(at))
+    }
+}
+
 impl Plan {
     const fn address(&self) -> RunAddress {
         RunAddress { tenant: self.tenant, run: self.run }
+    }
+
+    fn basis(&self) -> Option<Revision> {
+        match self.run_expect {
+            Expect::At(at) => Some(at),
+            Expect::Absent => None,
+        }
+    }
+
+    /// The events of all that was not told before.
+    fn events(&mut self, mut started: EventCollector) -> EventCollector {
+        let Some(Birth { mut events, .. }) = self.birth.take() else { return started };
+        started.drain_with(|event| _ = events.emit(event));
+        events
     }
 }
 
@@ -51,64 +135,96 @@ enum Step {
     Done(Revision),
     /// Something has changed: look again.
     Again,
+    /// The run may have been made, and nothing more.
+    PerhapsMade(InfraError),
     /// It may have been applied, or may still be.
     Unknown(InfraError),
 }
 
 impl<S: Store, E: Env> StoredCoordinator<S, E> {
-    pub(crate) async fn register(
+    /// Registers the shards of a run. `adopt` looks at the run that is there, if one is, and gives
+    /// the one that is to be made; what it makes is stored together with its shards, or at least
+    /// with the room for them, so that nothing is left behind where there is none.
+    pub(crate) async fn register<R: From<RegisterShardsError>>(
         &self,
         tenant: TenantId,
         run: RunId,
         shards: &[InitialShardInput<'_>],
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
-        let mut unknown = UnknownChanges::default();
+        adopt: impl Adopt<R>,
+    ) -> Result<IdempotentOutcome<()>, R> {
+        let mut open = Open::default();
         for conflicts in 0..=self.core.config.conflict_retries {
             self.core.back_off(conflicts).await;
-            let now = self.core.now().await.map_err(|error| unknown.or(error))?;
+            let now = self.core.now().await.map_err(|error| open.failure(error))?;
             let call = RunCall { now, tenant };
             let found = self.core.load_run(tenant, run, OPERATION).await;
-            let found = found.map_err(|error| unknown.or(error))?;
-            let found = found.filter(|found| !found.collecting).ok_or(RunNotFound { run })?;
-            let StoredRun { mut record, at, .. } = found;
-            if let Some(events) = unknown.take_applied(&record) {
+            let found = found.map_err(|error| open.failure(error))?;
+            let record = found.as_ref().map(|found| &found.record);
+            if let Some(events) = record.and_then(|record| open.started.take_applied(record)) {
                 self.core.publisher.publish(events);
                 return Ok(IdempotentOutcome::Executed(()));
             }
-            let pending = match ops::register_shards(&call, &record, shards, op)? {
+            if let Some(events) = record.and_then(|record| open.made.take_applied(record)) {
+                self.core.publisher.publish(events);
+            }
+            let mut events = self.core.publisher.collector();
+            let newborn = adopt(&call, record, &mut events)?;
+            let newborn = newborn.map(|record| Birth { record, events });
+            let base = base(newborn, found).ok_or(RunNotFound { run });
+            let base = base.map_err(RegisterShardsError::from)?;
+            let pending = match ops::register_shards(&call, &base.record, shards, op)? {
                 RegisterStep::Replayed => return Ok(IdempotentOutcome::Replayed(())),
                 RegisterStep::Ready(pending) => pending,
             };
-            let attempt = pending.attempt();
-            let mut events = self.core.publisher.collector();
-            let shards = records(tenant, run, &record, shards)?;
-            pending.apply(&call, &mut record, &mut events);
-            let stage = Stage { op: attempt.op, payload_hash: attempt.payload_hash };
-            let plan = Plan { tenant, run, run_at: at, record, shards, stage };
-            match self.carry_out(&plan).await {
+            let planned = self.plan(&call, base, shards, pending);
+            let (mut plan, started) = planned.map_err(|error| open.failure(error))?;
+            match self.carry_out(&mut plan).await {
                 Ok(Step::Done(_)) => {
-                    self.core.publisher.publish(events);
+                    self.core.publisher.publish(plan.events(started));
                     return Ok(IdempotentOutcome::Executed(()));
                 }
                 Ok(Step::Again) => {}
+                Ok(Step::PerhapsMade(error)) => {
+                    if let Some(Birth { record, events }) = plan.birth {
+                        open.made.push(UnknownChange { basis: None, record, events, error });
+                    }
+                }
                 Ok(Step::Unknown(error)) => {
-                    let (basis, record) = (Some(at), plan.record);
-                    unknown.push(UnknownChange { basis, record, events, error });
+                    let (basis, events) = (plan.basis(), plan.events(started));
+                    let record = plan.record;
+                    open.started.push(UnknownChange { basis, record, events, error });
                 }
                 Err(RegisterShardsError::BackendError(error)) => {
-                    return Err(unknown.or(error).into());
+                    return Err(open.failure(error).into());
                 }
                 Err(refusal) => {
-                    return Err(unknown.may_come(Some(at)).map_or(refusal, Into::into));
+                    return Err(open.may_come(plan.basis()).map_or(refusal, Into::into).into());
                 }
             }
         }
-        Err(unknown.or(fault::contention(OPERATION)).into())
+        Err(open.failure(fault::contention(OPERATION)).into())
+    }
+
+    /// Everything that is to be stored, and the events that tell of the run's start.
+    fn plan(
+        &self,
+        call: &RunCall,
+        base: Base,
+        shards: &[InitialShardInput<'_>],
+        pending: RegisterPending,
+    ) -> Result<(Plan, EventCollector), InfraError> {
+        let Base { mut record, run_expect, birth } = base;
+        let (tenant, run, attempt) = (record.tenant, record.run, pending.attempt());
+        let shards = records(tenant, run, &record, shards)?;
+        let mut started = self.core.publisher.collector();
+        pending.apply(call, &mut record, &mut started);
+        let stage = Stage { op: attempt.op, payload_hash: attempt.payload_hash };
+        Ok((Plan { tenant, run, run_expect, birth, record, shards, stage }, started))
     }
 
     /// Registers in one commit or in many.
-    async fn carry_out(&self, plan: &Plan) -> Result<Step, RegisterShardsError> {
+    async fn carry_out(&self, plan: &mut Plan) -> Result<Step, RegisterShardsError> {
         let count = plan.shards.len();
         let (tenant, run) = (plan.tenant, plan.run);
         let (stage, stage_expect) = self.load_stage(tenant, run).await?;
@@ -123,10 +239,18 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             Expect::At(at) if is_ours => at,
             expect => match self.set_up(plan, room, expect).await? {
                 Step::Done(at) => at,
+                Step::Unknown(error) if plan.birth.is_some() => {
+                    return Ok(Step::PerhapsMade(error));
+                }
                 // A stage alone starts nothing, so nobody has to know whether there is one.
-                Step::Again | Step::Unknown(_) => return Ok(Step::Again),
+                Step::Again | Step::Unknown(_) | Step::PerhapsMade(_) => return Ok(Step::Again),
             },
         };
+        if let Some(birth) = plan.birth.take() {
+            // The run was made by the commit that set up the stage.
+            plan.run_expect = Expect::At(stage_at);
+            self.core.publisher.publish(birth.events);
+        }
         if stage.is_some() && !is_ours && !self.clear(plan, stage_at).await? {
             return Ok(Step::Again);
         }
@@ -159,7 +283,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     fn start(&self, commit: CommitBuilder, plan: &Plan) -> CommitBuilder {
         let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
         commit
-            .expect(keys.run(tenant, run), Expect::At(plan.run_at))
+            .expect(keys.run(tenant, run), plan.run_expect)
             .put(keys.run(tenant, run), Run::encode_of(&plan.record, false))
             .put(keys.manifest(tenant, run), Manifest::encode_of(&plan.record))
             .put(keys.gate(tenant, run), Gate::of(&plan.record).encode())
@@ -185,9 +309,15 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     async fn set_up(&self, plan: &Plan, room: Room, expect: Expect) -> Result<Step, InfraError> {
         let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
         let commit = Commit::builder()
-            .expect(keys.run(tenant, run), Expect::At(plan.run_at))
+            .expect(keys.run(tenant, run), plan.run_expect)
             .expect(keys.stage(tenant, run), expect)
             .put(keys.stage(tenant, run), plan.stage.encode());
+        let commit = match &plan.birth {
+            Some(Birth { record, .. }) => commit
+                .put(keys.run(tenant, run), Run::encode_of(record, false))
+                .put(keys.gate(tenant, run), Gate::of(record).encode()),
+            None => commit,
+        };
         let commit = room.add_to(commit).build();
         let commit = commit.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
         self.apply(plan.address(), commit).await

@@ -8,9 +8,10 @@ use shardwright_contracts::{
 use shardwright_coordination::error::reason::RunNotFound;
 use shardwright_coordination::ops::{self, RunCall, RunChange};
 use shardwright_coordination::{
-    AsyncRunManagement, ClaimOutlook, CreateRunError, CreateRunWithShardsError, IdempotentOutcome,
-    InfraError, ProgressCounter, RegisterShardsError, RunConfig, RunProgress, RunQueryError,
-    RunRecord, RunTransitionError, ShardFilter, ShardRecord, ShardSummary, UnparkError,
+    AsyncRunManagement, ClaimOutlook, CreateRunError, CreateRunWithShardsError, EventCollector,
+    IdempotentOutcome, InfraError, ProgressCounter, RegisterShardsError, RunConfig, RunProgress,
+    RunQueryError, RunRecord, RunTransitionError, ShardFilter, ShardRecord, ShardSummary,
+    UnparkError,
 };
 use shardwright_store::{Commit, CommitError, Expect, Revision, Snapshot, Store, Versioned};
 
@@ -102,7 +103,8 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         shards: &[InitialShardInput<'_>],
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
-        self.register(tenant, run, shards, op).await
+        let found = |_: &RunCall, _: Option<&RunRecord>, _: &mut EventCollector| Ok(None);
+        self.register(tenant, run, shards, op, found).await
     }
 
     async fn create_run_with_shards(
@@ -113,13 +115,15 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         shards: &[InitialShardInput<'_>],
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
-        // A manifest that cannot be registered shall not leave a run behind that waits for one.
         validate_manifest(shards).map_err(RegisterShardsError::from)?;
-        match self.create_run(tenant, run, config).await {
-            Ok(()) | Err(CreateRunError::RunAlreadyExists(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(self.register(tenant, run, shards, op).await?)
+        let made = |call: &RunCall, found: Option<&RunRecord>, events: &mut EventCollector| {
+            match ops::create_run(call, run, config, found, events) {
+                Ok(record) => Ok(Some(record)),
+                Err(CreateRunError::RunAlreadyExists(_)) => Ok(None),
+                Err(error) => Err(CreateRunWithShardsError::from(error)),
+            }
+        };
+        self.register(tenant, run, shards, op, made).await
     }
 
     async fn get_run(&self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError> {
@@ -146,7 +150,7 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         let shards = self.core.all_shards(tenant, run, "list_shards").await?;
         let mut listed: Vec<ShardSummary> = shards
             .iter()
-            .map(|shard| ShardSummary::of(shard, now))
+            .map(|shard| ShardSummary::of(shard, now, self.core.fence_floor))
             .filter(|summary| filter.admits(summary))
             .collect();
         listed.sort_by(|a, b| (&a.start, a.shard).cmp(&(&b.start, b.shard)));
@@ -372,9 +376,9 @@ impl<S: Store, E: Env> Core<S, E> {
         let now = self.now().await?;
         self.load_run(tenant, run, OPERATION).await?.ok_or(RunNotFound { run })?;
         let shards = self.all_shards(tenant, run, OPERATION).await?;
-        let mut counter = ProgressCounter::new();
+        let mut counter = ProgressCounter::new(now, self.fence_floor);
         for ShardRecord { head, spec, cursor } in &shards {
-            counter.add(head, spec.as_spec_ref(), cursor.as_update(), now);
+            counter.add(head, spec.as_spec_ref(), cursor.as_update());
         }
         let told = self.watermark(tenant, run).await?;
         let before = told.as_ref().map(|(reached, _)| reached.as_ref());

@@ -139,7 +139,7 @@ impl<S: Store, E: Env> Core<S, E> {
             return Ok(view);
         }
         let range = self.keys.view(tenant, run);
-        let mut state = ViewState::new(self.config.skew_allowance_ms);
+        let mut state = ViewState::new(self.config.skew_allowance_ms, self.fence_floor);
         let (revision, entries) = self.list(&range).await?;
         self.replace(&mut state, revision, entries);
         let is_over = state.is_over();

@@ -1,99 +1,217 @@
 //! What a sweep must have seen, so that no oracle and no refusal goes untried.
+//!
+//! The tables say of every variant of every operation's error whether it must have been seen, or
+//! why it never can be. They are matched without a wildcard: a new variant does not compile until
+//! somebody has said which.
 
-use shardwright_coordination::CoordError;
+use shardwright_contracts::{ManifestValidationError, SplitValidationError};
 use shardwright_coordination::error::reason::SplitInvalid;
+use shardwright_coordination::{
+    AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
+    DeclineError, InfraError, ParkError, RegisterShardsError, ReleaseError, RenewError,
+    RunQueryError, RunTransitionError, SplitError, SplitRequestError, UnparkError,
+};
 
 use crate::fault::Fault;
 use crate::tally::Tally;
 
-const GUARD: &[&str] = &[
-    "ShardNotFound",
-    "TenantMismatch",
-    "RunNotActive",
-    "ShardTerminal",
-    "StaleFence",
-    "LeaseExpired",
-];
-const CURSOR: &[&str] = &[
-    "OpIdConflict",
-    "CheckpointMissingKey",
-    "CursorKeyTooLarge",
-    "CursorTokenTooLarge",
-    "CursorRegression",
-    "CursorOutOfBounds",
-    "ResourceExhausted",
-];
-const SPLIT: &[&str] =
-    &["OpIdConflict", "SplitInvalid(plan)", "SplitInvalid(limit)", "ResourceExhausted"];
-const RUN: &[&str] = &["RunNotFound", "OpIdConflict", "RunTerminal"];
+/// What must be seen of an operation.
+struct Operation {
+    name: &'static str,
+    /// Variants of its error.
+    refusals: &'static [&'static str],
+    /// What is wrong with plans that it refuses.
+    plans: &'static [&'static str],
+}
 
-/// Every refusal that the in-memory backend can give, by operation.
-///
-/// Left out, because it cannot give them:
-/// - `BackendError` anywhere: there is no machinery below that could fail.
-/// - `TenantMismatch` where no lease is shown: a run or shard is looked up in the tenant, so
-///   another tenant's is not found.
-/// - `RunNotActive` from `unpark`: a run that is not active has ended, which is `RunTerminal`, or
-///   has no shards yet, which is `ShardNotFound`.
-/// - `WrongStatus` from `cancel_run`: a run can be cancelled in every state but an ended one.
-/// - of `SplitInvalid`, the spawn limit (it takes 1,024 splits of one shard), the backend's child
-///   limit (memory has none) and the id collision (it takes two equal 63-bit hashes).
-pub const REFUSALS: &[(&str, &[&[&str]])] = &[
-    (
-        "acquire",
-        &[&[
-            "ShardNotFound",
-            "RunNotActive",
-            "RunPaused",
-            "ShardTerminal",
-            "AlreadyLeased",
-            "RetriesExhausted",
-            "FenceExhausted",
-        ]],
-    ),
-    ("claim", &[&["RunNotFound", "RunNotActive", "RunPaused", "Throttled", "NoneAvailable"]]),
-    ("renew", &[GUARD]),
-    ("decline_split", &[GUARD]),
-    ("release", &[GUARD, &["OpIdConflict"]]),
-    ("checkpoint", &[GUARD, CURSOR]),
-    ("complete", &[GUARD, CURSOR]),
-    ("park", &[GUARD, &["OpIdConflict", "ParkDetailTooLarge"]]),
-    ("split_replace", &[GUARD, SPLIT]),
-    ("split_residual", &[GUARD, SPLIT]),
-    (
-        "request_split",
-        &[&[
-            "ShardNotFound",
-            "RunNotActive",
-            "ShardTerminal",
-            "NotLeased",
-            "SplitAlreadyRequested",
-            "SplitDeclined",
-        ]],
-    ),
-    ("unpark", &[&["ShardNotFound", "OpIdConflict", "RunTerminal", "NotParked", "FenceExhausted"]]),
-    ("create_run", &[&["RunAlreadyExists", "ConfigMismatch"]]),
-    (
-        "register_shards",
-        &[&[
-            "RunNotFound",
-            "OpIdConflict",
-            "WrongStatus",
-            "ManifestInvalid",
-            "ShardLimitExceeded",
-            "ResourceExhausted",
-        ]],
-    ),
-    ("complete_run", &[RUN, &["WrongStatus", "RunUnfinished"]]),
-    ("fail_run", &[RUN, &["WrongStatus"]]),
-    ("cancel_run", &[RUN]),
-    ("pause_run", &[RUN, &["WrongStatus"]]),
-    ("resume_run", &[RUN, &["WrongStatus"]]),
-    ("get_run", &[&["RunNotFound"]]),
-    ("get_run_progress", &[&["RunNotFound"]]),
-    ("list_shards", &[&["RunNotFound"]]),
-    ("claim_candidates", &[&["RunNotFound"]]),
-];
+/// Declares which variants of an operation's error must be seen; what stands behind `never` cannot
+/// be, for the reason given.
+macro_rules! operations {
+    ($($name:literal: $error:ident { $($variant:ident),+ $(,)? }
+        $(never { $($never:ident: $why:literal),+ $(,)? })?
+        $(plans { $($plan:ident),+ $(,)? })?;)+) => {
+        const OPERATIONS: &[Operation] = &[$(Operation {
+            name: $name,
+            refusals: {
+                // Every variant is in one of the lists, or this does not compile.
+                const _: fn(&$error) = |error| match error {
+                    $($error::$variant { .. })|+ $($(| $error::$never { .. })+)? => {}
+                };
+                $($(const _: &str = $why;)+)?
+                &[$(stringify!($variant)),+]
+            },
+            plans: &[$($(concat!("SplitInvalid(", stringify!($plan), ")")),+)?],
+        }),+];
+    };
+}
+
+/// Declares the names of what stands inside a refusal, and which of them must be seen.
+macro_rules! parts {
+    ($(#[$doc:meta])* $name:ident, $list:ident: $outer:literal $error:ident {
+        $($variant:ident),+ $(,)?
+    }
+        $(never { $($never:ident: $why:literal),+ $(,)? })?) => {
+        $(#[$doc])*
+        const fn $name(error: &$error) -> &'static str {
+            match error {
+                $($error::$variant { .. } => concat!($outer, "(", stringify!($variant), ")"),)+
+                $($($error::$never { .. } => {
+                    const _: &str = $why;
+                    concat!($outer, "(", stringify!($never), ")")
+                })+)?
+            }
+        }
+
+        const $list: &[&str] = &[$(concat!($outer, "(", stringify!($variant), ")")),+];
+    };
+}
+
+operations! {
+    "acquire": AcquireError {
+        ShardNotFound, RunNotActive, RunPaused, ShardTerminal, AlreadyLeased, RetriesExhausted,
+        FenceExhausted, BackendError,
+    } never { TenantMismatch: "shards are looked up in the tenant, so another's is not found" };
+    "claim": ClaimError {
+        RunNotFound, RunNotActive, RunPaused, Throttled, NoneAvailable, BackendError,
+    } never { TenantMismatch: "runs are looked up in the tenant, so another's is not found" };
+    "renew": RenewError {
+        ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
+        BackendError,
+    };
+    "decline_split": DeclineError {
+        ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
+        BackendError,
+    };
+    "release": ReleaseError {
+        ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
+        OpIdConflict, BackendError,
+    };
+    "checkpoint": CheckpointError {
+        ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
+        OpIdConflict, CheckpointMissingKey, CursorKeyTooLarge, CursorTokenTooLarge,
+        CursorRegression, CursorOutOfBounds, ResourceExhausted, BackendError,
+    };
+    "complete": CompleteError {
+        ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
+        OpIdConflict, CheckpointMissingKey, CursorKeyTooLarge, CursorTokenTooLarge,
+        CursorRegression, CursorOutOfBounds, ResourceExhausted, BackendError,
+    };
+    "park": ParkError {
+        ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
+        OpIdConflict, ParkDetailTooLarge, BackendError,
+    };
+    "split_replace": SplitError {
+        ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
+        OpIdConflict, SplitInvalid, ResourceExhausted, BackendError,
+    } plans { StartMismatch, EndMismatch, ChildCursorAhead };
+    "split_residual": SplitError {
+        ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
+        OpIdConflict, SplitInvalid, ResourceExhausted, BackendError,
+    } plans { StartMismatch, EndMismatch, ParentCursorOutOfBounds };
+    "request_split": SplitRequestError {
+        ShardNotFound, RunNotActive, ShardTerminal, NotLeased, SplitAlreadyRequested,
+        SplitDeclined, BackendError,
+    } never { TenantMismatch: "shards are looked up in the tenant, so another's is not found" };
+    "unpark": UnparkError {
+        ShardNotFound, OpIdConflict, RunTerminal, NotParked, FenceExhausted, BackendError,
+    } never {
+        TenantMismatch: "shards are looked up in the tenant, so another's is not found",
+        RunNotActive: "a run that is not active has ended, or has no shards yet",
+    };
+    "create_run": CreateRunError { RunAlreadyExists, ConfigMismatch, BackendError };
+    "register_shards": RegisterShardsError {
+        RunNotFound, OpIdConflict, WrongStatus, ManifestInvalid, ShardLimitExceeded,
+        ResourceExhausted, BackendError,
+    } never { TenantMismatch: "runs are looked up in the tenant, so another's is not found" };
+    "create_run_with_shards": RegisterShardsError {
+        OpIdConflict, WrongStatus, ManifestInvalid, ShardLimitExceeded, ResourceExhausted,
+        BackendError,
+    } never {
+        TenantMismatch: "runs are looked up in the tenant, so another's is not found",
+        RunNotFound: "a run that is not there is made",
+    };
+    "complete_run": RunTransitionError {
+        RunNotFound, OpIdConflict, RunTerminal, WrongStatus, RunUnfinished, BackendError,
+    } never { TenantMismatch: "runs are looked up in the tenant, so another's is not found" };
+    "fail_run": RunTransitionError {
+        RunNotFound, OpIdConflict, RunTerminal, WrongStatus, BackendError,
+    } never {
+        TenantMismatch: "runs are looked up in the tenant, so another's is not found",
+        RunUnfinished: "a run may fail whatever its shards do",
+    };
+    "cancel_run": RunTransitionError {
+        RunNotFound, OpIdConflict, RunTerminal, BackendError,
+    } never {
+        TenantMismatch: "runs are looked up in the tenant, so another's is not found",
+        WrongStatus: "a run can be cancelled in every state but an ended one",
+        RunUnfinished: "a run may be cancelled whatever its shards do",
+    };
+    "pause_run": RunTransitionError {
+        RunNotFound, OpIdConflict, RunTerminal, WrongStatus, BackendError,
+    } never {
+        TenantMismatch: "runs are looked up in the tenant, so another's is not found",
+        RunUnfinished: "only what ends well needs shards to be done",
+    };
+    "resume_run": RunTransitionError {
+        RunNotFound, OpIdConflict, RunTerminal, WrongStatus, BackendError,
+    } never {
+        TenantMismatch: "runs are looked up in the tenant, so another's is not found",
+        RunUnfinished: "only what ends well needs shards to be done",
+    };
+    "get_run": RunQueryError { RunNotFound, BackendError } never {
+        TenantMismatch: "runs are looked up in the tenant, so another's is not found",
+    };
+    "get_run_progress": RunQueryError { RunNotFound, BackendError } never {
+        TenantMismatch: "runs are looked up in the tenant, so another's is not found",
+    };
+    "list_shards": RunQueryError { RunNotFound, BackendError } never {
+        TenantMismatch: "runs are looked up in the tenant, so another's is not found",
+    };
+    "claim_candidates": RunQueryError { RunNotFound, BackendError } never {
+        TenantMismatch: "runs are looked up in the tenant, so another's is not found",
+    };
+}
+
+parts! {
+    /// The class of a failure below.
+    infra, INFRA: "BackendError" InfraError { NotApplied, Unknown, Corrupt }
+}
+
+parts! {
+    /// What is wrong with a manifest.
+    manifest, MANIFEST: "ManifestInvalid" ManifestValidationError {
+        TooManyShards, Empty, DerivedId, DuplicateIds, UnboundedRange, InvalidSpec,
+        OverlappingRanges, InvalidCursor, CursorOutOfBounds,
+    }
+}
+
+parts! {
+    /// Why a split cannot be done; what is wrong with its plan differs from operation to operation.
+    split, SPLIT: "SplitInvalid" SplitInvalid { ShardLimitExceeded } never {
+        Plan: "named by what is wrong with it",
+        SpawnLimitExceeded: "it takes 1,024 splits of one shard, which a story tells of",
+        BackendChildLimitExceeded: "memory has no such limit",
+        DerivedIdCollision: "it takes two equal hashes of 63 bits",
+    }
+}
+
+parts! {
+    /// What is wrong with a plan. Which of these an operation can find, its table says: a plan
+    /// that is wrong in itself cannot be made, so it is one of another shard or of another time.
+    plan, PLANS: "SplitInvalid" SplitValidationError {
+        StartMismatch, EndMismatch, ChildCursorAhead, ParentCursorOutOfBounds,
+    } never {
+        NoChildren: "planning refuses it",
+        SingleChild: "planning refuses it",
+        TooManyChildren: "planning refuses it",
+        InvalidChildSpec: "planning refuses it",
+        Gap: "planning refuses it",
+        Overlap: "planning refuses it",
+        InvalidChildCursor: "planning refuses it",
+        ChildCursorOutOfBounds: "planning refuses it",
+        InvalidParentCursor: "a stored cursor is valid",
+    }
+}
 
 /// Operations that replay by their id, each of which must have been replayed.
 pub const REPLAYS: &[&str] = &[
@@ -105,6 +223,7 @@ pub const REPLAYS: &[&str] = &[
     "split_residual",
     "unpark",
     "register_shards",
+    "create_run_with_shards",
     "complete_run",
     "fail_run",
     "cancel_run",
@@ -112,18 +231,40 @@ pub const REPLAYS: &[&str] = &[
     "resume_run",
 ];
 
+impl Operation {
+    /// The names of all that must be seen, as [`name`] gives them.
+    fn expected(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.refusals.iter().flat_map(|refusal| match *refusal {
+            "BackendError" => INFRA.to_vec(),
+            "ManifestInvalid" => MANIFEST.to_vec(),
+            "SplitInvalid" => [SPLIT, self.plans].concat(),
+            other => vec![other],
+        })
+    }
+}
+
 /// What a sweep has not seen.
 #[must_use]
 pub fn missing(tally: &Tally) -> Vec<String> {
     let mut missing = Vec::new();
-    for (operation, groups) in REFUSALS {
-        for refusal in groups.iter().flat_map(|group| group.iter()) {
-            if !tally.refusals.contains_key(&(*operation, *refusal)) {
-                missing.push(format!("{operation} was never refused for {refusal}"));
+    for operation in OPERATIONS {
+        let name = operation.name;
+        for refusal in operation.expected() {
+            if !tally.refusals.contains_key(&(name, refusal)) {
+                missing.push(format!("{name} was never refused for {refusal}"));
             }
         }
-        if !tally.accepted.contains_key(operation) {
-            missing.push(format!("{operation} was never accepted"));
+        if !tally.accepted.contains_key(name) {
+            missing.push(format!("{name} was never accepted"));
+        }
+    }
+    let has_config = ("create_run_with_shards", "ConfigMismatch");
+    if !tally.refusals.contains_key(&has_config) {
+        missing.push("no run was made again, with shards, in another configuration".into());
+    }
+    for plan in PLANS {
+        if !tally.refusals.keys().any(|(_, refusal)| refusal == plan) {
+            missing.push(format!("no split was ever refused for {plan}"));
         }
     }
     for operation in REPLAYS.iter().filter(|name| !tally.replayed.contains_key(*name)) {
@@ -163,17 +304,30 @@ pub const fn name(refusal: &CoordError) -> &'static str {
         CoordError::CursorRegression(_) => "CursorRegression",
         CoordError::CursorOutOfBounds(_) => "CursorOutOfBounds",
         CoordError::ParkDetailTooLarge(_) => "ParkDetailTooLarge",
-        CoordError::SplitInvalid(SplitInvalid::Plan(_)) => "SplitInvalid(plan)",
-        CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => "SplitInvalid(limit)",
-        CoordError::SplitInvalid(_) => "SplitInvalid(other)",
+        CoordError::SplitInvalid(SplitInvalid::Plan(reason)) => plan(reason),
+        CoordError::SplitInvalid(reason) => split(reason),
         CoordError::NotLeased(_) => "NotLeased",
         CoordError::SplitAlreadyRequested(_) => "SplitAlreadyRequested",
         CoordError::SplitDeclined(_) => "SplitDeclined",
         CoordError::Throttled(_) => "Throttled",
         CoordError::NoneAvailable(_) => "NoneAvailable",
-        CoordError::ManifestInvalid(_) => "ManifestInvalid",
+        CoordError::ManifestInvalid(reason) => manifest(reason),
         CoordError::ShardLimitExceeded(_) => "ShardLimitExceeded",
         CoordError::ResourceExhausted(_) => "ResourceExhausted",
-        CoordError::BackendError(_) => "BackendError",
+        CoordError::BackendError(reason) => infra(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_operation_can_find_wrong_with_a_plan_is_among_what_can_be_found() {
+        for operation in OPERATIONS {
+            assert!(operation.plans.iter().all(|plan| PLANS.contains(plan)), "{}", operation.name);
+        }
+        let found = |plan| OPERATIONS.iter().any(|operation| operation.plans.contains(plan));
+        assert!(PLANS.iter().all(found));
     }
 }

@@ -61,4 +61,11 @@ faults! {
     BytesScarce = "the backend had few bytes",
     ShardsScarce = "the backend allowed few shards",
     FencesScarce = "fences were about to run out",
+    FloorRaised = "a backup was restored and the fence floor rose",
+    ResidualChanged = "a forgotten residual split was sent again with another plan",
+    PlanForeign = "a split was planned on another shard's range",
+    InfraNotApplied = "the machinery below failed and nothing was applied",
+    InfraUnknownApplied = "the machinery below failed after it had applied the request",
+    InfraUnknownNotApplied = "the machinery below failed, and nobody knew that nothing was applied",
+    InfraCorrupt = "the machinery below met corrupt data",
 }

@@ -24,6 +24,8 @@ pub struct Model {
     pub limits: ShardLimits,
     /// How long a worker waits between two claims.
     pub cooldown_ms: u64,
+    /// No fence below this one is granted or accepted.
+    pub floor: u64,
 }
 
 /// The account of one tenant.
@@ -50,6 +52,8 @@ pub struct RunModel {
     pub paused: bool,
     /// When it was made.
     pub created_at: LogicalTime,
+    /// When it ended.
+    pub completed_at: Option<LogicalTime>,
     /// The ranges of its manifest, in key order.
     pub manifest: Vec<(Vec<u8>, Vec<u8>)>,
     /// Its shards.
@@ -101,6 +105,7 @@ impl RunModel {
             status: RunStatus::Initializing,
             paused: false,
             created_at,
+            completed_at: None,
             manifest: Vec::new(),
             shards: BTreeMap::new(),
             ops: OpMemory::new(RUN_OP_LOG_CAPACITY),
@@ -122,9 +127,12 @@ impl RunModel {
             .collect()
     }
 
-    /// How many shards could be acquired at `now`.
+    /// How many shards could be acquired at `now`: none, if the run hands out nothing.
     #[must_use]
     pub fn available(&self, now: LogicalTime) -> u32 {
+        if self.paused || self.status != RunStatus::Active {
+            return 0;
+        }
         self.shards.values().filter(|shard| shard.is_available(now)).count() as u32
     }
 

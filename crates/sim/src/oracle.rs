@@ -2,8 +2,8 @@
 //!
 //! An oracle sees one request with its outcome, what was visible before and after, and the
 //! [`Model`], which knows what was accepted before. Some judge before the model learns of the
-//! outcome, some after it did. Three sentences are about the world as a whole and are judged by
-//! the world: [`ISOLATION`], [`LIVENESS`] and [`ASSERTIONS`].
+//! outcome, some after it did. Some sentences are about the world as a whole and are judged by
+//! the world: [`ISOLATION`], [`ROTATION`], [`LIVENESS`] and [`ASSERTIONS`].
 
 mod agreement;
 mod capacity;
@@ -122,6 +122,12 @@ impl Oracle {
 /// Judged by the world, which knows of the runs that a request was not about.
 pub const ISOLATION: &Oracle =
     &Oracle::of_the_world("isolation", "a request changes nothing outside its run");
+/// Judged by the world, which asks twice.
+pub const ROTATION: &Oracle = &Oracle::of_the_world(
+    "claim rotation",
+    "workers with neighbouring ids are offered different shards first, so that none always comes \
+     second",
+);
 /// Judged by the world once it has healed.
 pub const LIVENESS: &Oracle =
     &Oracle::of_the_world("liveness", "once faults stop and the clock runs on, every run ends");
@@ -152,6 +158,7 @@ pub const ALL: &[&Oracle] = &[
     &split_request::ORACLE,
     &agreement::ORACLE,
     ISOLATION,
+    ROTATION,
     LIVENESS,
     ASSERTIONS,
 ];

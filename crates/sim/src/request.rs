@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use shardwright_contracts::{
-    CursorUpdate, LogicalTime, OpId, RunId, ShardId, ShardKey, ShardSpecRef, WorkerId,
+    CursorUpdate, LogicalTime, OpId, RunId, ShardId, ShardKey, ShardSpecRef, SplitChild, WorkerId,
 };
 use shardwright_coordination::{Lease, ParkReason, RunConfig, ShardFilter};
 
@@ -60,6 +60,17 @@ pub struct DraftSplit {
     pub parts: Vec<(DraftSpec, DraftCursor)>,
 }
 
+impl DraftSplit {
+    /// The parts, borrowed.
+    #[must_use]
+    pub fn children(&self) -> Vec<SplitChild<'_>> {
+        self.parts
+            .iter()
+            .map(|(spec, cursor)| SplitChild { spec: spec.as_ref(), cursor: cursor.as_update() })
+            .collect()
+    }
+}
+
 /// What the holder of a lease asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the protocol's own words")]
@@ -89,18 +100,62 @@ pub enum RunAct {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the protocol's own words")]
 pub enum Request {
-    Acquire { key: ShardKey, worker: WorkerId },
-    Claim { run: RunId, worker: WorkerId },
-    Holder { lease: Lease, act: HolderAct },
-    RequestSplit { key: ShardKey, asker: WorkerId, expires_at: LogicalTime },
-    CreateRun { run: RunId, config: RunConfig },
-    Register { run: RunId, shards: Vec<(ShardId, DraftSpec, DraftCursor)>, op: OpId },
-    Run { run: RunId, act: RunAct, op: OpId },
-    Unpark { key: ShardKey, op: OpId },
-    GetRun { run: RunId },
-    Progress { run: RunId },
-    List { run: RunId, filter: ShardFilter },
-    Candidates { run: RunId, worker: WorkerId, limit: usize },
+    Acquire {
+        key: ShardKey,
+        worker: WorkerId,
+    },
+    Claim {
+        run: RunId,
+        worker: WorkerId,
+    },
+    Holder {
+        lease: Lease,
+        act: HolderAct,
+    },
+    RequestSplit {
+        key: ShardKey,
+        asker: WorkerId,
+        expires_at: LogicalTime,
+    },
+    CreateRun {
+        run: RunId,
+        config: RunConfig,
+    },
+    Register {
+        run: RunId,
+        shards: Vec<(ShardId, DraftSpec, DraftCursor)>,
+        op: OpId,
+    },
+    CreateWithShards {
+        run: RunId,
+        config: RunConfig,
+        shards: Vec<(ShardId, DraftSpec, DraftCursor)>,
+        op: OpId,
+    },
+    Run {
+        run: RunId,
+        act: RunAct,
+        op: OpId,
+    },
+    Unpark {
+        key: ShardKey,
+        op: OpId,
+    },
+    GetRun {
+        run: RunId,
+    },
+    Progress {
+        run: RunId,
+    },
+    List {
+        run: RunId,
+        filter: ShardFilter,
+    },
+    Candidates {
+        run: RunId,
+        worker: WorkerId,
+        limit: usize,
+    },
 }
 
 impl Request {
@@ -115,6 +170,7 @@ impl Request {
             Self::Claim { run, .. }
             | Self::CreateRun { run, .. }
             | Self::Register { run, .. }
+            | Self::CreateWithShards { run, .. }
             | Self::Run { run, .. }
             | Self::GetRun { run }
             | Self::Progress { run }
@@ -154,6 +210,7 @@ impl Request {
             Self::RequestSplit { .. } => "request_split",
             Self::CreateRun { .. } => "create_run",
             Self::Register { .. } => "register_shards",
+            Self::CreateWithShards { .. } => "create_run_with_shards",
             Self::Run { act, .. } => match act {
                 RunAct::Complete => "complete_run",
                 RunAct::Fail => "fail_run",
@@ -182,7 +239,19 @@ impl Request {
                 | HolderAct::SplitReplace { op, .. }
                 | HolderAct::SplitResidual { op, .. } => Some(*op),
             },
-            Self::Register { op, .. } | Self::Run { op, .. } | Self::Unpark { op, .. } => Some(*op),
+            Self::Register { op, .. }
+            | Self::CreateWithShards { op, .. }
+            | Self::Run { op, .. }
+            | Self::Unpark { op, .. } => Some(*op),
+            _ => None,
+        }
+    }
+
+    /// The shards that it registers, if it does.
+    #[must_use]
+    pub fn manifest(&self) -> Option<&[(ShardId, DraftSpec, DraftCursor)]> {
+        match self {
+            Self::Register { shards, .. } | Self::CreateWithShards { shards, .. } => Some(shards),
             _ => None,
         }
     }
@@ -203,7 +272,9 @@ impl Request {
     #[must_use]
     pub fn meaning(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.name().hash(&mut hasher);
+        // Whether a run was made on the way or before, its registration is the same operation.
+        let registers = self.manifest().is_some();
+        (if registers { "register_shards" } else { self.name() }).hash(&mut hasher);
         match self {
             Self::Holder { act, .. } => match act {
                 HolderAct::Checkpoint { cursor, .. } | HolderAct::Complete { cursor, .. } => {
@@ -216,7 +287,7 @@ impl Request {
                 }
                 HolderAct::Renew | HolderAct::Decline { .. } | HolderAct::Release { .. } => {}
             },
-            Self::Register { shards, .. } => {
+            Self::Register { shards, .. } | Self::CreateWithShards { shards, .. } => {
                 let mut sorted: Vec<_> = shards.iter().collect();
                 sorted.sort_by_key(|(shard, ..)| *shard);
                 sorted.hash(&mut hasher);

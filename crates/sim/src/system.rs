@@ -1,13 +1,17 @@
 //! The system under test, reached through its traits alone.
 
+pub mod awaited;
+pub mod session;
+
 use shardwright_contracts::{
-    InitialShardInput, LogicalTime, RunId, ShardId, SplitChild, TenantId, WorkerId,
-    plan_split_replace_with_children, plan_split_residual_with_metadata,
+    CursorSemantics, FenceEpoch, InitialShardInput, LogicalTime, RunId, ShardId, SplitChild,
+    SplitReplacePlan, SplitResidualPlan, TenantId, WorkerId, plan_split_replace_with_children,
+    plan_split_residual_with_metadata,
 };
 use shardwright_coordination::{
     AcquireResultView, AcquireScratch, CapacityHint, ClaimOutlook, CoordError, CoordinationFacade,
-    HolderNotice, IdempotentOutcome, InMemoryCoordinator, Lease, RenewResult, RunProgress,
-    RunRecord, ShardFilter, ShardSummary, StateTransitionEvent,
+    CreateRunWithShardsError, HolderNotice, IdempotentOutcome, InMemoryCoordinator, Lease,
+    RenewResult, RunProgress, RunRecord, ShardFilter, ShardSummary, StateTransitionEvent,
 };
 
 use crate::request::{DraftCursor, DraftSpec, DraftSplit, HolderAct, Request, RunAct};
@@ -16,11 +20,18 @@ use crate::request::{DraftCursor, DraftSpec, DraftSplit, HolderAct, Request, Run
 pub trait System: CoordinationFacade {
     /// What happened since the last call, oldest first.
     fn take_events(&mut self) -> Vec<StateTransitionEvent>;
+
+    /// Makes every fence below `floor` stale.
+    fn raise_fence_floor(&mut self, floor: FenceEpoch);
 }
 
 impl System for InMemoryCoordinator {
     fn take_events(&mut self) -> Vec<StateTransitionEvent> {
         Self::take_events(self)
+    }
+
+    fn raise_fence_floor(&mut self, floor: FenceEpoch) {
+        Self::raise_fence_floor(self, floor);
     }
 }
 
@@ -37,6 +48,8 @@ pub struct Granted {
     pub spawned: Vec<ShardId>,
     /// Which it was split from.
     pub parent: Option<ShardId>,
+    /// When a key of it counts as processed.
+    pub cursor_semantics: CursorSemantics,
     /// How much there is to do besides.
     pub capacity: CapacityHint,
 }
@@ -101,17 +114,17 @@ pub fn call(
             .create_run(now, tenant, *run, *config)
             .map(|()| Answer::Noted)
             .map_err(Into::into),
-        Request::Register { run, shards, op } => {
-            let inputs: Vec<_> = shards
-                .iter()
-                .map(|(shard, spec, cursor)| InitialShardInput {
-                    shard: *shard,
-                    spec: spec.as_ref(),
-                    cursor: cursor.as_update(),
-                })
-                .collect();
-            system.register_shards(now, tenant, *run, &inputs, *op).map(applied).map_err(Into::into)
-        }
+        Request::Register { run, shards, op } => system
+            .register_shards(now, tenant, *run, &inputs(shards), *op)
+            .map(applied)
+            .map_err(Into::into),
+        Request::CreateWithShards { run, config, shards, op } => system
+            .create_run_with_shards(now, tenant, *run, *config, &inputs(shards), *op)
+            .map(applied)
+            .map_err(|error| match error {
+                CreateRunWithShardsError::Create(error) => error.into(),
+                CreateRunWithShardsError::Register(error) => error.into(),
+            }),
         Request::Run { run, act, op } => match act {
             RunAct::Complete => system.complete_run(now, tenant, *run, *op),
             RunAct::Fail => system.fail_run(now, tenant, *run, *op),
@@ -135,6 +148,17 @@ pub fn call(
             candidates(system, now, tenant, *run, *worker, *limit)
         }
     })
+}
+
+fn inputs(shards: &[(ShardId, DraftSpec, DraftCursor)]) -> Vec<InitialShardInput<'_>> {
+    shards
+        .iter()
+        .map(|(shard, spec, cursor)| InitialShardInput {
+            shard: *shard,
+            spec: spec.as_ref(),
+            cursor: cursor.as_update(),
+        })
+        .collect()
 }
 
 fn holder(
@@ -171,37 +195,39 @@ fn holder(
             system.release(now, tenant, lease, *op).map(applied).map_err(Into::into)
         }
         HolderAct::SplitReplace { split, op } => {
-            let children: Vec<_> = split
-                .parts
-                .iter()
-                .map(|(spec, cursor)| SplitChild {
-                    spec: spec.as_ref(),
-                    cursor: cursor.as_update(),
-                })
-                .collect();
-            let DraftSplit { parent, cursor, .. } = split;
-            let plan =
-                plan_split_replace_with_children(parent.as_ref(), cursor.as_update(), &children);
+            let children = split.children();
             system
-                .split_replace(now, tenant, lease, &plan.ok()?, *op)
+                .split_replace(now, tenant, lease, &plan_replace(split, &children)?, *op)
                 .map(|outcome| spawned(outcome.map(|result| result.children)))
                 .map_err(Into::into)
         }
-        HolderAct::SplitResidual { split, op } => {
-            let [(left, _), (right, _)] = split.parts.as_slice() else { return None };
-            let plan = plan_split_residual_with_metadata(
-                split.parent.as_ref(),
-                split.cursor.as_update(),
-                &right.start,
-                &left.metadata,
-                &right.metadata,
-            );
-            system
-                .split_residual(now, tenant, lease, &plan.ok()?, *op)
-                .map(|outcome| spawned(outcome.map(|result| vec![result.residual])))
-                .map_err(Into::into)
-        }
+        HolderAct::SplitResidual { split, op } => system
+            .split_residual(now, tenant, lease, &plan_residual(split)?, *op)
+            .map(|outcome| spawned(outcome.map(|result| vec![result.residual])))
+            .map_err(Into::into),
     })
+}
+
+/// The sender's plan, if its own planning lets it through.
+fn plan_replace<'a>(
+    split: &DraftSplit,
+    children: &[SplitChild<'a>],
+) -> Option<SplitReplacePlan<'a>> {
+    let (parent, cursor) = (split.parent.as_ref(), split.cursor.as_update());
+    plan_split_replace_with_children(parent, cursor, children).ok()
+}
+
+/// The sender's plan, if its own planning lets it through.
+fn plan_residual(split: &DraftSplit) -> Option<SplitResidualPlan<'_>> {
+    let [(left, _), (right, _)] = split.parts.as_slice() else { return None };
+    plan_split_residual_with_metadata(
+        split.parent.as_ref(),
+        split.cursor.as_update(),
+        &right.start,
+        &left.metadata,
+        &right.metadata,
+    )
+    .ok()
 }
 
 fn list(
@@ -253,6 +279,7 @@ fn granted(view: AcquireResultView<'_>) -> Answer {
         },
         spawned: view.snapshot.spawned.iter().map(|spawned| spawned.shard).collect(),
         parent: view.snapshot.parent,
+        cursor_semantics: view.snapshot.cursor_semantics,
         capacity: view.capacity,
     })
 }

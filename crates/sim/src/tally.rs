@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use shardwright_coordination::CoordError;
+
 use crate::coverage;
 use crate::fault::Fault;
 use crate::request::Request;
@@ -57,6 +59,12 @@ impl Tally {
                 *self.refusals.entry(key).or_default() += 1;
             }
         }
+    }
+
+    /// Counts a failure of the machinery between a sender and the system.
+    pub fn failure(&mut self, request: &Request, failure: &CoordError) {
+        let key = (request.name(), coverage::name(failure));
+        *self.refusals.entry(key).or_default() += 1;
     }
 
     /// Adds the counts of another.

@@ -26,12 +26,13 @@ use crate::network::Network;
 use crate::oracle::{ASSERTIONS, Finding};
 use crate::rng::Rng;
 use crate::system::System;
+use crate::system::awaited::Awaited;
 use crate::tally::Tally;
 use crate::trace::Trace;
 use crate::visible::RunView;
 
 use belief::{Operator, Worker};
-pub use settings::Settings;
+pub use settings::{Door, Settings};
 
 struct TenantWorld {
     id: TenantId,
@@ -81,7 +82,14 @@ pub fn live(seed: u64, steps: u64, keep_trace: bool) -> Report {
     match InMemoryCoordinator::try_new(settings.runtime) {
         Ok(mut system) => {
             system.collect_events();
-            World::new(system, settings, rng, keep_trace).live(steps)
+            match settings.door {
+                Door::Plain | Door::Session => {
+                    World::new(system, settings, rng, keep_trace).live(steps)
+                }
+                Door::Awaited => {
+                    World::new(Awaited::new(system), settings, rng, keep_trace).live(steps)
+                }
+            }
         }
         Err(error) => {
             let finding = Finding { oracle: "setup", text: error.to_string() };
@@ -113,6 +121,7 @@ impl<S: System> World<S> {
                 tenants: accounts.collect(),
                 limits: ShardLimits { per_tenant, total },
                 cooldown_ms: settings.runtime.claim_cooldown_interval_ms,
+                floor: settings.runtime.fence_floor.as_raw(),
             },
             settings,
             views: BTreeMap::new(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use shardwright_contracts::FenceEpoch;
 use shardwright_coordination::ops::{RunCall, RunChange, change_run};
 use shardwright_coordination::{
     CoordError, EventCollector, IdempotentOutcome, ProgressCounter, RunProgress, RunRecord,
@@ -90,11 +91,11 @@ const fn sight_of(change: Change) -> Sight {
 }
 
 fn progress(defect: Option<Defect>, world: &World) -> RunProgress {
-    let mut counter = ProgressCounter::new();
+    let mut counter = ProgressCounter::new(world.now, FenceEpoch::INITIAL);
     for shard in &world.shards {
         let record = &shard.record;
         let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
-        counter.add(&record.head, spec, cursor, world.now);
+        counter.add(&record.head, spec, cursor);
     }
     let mut progress = counter.finish(None);
     if defect == Some(Defect::ParkedCountsAsDone) {

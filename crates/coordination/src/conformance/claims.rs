@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use shardwright_contracts::{CursorUpdate, RunId, WorkerId};
 
-use super::{Harness, LEASE_MS, World, op};
+use super::{COOLDOWN_MS, Harness, LEASE_MS, World, op};
 use crate::async_traits::{
     AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _,
 };
@@ -74,4 +74,28 @@ pub async fn nothing_is_claimed_where_there_is_no_run<H: Harness>(harness: &H) {
     backend.cancel_run(tenant, world.run, op(2)).await.unwrap();
     let ended = backend.claim_next_available(tenant, world.run, worker).await;
     assert!(matches!(ended, Err(ClaimError::RunNotActive(_))), "{ended:?}");
+}
+
+/// A worker that was given a shard lets others come first for a while; others need not wait.
+pub async fn a_worker_pauses_between_two_claims<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"g", b"m", b"z"]).await;
+    let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
+    let (hasty, other) = (WorkerId::from_raw(1), WorkerId::from_raw(2));
+    let granted = backend.claim_next_available(tenant, run, hasty).await.unwrap();
+    let again = backend.claim_next_available(tenant, run, hasty).await;
+    let Err(ClaimError::Throttled(throttled)) = again else { panic!("{again:?}") };
+    let lease_left = granted.lease.deadline().as_millis() - throttled.retry_after.as_millis();
+    assert_eq!(lease_left, LEASE_MS - COOLDOWN_MS, "it says when to come back");
+    backend.claim_next_available(tenant, run, other).await.unwrap();
+    harness.advance(COOLDOWN_MS - 1).await;
+    let early = backend.claim_next_available(tenant, run, hasty).await;
+    assert!(matches!(early, Err(ClaimError::Throttled(_))), "{early:?}");
+    harness.advance(1).await;
+    backend.claim_next_available(tenant, run, hasty).await.unwrap();
+    // Who finds nothing is not made to wait before it asks again.
+    let third = WorkerId::from_raw(3);
+    for _ in 0..2 {
+        let none = backend.claim_next_available(tenant, run, third).await;
+        assert!(matches!(none, Err(ClaimError::NoneAvailable(_))), "{none:?}");
+    }
 }

@@ -4,7 +4,7 @@ use shardwright_contracts::{CursorUpdate, ShardId};
 
 use super::{Harness, LEASE_MS, World, op};
 use crate::async_traits::{AsyncCoordinationBackend as _, AsyncRunManagement as _};
-use crate::error::{CheckpointError, ParkError};
+use crate::error::{CheckpointError, ParkError, ReleaseError};
 use crate::status::ParkReason;
 
 /// A worker that heard no answer gets it later, even when it has lost the shard.
@@ -69,4 +69,20 @@ pub async fn an_unpark_is_replayed<H: Harness>(harness: &H) {
     assert!(!backend.unpark_shard(tenant, key, op(2)).await.unwrap().is_replay());
     assert!(backend.unpark_shard(tenant, key, op(2)).await.unwrap().is_replay());
     assert!(backend.unpark_shard(tenant, key, op(3)).await.is_err(), "it is not parked any more");
+}
+
+/// Whoever heard nothing of its release hears it later, and takes nothing from the next owner.
+pub async fn a_release_is_replayed<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let lease = world.acquire(0, 1).await;
+    let (backend, tenant) = (world.backend(), world.tenant);
+    assert!(!backend.release(tenant, &lease, op(1)).await.unwrap().is_replay());
+    assert!(backend.release(tenant, &lease, op(1)).await.unwrap().is_replay());
+    let other = world.acquire(0, 2).await;
+    assert!(backend.release(tenant, &lease, op(1)).await.unwrap().is_replay());
+    assert!(!world.checkpoint(&other, "c", 2).await, "the next owner holds it still");
+    let reused = backend.checkpoint(tenant, &other, CursorUpdate::at(b"d"), op(1)).await;
+    assert!(matches!(reused, Err(CheckpointError::OpIdConflict(_))), "{reused:?}");
+    let anew = backend.release(tenant, &lease, op(3)).await;
+    assert!(matches!(anew, Err(ReleaseError::StaleFence(_))), "{anew:?}");
 }

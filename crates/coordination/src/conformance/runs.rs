@@ -9,7 +9,6 @@ use crate::error::{
 };
 use crate::record::RunConfig;
 use crate::status::{ParkReason, RunStatus, ShardStatus};
-use crate::summary::ShardFilter;
 
 /// However a run has ended, it stays so.
 pub async fn a_run_ends_once<H: Harness>(harness: &H) {
@@ -105,24 +104,6 @@ pub async fn registering_again_is_a_replay_or_a_conflict<H: Harness>(harness: &H
     let record = backend.get_run(tenant, run).await.unwrap();
     assert_eq!((record.status, record.config), (RunStatus::Active, config));
     assert_eq!(record.root_shards, [0, 1].map(ShardId::from_raw));
-}
-
-/// Another tenant's runs and shards are not there, whatever one knows of them.
-pub async fn a_stranger_finds_nothing<H: Harness>(harness: &H) {
-    let world = World::new(harness, &[b"a", b"z"]).await;
-    let lease = world.acquire(0, 1).await;
-    let (backend, stranger) = (world.backend(), harness.fresh_tenant());
-    let cursor = CursorUpdate::at(b"c");
-    assert!(backend.get_run(stranger, world.run).await.is_err());
-    assert!(backend.get_run_progress(stranger, world.run).await.is_err());
-    let all = ShardFilter::all();
-    assert!(backend.list_shards(stranger, world.run, all).await.is_err());
-    assert!(backend.renew(stranger, &lease).await.is_err());
-    assert!(backend.checkpoint(stranger, &lease, cursor, op(1)).await.is_err());
-    assert!(backend.cancel_run(stranger, world.run, op(2)).await.is_err());
-    let worker = WorkerId::from_raw(1);
-    assert!(backend.acquire_and_restore(stranger, world.key(0), worker).await.is_err());
-    assert!(!world.checkpoint(&lease, "c", 1).await, "and the owner has noticed nothing");
 }
 
 /// With a limit on retries, a shard that kills its workers stops being handed out.

@@ -17,6 +17,7 @@ use crate::op_log::IdempotentOutcome;
 use crate::ops::{
     self, Acquired, NewShard, ReplaceStep, ResidualStep, SplitReplaceResult, SplitResidualResult,
 };
+use crate::planted::{self, Defect};
 use crate::restore::{AcquireResultView, AcquireScratch, HolderNotice, RenewResult, SplitRequest};
 use crate::status::ParkReason;
 use crate::traits::CoordinationBackend;
@@ -55,11 +56,11 @@ impl InMemoryCoordinator {
         let result = self.locate(tenant, key).map_err(E::from).and_then(|located| {
             let Located { run, slab, gate } = located;
             let (row, shard) = run.shards.find_mut(key.shard).ok_or(ShardNotFound { key })?;
-            let before = Standing::of(&shard.head);
+            let before = Standing::of(&shard.head, gate.fence_floor);
             let context = Context::new(now, tenant, &gate);
             let mut view = PooledShardMut { shard, slab };
             let result = operation(&context, &mut view, &mut events);
-            let after = Standing::of(&view.shard.head);
+            let after = Standing::of(&view.shard.head, gate.fence_floor);
             run.reindex(key.shard, row, before, after);
             result.map(|outcome| complete(run, outcome))
         });
@@ -165,7 +166,9 @@ impl CoordinationBackend for InMemoryCoordinator {
             |run, (lease, snapshot)| {
                 // What was asked, and declined, was the affair of the holder before.
                 run.forget_requests(key.shard);
-                run.stop_waiting(worker);
+                if !planted::is_active(Defect::WaitingKept) {
+                    run.waiting.stop(worker);
+                }
                 AcquireResultView { lease, snapshot, capacity: run.capacity(now) }
             },
         )

@@ -1,5 +1,6 @@
 use shardwright_contracts::{
     InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+    validate_manifest,
 };
 
 use super::run_state::RunState;
@@ -15,7 +16,7 @@ use crate::planted::{self, Defect};
 use crate::progress::{ProgressCounter, RunProgress};
 use crate::record::{RunConfig, RunRecord, ShardHead};
 use crate::summary::{ShardFilter, ShardSummary};
-use crate::traits::{ClaimOutlook, RunManagement};
+use crate::traits::{ClaimOutlook, CreateRunWithShardsError, RunManagement};
 
 impl InMemoryCoordinator {
     fn change_run(
@@ -67,6 +68,17 @@ impl InMemoryCoordinator {
         }
         Ok(stored)
     }
+
+    /// Puts stored shards into their run.
+    fn insert_manifest(&mut self, tenant: TenantId, run: RunId, stored: Vec<PooledShard>) {
+        if let Some(state) = self.tenants.get_mut(&tenant) {
+            state.shard_count += stored.len();
+            self.total_shards += stored.len();
+            if let Some(run) = state.runs.get_mut(&run) {
+                run.insert_all(stored);
+            }
+        }
+    }
 }
 
 impl RunManagement for InMemoryCoordinator {
@@ -104,12 +116,43 @@ impl RunManagement for InMemoryCoordinator {
         };
         let stored = self.store_manifest(tenant, run, config, shards)?;
         let mut events = self.collector();
-        let state = self.tenants.get_mut(&tenant).ok_or(RunNotFound { run })?;
-        state.shard_count += stored.len();
-        self.total_shards += stored.len();
-        let state = state.runs.get_mut(&run).ok_or(RunNotFound { run })?;
-        state.insert_all(stored);
+        let state = self.run_mut(tenant, run)?;
         pending.apply(&call, &mut state.record, &mut events);
+        self.insert_manifest(tenant, run, stored);
+        self.publish(events);
+        Ok(IdempotentOutcome::Executed(()))
+    }
+
+    fn create_run_with_shards(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        run: RunId,
+        config: RunConfig,
+        shards: &[InitialShardInput<'_>],
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
+        validate_manifest(shards).map_err(RegisterShardsError::from)?;
+        if self.run_mut(tenant, run).is_ok() {
+            return match self.create_run(now, tenant, run, config) {
+                Ok(()) | Err(CreateRunError::RunAlreadyExists(_)) => {
+                    Ok(self.register_shards(now, tenant, run, shards, op)?)
+                }
+                Err(error) => Err(error.into()),
+            };
+        }
+        let call = RunCall { now, tenant };
+        let mut events = self.collector();
+        let mut record = ops::create_run(&call, run, config, None, &mut events)?;
+        let step = ops::register_shards(&call, &record, shards, op)?;
+        // Room comes first: without it there is to be no run either.
+        let stored = self.store_manifest(tenant, run, config, shards)?;
+        if let RegisterStep::Ready(pending) = step {
+            pending.apply(&call, &mut record, &mut events);
+        }
+        let runs = &mut self.tenants.entry(tenant).or_default().runs;
+        runs.insert(run, RunState::new(record));
+        self.insert_manifest(tenant, run, stored);
         self.publish(events);
         Ok(IdempotentOutcome::Executed(()))
     }
@@ -124,14 +167,14 @@ impl RunManagement for InMemoryCoordinator {
         tenant: TenantId,
         run: RunId,
     ) -> Result<RunProgress, RunQueryError> {
-        let Self { tenants, slab, .. } = self;
+        let Self { tenants, slab, config, .. } = self;
         let state = tenants
             .get_mut(&tenant)
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
-        let mut counter = ProgressCounter::new();
+        let mut counter = ProgressCounter::new(now, config.fence_floor);
         for shard in state.shards.iter() {
-            counter.add(&shard.head, shard.spec(slab), shard.cursor(slab), now);
+            counter.add(&shard.head, shard.spec(slab), shard.cursor(slab));
         }
         let progress = counter.finish(state.watermark.as_deref());
         state.watermark.clone_from(&progress.watermark);
@@ -146,14 +189,15 @@ impl RunManagement for InMemoryCoordinator {
         filter: ShardFilter,
         out: &mut Vec<ShardSummary>,
     ) -> Result<(), RunQueryError> {
-        let Self { tenants, slab, .. } = self;
+        let Self { tenants, slab, config, .. } = self;
         let state = tenants
             .get_mut(&tenant)
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
         out.clear();
         for shard in state.shards.iter_mut() {
-            let summary = ShardSummary::of(&PooledShardMut { shard, slab }, now);
+            let summary =
+                ShardSummary::of(&PooledShardMut { shard, slab }, now, config.fence_floor);
             if filter.admits(&summary) {
                 out.push(summary);
             }
@@ -247,6 +291,8 @@ impl RunManagement for InMemoryCoordinator {
         }
         let skipped = usize::from(planted::is_active(Defect::CandidateSkipped));
         out.extend(state.candidates(worker).skip(skipped).take(limit));
-        Ok(ClaimOutlook { earliest_deadline: state.earliest_deadline() })
+        let is_silent = planted::is_active(Defect::OutlookSilent);
+        let earliest_deadline = state.earliest_deadline().filter(|_| !is_silent);
+        Ok(ClaimOutlook { earliest_deadline })
     }
 }

@@ -1,15 +1,17 @@
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap};
 
-use shardwright_contracts::{LogicalTime, ShardId, WorkerId};
+use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId, WorkerId};
 
 use super::pooled::PooledShard;
 use super::shard_table::{Row, ShardTable};
+use crate::guard::hands_out;
 use crate::ops::SplitRequestSlot;
 use crate::planted::{self, Defect};
 use crate::record::{RunRecord, ShardHead};
 use crate::restore::{CapacityHint, HolderNotice, SplitRequest};
 use crate::status::ShardStatus;
+use crate::waiting::WaitingWorkers;
 
 /// A run, its shards, and indexes that answer what is asked often without looking at all of them.
 pub(super) struct RunState {
@@ -21,9 +23,8 @@ pub(super) struct RunState {
     /// Ends of leases, the earliest first. What a renewal or the end of a lease has overtaken stays
     /// until it comes up, and is passed over then.
     leased: BinaryHeap<Reverse<(LogicalTime, Row)>>,
-    /// Workers that found nothing, by the time until which they count as waiting.
-    waiting: BTreeSet<(LogicalTime, WorkerId)>,
-    waiting_until: BTreeMap<WorkerId, LogicalTime>,
+    /// Workers that found nothing.
+    pub(super) waiting: WaitingWorkers,
     requests: BTreeMap<ShardId, SplitRequestSlot>,
     /// Which shard each worker has asked for a part of.
     asked: BTreeMap<WorkerId, ShardId>,
@@ -47,8 +48,8 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    pub(super) fn of(head: &ShardHead) -> Self {
-        match (head.status, head.lease) {
+    pub(super) fn of(head: &ShardHead, fence_floor: FenceEpoch) -> Self {
+        match (head.status, head.holder(fence_floor)) {
             (ShardStatus::Active, None) => Self::Available,
             (ShardStatus::Active, Some(holder)) => Self::Leased(holder.deadline),
             (ShardStatus::Done | ShardStatus::Split | ShardStatus::Parked, _) => Self::Settled,
@@ -63,8 +64,7 @@ impl RunState {
             shards: ShardTable::default(),
             available: Vec::new(),
             leased: BinaryHeap::new(),
-            waiting: BTreeSet::new(),
-            waiting_until: BTreeMap::new(),
+            waiting: WaitingWorkers::new(),
             requests: BTreeMap::new(),
             asked: BTreeMap::new(),
             watermark: None,
@@ -138,11 +138,21 @@ impl RunState {
                 self.add_available(row);
             }
         }
-        while let Some(&(until, worker)) = self.waiting.first() {
-            if now < until {
-                break;
+        self.waiting.forget_expired(now);
+    }
+
+    /// Makes shards available whose leases are below a floor that has risen, and forgets what was
+    /// asked of their holders.
+    pub(super) fn raise_floor(&mut self, fence_floor: FenceEpoch) {
+        let is_stale = |shard: &&PooledShard| {
+            shard.head.lease.is_some() && shard.head.holder(fence_floor).is_none()
+        };
+        let stale = self.shards.iter().filter(is_stale).map(|shard| shard.head.key.shard);
+        for id in stale.collect::<Vec<_>>() {
+            if let Some((row, _)) = self.shards.find_mut(id) {
+                self.add_available(row);
             }
-            self.stop_waiting(worker);
+            self.forget_requests(id);
         }
     }
 
@@ -150,11 +160,12 @@ impl RunState {
         if !planted::is_active(Defect::CapacityStale) {
             self.expire(now);
         }
-        CapacityHint {
-            available_count: self.available.len() as u32,
-            earliest_deadline: self.earliest_deadline(),
-            waiting_workers: self.waiting.len() as u32,
-        }
+        CapacityHint::of(
+            hands_out(self.record.status, self.record.paused),
+            self.available.len(),
+            self.earliest_deadline(),
+            self.waiting.count(now),
+        )
     }
 
     /// When the first of the leases ends, right after [`RunState::expire`].
@@ -164,22 +175,10 @@ impl RunState {
 
     /// Shards that could be acquired, from one that depends on the worker on.
     pub(super) fn candidates(&self, worker: WorkerId) -> impl Iterator<Item = ShardId> + '_ {
-        let first = worker.as_raw().checked_rem(self.available.len() as u64).unwrap_or_default();
+        let turn = if planted::is_active(Defect::RotationStuck) { 0 } else { worker.as_raw() };
+        let first = turn.checked_rem(self.available.len() as u64).unwrap_or_default();
         let (before, from) = self.available.split_at_checked(first as usize).unwrap_or_default();
         from.iter().chain(before).map(|available| available.id)
-    }
-
-    /// Counts a worker that found nothing as waiting until `until`.
-    pub(super) fn wait(&mut self, worker: WorkerId, until: LogicalTime) {
-        self.stop_waiting(worker);
-        self.waiting.insert((until, worker));
-        self.waiting_until.insert(worker, until);
-    }
-
-    pub(super) fn stop_waiting(&mut self, worker: WorkerId) {
-        if let Some(until) = self.waiting_until.remove(&worker) {
-            self.waiting.remove(&(until, worker));
-        }
     }
 
     pub(super) fn notice(&self, shard: ShardId, now: LogicalTime) -> HolderNotice {
@@ -242,6 +241,7 @@ impl RunState {
 /// Whether a shard is held until just `deadline`, and not among the available ones.
 fn is_current(shards: &ShardTable, deadline: LogicalTime, row: Row) -> bool {
     shards.get(row).is_some_and(|shard| {
-        shard.place.is_none() && Standing::of(&shard.head) == Standing::Leased(deadline)
+        let holder = shard.head.lease.filter(|_| shard.place.is_none());
+        holder.is_some_and(|holder| holder.deadline == deadline)
     })
 }

@@ -1,8 +1,8 @@
 //! What the coordinator adds to the operations: finding records, indexes, limits and room.
 
 use shardwright_contracts::{
-    CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef, SlabFull,
-    plan_split_replace, plan_split_residual,
+    CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId,
+    ShardSpecRef, SlabFull, WorkerId, plan_split_replace, plan_split_residual,
 };
 
 use super::*;

@@ -22,7 +22,7 @@ pub enum Acquired {
 /// Gives a shard to `worker`, with a fence above all earlier ones.
 ///
 /// A shard that somebody holds can be had once the holder's session has ended or, `skew_ms` after
-/// its deadline, once its time is up.
+/// its deadline, once its time is up; and at once, if the holder's fence is below the floor.
 ///
 /// Emits `ShardAcquired`, or `ShardParked` if there were too many attempts without progress.
 pub fn acquire<const LOG: usize>(
@@ -36,7 +36,7 @@ pub fn acquire<const LOG: usize>(
     check_tenant_of(context.tenant, head.tenant)?;
     check_handing_out::<AcquireError>(gate)?;
     check_status(head)?;
-    if let Some(LeaseHolder { owner, deadline }) = head.lease {
+    if let Some(LeaseHolder { owner, deadline }) = head.holder(gate.fence_floor) {
         let is_over = match context.holder {
             OwnerLiveness::Gone => true,
             OwnerLiveness::Live | OwnerLiveness::Untracked => {
@@ -54,11 +54,13 @@ pub fn acquire<const LOG: usize>(
     }
     let fence = if planted::is_active(Defect::AcquireKeepsFence) && head.acquire_count > 0 {
         head.fence
+    } else if planted::is_active(Defect::FloorNotReached) {
+        head.fence.next_at_least(head.fence)?
     } else {
         head.fence.next_at_least(gate.fence_floor)?
     };
 
-    let deadline = context.now.saturating_add(gate.config.lease_duration_ms.get());
+    let deadline = gate.config.lease_until(context.now);
     let head = shard.head_mut();
     head.fence = fence;
     head.lease = Some(LeaseHolder { owner: worker, deadline });

@@ -22,7 +22,7 @@ pub fn renew<const LOG: usize>(
     validate_lease(&Context { now: shown_at, ..*context }, shard.head(), lease)?;
 
     let head = shard.head_mut();
-    let until = context.now.saturating_add(context.gate.config.lease_duration_ms.get());
+    let until = context.gate.config.lease_until(context.now);
     let deadline = head.lease.map_or(until, |holder| holder.deadline.max(until));
     let deadline = if planted::is_active(Defect::LateRenewalShortens) { until } else { deadline };
     head.lease = Some(LeaseHolder { owner: lease.owner(), deadline });

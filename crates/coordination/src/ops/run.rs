@@ -220,5 +220,6 @@ fn check_change(record: &RunRecord, change: RunChange<'_>) -> Result<(), RunTran
 fn end(record: &mut RunRecord, status: RunStatus, now: LogicalTime) {
     record.status = status;
     record.paused = false;
+    let now = if planted::is_active(Defect::EndUntimed) { record.created_at } else { now };
     record.completed_at = Some(now.max(record.created_at));
 }

@@ -6,6 +6,7 @@ use crate::error::{DeclineError, SplitRequestError};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_run, check_status, check_tenant_of, validate_lease};
 use crate::lease::{Lease, OwnerLiveness};
+use crate::planted::{self, Defect};
 use crate::record::ShardHead;
 use crate::restore::SplitRequest;
 
@@ -52,14 +53,19 @@ pub fn request_split<const LOG: usize>(
     check_status(head)?;
     let shard = head.key.shard;
     let is_gone = context.holder == OwnerLiveness::Gone;
-    if is_gone || head.lease.is_none_or(|holder| holder.is_expired(context.now)) {
+    if is_gone || head.holder_at(context.now, context.gate.fence_floor).is_none() {
         return Err(NotLeased { shard }.into());
     }
-    let by_another = |open: SplitRequest| open.asker != request.asker;
+    let open_elsewhere = open_elsewhere && !planted::is_active(Defect::AskerAsksTwice);
+    let is_pushy = planted::is_active(Defect::RequestOverwritten);
+    let by_another = |open: SplitRequest| open.asker != request.asker && !is_pushy;
     if open_elsewhere || slot.open_at(context.now).is_some_and(by_another) {
         return Err(SplitAlreadyRequested { shard }.into());
     }
-    if let Some(not_before) = slot.not_before.filter(|time| context.now < *time) {
+    let declined = slot.not_before.filter(|time| context.now < *time);
+    if let Some(not_before) = declined
+        && !planted::is_active(Defect::DeclineForgotten)
+    {
         return Err(SplitDeclined { shard, not_before }.into());
     }
     slot.open = Some(request);

@@ -44,6 +44,19 @@ impl RunConfig {
         };
         Ok(Self { cursor_semantics, lease_duration_ms, max_shard_retries })
     }
+
+    /// When a lease ends that is granted or renewed at `now`.
+    #[must_use]
+    pub const fn lease_until(&self, now: LogicalTime) -> LogicalTime {
+        now.saturating_add(self.lease_duration_ms.get())
+    }
+
+    /// Until when a worker that found nothing at `now` counts as waiting: by then every lease that
+    /// kept the shards from it has been renewed or is over, so it has had cause to ask again.
+    #[must_use]
+    pub const fn waiting_until(&self, now: LogicalTime) -> LogicalTime {
+        now.saturating_add(self.lease_duration_ms.get())
+    }
 }
 
 /// What operations on a run's shards need to know of the run.

@@ -2,13 +2,14 @@ use std::fmt;
 
 use shardwright_contracts::limits::{MAX_PARK_DETAIL_SIZE, MAX_SPAWNED_PER_SHARD, OP_LOG_CAPACITY};
 use shardwright_contracts::{
-    Cursor, CursorSemantics, CursorUpdate, FenceEpoch, Redacted, ShardId, ShardKey, ShardSpec,
-    ShardSpecRef, SlabFull, TenantId,
+    Cursor, CursorSemantics, CursorUpdate, FenceEpoch, LogicalTime, Redacted, ShardId, ShardKey,
+    ShardSpec, ShardSpecRef, SlabFull, TenantId,
 };
 
 use super::{InvariantViolation, ensure};
 use crate::lease::LeaseHolder;
 use crate::op_log::OpLog;
+use crate::planted::{self, Defect};
 use crate::status::{ParkReason, ShardStatus};
 
 /// Why a shard is parked, with an explanation for people.
@@ -103,6 +104,20 @@ impl<const LOG: usize> ShardHead<LOG> {
             acquire_count: 0,
             fruitless_acquires: 0,
         }
+    }
+
+    /// Who holds it, however long. A lease whose fence is below the floor is stale: it was granted
+    /// before a backup was restored, and nobody holds anything by it.
+    #[must_use]
+    pub fn holder(&self, fence_floor: FenceEpoch) -> Option<LeaseHolder> {
+        let blocks = planted::is_active(Defect::StaleLeaseBlocks);
+        self.lease.filter(|_| self.fence >= fence_floor || blocks)
+    }
+
+    /// Who holds it at `now`.
+    #[must_use]
+    pub fn holder_at(&self, now: LogicalTime, fence_floor: FenceEpoch) -> Option<LeaseHolder> {
+        self.holder(fence_floor).filter(|holder| !holder.is_expired(now))
     }
 
     /// Checks everything that is always true of a shard. That a lease has both an owner and a

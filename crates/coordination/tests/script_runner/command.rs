@@ -1,6 +1,6 @@
 //! What a line of a story asks for.
 
-use shardwright_contracts::{OpId, WorkerId};
+use shardwright_contracts::{FenceEpoch, OpId, WorkerId};
 use shardwright_coordination::{CoordinatorRuntimeConfig, ParkReason, ShardFilter};
 
 use super::literal::{CursorText, RangeText};
@@ -19,6 +19,7 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(super) enum Command {
     Coordinator(CoordinatorRuntimeConfig),
+    RaiseFloor(FenceEpoch),
     Worker(WorkerId, Action),
     Run(RunAction),
     ShowShard(String),

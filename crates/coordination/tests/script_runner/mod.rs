@@ -28,6 +28,7 @@
 //! | command | |
 //! |---|---|
 //! | `coordinator tenant-shards=9 total-shards=9 bytes=99 cooldown=9 fence-floor=9` | start anew |
+//! | `raise-floor 99` | fences below are stale from now on |
 //! | `create-run lease=100 retries=3 dispatched` | the last two may be missing |
 //! | `register a..m m..z op 1` | |
 //! | `create-run-with-shards lease=100 a..m m..z op 1` | both at once |

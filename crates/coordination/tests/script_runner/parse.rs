@@ -37,6 +37,10 @@ fn command(words: &mut Words<'_>) -> Parsed<Command> {
     }
     Ok(match name {
         "coordinator" => Command::Coordinator(runtime_config(words)?),
+        "raise-floor" => {
+            let floor = FenceEpoch::from_raw(number(words.next()?)?);
+            Command::RaiseFloor(floor.map_err(|error| error.to_string())?)
+        }
         "events" => Command::Events,
         "show" => match words.next()? {
             "run" => Command::Run(RunAction::Show),

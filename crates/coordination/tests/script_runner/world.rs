@@ -76,6 +76,10 @@ impl World {
             Command::Run(action) => self.manage(scope, action)?,
             Command::ShowShard(shard) => self.show_shard(scope, shard)?,
             Command::Events => self.tell_events(),
+            Command::RaiseFloor(floor) => {
+                self.coordinator.raise_fence_floor(*floor);
+                vec!["done".to_owned()]
+            }
             Command::Coordinator(_) => Vec::new(),
         };
         let events = self.coordinator.take_events();

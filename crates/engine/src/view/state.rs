@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId, WorkerId};
-use shardwright_coordination::{CapacityHint, HolderNotice, RunStatus};
+use shardwright_coordination::guard::hands_out;
+use shardwright_coordination::{CapacityHint, HolderNotice, WaitingWorkers};
 use shardwright_store::Revision;
 
 use crate::codec::{Binding, Gate, Record, SplitAsk, Waiting};
@@ -10,6 +11,7 @@ use crate::keyspace::ViewKey;
 /// What a view knows, and indexes that answer without looking at all of it.
 pub(crate) struct ViewState {
     skew_ms: u64,
+    fence_floor: FenceEpoch,
     gate: Option<(Gate, Revision)>,
     /// Shards that can be worked on, held or not.
     open: BTreeMap<ShardId, Standing>,
@@ -20,7 +22,7 @@ pub(crate) struct ViewState {
     held: BTreeSet<(LogicalTime, ShardId)>,
     /// Those that somebody here is trying to acquire just now.
     tried: BTreeSet<ShardId>,
-    waiting: BTreeMap<WorkerId, LogicalTime>,
+    waiting: WaitingWorkers,
     asks: BTreeMap<ShardId, SplitAsk>,
     /// What this coordinator has stored and the watch has not told yet.
     ahead: BTreeMap<ViewKey, Revision>,
@@ -40,16 +42,17 @@ struct Owner {
 }
 
 impl ViewState {
-    pub(crate) const fn new(skew_ms: u64) -> Self {
+    pub(crate) const fn new(skew_ms: u64, fence_floor: FenceEpoch) -> Self {
         Self {
             skew_ms,
+            fence_floor,
             gate: None,
             open: BTreeMap::new(),
             owners: BTreeMap::new(),
             free: Vec::new(),
             held: BTreeSet::new(),
             tried: BTreeSet::new(),
-            waiting: BTreeMap::new(),
+            waiting: WaitingWorkers::new(),
             asks: BTreeMap::new(),
             ahead: BTreeMap::new(),
         }
@@ -63,7 +66,7 @@ impl ViewState {
     ) {
         let mut newer = std::mem::take(&mut self.ahead);
         newer.retain(|_, at| *at > revision);
-        let kept = Self { ahead: newer, ..Self::new(self.skew_ms) };
+        let kept = Self { ahead: newer, ..Self::new(self.skew_ms, self.fence_floor) };
         let old = std::mem::replace(self, kept);
         self.tried.clone_from(&old.tried);
         for (key, value, at) in entries {
@@ -96,7 +99,9 @@ impl ViewState {
                 }
             }
             ViewKey::Waiting(worker) => {
-                self.waiting.extend(old.waiting.get(&worker).map(|until| (worker, *until)));
+                if let Some(until) = old.waiting.until(worker) {
+                    self.waiting.wait(worker, until);
+                }
             }
             ViewKey::Ask(shard) => {
                 self.asks.extend(old.asks.get(&shard).map(|ask| (shard, *ask)));
@@ -153,9 +158,9 @@ impl ViewState {
             ViewKey::Waiting(worker) => {
                 let waiting = value.and_then(|value| Waiting::decode(value).ok());
                 match waiting {
-                    Some(waiting) => self.waiting.insert(worker, waiting.until),
-                    None => self.waiting.remove(&worker),
-                };
+                    Some(waiting) => self.waiting.wait(worker, waiting.until),
+                    None => self.waiting.stop(worker),
+                }
             }
             ViewKey::Ask(shard) => {
                 let ask = value.and_then(|value| SplitAsk::decode(value).ok());
@@ -179,9 +184,12 @@ impl ViewState {
 
     /// Whether somebody who waits should look again.
     pub(crate) fn is_inviting(&self) -> bool {
-        let hands_out = |(gate, _): (Gate, _)| gate.status == RunStatus::Active && !gate.paused;
         let is_untried = |shard| !self.tried.contains(shard);
-        self.gate.is_some_and(hands_out) && self.free.iter().any(is_untried)
+        self.hands_out() && self.free.iter().any(is_untried)
+    }
+
+    fn hands_out(&self) -> bool {
+        self.gate.is_some_and(|(gate, _)| hands_out(gate.status, gate.paused))
     }
 
     fn add_open(&mut self, shard: ShardId) {
@@ -199,8 +207,9 @@ impl ViewState {
     /// Files a shard under who holds it, or among the free ones.
     fn settle(&mut self, shard: ShardId) {
         let Some(standing) = self.open.get(&shard).copied() else { return };
-        let until =
-            self.owners.get(&shard).map(|owner| owner.deadline.saturating_add(self.skew_ms));
+        // A binding below the floor was left by a lease that is stale.
+        let owner = self.owners.get(&shard).filter(|owner| owner.fence >= self.fence_floor);
+        let until = owner.map(|owner| owner.deadline.saturating_add(self.skew_ms));
         let wanted = until.map(|until| Standing::Held { until });
         match (standing, wanted) {
             (Standing::Free { .. }, None) => {}
@@ -285,9 +294,11 @@ impl ViewState {
     }
 
     pub(crate) fn note_held(&mut self, shard: ShardId, deadline: LogicalTime) {
-        let guess = Owner { fence: FenceEpoch::INITIAL, deadline };
+        let guess = Owner { fence: self.fence_floor, deadline };
         let owner = self.owners.entry(shard).or_insert(guess);
         owner.deadline = owner.deadline.max(deadline);
+        // Whoever is known from before the floor rose is not the one who holds it now.
+        owner.fence = owner.fence.max(self.fence_floor);
         self.settle(shard);
     }
 
@@ -297,12 +308,12 @@ impl ViewState {
 
     pub(crate) fn capacity(&mut self, now: LogicalTime) -> CapacityHint {
         self.expire(now);
-        let waiting = self.waiting.values().filter(|until| now < **until).count();
-        CapacityHint {
-            available_count: self.free.len() as u32,
-            earliest_deadline: self.held.first().map(|(until, _)| *until),
-            waiting_workers: waiting as u32,
-        }
+        CapacityHint::of(
+            self.hands_out(),
+            self.free.len(),
+            self.held.first().map(|(until, _)| *until),
+            self.waiting.count(now),
+        )
     }
 
     pub(crate) fn notice(
@@ -321,6 +332,6 @@ impl ViewState {
     }
 
     pub(crate) fn is_waiting(&self, worker: WorkerId) -> bool {
-        self.waiting.contains_key(&worker)
+        self.waiting.until(worker).is_some()
     }
 }

@@ -6,7 +6,7 @@ use shardwright_contracts::{CursorUpdate, LogicalTime};
 use shardwright_coordination::conformance::Harness;
 use shardwright_coordination::{
     AcquireScratch, ClaimError, Clock, CoordinationBackend, RunManagement, ShardClaiming,
-    ShardFilter, Synchronized, conformance_suite,
+    ShardFilter, StateTransitionEvent, Synchronized, conformance_suite,
 };
 use shardwright_engine::{Blocking, BlockingError, EngineConfig, FileCoordinator, Sessions};
 use shardwright_store::MachineClock;
@@ -14,7 +14,7 @@ use shardwright_store::memory::MemoryStore;
 use tempfile::TempDir;
 
 use crate::site::{Manifest, RUN, TENANT, op, run_config, worker};
-use crate::support::{self, InMemory, ManualClock, Tenants, block_on};
+use crate::support::{self, InMemory, ManualClock, Tenants, Told, block_on};
 
 const NOW: LogicalTime = LogicalTime::ZERO;
 
@@ -103,6 +103,7 @@ fn a_backend_that_cannot_be_opened_is_told() {
 /// The suite that every backend passes, through both adapters.
 struct BackAndForth {
     backend: Synchronized<Blocking<InMemory>, ManualClock>,
+    told: Told,
     clock: ManualClock,
     tenants: Tenants,
 }
@@ -111,11 +112,14 @@ impl BackAndForth {
     fn new() -> Self {
         let clock = ManualClock::default();
         clock.advance(1_000);
+        let mut told = None;
         let opening = async {
-            Ok::<_, BlockingError<()>>(support::in_memory(&clock, support::exact()).await)
+            let coordinator = support::in_memory(&clock, support::for_suite()).await;
+            told = Some(Told::by(&coordinator));
+            Ok::<_, BlockingError<()>>(coordinator)
         };
         let backend = Synchronized::new(Blocking::open(opening).unwrap(), clock.clone());
-        Self { backend, clock, tenants: Tenants::default() }
+        Self { backend, told: told.unwrap(), clock, tenants: Tenants::default() }
     }
 }
 
@@ -138,6 +142,13 @@ impl Harness for BackAndForth {
 
     async fn advance(&self, millis: u64) {
         self.clock.advance(millis);
+    }
+
+    async fn take_events(
+        &self,
+        tenant: shardwright_contracts::TenantId,
+    ) -> Vec<StateTransitionEvent> {
+        self.told.take(tenant)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use shardwright_coordination::error::reason::{RunNotFound, WrongStatus};
 use shardwright_coordination::{
-    AsyncRunManagement, IdempotentOutcome, RegisterShardsError, RunStatus,
+    AsyncRunManagement, EventKind, IdempotentOutcome, RegisterShardsError, RunQueryError,
+    RunStatus, ShardLimits,
 };
-use shardwright_engine::RunAddress;
+use shardwright_engine::{EngineConfig, Heard, RunAddress};
 use shardwright_store::StoreLimits;
 use shardwright_store::memory::MemoryStore;
 
@@ -16,6 +17,10 @@ const FEW_WRITES: StoreLimits =
     StoreLimits { expectations: 16, writes: 9, key_bytes: 1_024, bytes: 1 << 20 };
 const FEW_BYTES: StoreLimits =
     StoreLimits { expectations: 16, writes: 1_000, key_bytes: 1_024, bytes: 4_000 };
+
+/// So much that a manifest fits into one.
+const PLENTY: StoreLimits =
+    StoreLimits { expectations: 1_000, writes: 1_000, key_bytes: 1_024, bytes: 1 << 20 };
 
 fn small(site: &Site, limits: StoreLimits) -> (Engine<Flaky<MemoryStore>>, Flaky<MemoryStore>) {
     let store = Flaky::with_limits(site.store.clone(), limits);
@@ -153,4 +158,82 @@ fn a_late_commit_of_a_dead_registration_brings_nothing_back() {
         assert_eq!(again, Err(RunNotFound { run: RUN }.into()));
     }
     assert_eq!(late_commits, 6);
+}
+
+/// Makes a run together with 20 shards.
+async fn make(engine: &Engine<Flaky<MemoryStore>>, id: u64) -> Result<bool, String> {
+    let manifest = Manifest::of(20);
+    let made =
+        engine.create_run_with_shards(TENANT, RUN, run_config(), &manifest.inputs(), op(id)).await;
+    made.map(|outcome| outcome.is_replay()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_run_that_finds_no_room_is_not_made() {
+    for limits in [FEW_WRITES, FEW_BYTES, PLENTY] {
+        let site = Site::new();
+        let store = Flaky::with_limits(site.store.clone(), limits);
+        let shards = ShardLimits { per_tenant: 19, total: 19 };
+        let config = EngineConfig { limits: shards, ..Site::config() };
+        let engine = site.engine_over(store, config);
+        let mut told = engine.listen();
+        let refusal = site.run(make(&engine, 1)).unwrap_err();
+        assert_eq!(refusal, "20 more would exceed the tenant's limit of 19 shards");
+        let found = site.run(engine.get_run(TENANT, RUN));
+        assert!(matches!(found, Err(RunQueryError::RunNotFound(_))), "{found:?}");
+        assert!(site.key_names().iter().all(|key| !key.contains("run")), "{:?}", site.key_names());
+        // A smaller one of the same id is made as if nothing had been.
+        let manifest = Manifest::of(19);
+        let inputs = manifest.inputs();
+        let made = engine.create_run_with_shards(TENANT, RUN, run_config(), &inputs, op(1));
+        assert_eq!(site.run(made), Ok(IdempotentOutcome::Executed(())));
+        let heard = [site.run(told.next()), site.run(told.next())].map(|heard| match heard {
+            Some(Heard::Event(event)) => event.kind.clone(),
+            other => panic!("{other:?}"),
+        });
+        let started = EventKind::RunActivated { shard_count: 19 };
+        assert_eq!(heard, [EventKind::RunCreated, started]);
+        site.audit();
+    }
+}
+
+#[test]
+fn whoever_dies_while_a_run_is_made_with_its_shards_can_go_on() {
+    for limits in [FEW_WRITES, FEW_BYTES, PLENTY] {
+        let expected = undisturbed(limits, 20);
+        for fate in [Fate::HangBefore, Fate::HangAfter] {
+            for commit in 0.. {
+                let site = Site::new();
+                let (engine, store) = small(&site, limits);
+                store.henceforth(commit, fate);
+                let is_over = site.world.run_or_drop(make(&engine, 1)).is_some();
+                let (engine, _) = small(&site, limits);
+                site.run(make(&engine, 1)).unwrap();
+                assert_eq!(site.key_names(), expected, "after a death at commit {commit}");
+                site.audit();
+                if is_over {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_got_lost_while_a_run_is_made_is_found_out() {
+    for limits in [FEW_WRITES, PLENTY] {
+        for commit in 0..4 {
+            let site = Site::new();
+            let (engine, store) = small(&site, limits);
+            let mut told = engine.listen();
+            let fates = std::iter::repeat_n(Fate::Go, commit).chain([Fate::LoseAnswer]);
+            store.next(fates);
+            assert_eq!(site.run(make(&engine, 1)), Ok(false), "lost at commit {commit}");
+            for expected in ["RunCreated", "RunActivated { shard_count: 20 }"] {
+                let Some(Heard::Event(event)) = site.run(told.next()) else { panic!("silence") };
+                assert_eq!(format!("{:?}", event.kind), expected);
+            }
+            assert_eq!(site.run(make(&engine, 1)), Ok(true));
+        }
+    }
 }

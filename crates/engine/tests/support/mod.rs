@@ -10,14 +10,17 @@
 pub(crate) mod audit;
 pub(crate) mod world;
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use shardwright_contracts::{Env, LogicalTime, TenantId};
-use shardwright_coordination::conformance::Harness;
+use shardwright_coordination::StateTransitionEvent;
+use shardwright_coordination::conformance::{COOLDOWN_MS, Harness};
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{EngineConfig, Sessions, StoredCoordinator};
+use shardwright_engine::{EngineConfig, Heard, Listener, Sessions, StoredCoordinator};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{SessionClock, Store};
 
@@ -100,6 +103,7 @@ pub(crate) async fn over<S: Store>(
 /// to live is kept beside it.
 pub(crate) struct Over<S, K> {
     backend: StoredCoordinator<S, TestEnv>,
+    told: Told,
     clock: ManualClock,
     tenants: Tenants,
     _kept: K,
@@ -110,8 +114,9 @@ impl<S: Store, K> Over<S, K> {
         // Not at zero, which is when nothing has happened yet.
         let clock = ManualClock::default();
         clock.advance(1_000);
-        let backend = over(store, &clock, exact()).await;
-        Self { backend, clock, tenants: Tenants::default(), _kept: kept }
+        let backend = over(store, &clock, for_suite()).await;
+        let told = Told::by(&backend);
+        Self { backend, told, clock, tenants: Tenants::default(), _kept: kept }
     }
 }
 
@@ -128,6 +133,38 @@ impl<S: Store, K: Sync> Harness for Over<S, K> {
 
     async fn advance(&self, millis: u64) {
         self.clock.advance(millis);
+    }
+
+    async fn take_events(&self, tenant: TenantId) -> Vec<StateTransitionEvent> {
+        self.told.take(tenant)
+    }
+}
+
+/// As exact, and with the pause between claims that the suite expects.
+pub(crate) fn for_suite() -> EngineConfig {
+    EngineConfig { claim_cooldown_interval_ms: COOLDOWN_MS, ..exact() }
+}
+
+/// What a coordinator has told.
+pub(crate) struct Told(Mutex<(Listener, Vec<StateTransitionEvent>)>);
+
+impl Told {
+    pub(crate) fn by<S: Store>(coordinator: &StoredCoordinator<S, TestEnv>) -> Self {
+        Self(Mutex::new((coordinator.listen(), Vec::new())))
+    }
+
+    /// What was told of a tenant, as far as it can be heard now.
+    pub(crate) fn take(&self, tenant: TenantId) -> Vec<StateTransitionEvent> {
+        let mut told = self.0.lock().unwrap();
+        let (listener, untold) = &mut *told;
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(heard) = pin!(listener.next()).poll(&mut context) {
+            match heard {
+                Some(Heard::Event(event)) => untold.push((*event).clone()),
+                other => panic!("{other:?}"),
+            }
+        }
+        untold.extract_if(.., |event| event.tenant == tenant).collect()
     }
 }
 

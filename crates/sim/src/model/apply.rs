@@ -1,4 +1,4 @@
-use shardwright_contracts::{ShardId, TenantId, WorkerId};
+use shardwright_contracts::{LogicalTime, ShardId, TenantId, WorkerId};
 use shardwright_coordination::{CoordError, EventKind, RunStatus, ShardStatus, SplitRequest};
 
 use super::{Model, Remembered, RunModel, ShardModel};
@@ -10,12 +10,14 @@ impl Model {
     /// Takes an answer into account.
     pub fn apply(&mut self, seen: &Observation<'_>) {
         let (tenant, run) = (seen.tenant, seen.request.run());
-        if let Request::CreateRun { config, .. } = seen.request
-            && seen.outcome.is_ok()
+        if let Request::CreateRun { config, .. } | Request::CreateWithShards { config, .. } =
+            seen.request
+            && seen.executed().is_some()
             && let Some(tenant) = self.tenants.get_mut(&tenant)
         {
-            tenant.runs.insert(run, RunModel::new(*config, seen.now));
+            tenant.runs.entry(run).or_insert_with(|| RunModel::new(*config, seen.now));
         }
+        let floor = self.floor;
         self.apply_claim(tenant, seen);
         let Some(tenant) = self.tenants.get_mut(&tenant) else { return };
         let Some(run) = tenant.runs.get_mut(&run) else { return };
@@ -28,8 +30,20 @@ impl Model {
         if let (Some((first, last)), Request::Holder { .. }) = (seen.processed, seen.request) {
             run.processed.extend(first..=last);
         }
-        run.apply_shard(seen, answer);
+        run.apply_shard(seen, answer, floor);
         run.apply_run(tenant.tag, seen);
+    }
+
+    /// Fences below `floor` are stale from now on, and nobody holds anything by them.
+    pub fn raise_floor(&mut self, floor: u64) {
+        self.floor = self.floor.max(floor);
+        let runs = self.tenants.values_mut().flat_map(|tenant| tenant.runs.values_mut());
+        for shard in runs.flat_map(|run| run.shards.values_mut()) {
+            if shard.lease.is_some() && shard.fence < floor {
+                shard.lease = None;
+                shard.forget_requests();
+            }
+        }
     }
 
     /// Cooldowns and waiting are the tenant's and the run's, not a shard's.
@@ -72,11 +86,12 @@ impl RunModel {
             {
                 shard.settle(ShardStatus::Parked);
                 shard.park_reason = Some(reason);
+                shard.park_detail = Some(Vec::new());
             }
         }
     }
 
-    fn apply_shard(&mut self, seen: &Observation<'_>, answer: &Answer) {
+    fn apply_shard(&mut self, seen: &Observation<'_>, answer: &Answer, floor: u64) {
         match (seen.request, answer) {
             (Request::Acquire { worker, .. } | Request::Claim { worker, .. }, answer) => {
                 if let Answer::Granted(granted) = answer
@@ -102,7 +117,8 @@ impl RunModel {
                 if let Some(shard) = self.shards.get_mut(&key.shard) {
                     shard.status = ShardStatus::Active;
                     shard.park_reason = None;
-                    shard.fence = shard.fence.saturating_add(1);
+                    shard.park_detail = None;
+                    shard.fence = shard.fence.saturating_add(1).max(floor);
                     shard.fruitless = 0;
                     shard.remember(seen, answer);
                 }
@@ -135,9 +151,10 @@ impl RunModel {
                 shard.settle(ShardStatus::Done);
                 shard.fruitless = 0;
             }
-            (HolderAct::Park { reason, .. }, _) => {
+            (HolderAct::Park { reason, detail, .. }, _) => {
                 shard.settle(ShardStatus::Parked);
                 shard.park_reason = Some(*reason);
+                shard.park_detail = Some(detail.clone());
             }
             (HolderAct::Release { .. }, _) => {
                 shard.settle(ShardStatus::Active);
@@ -172,7 +189,7 @@ impl RunModel {
     fn apply_run(&mut self, tag: u8, seen: &Observation<'_>) {
         let (op, meaning) = (seen.request.op(), seen.request.meaning());
         match seen.request {
-            Request::Register { shards, .. } => {
+            Request::Register { shards, .. } | Request::CreateWithShards { shards, .. } => {
                 self.status = RunStatus::Active;
                 for (id, spec, cursor) in shards {
                     self.manifest.push((spec.start.clone(), spec.end.clone()));
@@ -185,9 +202,9 @@ impl RunModel {
                 self.manifest.sort();
             }
             Request::Run { act, .. } => match act {
-                RunAct::Complete => self.end(RunStatus::Done),
-                RunAct::Fail => self.end(RunStatus::Failed),
-                RunAct::Cancel => self.end(RunStatus::Cancelled),
+                RunAct::Complete => self.end(RunStatus::Done, seen.now),
+                RunAct::Fail => self.end(RunStatus::Failed, seen.now),
+                RunAct::Cancel => self.end(RunStatus::Cancelled, seen.now),
                 RunAct::Pause => self.paused = true,
                 RunAct::Resume => self.paused = false,
             },
@@ -198,8 +215,10 @@ impl RunModel {
         }
     }
 
-    const fn end(&mut self, status: RunStatus) {
+    fn end(&mut self, status: RunStatus, now: LogicalTime) {
         self.status = status;
+        // A run does not end before it was made, whatever the caller's clock shows.
+        self.completed_at = Some(now.max(self.created_at));
         self.paused = false;
     }
 }

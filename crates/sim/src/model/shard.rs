@@ -17,6 +17,8 @@ pub struct ShardModel {
     pub status: ShardStatus,
     /// Why it is parked.
     pub park_reason: Option<ParkReason>,
+    /// What was said about it.
+    pub park_detail: Option<Vec<u8>>,
     /// How far it is processed.
     pub cursor: DraftCursor,
     /// No fence up to this one may be granted again.
@@ -50,6 +52,7 @@ impl ShardModel {
             parent,
             status: ShardStatus::Active,
             park_reason: None,
+            park_detail: None,
             cursor,
             fence: 1,
             lease: None,

@@ -27,6 +27,10 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
         (record.status, record.paused, record.config) == (run.status, run.paused, run.config),
         || format!("the run is {record:?}, expected {:?}, paused {}", run.status, run.paused),
     )?;
+    let times = (record.created_at, record.completed_at);
+    ensure(times == (run.created_at, run.completed_at), || {
+        format!("the run was made and ended at {times:?}, expected {:?}", run.completed_at)
+    })?;
     if let Ok(Answer::Granted(granted)) = seen.outcome {
         restored(run, granted)?;
     }
@@ -45,6 +49,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
 fn agrees(summary: &ShardSummary, shard: &ShardModel) -> bool {
     summary.status == shard.status
         && summary.park_reason == shard.park_reason
+        && summary.park_detail.as_deref() == shard.park_detail.as_deref()
         && summary.lease_deadline == shard.lease.map(|(_, deadline)| deadline)
         && summary.acquire_count == shard.acquires
         && summary.last_key.as_deref() == shard.cursor.last_key.as_deref()
@@ -60,6 +65,7 @@ fn restored(run: &RunModel, granted: &Granted) -> Verdict {
     let same = granted.spec == shard.spec
         && granted.cursor == shard.cursor
         && granted.spawned == shard.spawned
-        && granted.parent == shard.parent;
+        && granted.parent == shard.parent
+        && granted.cursor_semantics == run.config.cursor_semantics;
     ensure(same, || format!("{granted:?} was restored, expected {shard:?}"))
 }

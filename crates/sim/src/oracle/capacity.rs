@@ -22,19 +22,22 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     match seen.outcome {
         Ok(Answer::Granted(granted)) => hint(run, tenant.workers, seen.now, &granted.capacity),
         Ok(Answer::Renewed(renewed)) => hint(run, tenant.workers, seen.now, &renewed.capacity),
-        Ok(Answer::Candidates { shards, .. }) => {
+        Ok(Answer::Candidates { shards, outlook }) => {
             let Request::Candidates { limit, .. } = seen.request else { return Ok(()) };
             let good = shards.iter().all(|shard| {
                 run.shards.get(shard).is_some_and(|shard| shard.is_available(run.latest))
             });
             ensure(good, || format!("{shards:?} are not all to be had"))?;
             if run.paused || run.status != RunStatus::Active {
-                return ensure(shards.is_empty(), || format!("{shards:?} offered of a closed run"));
+                let silent = shards.is_empty() && outlook.earliest_deadline.is_none();
+                return ensure(silent, || format!("{shards:?}, {outlook:?} told of a closed run"));
             }
+            ends_first(run, seen.now, outlook.earliest_deadline)?;
             let least = (run.available(seen.now) as usize).min(*limit);
             ensure(shards.len() >= least, || format!("{} of {least} offered", shards.len()))
         }
-        Err(CoordError::NoneAvailable(_)) => {
+        Err(CoordError::NoneAvailable(told)) => {
+            ends_first(run, seen.now, told.earliest_deadline)?;
             // A shard whose fence cannot rise is free and of no use to anybody.
             let is_to_be_had =
                 |shard: &&ShardModel| shard.is_available(seen.now) && shard.fence < u64::MAX;
@@ -55,12 +58,17 @@ fn hint(run: &RunModel, workers: u32, now: LogicalTime, told: &CapacityHint) -> 
     ensure(told.waiting_workers <= workers && counted.contains(&told.waiting_workers), || {
         format!("{} told to wait, a recount finds {counted:?}", told.waiting_workers)
     })?;
+    ends_first(run, now, told.earliest_deadline)
+}
+
+/// Whether what was told is the end of the first lease to end.
+fn ends_first(run: &RunModel, now: LogicalTime, told: Option<LogicalTime>) -> Verdict {
     let deadlines = || run.shards.values().filter_map(|shard| shard.lease).map(|(_, end)| end);
     let expected = deadlines().filter(|end| now < *end).min();
-    let fits = match told.earliest_deadline {
+    let fits = match told {
         told if now >= run.latest => told == expected,
         Some(told) => deadlines().any(|end| end == told),
         None => true,
     };
-    ensure(fits, || format!("{:?} told to end first, not {expected:?}", told.earliest_deadline))
+    ensure(fits, || format!("{told:?} told to end first, not {expected:?}"))
 }

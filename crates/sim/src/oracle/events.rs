@@ -21,6 +21,14 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
         .collect();
     let expected = seen.executed().is_some() && changes_something(seen, model);
     let name = seen.request.name();
+    // A run that is made with its shards is made first.
+    let told = match (seen.request, told.as_slice(), seen.run(model)) {
+        (Request::CreateWithShards { .. }, [EventKind::RunCreated, rest @ ..], None) => rest,
+        (Request::CreateWithShards { .. }, _, None) if expected => {
+            return Err(format!("a {name} told {told:?}"));
+        }
+        (_, told, _) => told,
+    };
     ensure(told.len() == usize::from(expected), || format!("a {name} told {told:?}"))?;
     let Some(kind) = told.first() else { return Ok(()) };
     let at = seen.events.iter().all(|event| event.at == seen.now);
@@ -52,9 +60,11 @@ fn fits(request: &Request, answer: &Answer, kind: &EventKind) -> bool {
             holder_fits(lease.key().shard, act, answer, kind)
         }
         (Request::CreateRun { .. }, _, EventKind::RunCreated) => true,
-        (Request::Register { shards, .. }, _, EventKind::RunActivated { shard_count }) => {
-            shards.len() == *shard_count as usize
-        }
+        (
+            Request::Register { shards, .. } | Request::CreateWithShards { shards, .. },
+            _,
+            EventKind::RunActivated { shard_count },
+        ) => shards.len() == *shard_count as usize,
         (Request::Run { act, .. }, _, kind) => matches!(
             (act, kind),
             (RunAct::Complete, EventKind::RunCompleted)

@@ -19,6 +19,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     };
     let fence = lease.fence().as_raw();
     ensure(fence == shard.fence, || format!("fence {fence} wrote, {} was granted", shard.fence))?;
+    ensure(fence >= model.floor, || format!("fence {fence} wrote below {}", model.floor))?;
     ensure(owner == lease.owner(), || format!("{} wrote, {owner} holds", lease.owner()))?;
     ensure(seen.now < deadline, || {
         format!("written at {}, the lease ended at {deadline}", seen.now)

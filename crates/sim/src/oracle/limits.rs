@@ -32,7 +32,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
             HolderAct::Park { detail, .. } => detail.len() <= MAX_PARK_DETAIL_SIZE,
             _ => true,
         },
-        Request::Register { shards, .. } => {
+        Request::Register { shards, .. } | Request::CreateWithShards { shards, .. } => {
             shards.iter().all(|(_, spec, cursor)| spec_fits(spec) && cursor_fits(cursor))
         }
         _ => true,

@@ -24,6 +24,14 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     {
         return Ok(());
     }
+    // Whether a run can be made is looked at before what was done to it.
+    if let (
+        Request::CreateWithShards { .. },
+        Err(CoordError::ConfigMismatch(_) | CoordError::ManifestInvalid(_)),
+    ) = (seen.request, seen.outcome)
+    {
+        return Ok(());
+    }
     match remembered(seen, model) {
         None => ensure(!replayed, || format!("a new {} was called a replay", seen.request.name())),
         Some(earlier) if earlier.meaning == seen.request.meaning() => {

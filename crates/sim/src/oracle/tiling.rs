@@ -14,9 +14,7 @@ pub(super) const ORACLE: Oracle = Oracle::after(
 fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     let made_shards = match seen.executed() {
         Some(Answer::Spawned { .. }) => true,
-        Some(Answer::Applied { .. }) => {
-            matches!(seen.request, crate::request::Request::Register { .. })
-        }
+        Some(Answer::Applied { .. }) => seen.request.manifest().is_some(),
         _ => false,
     };
     let (Some(run), Some(view), true) = (seen.run(model), seen.after, made_shards) else {

@@ -29,7 +29,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
         CoordError::OpIdConflict(_) => replay::remembered(seen, model)
             .is_some_and(|earlier| earlier.meaning != seen.request.meaning()),
         CoordError::ManifestInvalid(_) => {
-            matches!(seen.request, Request::Register { shards, .. } if !is_manifest(shards))
+            seen.request.manifest().is_some_and(|shards| !is_manifest(shards))
         }
         CoordError::ShardLimitExceeded(_) => over_limit(seen, model),
         CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => over_limit(seen, model),
@@ -56,12 +56,17 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
 }
 
 fn asks_config(seen: &Observation<'_>, run: &RunModel) -> bool {
-    matches!(seen.request, Request::CreateRun { config, .. } if *config == run.config)
+    match seen.request {
+        Request::CreateRun { config, .. } | Request::CreateWithShards { config, .. } => {
+            *config == run.config
+        }
+        _ => false,
+    }
 }
 
 fn over_limit(seen: &Observation<'_>, model: &Model) -> bool {
     let additional = match seen.request {
-        Request::Register { shards, .. } => shards.len(),
+        Request::Register { shards, .. } | Request::CreateWithShards { shards, .. } => shards.len(),
         Request::Holder { act: HolderAct::SplitReplace { split, .. }, .. } => split.parts.len(),
         Request::Holder { act: HolderAct::SplitResidual { .. }, .. } => 1,
         _ => 0,
@@ -83,7 +88,9 @@ fn of_run(
         CoordError::RunTerminal(told) => told.status == run.status && run.status.is_terminal(),
         CoordError::WrongStatus(told) => {
             let starts_from = match seen.request {
-                Request::Register { .. } => RunStatus::Initializing,
+                Request::Register { .. } | Request::CreateWithShards { .. } => {
+                    RunStatus::Initializing
+                }
                 _ => RunStatus::Active,
             };
             told.status == run.status && run.status != starts_from
@@ -124,6 +131,7 @@ fn of_shard(seen: &Observation<'_>, shard: &ShardModel, refusal: &CoordError) ->
         }
         (CoordError::StaleFence(told), Request::Holder { lease, .. }) => {
             let holds = shard.lease.is_some_and(|(owner, _)| owner == lease.owner());
+            // Of a lease below the floor the model knows that nobody holds it.
             (told.current.as_raw(), told.presented) == (shard.fence, lease.fence())
                 && (told.presented != told.current || !holds)
         }

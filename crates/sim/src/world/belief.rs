@@ -136,6 +136,7 @@ impl Worker {
                         | CoordError::SplitInvalid(_)
                         | CoordError::ResourceExhausted(_)
                         | CoordError::ParkDetailTooLarge(_)
+                        | CoordError::BackendError(_)
                 );
                 if for_good && !stubborn {
                     self.lose(lease);

@@ -39,8 +39,9 @@ impl<S: System> World<S> {
                 110..860 => self.worker_step()?,
                 860..955 => self.operator_step()?,
                 955..970 => self.deadline_step()?,
-                970..977 => self.jump(),
-                977..992 => self.put_to_sleep(),
+                970..976 => self.jump(),
+                976 if self.rng.chance(400) => self.raise_floor(),
+                976..992 => self.put_to_sleep(),
                 _ => self.crash(),
             }
         }
@@ -142,7 +143,11 @@ impl<S: System> World<S> {
         let busy = world.operator.pending.is_some();
         let intent = if !busy && open < open_runs && !world.full {
             world.next_run += 1;
-            Operator::create(RunId::from_raw(world.next_run), &mut scene)
+            let run = RunId::from_raw(world.next_run);
+            match scene.rng.chance(400) {
+                true => world.operator.create_with_shards(run, &mut scene),
+                false => Operator::create(run, &mut scene),
+            }
         } else if scene.rng.chance(180) {
             world.operator.misbehave(&mut scene)
         } else if busy {

@@ -1,16 +1,16 @@
 //! From an intent to its effect and back: where messages get lost, delayed and repeated.
 
-use shardwright_contracts::{LogicalTime, RunId, TenantId};
-use shardwright_coordination::CoordError;
+use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, TenantId, WorkerId};
+use shardwright_coordination::{CoordError, InfraError};
 
 use super::belief::Pending;
 use super::intent::Intent;
-use super::{TenantWorld, World};
+use super::{Door, TenantWorld, World};
 use crate::coverage;
 use crate::fault::Fault;
 use crate::network::{Actor, Envelope, Message};
-use crate::oracle::{Finding, ISOLATION, Observation, judge};
-use crate::request::Request;
+use crate::oracle::{Finding, ISOLATION, Observation, ROTATION, judge};
+use crate::request::{HolderAct, Request};
 use crate::system::{self, Outcome, System};
 use crate::visible::{self, RunView};
 
@@ -105,7 +105,7 @@ impl<S: System> World<S> {
 
     /// Puts a request to the system and sends the reply back.
     fn serve(&mut self, envelope: Envelope) -> Result<(), Vec<Finding>> {
-        let Some(outcome) = self.execute(&envelope)? else {
+        let Some(outcome) = self.execute_or_fail(&envelope)? else {
             self.reply_nothing(&envelope);
             return Ok(());
         };
@@ -126,19 +126,53 @@ impl<S: System> World<S> {
         Ok(())
     }
 
+    /// Puts a request to the system, unless the machinery between fails. What it applied before it
+    /// failed is judged like everything else; only its sender does not hear of it.
+    fn execute_or_fail(&mut self, envelope: &Envelope) -> Result<Option<Outcome>, Vec<Finding>> {
+        let fault = match if self.healed { 999 } else { self.rng.below(1_000) } {
+            0..8 => Fault::InfraNotApplied,
+            8..16 => Fault::InfraUnknownNotApplied,
+            16..24 => Fault::InfraUnknownApplied,
+            24..30 => Fault::InfraCorrupt,
+            _ => return self.execute(envelope),
+        };
+        if fault == Fault::InfraUnknownApplied && self.execute(envelope)?.is_none() {
+            return Ok(None);
+        }
+        self.tally.fault(fault);
+        let (operation, message) = (envelope.request.name(), fault.words().into());
+        let error = CoordError::BackendError(match fault {
+            Fault::InfraNotApplied => InfraError::NotApplied { operation, message },
+            Fault::InfraCorrupt => InfraError::Corrupt { operation, message },
+            _ => InfraError::Unknown { operation, message },
+        });
+        self.tally.failure(&envelope.request, &error);
+        self.trace.line(format_args!("{} {operation}: {}", self.clock, fault.words()));
+        Ok(Some(Err(error)))
+    }
+
     /// Puts a request to the system and hears the oracles.
     fn execute(&mut self, envelope: &Envelope) -> Result<Option<Outcome>, Vec<Finding>> {
-        let Envelope { tenant, request, .. } = envelope;
+        let Envelope { tenant, .. } = envelope;
         let mut now = self.clock;
-        if !self.healed && self.rng.chance(25) {
+        let door = self.settings.door;
+        // Where the backend owns the clock, nobody sets it back.
+        if !self.healed && self.rng.chance(25) && door != Door::Awaited {
             self.tally.fault(Fault::ClockSetBack);
             now = now.saturating_sub(self.rng.between(1, 120));
         }
         let now = LogicalTime::from_millis(now);
+        let request = &as_asked_by(door, &envelope.request, now);
         let run = (*tenant, request.run());
         self.look_again(run)?;
-        let called = system::call(&mut self.system, now, *tenant, request, &mut self.scratch);
-        let Some(outcome) = called else { return Ok(None) };
+        let call = match door {
+            Door::Plain | Door::Awaited => system::call,
+            Door::Session => system::session::call_in_session,
+        };
+        let Some(outcome) = call(&mut self.system, now, *tenant, request, &mut self.scratch) else {
+            return Ok(None);
+        };
+        self.check_rotation(now, *tenant, request, &outcome)?;
         let events = self.system.take_events();
         let after = RunView::take(&mut self.system, now, *tenant, run.1);
         let before = self.views.remove(&run);
@@ -160,6 +194,36 @@ impl<S: System> World<S> {
             self.views.insert(run, after);
         }
         if findings.is_empty() { Ok(Some(outcome)) } else { Err(findings) }
+    }
+
+    /// Asks for another worker's candidates, which begin with another shard if there is one.
+    fn check_rotation(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        request: &Request,
+        outcome: &Outcome,
+    ) -> Result<(), Vec<Finding>> {
+        let (
+            Request::Candidates { run, worker, limit },
+            Ok(system::Answer::Candidates { shards, .. }),
+        ) = (request, outcome)
+        else {
+            return Ok(());
+        };
+        let next = WorkerId::from_raw(worker.as_raw() + 1);
+        let (run, limit) = (*run, *limit);
+        let request = Request::Candidates { run, worker: next, limit };
+        let asked = system::call(&mut self.system, now, tenant, &request, &mut self.scratch);
+        match (shards.as_slice(), asked) {
+            ([first, _, ..], Some(Ok(system::Answer::Candidates { shards: others, .. })))
+                if others.first() == Some(first) =>
+            {
+                let text = format!("{worker} and {next} are both offered {first} first");
+                Err(vec![Finding { oracle: ROTATION.name, text }])
+            }
+            _ => Ok(()),
+        }
     }
 
     fn note(&mut self, envelope: &Envelope, now: LogicalTime, outcome: &Outcome) {
@@ -200,6 +264,9 @@ impl<S: System> World<S> {
 
     /// A request that its sender's own planning refused: it never left.
     fn reply_nothing(&mut self, envelope: &Envelope) {
+        if !self.awaits(envelope) {
+            return;
+        }
         if let Some(Known::Worker(worker)) = self.actor_mut(envelope.from) {
             worker.pending = None;
             worker.held.clear();
@@ -207,6 +274,12 @@ impl<S: System> World<S> {
     }
 
     fn reply(&mut self, envelope: &Envelope, outcome: &Outcome) {
+        // What failed in a way that may pass is asked again, with the same operation id.
+        let may_pass =
+            matches!(outcome, Err(CoordError::BackendError(error)) if error.is_retryable());
+        if may_pass {
+            return;
+        }
         let awaited = self.awaits(envelope);
         let stubborn = !self.healed && self.rng.chance(150);
         let (Actor::Worker { tenant, .. } | Actor::Operator { tenant }) = envelope.from;
@@ -249,6 +322,31 @@ impl<S: System> World<S> {
         Ok(())
     }
 
+    /// Restores a backup, in a way: every fence below some number is stale from now on. What all
+    /// runs look like afterwards is judged by the requests that follow.
+    pub(super) fn raise_floor(&mut self) {
+        if self.settings.scarce == Some(Fault::FencesScarce) {
+            return;
+        }
+        let runs = self.model.tenants.values().flat_map(|tenant| tenant.runs.values());
+        let fences = runs.flat_map(|run| run.shards.values()).map(|shard| shard.fence);
+        let floor = match self.rng.chance(700) {
+            true => fences.max().unwrap_or_default() + self.rng.between(1, 1 << 20),
+            false => self.rng.pick(&fences.collect::<Vec<_>>()).map_or(1, |fence| fence + 1),
+        };
+        let Ok(fence) = FenceEpoch::from_raw(floor) else { return };
+        self.tally.fault(Fault::FloorRaised);
+        self.trace.line(format_args!("{} the fence floor rises to {floor}", self.clock));
+        self.system.raise_fence_floor(fence);
+        self.model.raise_floor(floor);
+        let now = LogicalTime::from_millis(self.clock);
+        for ((tenant, run), view) in &mut self.views {
+            if let Some(seen) = RunView::take(&mut self.system, now, *tenant, *run) {
+                *view = seen;
+            }
+        }
+    }
+
     pub(super) fn actor_mut(&mut self, actor: Actor) -> Option<Known<'_>> {
         match actor {
             Actor::Worker { tenant, worker, life } => {
@@ -266,14 +364,29 @@ impl TenantWorld {
     /// An operator whose manifest did not fit tries a smaller one, down to none.
     fn hear_of_limits(&mut self, request: &Request, outcome: &Outcome) {
         if let (
-            Request::Register { shards, .. },
+            Some(shards),
             Err(CoordError::ShardLimitExceeded(_) | CoordError::ResourceExhausted(_)),
-        ) = (request, outcome)
+        ) = (request.manifest(), outcome)
         {
             self.operator.shards_max = Some(shards.len() / 2);
             self.full = shards.len() <= 1;
         }
     }
+}
+
+/// The async traits take time spans, which end now at the earliest.
+fn as_asked_by(door: Door, request: &Request, now: LogicalTime) -> Request {
+    let mut request = request.clone();
+    if door == Door::Awaited {
+        match &mut request {
+            Request::RequestSplit { expires_at: moment, .. }
+            | Request::Holder { act: HolderAct::Decline { not_before: moment }, .. } => {
+                *moment = now.max(*moment);
+            }
+            _ => {}
+        }
+    }
+    request
 }
 
 fn unchanged(

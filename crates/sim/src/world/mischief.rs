@@ -11,7 +11,7 @@ use super::belief::{Held, Worker};
 use super::intent::{Intent, Scene};
 use super::work::{DEEDS, Deed};
 use crate::fault::Fault;
-use crate::keyspace::{POINTS, key};
+use crate::keyspace::{POINTS, key, point_at_or_after};
 use crate::request::{DraftCursor, HolderAct, Request};
 
 const KINDS: &[(u64, Fault)] = &[
@@ -23,7 +23,9 @@ const KINDS: &[(u64, Fault)] = &[
     (3, Fault::CursorOversized),
     (5, Fault::CursorMalformed),
     (3, Fault::DetailOversized),
-    (8, Fault::PlanStale),
+    (10, Fault::PlanStale),
+    (4, Fault::PlanForeign),
+    (8, Fault::ResidualChanged),
     (9, Fault::TenantForged),
     (7, Fault::TenantForeign),
     (10, Fault::OwnerForged),
@@ -47,6 +49,7 @@ impl Worker {
             Fault::OwnerForged => self.forge_owner(scene),
             Fault::ShardUnknown => self.ask_nowhere(scene),
             Fault::EndedRunTouched => self.touch_ended(scene),
+            Fault::ResidualChanged => self.change_residual(scene),
             _ => {
                 let index = scene.rng.index(self.held.len());
                 spoil(fault, self.held.get(index)?, scene)
@@ -109,6 +112,24 @@ impl Worker {
         let lease = Lease::new(scene.tenant, ShardKey::new(run, *id), self.id, fence, deadline);
         let mut held = Held::assume(scene.tag, lease, shard.spec.clone(), shard.cursor.clone());
         any_deed(&mut held, scene)
+    }
+
+    /// A residual split that its shard's op log has forgotten, under the same id and with another
+    /// plan.
+    fn change_residual(&self, scene: &mut Scene<'_>) -> Option<Intent> {
+        let run = scene.pick_active()?;
+        let shards = &scene.model.run(scene.tenant, run)?.shards;
+        let forgotten: Vec<_> = shards
+            .iter()
+            .flat_map(|(id, shard)| shard.residuals.keys().map(move |op| (*id, shard, *op)))
+            .filter(|(_, shard, op)| shard.ops.get(*op).is_none())
+            .collect();
+        let (id, shard, op) = *scene.rng.pick(&forgotten)?;
+        let fence = FenceEpoch::from_raw(shard.fence).ok()?;
+        let lease = Lease::new(scene.tenant, ShardKey::new(run, id), self.id, fence, scene.now());
+        let held = Held::assume(scene.tag, lease, shard.spec.clone(), DraftCursor::default());
+        let split = held.divide(2, scene)?;
+        Some(Intent::honest(Request::Holder { lease, act: HolderAct::SplitResidual { split, op } }))
     }
 
     fn ask_nowhere(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
@@ -182,13 +203,7 @@ fn spoil(fault: Fault, held: &Held, scene: &mut Scene<'_>) -> Option<Intent> {
                 Lease::new(lease.tenant(), lease.key(), lease.owner(), fence, lease.deadline());
             return any_deed(&mut held, scene);
         }
-        Fault::PlanStale => {
-            // What it has processed but nobody has accepted.
-            held.next = (held.next + 2).min(held.end);
-            held.cursor = held.position(tag, None);
-            let deed = if scene.rng.chance(700) { Deed::SplitReplace } else { Deed::SplitResidual };
-            return deed.plan(&mut held, scene);
-        }
+        Fault::PlanForeign | Fault::PlanStale => return misplan(fault, held, scene),
         Fault::DetailOversized => {
             let mut detail = scene.bytes(1);
             detail.resize(MAX_PARK_DETAIL_SIZE + 1, 0);
@@ -228,4 +243,30 @@ fn spoil(fault: Fault, held: &Held, scene: &mut Scene<'_>) -> Option<Intent> {
         false => HolderAct::Complete { cursor, op },
     };
     Some(Intent::honest(Request::Holder { lease, act }))
+}
+
+/// A split of a held shard, planned on what is not, or not any more, the shard.
+fn misplan(fault: Fault, mut held: Held, scene: &mut Scene<'_>) -> Option<Intent> {
+    let (tag, lease) = (scene.tag, held.lease);
+    let deed = if scene.rng.chance(700) { Deed::SplitReplace } else { Deed::SplitResidual };
+    let shard = match fault {
+        Fault::PlanForeign => scene.pick_shard(lease.key().run)?,
+        _ => lease.key().shard,
+    };
+    let shard = scene.model.shard(scene.tenant, lease.key().run, shard)?;
+    let (spec, cursor) = (shard.spec.clone(), shard.cursor.clone());
+    if fault == Fault::PlanForeign {
+        return deed.plan(&mut Held::assume(tag, lease, spec, cursor), scene);
+    }
+    if scene.rng.chance(400) {
+        // A cut through what was done since it was planned.
+        let done = point_at_or_after(tag, cursor.last_key.as_ref()?);
+        let mut held = Held::assume(tag, lease, spec, DraftCursor::default());
+        held.end = done + 1;
+        return Deed::SplitResidual.plan(&mut held, scene);
+    }
+    // What it has processed but nobody has accepted.
+    held.next = (held.next + 2).min(held.end);
+    held.cursor = held.position(tag, None);
+    deed.plan(&mut held, scene)
 }

@@ -1,6 +1,7 @@
 //! What a tenant's operator does: makes runs, looks after them, ends them, and errs.
 
-use shardwright_contracts::{CursorSemantics, RunId, ShardId, ShardKey, WorkerId};
+use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
+use shardwright_contracts::{CursorSemantics, OpId, RunId, ShardId, ShardKey, WorkerId};
 use shardwright_coordination::{RunConfig, RunStatus, ShardFilter, ShardStatus};
 
 use super::belief::Operator;
@@ -19,6 +20,22 @@ impl Operator {
     /// Makes a run of that id.
     pub(super) fn create(run: RunId, scene: &mut Scene<'_>) -> Option<Intent> {
         Some(Intent::honest(Request::CreateRun { run, config: config(scene)? }))
+    }
+
+    /// Makes a run of that id together with its shards.
+    pub(super) fn create_with_shards(&self, run: RunId, scene: &mut Scene<'_>) -> Option<Intent> {
+        let shards_max = self.shards_max.unwrap_or(8);
+        if shards_max == 0 {
+            return Self::create(run, scene);
+        }
+        let (config, mut shards) = (config(scene)?, manifest(shards_max, scene));
+        let spoilt = scene.rng.chance(150);
+        if spoilt {
+            spoil(&mut shards, scene);
+        }
+        let op = scene.op();
+        let intent = Intent::honest(Request::CreateWithShards { run, config, shards, op });
+        Some(if spoilt { intent.mischief(Fault::ManifestInvalid) } else { intent })
     }
 
     /// What the operator does next.
@@ -76,6 +93,20 @@ impl Operator {
         Intent::honest(Request::Register { run, shards, op })
     }
 
+    /// Makes a run that is there already, the same or otherwise.
+    fn make_again(&self, op: OpId, scene: &mut Scene<'_>) -> Option<Request> {
+        let run = scene.pick_run(|_| true)?;
+        let same = scene.model.run(scene.tenant, run)?.config;
+        let config = if scene.rng.chance(500) { same } else { config(scene)? };
+        Some(match scene.rng.chance(500) {
+            true => Request::CreateRun { run, config },
+            false => {
+                let shards = manifest(self.shards_max.unwrap_or(8), scene);
+                Request::CreateWithShards { run, config, shards, op }
+            }
+        })
+    }
+
     /// Errs on purpose.
     pub(super) fn misbehave(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let old = self.sent.get(scene.rng.index(self.sent.len())).cloned();
@@ -93,15 +124,18 @@ impl Operator {
                     _ if scene.rng.chance(250) => {
                         Request::Register { run, shards: manifest(2, scene), op }
                     }
+                    _ if scene.rng.chance(250) => {
+                        let config = scene.model.run(scene.tenant, run)?.config;
+                        let shards = manifest(2, scene);
+                        Request::CreateWithShards { run, config, shards, op }
+                    }
                     _ => Request::Run { run, act: any_act(scene), op },
                 };
                 Some(Intent::honest(request).mischief(Fault::OpIdReused))
             }
             2 => {
-                let run = scene.pick_run(|_| true)?;
-                let same = scene.model.run(scene.tenant, run)?.config;
-                let config = if scene.rng.chance(500) { same } else { config(scene)? };
-                Some(Intent::honest(Request::CreateRun { run, config }).mischief(Fault::Resent))
+                let request = self.make_again(fresh, scene)?;
+                Some(Intent::honest(request).mischief(Fault::Resent))
             }
             3 => {
                 let request = match scene.rng.below(4) {
@@ -131,7 +165,7 @@ impl Operator {
                 // The id of something that a worker did to the shard.
                 let (op, run) = (scene.rng.between(1, *scene.ops), scene.pick_active()?);
                 let key = ShardKey::new(run, scene.pick_shard(run)?);
-                let op = shardwright_contracts::OpId::from_raw(op);
+                let op = OpId::from_raw(op);
                 Some(Intent::honest(Request::Unpark { key, op }).mischief(Fault::OpIdReused))
             }
             _ => {
@@ -231,17 +265,37 @@ fn manifest(shards_max: usize, scene: &mut Scene<'_>) -> Manifest {
 
 /// Makes a manifest one that must be refused.
 fn spoil(shards: &mut Manifest, scene: &mut Scene<'_>) {
-    let kind = scene.rng.below(6);
+    let kind = scene.rng.weighted(&[
+        (10, 0),
+        (10, 1),
+        (10, 2),
+        (10, 3),
+        (10, 4),
+        (10, 5),
+        (10, 6),
+        (10, 7),
+        (1, 8),
+    ]);
     let Some((id, spec, cursor)) = shards.first_mut() else { return };
     match kind {
-        0 => std::mem::swap(&mut spec.start, &mut spec.end),
-        1 => spec.end.clear(),
-        2 => *id = id.into_derived(),
-        3 => *cursor = DraftCursor::at(spec.end.clone(), None),
-        4 => {
+        Some(0) => std::mem::swap(&mut spec.start, &mut spec.end),
+        Some(1) => spec.end.clear(),
+        Some(2) => *id = id.into_derived(),
+        Some(3) => *cursor = DraftCursor::at(spec.end.clone(), None),
+        Some(4) => {
             let first = (*id, spec.clone(), cursor.clone());
             shards.push(first);
         }
-        _ => shards.clear(),
+        Some(5) => {
+            let twin = (ShardId::from_raw(1 << 41), spec.clone(), DraftCursor::default());
+            shards.push(twin);
+        }
+        Some(6) => *cursor = DraftCursor { last_key: None, token: Some(scene.bytes(4)) },
+        Some(7) => shards.clear(),
+        _ => {
+            let first = (spec.clone(), cursor.clone());
+            let ids = (0..=MAX_INITIAL_SHARDS as u64).map(ShardId::from_raw);
+            *shards = ids.map(|id| (id, first.0.clone(), first.1.clone())).collect();
+        }
     }
 }

@@ -6,6 +6,17 @@ use shardwright_coordination::CoordinatorRuntimeConfig;
 use crate::fault::Fault;
 use crate::rng::Rng;
 
+/// By which of its faces the system is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// The traits that take the time as an argument.
+    Plain,
+    /// Workers' sessions over them.
+    Session,
+    /// The async traits.
+    Awaited,
+}
+
 /// The shape of one world.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -15,6 +26,8 @@ pub struct Settings {
     pub open_runs: usize,
     /// What the backend may use.
     pub runtime: CoordinatorRuntimeConfig,
+    /// By which of its faces the system is reached.
+    pub door: Door,
     /// What is scarce, so that runs may come to an end that nobody can help.
     pub scarce: Option<Fault>,
 }
@@ -52,6 +65,8 @@ impl Settings {
             fence_floor: FenceEpoch::from_raw(floor).unwrap_or(FenceEpoch::INITIAL),
         };
         let workers = (0..tenants).map(|_| rng.between(3, 5) as usize).collect();
-        Self { workers, open_runs: rng.between(1, 2) as usize, runtime, scarce }
+        let doors = [(600, Door::Plain), (200, Door::Session), (200, Door::Awaited)];
+        let door = rng.weighted(&doors).unwrap_or(Door::Plain);
+        Self { workers, open_runs: rng.between(1, 2) as usize, runtime, door, scarce }
     }
 }

@@ -52,6 +52,8 @@ impl Worker {
             .model
             .run(scene.tenant, held.lease.key().run)
             .is_none_or(|run| run.shards.len() >= SHARDS_MAX);
+        let shard = scene.model.shard(scene.tenant, held.lease.key().run, held.lease.key().shard);
+        let is_divided = !scene.healed && shard.is_some_and(|shard| !shard.residuals.is_empty());
         let splits = u64::from(!crowded && !scene.healed && held.end > held.next + 2);
         let chaos = u64::from(!scene.healed);
         let deed = scene.rng.weighted(&[
@@ -65,7 +67,9 @@ impl Worker {
             (if held.request.is_some() { 400 } else { 0 }, Deed::Decline),
             (if held.request.is_some() { 400 * splits } else { 0 }, Deed::SplitResidual),
         ])?;
-        if deed == Deed::Checkpoint {
+        // Whoever has given a part away saves its token often, and the op log forgets the split.
+        let saves_token = is_divided && held.processed().is_some() && scene.rng.chance(650);
+        if deed == Deed::Checkpoint && !saves_token {
             held.next = (held.next + scene.rng.between(1, 5) as Point).min(held.end);
         }
         deed.plan(held, scene)
@@ -120,7 +124,10 @@ impl Deed {
             }
             Self::Complete => {
                 held.next = held.next.max(held.end);
-                let cursor = held.position(scene.tag, None);
+                // A last word now and then, for which there may be no room.
+                let is_wordy = !scene.healed && scene.rng.chance(400);
+                let token = is_wordy.then(|| scene.bytes(200));
+                let cursor = held.position(scene.tag, token);
                 HolderAct::Complete { cursor, op: scene.op() }
             }
             Self::Park => {

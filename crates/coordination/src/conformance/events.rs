@@ -1,0 +1,73 @@
+//! What is told of what happens.
+
+use shardwright_contracts::{CursorUpdate, ShardId};
+
+use super::{Harness, LEASE_MS, World, op};
+use crate::async_traits::{AsyncCoordinationBackend as _, AsyncRunManagement as _};
+use crate::events::{EventKind, RedactedKey};
+use crate::lease::Lease;
+use crate::status::ParkReason;
+
+async fn told<H: Harness>(harness: &H, world: &World<'_, H>) -> Vec<EventKind> {
+    let told = harness.take_events(world.tenant).await;
+    assert!(told.iter().all(|event| (event.tenant, event.run) == (world.tenant, world.run)));
+    assert!(told.is_sorted_by_key(|event| event.at), "time does not run back");
+    told.into_iter().map(|event| event.kind).collect()
+}
+
+/// Each change tells its event once; a replay tells none.
+pub async fn what_takes_effect_is_told_once_and_in_order<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let other = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant, shard) = (world.backend(), world.tenant, ShardId::from_raw(0));
+    let started = [EventKind::RunCreated, EventKind::RunActivated { shard_count: 1 }];
+    assert_eq!(told(harness, &world).await, started);
+    let lease = world.acquire(0, 1).await;
+    world.checkpoint(&lease, "c", 1).await;
+    assert!(world.checkpoint(&lease, "c", 1).await);
+    let new_deadline = backend.renew(tenant, &lease).await.unwrap().new_deadline;
+    let reason = ParkReason::NotFound;
+    backend.park_shard(tenant, &lease, reason, b"why", op(2)).await.unwrap();
+    backend.unpark_shard(tenant, world.key(0), op(3)).await.unwrap();
+    let again = world.acquire(0, 2).await;
+    backend.release(tenant, &again, op(4)).await.unwrap();
+    backend.release(tenant, &again, op(4)).await.unwrap();
+    let kinds = told(harness, &world).await;
+    let EventKind::ShardUnparked { new_fence_epoch, .. } = kinds[4] else { panic!("{kinds:?}") };
+    assert!(lease.fence() < new_fence_epoch && new_fence_epoch < again.fence());
+    let acquired = |lease: &Lease| EventKind::ShardAcquired {
+        shard,
+        worker: lease.owner(),
+        fence_epoch: lease.fence(),
+    };
+    let last_key = RedactedKey(Some(b"c"[..].into()));
+    let expected = [
+        acquired(&lease),
+        EventKind::ShardCheckpointed { shard, last_key },
+        EventKind::ShardLeaseRenewed { shard, new_deadline },
+        EventKind::ShardParked { shard, reason },
+        EventKind::ShardUnparked { shard, new_fence_epoch },
+        acquired(&again),
+        EventKind::ShardReleased { shard },
+    ];
+    assert_eq!(kinds, expected);
+    assert_eq!(told(harness, &other).await, started, "nobody else's are among them");
+}
+
+/// A refusal changes nothing, so there is nothing to tell.
+pub async fn nobody_is_told_what_was_refused<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant) = (world.backend(), world.tenant);
+    let zombie = world.acquire(0, 1).await;
+    harness.advance(LEASE_MS).await;
+    let owner = world.acquire(0, 2).await;
+    world.checkpoint(&owner, "m", 1).await;
+    told(harness, &world).await;
+    let cursor = CursorUpdate::at(b"c");
+    assert!(backend.renew(tenant, &zombie).await.is_err());
+    assert!(backend.checkpoint(tenant, &owner, cursor, op(2)).await.is_err());
+    assert!(backend.complete(tenant, &zombie, cursor, op(3)).await.is_err());
+    assert!(backend.unpark_shard(tenant, world.key(0), op(4)).await.is_err());
+    assert!(backend.complete_run(tenant, world.run, op(5)).await.is_err());
+    assert_eq!(told(harness, &world).await, []);
+}

@@ -1,0 +1,84 @@
+//! Workers that found nothing to claim, and for how long they count as waiting.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shardwright_contracts::{LogicalTime, WorkerId};
+
+use crate::planted::{self, Defect};
+
+/// The workers that wait for shards of one run, so that holders can be told how many there are.
+///
+/// Nobody waits for good: a worker that does not come back is one that has gone. How long it counts
+/// is [`RunConfig::waiting_until`](crate::record::RunConfig::waiting_until).
+#[derive(Clone, Debug, Default)]
+pub struct WaitingWorkers {
+    by_time: BTreeSet<(LogicalTime, WorkerId)>,
+    until: BTreeMap<WorkerId, LogicalTime>,
+}
+
+impl WaitingWorkers {
+    /// Nobody waits.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { by_time: BTreeSet::new(), until: BTreeMap::new() }
+    }
+
+    /// Counts a worker as waiting until `until`, whatever was said of it before.
+    pub fn wait(&mut self, worker: WorkerId, until: LogicalTime) {
+        self.stop(worker);
+        self.by_time.insert((until, worker));
+        self.until.insert(worker, until);
+    }
+
+    /// A worker has what it waited for, or waits no longer.
+    pub fn stop(&mut self, worker: WorkerId) {
+        if let Some(until) = self.until.remove(&worker) {
+            self.by_time.remove(&(until, worker));
+        }
+    }
+
+    /// Until when a worker was said to wait, even if that time has passed.
+    #[must_use]
+    pub fn until(&self, worker: WorkerId) -> Option<LogicalTime> {
+        self.until.get(&worker).copied()
+    }
+
+    /// How many workers wait at `now`. At the end of its time a worker does not.
+    #[must_use]
+    pub fn count(&self, now: LogicalTime) -> usize {
+        self.by_time.len() - self.expired(now).count()
+    }
+
+    /// Forgets those whose time has passed.
+    pub fn forget_expired(&mut self, now: LogicalTime) {
+        loop {
+            let Some((_, worker)) = self.expired(now).next() else { return };
+            self.stop(worker);
+        }
+    }
+
+    fn expired(&self, now: LogicalTime) -> impl Iterator<Item = (LogicalTime, WorkerId)> + '_ {
+        let forever = planted::is_active(Defect::WaitingForever);
+        self.by_time.iter().copied().take_while(move |(until, _)| *until <= now && !forever)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_counts_once_and_until_its_time_has_come() {
+        let (one, other) = (WorkerId::from_raw(1), WorkerId::from_raw(2));
+        let at = LogicalTime::from_millis;
+        let mut waiting = WaitingWorkers::new();
+        waiting.wait(one, at(30));
+        waiting.wait(one, at(10));
+        waiting.wait(other, at(20));
+        assert_eq!([9, 10, 19, 20].map(|now| waiting.count(at(now))), [2, 1, 1, 0]);
+        waiting.forget_expired(at(10));
+        assert_eq!((waiting.until(one), waiting.until(other)), (None, Some(at(20))));
+        waiting.stop(other);
+        assert_eq!(waiting.count(at(0)), 0);
+    }
+}
