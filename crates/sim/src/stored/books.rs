@@ -143,6 +143,8 @@ impl Books {
         let now = change.now.as_ref();
         match place {
             StoreKey::Format | StoreKey::Incarnation => {}
+            // Advice and names decide nothing.
+            StoreKey::Estimate(..) | StoreKey::Name(..) | StoreKey::Purpose(..) => {}
             StoreKey::Clock => {
                 let mark =
                     decode::<ClockMark>(now)?.map_or(LogicalTime::ZERO, |it| it.reserved_until);

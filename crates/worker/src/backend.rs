@@ -1,0 +1,18 @@
+use shardwright_coordination::{
+    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, AsyncWorkEstimates,
+};
+
+/// What a worker needs of the run protocol; every backend that has it all is one.
+pub trait Backend:
+    AsyncCoordinationBackend + AsyncRunManagement + AsyncShardClaiming + AsyncWorkEstimates + 'static
+{
+}
+
+impl<B> Backend for B where
+    B: AsyncCoordinationBackend
+        + AsyncRunManagement
+        + AsyncShardClaiming
+        + AsyncWorkEstimates
+        + 'static
+{
+}
