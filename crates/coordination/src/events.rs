@@ -232,8 +232,8 @@ mod tests {
         events.drain_with(|event| seen.push(event.kind));
         assert_eq!(seen, [EventKind::RunCreated, EventKind::RunFailed]);
         assert!(events.is_empty());
-        events.emit(event(2, EventKind::RunCancelled));
-        assert_eq!(events.drain(), [event(2, EventKind::RunCancelled)]);
+        events.emit(event(1, EventKind::RunCancelled));
+        assert_eq!(events.drain(), [event(1, EventKind::RunCancelled)]);
         assert!(events.is_empty());
     }
 

@@ -2,8 +2,8 @@
 
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
-    AcquireError, AsyncCoordinationBackend, AsyncRunManagement, CheckpointError, CompleteError,
-    InfraError, RenewError,
+    AcquireError, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
+    CheckpointError, ClaimError, CompleteError, InfraError, RenewError, SplitRequestError,
 };
 use shardwright_engine::codec::{Format, Record};
 use shardwright_engine::{OpenError, StoredCoordinator};
@@ -47,6 +47,29 @@ fn leases_from_before_a_restore_are_stale_for_good() {
         let lease = site.run(acquire(&after, id, 2));
         assert!(lease.fence().as_raw() >= 1 << 32, "{:?}", lease.fence());
     }
+}
+
+#[test]
+fn leases_from_before_a_restore_keep_nobody_from_their_shards() {
+    let site = Site::new();
+    // The old coordinator and its session live on.
+    let before = site.engine();
+    site.run(start(&before, 2));
+    let lease = site.run(acquire(&before, 0, 1));
+    site.run(acquire(&before, 1, 1));
+    site.run(Engine::raise_incarnation(&site.store, &site.keys)).unwrap();
+    let after = site.engine();
+    let asked = site.run(after.request_split(TENANT, shard(0), worker(2), LEASE_MS));
+    assert!(matches!(asked, Err(SplitRequestError::NotLeased(_))), "{asked:?}");
+    assert!(site.run(list(&after)).iter().all(|shard| shard.lease_deadline.is_none()));
+    for by in [2, 3] {
+        let claimed = site.run(after.claim_next_available(TENANT, RUN, worker(by))).unwrap();
+        assert!(claimed.lease.fence() > lease.fence());
+        assert_eq!(claimed.capacity.available_count, 3 - by as u32);
+    }
+    let none = site.run(after.claim_next_available(TENANT, RUN, worker(4)));
+    assert!(matches!(none, Err(ClaimError::NoneAvailable(_))), "{none:?}");
+    site.audit();
 }
 
 #[test]
