@@ -6,6 +6,7 @@
     reason = "a test that panics is a test that fails"
 )]
 
+#[allow(dead_code, reason = "each test uses its own part")]
 mod support;
 
 use std::fs;

@@ -54,6 +54,8 @@ pub(super) async fn complaints(store: &EtcdStore) -> Result<Vec<String>> {
 impl Books {
     fn enter(&mut self, place: StoreKey, value: &[u8]) -> Result<()> {
         match place {
+            // Advice and names decide nothing.
+            StoreKey::Estimate(..) | StoreKey::Name(..) | StoreKey::Purpose(..) => {}
             StoreKey::QuotaTotal => self.total = Quota::decode(value)?.reserved,
             StoreKey::QuotaTenant(tenant) => {
                 self.tenants.insert(tenant, Quota::decode(value)?.reserved);
