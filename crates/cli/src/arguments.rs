@@ -107,10 +107,10 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) batch: Option<u32>,
     /// How many shards to work on at a time [default: one per core].
-    #[arg(long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, short = 'j', value_name = "N", value_parser = between(1, 1_024))]
     pub(crate) workers: Option<u16>,
     /// How many items (or batches) of one shard to work on at a time.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = between(1, 4_096))]
     pub(crate) in_flight: u16,
     /// How often a failing item is tried again.
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -134,14 +134,18 @@ pub(crate) struct RunArguments {
     #[arg(long, conflicts_with = "out")]
     pub(crate) out_local: bool,
     /// Into how many shards a new run is cut at first [default: four per worker].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = between(1, 256))]
     pub(crate) shards: Option<u16>,
     /// After how many seconds without a sign of life a shard is given to another worker.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub(crate) lease: u64,
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = between(1, 3_600))]
+    pub(crate) lease: u16,
     /// The command. `{}` stands for the item; without it, the item comes last.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+fn between(least: u16, most: u16) -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(i64::from(least)..=i64::from(most))
 }
 
 /// When too many items have failed.

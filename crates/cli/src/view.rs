@@ -119,7 +119,8 @@ fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> 
     let id = |shard: shardwright_contracts::ShardId| format!("{:016x}", shard.as_raw());
     Some(match event {
         WorkerEvent::Claimed { shard, fence, .. } => {
-            json!({ "event": "claimed", "worker": slot, "shard": id(shard), "fence": fence.as_raw() })
+            let fence = fence.as_raw();
+            json!({ "event": "claimed", "worker": slot, "shard": id(shard), "fence": fence })
         }
         WorkerEvent::Committed { shard, key, items, bytes } => json!({
             "event": "committed", "worker": slot, "shard": id(shard), "key": KeyText::new(key),

@@ -103,7 +103,7 @@ pub enum NameRunError {
         run: RunId,
     },
     /// Too much was to be written down about it.
-    #[error("what a run is for takes {length} bytes, and at most {max} are kept", max = MAX_JOB_SIZE)]
+    #[error("a run's purpose of {length} bytes exceeds {max}", max = MAX_JOB_SIZE)]
     JobTooLarge {
         /// How much.
         length: usize,

@@ -164,13 +164,7 @@ impl<S: Store, E: Env> Core<S, E> {
             let is_fresh = remembered.is_none();
             let current = match remembered.take() {
                 Some(current) => current,
-                None => {
-                    let loaded = self.load_known(place, lease, operation).await;
-                    match loaded.map_err(|error| unknown.or(error))? {
-                        Some(loaded) => Arc::new(loaded),
-                        None => return Err(unknown.or_not_found(place)),
-                    }
-                }
+                None => self.load_again(place, lease, &unknown, operation).await?,
             };
             match unknown.trace_in(&current) {
                 Trace::Stored(attempt) => {
@@ -221,6 +215,21 @@ impl<S: Store, E: Env> Core<S, E> {
                 return Err(unknown.or(fault::contention(operation)).into());
             }
             self.back_off(conflicts).await;
+        }
+    }
+
+    /// Reads a shard to decide on, after attempts of which some may have been stored.
+    async fn load_again<T: Send, R: Refusal>(
+        &self,
+        place: Place,
+        lease: Option<&Lease>,
+        unknown: &Unknown<T>,
+        operation: &'static str,
+    ) -> Result<Arc<Loaded>, R> {
+        let loaded = self.load_known(place, lease, operation).await;
+        match loaded.map_err(|error| unknown.or(error))? {
+            Some(loaded) => Ok(Arc::new(loaded)),
+            None => Err(unknown.or_not_found(place)),
         }
     }
 

@@ -50,7 +50,7 @@ pub struct Envelope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
     /// A later version wrote it.
-    #[error("the cursor's token has version {found}, and this version knows {known}", known = VERSION)]
+    #[error("the cursor's token has version {found}; known is {known}", known = VERSION)]
     Version {
         /// Which.
         found: u8,

@@ -112,7 +112,8 @@ async fn a_failing_item_is_parked_alone_and_can_be_tried_again() {
         let job = each(move |item: Item| {
             let fails = [0, 41, 99].contains(&number(&item.key));
             let fails = fails && !is_mended.load(Ordering::Relaxed);
-            async move { if fails { Err(JobFailure::retryable("no luck")) } else { Ok(line(&item)) } }
+            let failure = || Err(JobFailure::retryable("no luck"));
+            async move { if fails { failure() } else { Ok(line(&item)) } }
         });
         let options = WorkerOptions { in_flight: 3, ..impatient() };
         Worker::builder(TENANT, RUN)

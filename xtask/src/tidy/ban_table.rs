@@ -86,9 +86,10 @@ const PURE: Profile = Profile {
 /// The crates that the simulator runs: all they do must be replayable.
 const SIMULATED: Profile = Profile {
     crates: &["engine", "worker", "node"],
-    // Somewhere the real world has to begin. Connectors are part of it: they read files and ask
-    // servers, and the simulator puts sources of its own in their place.
-    except: &["world", "connector"],
+    // Somewhere the real world has to begin. Connectors, sinks and programs are part of it: they
+    // read and write files, ask servers and start processes, and the simulator puts others in
+    // their place.
+    except: &["world", "connector", "sink", "process"],
     bans: &[
         Ban {
             paths: &["tokio::time", "std::time::Instant::now", "std::time::SystemTime::now"],
@@ -207,6 +208,7 @@ mod tests {
         assert!(SIMULATED.exempts(&path("crate::world")));
         assert!(SIMULATED.exempts(&path("crate::world::tokio_env")));
         assert!(SIMULATED.exempts(&path("crate::connector::tree")));
+        assert!(SIMULATED.exempts(&path("crate::process::guard")));
         assert!(!SIMULATED.exempts(&path("crate")) && !SIMULATED.exempts(&path("crate::view")));
         assert!(!SIMULATED.exempts(&path("crate::view::world")));
         assert!(!PURE.exempts(&path("crate::world")));

@@ -259,7 +259,7 @@ async fn create(
     } else {
         CursorSemantics::Completed
     };
-    let config = RunConfig::try_new(semantics, arguments.lease * 1_000, None)?;
+    let config = RunConfig::try_new(semantics, u64::from(arguments.lease) * 1_000, None)?;
     let ranges = description.ranges()?;
     let shards: Vec<InitialShardInput<'_>> = ranges
         .iter()
