@@ -164,7 +164,7 @@ impl<S: Store, E: Env> Core<S, E> {
             let is_fresh = remembered.is_none();
             let current = match remembered.take() {
                 Some(current) => current,
-                None => self.load_again(place, lease, &unknown, operation).await?,
+                None => self.load_again::<T, R>(place, lease, &unknown, operation).await?,
             };
             match unknown.trace_in(&current) {
                 Trace::Stored(attempt) => {

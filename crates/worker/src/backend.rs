@@ -3,8 +3,9 @@ use shardwright_coordination::{
 };
 
 /// What a worker needs of the run protocol; every backend that has it all is one.
-pub trait Backend:
-    AsyncCoordinationBackend + AsyncRunManagement + AsyncShardClaiming + AsyncWorkEstimates + 'static
+pub trait Backend: AsyncCoordinationBackend + AsyncRunManagement + 'static
+where
+    Self: AsyncShardClaiming + AsyncWorkEstimates,
 {
 }
 
