@@ -49,6 +49,12 @@ enum Chore {
     },
     /// Plants every known bug in the run protocol, one at a time, and shows which seed caught it.
     MutantsPlanted,
+    /// Troubles real workers on a real etcd: `--minutes N`; ends with a table and a verdict.
+    Chaos {
+        /// What it is told; `cargo xtask chaos -- --help` explains it.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Measures the run protocol on every store, beside the disk and the plainest rival.
     BenchStores {
         /// Measure only `file`, `etcd`, `shards` or `memory`.
@@ -78,6 +84,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::Model { tla: true } => tla::large(&metadata),
         Chore::Sim { arguments } => proof::sim(&metadata, arguments),
         Chore::MutantsPlanted => proof::planted(&metadata),
+        Chore::Chaos { arguments } => proof::chaos(&metadata, arguments),
         Chore::BenchStores { only } => bench::stores(&metadata, only.as_deref()),
         Chore::Deny => deny::run(&metadata),
     }

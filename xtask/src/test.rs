@@ -85,6 +85,7 @@ fn plan(has_nextest: bool) -> Vec<Step> {
             "test -p shardwright-coordination --lib --tests --locked",
         ),
         cargo_step("doc tests", "test --doc --workspace --all-features --locked"),
+        cargo_step("etcd chaos", "run --quiet --locked --package shardwright-chaos -- --minutes 5"),
         Step { name: "specification (TLC)", action: Action::Specification },
         cargo_step("examples build", "build --workspace --examples --locked"),
         cargo_step("benches build", "bench --workspace --no-run --locked"),

@@ -25,6 +25,8 @@
 //! | [`traits`], [`facade`] | what a backend can do |
 //! | [`async_traits`] | the same, for callers that wait |
 //! | [`synchronized`] | the one as the other |
+//! | [`directory`] | names for runs |
+//! | [`estimate`] | what holders think of the work they have left |
 //! | [`session`] | one shard, held by one worker |
 //! | [`in_memory`] | the executable specification |
 #![forbid(unsafe_code)]
@@ -33,7 +35,9 @@ pub mod async_traits;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod cooldown;
+pub mod directory;
 pub mod error;
+pub mod estimate;
 pub mod events;
 pub mod facade;
 pub mod guard;
@@ -57,12 +61,14 @@ pub mod waiting;
 
 pub use async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, Clock};
 pub use cooldown::ClaimCooldowns;
+pub use directory::{AsyncRunDirectory, Job, NameRunError, RunName, RunNameError};
 pub use error::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
     DeclineError, InfraError, ParkError, RegisterShardsError, ReleaseError, RenewError,
     RunQueryError, RunTransitionError, SplitError, SplitReplaceError, SplitRequestError,
     SplitResidualError, UnparkError,
 };
+pub use estimate::{AsyncWorkEstimates, HeldEstimate, WorkEstimate};
 pub use events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
 pub use facade::{CoordinationFacade, ShardClaiming};
 pub use guard::{Context, validate_lease};

@@ -141,7 +141,12 @@ impl<S: Store, E: Env> Core<S, E> {
         };
         let guard = (run_key.clone(), Expect::At(at));
         let gate = self.keys.gate(tenant, run);
-        for range in [self.keys.shards(tenant, run), self.keys.view(tenant, run)] {
+        let ranges = [
+            self.keys.shards(tenant, run),
+            self.keys.view(tenant, run),
+            self.keys.estimates(tenant, run),
+        ];
+        for range in ranges {
             let entries = self.list_since(&range, at, OPERATION).await?;
             let left = entries.into_iter().map(|(key, _)| key).filter(|key| *key != gate);
             let left = left.filter(|_| !planted::is_active(Defect::RunDeletedFirst));
@@ -154,7 +159,12 @@ impl<S: Store, E: Env> Core<S, E> {
             .delete(run_key)
             .delete(self.keys.manifest(tenant, run))
             .delete(self.keys.watermark(tenant, run))
+            .delete(self.keys.purpose(tenant, run))
             .delete(gate);
+        let last = match self.name_of(tenant, run).await? {
+            Some((name, expect)) => last.expect(name.clone(), expect).delete(name),
+            None => last,
+        };
         let last = self.return_room(tenant, run, last, OPERATION).await?.build();
         let last = last.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
         let writes = last.writes().to_vec();

@@ -12,6 +12,10 @@
 //! | `manifest/<tenant>/<run>` | [`Manifest`] |
 //! | `count/<tenant>/<run>` | [`Count`] |
 //! | `stage/<tenant>/<run>` | [`Stage`] |
+//! | `watermark/<tenant>/<run>` | [`Watermark`] |
+//! | `estimate/<tenant>/<run>/<shard>` | [`Estimate`] |
+//! | `name/<tenant>/<name>` | [`Named`] |
+//! | `purpose/<tenant>/<run>` | [`Purpose`] |
 //! | `shard/<tenant>/<run>/<shard>/definition` | [`Definition`] |
 //! | `shard/<tenant>/<run>/<shard>/progress` | [`Progress`] |
 //! | `view/<tenant>/<run>/gate` | [`Gate`] |
@@ -29,17 +33,21 @@
 //! [`ClockMark`]: crate::codec::ClockMark
 //! [`Count`]: crate::codec::Count
 //! [`Definition`]: crate::codec::Definition
+//! [`Estimate`]: crate::codec::Estimate
 //! [`Format`]: crate::codec::Format
 //! [`Gate`]: crate::codec::Gate
 //! [`Incarnation`]: crate::codec::Incarnation
 //! [`Manifest`]: crate::codec::Manifest
+//! [`Named`]: crate::codec::Named
 //! [`OpenShard`]: crate::codec::OpenShard
 //! [`Progress`]: crate::codec::Progress
+//! [`Purpose`]: crate::codec::Purpose
 //! [`Quota`]: crate::codec::Quota
 //! [`Run`]: crate::codec::Run
 //! [`SplitAsk`]: crate::codec::SplitAsk
 //! [`Stage`]: crate::codec::Stage
 //! [`Waiting`]: crate::codec::Waiting
+//! [`Watermark`]: crate::codec::Watermark
 
 mod keys;
 mod parse;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_contracts::{Env, LogicalTime};
+use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::error::reason::{ShardNotFound, SplitInvalid};
 use shardwright_coordination::{
     AcquireError, CheckpointError, CompleteError, Context, EventCollector, InfraError, Lease,
@@ -81,9 +81,22 @@ struct Attempt<T> {
     as_of: Revision,
     error: InfraError,
     draft: Draft,
+    /// The fence that it grants, if it does.
+    fence: Option<FenceEpoch>,
     session: Option<SessionId>,
     writes: Vec<Write>,
     answer: T,
+}
+
+/// What a look at the shard tells about attempts whose outcomes were not known.
+enum Trace<T> {
+    /// This one is stored.
+    Stored(Box<Attempt<T>>),
+    /// One that grants a lease was stored or may have been, and the lease is over already. It has
+    /// no id by which anybody could tell, so it is neither refused nor done a second time.
+    Overtaken(InfraError),
+    /// None is stored.
+    Nothing,
 }
 
 /// The attempts of one call whose outcomes are not known. As long as there are any, no failure may
@@ -112,15 +125,25 @@ impl<T> Unknown<T> {
         may_come.map(|attempt| attempt.error.clone())
     }
 
-    /// The one that is stored, if one is.
-    fn take_applied(&mut self, current: &Loaded) -> Option<Attempt<T>> {
-        let is_applied = |attempt: &Attempt<T>| {
+    /// What has become of them, going by the shard as it is stored now.
+    fn trace_in(&mut self, current: &Loaded) -> Trace<T> {
+        let is_stored = |attempt: &Attempt<T>| {
             let bound = current.binding().and_then(|bound| bound.session);
             current.record == attempt.draft.record
                 && (attempt.session.is_none() || attempt.session == bound)
         };
-        let place = self.0.iter().position(is_applied)?;
-        Some(self.0.swap_remove(place))
+        if let Some(place) = self.0.iter().position(is_stored) {
+            return Trace::Stored(Box::new(self.0.swap_remove(place)));
+        }
+        let head = &current.record.head;
+        let is_overtaken = |attempt: &&Attempt<T>| {
+            let was_granted = head.lease == attempt.draft.record.head.lease;
+            attempt
+                .fence
+                .is_some_and(|fence| head.fence > fence || (head.fence == fence && was_granted))
+        };
+        let overtaken = self.0.iter().find(is_overtaken);
+        overtaken.map_or(Trace::Nothing, |attempt| Trace::Overtaken(attempt.error.clone()))
     }
 }
 
@@ -141,16 +164,14 @@ impl<S: Store, E: Env> Core<S, E> {
             let is_fresh = remembered.is_none();
             let current = match remembered.take() {
                 Some(current) => current,
-                None => {
-                    let loaded = self.load_known(place, lease, operation).await;
-                    match loaded.map_err(|error| unknown.or(error))? {
-                        Some(loaded) => Arc::new(loaded),
-                        None => return Err(unknown.or_not_found(place)),
-                    }
-                }
+                None => self.load_again::<T, R>(place, lease, &unknown, operation).await?,
             };
-            if let Some(attempt) = unknown.take_applied(&current) {
-                return Ok(self.found_applied(place, current, attempt, now));
+            match unknown.trace_in(&current) {
+                Trace::Stored(attempt) => {
+                    return Ok(self.found_applied(place, current, *attempt, now));
+                }
+                Trace::Overtaken(error) => return Err(error.into()),
+                Trace::Nothing => {}
             }
             if is_older_than(&current, lease) && (!is_fresh || stale_reads < STALE_READS) {
                 stale_reads += 1;
@@ -178,8 +199,10 @@ impl<S: Store, E: Env> Core<S, E> {
                 }
                 Tried::Again => {}
                 Tried::Unknown { error, session, writes } => {
-                    let (basis, as_of) = (current.basis, current.as_of);
-                    let attempt = Attempt { basis, as_of, error, draft, session, writes, answer };
+                    let Loaded { basis, as_of, .. } = *current;
+                    let fence = draft.granted(&current);
+                    let attempt =
+                        Attempt { basis, as_of, error, draft, fence, session, writes, answer };
                     unknown.0.push(attempt);
                 }
                 Tried::Refused(_) if !is_fresh => continue,
@@ -192,6 +215,21 @@ impl<S: Store, E: Env> Core<S, E> {
                 return Err(unknown.or(fault::contention(operation)).into());
             }
             self.back_off(conflicts).await;
+        }
+    }
+
+    /// Reads a shard to decide on, after attempts of which some may have been stored.
+    async fn load_again<T: Send, R: Refusal>(
+        &self,
+        place: Place,
+        lease: Option<&Lease>,
+        unknown: &Unknown<T>,
+        operation: &'static str,
+    ) -> Result<Arc<Loaded>, R> {
+        let loaded = self.load_known(place, lease, operation).await;
+        match loaded.map_err(|error| unknown.or(error))? {
+            Some(loaded) => Ok(Arc::new(loaded)),
+            None => Err(unknown.or_not_found(place)),
         }
     }
 
@@ -377,6 +415,13 @@ enum Prepared {
 impl Draft {
     fn new(current: &Loaded, events: EventCollector) -> Self {
         Self { record: current.record.clone(), events, newborn: Vec::new(), also: Vec::new() }
+    }
+
+    /// The fence of the lease that it grants, if it grants one.
+    fn granted(&self, before: &Loaded) -> Option<FenceEpoch> {
+        let head = &self.record.head;
+        let is_granted = head.lease.is_some() && head.fence != before.record.head.fence;
+        is_granted.then_some(head.fence)
     }
 }
 

@@ -229,6 +229,23 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
 }
 
 impl<S: Store, E: Env> StoredCoordinator<S, E> {
+    /// The shards of a run as they are stored, in key order.
+    pub async fn inspect_shards(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Vec<ShardRecord>, RunQueryError> {
+        const OPERATION: &str = "inspect_shards";
+        let found = self.core.load_run(tenant, run, OPERATION).await?;
+        let StoredRun { record, .. } = found.ok_or(RunNotFound { run })?;
+        let mut shards = self.core.all_shards(&record, OPERATION).await?;
+        shards.sort_by(|a, b| {
+            let (a, b) = ((a.spec.as_spec_ref(), a), (b.spec.as_spec_ref(), b));
+            (a.0.start(), a.1.head.key).cmp(&(b.0.start(), b.1.head.key))
+        });
+        Ok(shards)
+    }
+
     async fn change(
         &self,
         tenant: TenantId,

@@ -3,8 +3,9 @@
 
 use std::fmt::Debug;
 
+use shardwright_contracts::RunId;
 use shardwright_engine::codec::{
-    Asker, ClockMark, Count, Format, Incarnation, Kind, Manifest, OpenShard, Quota, Record,
+    Asker, ClockMark, Count, Format, Incarnation, Kind, Manifest, Named, OpenShard, Quota, Record,
     SplitAsk, Waiting, Watermark,
 };
 
@@ -120,4 +121,20 @@ fn golden_counts_and_marks() {
     golden(&ClockMark { reserved_until: time(1_000) }, "0d 01", &["e803000000000000"]);
     golden(&Incarnation { number: 2 }, "0e 01", &["02000000"]);
     golden(&Format { version: 1 }, "0f 01", &["01000000"]);
+}
+
+#[test]
+fn golden_advice_and_names() {
+    let fields = [
+        "0200000000000000 0700000000000000", // fence, holder
+        "8403000000000000",                  // when
+        "0300000000000000 2c01000000000000", // items and bytes done
+        "01 0700000000000000",               // items left
+        "00",                                // bytes left: unknown
+        "01 dc05000000000000",               // milliseconds left
+        "01",                                // one item
+    ];
+    golden(&examples::estimate(), "12 01", &fields);
+    golden(&Named { run: RunId::from_raw(1) }, "13 01", &["0100000000000000"]);
+    golden(&examples::purpose(), "14 01", &["04000000 64617461", "02000000 7b7d"]);
 }

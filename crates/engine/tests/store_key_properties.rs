@@ -8,6 +8,7 @@
 
 use proptest::prelude::*;
 use shardwright_contracts::{ShardId, ShardKey};
+use shardwright_coordination::RunName;
 use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
 use shardwright_store::Key;
 
@@ -42,6 +43,12 @@ fn store_key() -> impl Strategy<Value = StoreKey> {
         (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Count(tenant, run)),
         (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Stage(tenant, run)),
         (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Watermark(tenant, run)),
+        (tenant(), run_id()).prop_map(|(tenant, run)| StoreKey::Purpose(tenant, run)),
+        (tenant(), "[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,39}")
+            .prop_map(|(tenant, name)| StoreKey::Name(tenant, RunName::new(&name).unwrap())),
+        (tenant(), run_id(), shard()).prop_map(|(tenant, run, shard)| {
+            StoreKey::Estimate(tenant, ShardKey::new(run, shard))
+        }),
         (tenant(), run_id(), shard(), part).prop_map(|(tenant, run, shard, part)| {
             StoreKey::Shard(tenant, ShardKey::new(run, shard), part)
         }),

@@ -5,6 +5,7 @@
 
 mod etcd_cluster;
 mod etcd_operator;
+mod peers;
 mod ports;
 mod proxy;
 

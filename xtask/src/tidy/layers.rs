@@ -21,6 +21,7 @@ const LAYERS: &[Layer] = &[
     row("node", &["placement", "engine", "api"]),
     row("server", &["engine", "api"]),
     row("sim", &["engine", "worker", "node"]),
+    row("chaos", &["engine"]),
     row("cli", &["server", "sim"]),
     row("examples", &["cli"]),
     row("specs", &["coordination"]),
@@ -72,7 +73,7 @@ mod tests {
         assert_eq!(names("engine"), ["contracts", "coordination", "placement", "store"]);
         assert!(names("contracts").is_empty() && names("store").is_empty());
         let under_cli = names("cli");
-        let others = ["cli", "examples", "specs", "xtask"];
+        let others = ["chaos", "cli", "examples", "specs", "xtask"];
         for row in LAYERS.iter().filter(|row| !others.contains(&row.name)) {
             assert!(under_cli.contains(&row.name), "{} is not beneath cli", row.name);
         }

@@ -70,6 +70,12 @@ kinds! {
     OpenShard = 16, "open shard";
     /// Up to where a run was told to be done.
     Watermark = 17, "watermark";
+    /// What a holder thinks of the work that it has left.
+    Estimate = 18, "estimate";
+    /// To which run a name points.
+    Named = 19, "named run";
+    /// What a run is for.
+    Purpose = 20, "purpose of a run";
 }
 
 impl Kind {
@@ -103,7 +109,7 @@ mod tests {
             assert_eq!(Kind::from_byte(kind.as_byte()), Some(*kind));
             assert!(Kind::ALL.iter().all(|other| other == kind || other.name() != kind.name()));
         }
-        assert_eq!((Kind::from_byte(0), Kind::from_byte(18)), (None, None));
+        assert_eq!((Kind::from_byte(0), Kind::from_byte(21)), (None, None));
         assert_eq!((Kind::of(&[]), Kind::of(&[15, 9])), (None, Some(Kind::Format)));
         assert_eq!(Kind::SplitAsk.to_string(), "split request");
     }

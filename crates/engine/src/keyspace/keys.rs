@@ -1,6 +1,7 @@
 //! Each key by its name.
 
 use shardwright_contracts::{RunId, ShardKey, TenantId, WorkerId};
+use shardwright_coordination::RunName;
 use shardwright_store::Key;
 
 use super::part::Part::{Id, Tenant, Text};
@@ -23,6 +24,14 @@ pub(super) fn key(prefix: &str, key: &StoreKey) -> Key {
         StoreKey::Count(tenant, run) => of_run("count/", tenant, run),
         StoreKey::Stage(tenant, run) => of_run("stage/", tenant, run),
         StoreKey::Watermark(tenant, run) => of_run("watermark/", tenant, run),
+        StoreKey::Estimate(tenant, ShardKey { run, shard }) => {
+            let (run, shard) = (Id(run.as_raw()), Id(shard.as_raw()));
+            join(prefix, &[Text("estimate/"), Tenant(tenant), Text("/"), run, Text("/"), shard])
+        }
+        StoreKey::Name(tenant, name) => {
+            join(prefix, &[Text("name/"), Tenant(tenant), Text("/"), Text(name.as_str())])
+        }
+        StoreKey::Purpose(tenant, run) => of_run("purpose/", tenant, run),
         StoreKey::Shard(tenant, ShardKey { run, shard }, part) => {
             let part = Text(match part {
                 ShardPart::Definition => "/definition",
@@ -107,6 +116,24 @@ impl Keyspace {
     #[must_use]
     pub fn watermark(&self, tenant: TenantId, run: RunId) -> Key {
         self.key(&StoreKey::Watermark(tenant, run))
+    }
+
+    /// What the holder of a shard thinks of the work that it has left.
+    #[must_use]
+    pub fn estimate(&self, tenant: TenantId, shard: ShardKey) -> Key {
+        self.key(&StoreKey::Estimate(tenant, shard))
+    }
+
+    /// To which run a name points.
+    #[must_use]
+    pub fn name(&self, tenant: TenantId, name: RunName) -> Key {
+        self.key(&StoreKey::Name(tenant, name))
+    }
+
+    /// What a run is for.
+    #[must_use]
+    pub fn purpose(&self, tenant: TenantId, run: RunId) -> Key {
+        self.key(&StoreKey::Purpose(tenant, run))
     }
 
     /// What a shard is.

@@ -1,6 +1,7 @@
 //! What a key says.
 
 use shardwright_contracts::{RunId, ShardId, ShardKey, TenantId, WorkerId};
+use shardwright_coordination::RunName;
 use shardwright_store::Key;
 
 use super::part::{read_id, read_tenant};
@@ -26,6 +27,12 @@ pub(super) fn parse(key: &[u8]) -> Option<StoreKey> {
         b"count" => StoreKey::Count(parts.tenant()?, parts.run()?),
         b"stage" => StoreKey::Stage(parts.tenant()?, parts.run()?),
         b"watermark" => StoreKey::Watermark(parts.tenant()?, parts.run()?),
+        b"estimate" => {
+            let (tenant, run) = (parts.tenant()?, parts.run()?);
+            StoreKey::Estimate(tenant, ShardKey::new(run, parts.shard()?))
+        }
+        b"name" => StoreKey::Name(parts.tenant()?, parts.name()?),
+        b"purpose" => StoreKey::Purpose(parts.tenant()?, parts.run()?),
         b"shard" => {
             let (tenant, key) = (parts.tenant()?, ShardKey::new(parts.run()?, parts.shard()?));
             StoreKey::Shard(tenant, key, parts.shard_part()?)
@@ -87,6 +94,11 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Parts<I> {
 
     fn worker(&mut self) -> Option<WorkerId> {
         self.next().and_then(read_id).map(WorkerId::from_raw)
+    }
+
+    fn name(&mut self) -> Option<RunName> {
+        let name = str::from_utf8(self.next()?).ok()?;
+        RunName::new(name).ok()
     }
 
     fn shard_part(&mut self) -> Option<ShardPart> {

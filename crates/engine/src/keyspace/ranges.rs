@@ -38,6 +38,18 @@ impl Keyspace {
         self.of_run("view/", tenant, run)
     }
 
+    /// What the holders of a run's shards told.
+    #[must_use]
+    pub fn estimates(&self, tenant: TenantId, run: RunId) -> KeyRange {
+        self.of_run("estimate/", tenant, run)
+    }
+
+    /// What the runs of a tenant are for.
+    #[must_use]
+    pub fn purposes(&self, tenant: TenantId) -> KeyRange {
+        self.beginning(&[Text("purpose/"), Tenant(&tenant), Text("/")])
+    }
+
     fn of_run(&self, name: &'static str, tenant: TenantId, run: RunId) -> KeyRange {
         self.beginning(&[Text(name), Tenant(&tenant), Text("/"), Id(run.as_raw()), Text("/")])
     }

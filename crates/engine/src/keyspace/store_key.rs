@@ -1,4 +1,5 @@
 use shardwright_contracts::{RunId, ShardId, ShardKey, TenantId, WorkerId};
+use shardwright_coordination::RunName;
 
 use crate::codec::Kind;
 
@@ -25,6 +26,12 @@ pub enum StoreKey {
     Stage(TenantId, RunId),
     /// Up to where a run was told to be done.
     Watermark(TenantId, RunId),
+    /// What the holder of a shard thinks of the work that it has left.
+    Estimate(TenantId, ShardKey),
+    /// To which run a name points.
+    Name(TenantId, RunName),
+    /// What a run is for.
+    Purpose(TenantId, RunId),
     /// One of the two records of a shard.
     Shard(TenantId, ShardKey, ShardPart),
     /// Something that those who wait for work watch.
@@ -71,6 +78,9 @@ impl StoreKey {
             Self::Count(..) => Kind::Count,
             Self::Stage(..) => Kind::Stage,
             Self::Watermark(..) => Kind::Watermark,
+            Self::Estimate(..) => Kind::Estimate,
+            Self::Name(..) => Kind::Named,
+            Self::Purpose(..) => Kind::Purpose,
             Self::Shard(_, _, ShardPart::Definition) => Kind::Definition,
             Self::Shard(_, _, ShardPart::Progress) => Kind::Progress,
             Self::View(_, _, key) => key.kind(),

@@ -1,4 +1,5 @@
 use shardwright_contracts::{RunId, ShardId, ShardKey, TenantId, WorkerId};
+use shardwright_coordination::RunName;
 
 use super::*;
 use crate::codec::Kind;
@@ -11,6 +12,10 @@ fn tenant() -> TenantId {
 
 fn shard_key() -> ShardKey {
     ShardKey::new(RunId::from_raw(0x2a), ShardId::from_raw(0x8000_0000_0000_0001))
+}
+
+fn name() -> RunName {
+    RunName::new("data-1f.b").unwrap()
 }
 
 /// Every key there is, as it is written and as it is read.
@@ -34,6 +39,13 @@ fn layout() -> Vec<(String, StoreKey, Kind)> {
         (of_run("count"), StoreKey::Count(tenant, run), Kind::Count),
         (of_run("stage"), StoreKey::Stage(tenant, run), Kind::Stage),
         (of_run("watermark"), StoreKey::Watermark(tenant, run), Kind::Watermark),
+        (
+            format!("estimate/{TENANT}/{run_hex}/{shard_hex}"),
+            StoreKey::Estimate(tenant, key),
+            Kind::Estimate,
+        ),
+        (format!("name/{TENANT}/data-1f.b"), StoreKey::Name(tenant, name()), Kind::Named),
+        (of_run("purpose"), StoreKey::Purpose(tenant, run), Kind::Purpose),
         (
             of_shard("definition"),
             StoreKey::Shard(tenant, key, ShardPart::Definition),
@@ -82,6 +94,9 @@ fn each_key_has_a_name() {
         keyspace.count(tenant, run),
         keyspace.stage(tenant, run),
         keyspace.watermark(tenant, run),
+        keyspace.estimate(tenant, key),
+        keyspace.name(tenant, name()),
+        keyspace.purpose(tenant, run),
         keyspace.definition(tenant, key),
         keyspace.progress(tenant, key),
         keyspace.gate(tenant, run),
@@ -98,12 +113,14 @@ fn each_key_has_a_name() {
 #[test]
 fn ranges_hold_what_they_say_and_nothing_else() {
     let (keyspace, key) = (keyspace(), shard_key());
-    let ranges: [(_, &[&str]); 5] = [
+    let ranges: [(_, &[&str]); 7] = [
         (keyspace.everything(), &[""]),
         (keyspace.runs(), &["run/"]),
         (keyspace.runs_of(tenant()), &["run/"]),
         (keyspace.shards(tenant(), key.run), &["shard/"]),
         (keyspace.view(tenant(), key.run), &["view/"]),
+        (keyspace.estimates(tenant(), key.run), &["estimate/"]),
+        (keyspace.purposes(tenant()), &["purpose/"]),
     ];
     for (range, beginnings) in ranges {
         for (text, key, _) in layout() {

@@ -9,6 +9,7 @@
 mod blocking;
 mod clock;
 mod collection;
+mod directory;
 mod events;
 mod flaky;
 mod opening;

@@ -1,5 +1,7 @@
 //! Answers that get lost: one effect, and nothing but the truth about it.
 
+use std::time::Duration;
+
 use shardwright_contracts::{
     CursorUpdate, RunId, ShardSpecRef, plan_split_replace, plan_split_residual,
 };
@@ -8,6 +10,7 @@ use shardwright_coordination::{
     CheckpointError, CreateRunError, IdempotentOutcome, InfraError, Lease, ParkReason,
     RegisterShardsError, RunTransitionError,
 };
+use shardwright_engine::{EngineConfig, Sessions};
 use shardwright_store::memory::MemoryStore;
 
 use crate::flaky::{Fate, Flaky};
@@ -262,6 +265,61 @@ fn a_refusal_is_told_once_no_attempt_can_be_applied_any_more() {
     assert!(matches!(moved, Err(CheckpointError::StaleFence(_))), "{moved:?}");
     assert_eq!(site.run(store.deliver_late()), 0);
     assert_eq!(site.run(list(&engine))[0].last_key, None);
+}
+
+/// Takes the only shard away from whoever has it, as soon as a commit meets with an accident.
+fn overtake(site: &Site, store: &Flaky<MemoryStore>) {
+    let (world, other) = (site.world.clone(), site.engine());
+    store.meanwhile(move || {
+        world.advance(LEASE_MS);
+        let taken = other.acquire_and_restore(TENANT, shard(0), worker(2));
+        world.run_or_drop(taken).unwrap().unwrap();
+    });
+}
+
+#[test]
+fn an_acquire_that_was_applied_and_overtaken_is_not_told_as_a_refusal() {
+    let site = Site::new();
+    let (engine, store) = site.flaky_engine();
+    site.run(start(&engine, 1));
+    overtake(&site, &store);
+    store.next([Fate::LoseAnswer]);
+    let taken = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
+    assert!(matches!(&taken, Err(AcquireError::BackendError(e)) if is_unknown(e)), "{taken:?}");
+    assert_eq!(site.run(list(&engine))[0].acquire_count, 2);
+    site.audit();
+}
+
+#[test]
+fn an_acquire_that_was_overtaken_before_it_was_applied_is_refused() {
+    let site = Site::new();
+    let (engine, store) = site.flaky_engine();
+    site.run(start(&engine, 1));
+    overtake(&site, &store);
+    store.next([Fate::Late]);
+    let taken = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
+    assert!(matches!(taken, Err(AcquireError::AlreadyLeased(_))), "{taken:?}");
+    assert_eq!(site.run(store.deliver_late()), 0);
+    assert_eq!(site.run(list(&engine))[0].acquire_count, 1);
+}
+
+#[test]
+fn an_acquire_whose_session_ended_before_it_could_look_is_not_done_again() {
+    let site = Site::new();
+    let store = Flaky::new(site.store.clone());
+    let sessions = Sessions::Bound { ttl: Duration::from_millis(LEASE_MS / 2) };
+    let engine = site.engine_over(store.clone(), EngineConfig { sessions, ..Site::config() });
+    site.run(start(&engine, 1));
+    let world = site.world.clone();
+    store.meanwhile(move || world.advance(LEASE_MS / 2));
+    store.next([Fate::LoseAnswer]);
+    let taken = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
+    assert!(matches!(&taken, Err(AcquireError::BackendError(e)) if is_unknown(e)), "{taken:?}");
+    assert_eq!(site.run(list(&engine))[0].acquire_count, 1);
+    // Asked again, it is given anew.
+    let again = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)));
+    assert!(again.is_ok(), "{again:?}");
+    site.audit();
 }
 
 #[test]

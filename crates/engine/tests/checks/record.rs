@@ -1,8 +1,9 @@
 use std::fmt::Debug;
 
 use shardwright_engine::codec::{
-    Asker, Binding, ClockMark, Count, Definition, Format, Gate, Incarnation, Kind, Manifest,
-    OpenShard, Progress, Quota, Record, Run, SplitAsk, Stage, Waiting, Watermark,
+    Asker, Binding, ClockMark, Count, Definition, Estimate, Format, Gate, Incarnation, Kind,
+    Manifest, Named, OpenShard, Progress, Purpose, Quota, Record, Run, SplitAsk, Stage, Waiting,
+    Watermark,
 };
 
 /// Bytes are a record of at most one kind.
@@ -34,6 +35,9 @@ pub(crate) fn as_kind(kind: Kind, data: &[u8]) -> bool {
         Kind::Incarnation => check::<Incarnation>(data),
         Kind::Format => check::<Format>(data),
         Kind::OpenShard => check::<OpenShard>(data),
+        Kind::Estimate => check::<Estimate>(data),
+        Kind::Named => check::<Named>(data),
+        Kind::Purpose => check::<Purpose>(data),
     }
 }
 

@@ -2,8 +2,8 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 use shardwright_contracts::limits::{
-    MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_PARK_DETAIL_SIZE,
-    MAX_SPAWNED_PER_SHARD, MAX_TOKEN_SIZE, OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY,
+    MAX_INITIAL_SHARDS, MAX_JOB_SIZE, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_PARK_DETAIL_SIZE,
+    MAX_RUN_NAME_SIZE, MAX_SPAWNED_PER_SHARD, MAX_TOKEN_SIZE, OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY,
 };
 use shardwright_contracts::{
     Cursor, CursorSemantics, CursorUpdate, FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey,
@@ -11,12 +11,13 @@ use shardwright_contracts::{
 };
 use shardwright_coordination::ops::SplitRequestSlot;
 use shardwright_coordination::{
-    LeaseHolder, OpKind, OpLog, OpLogEntry, OpResult, Park, ParkReason, RunConfig, RunStatus,
-    ShardStatus, Spawned, SplitRequest,
+    Job, LeaseHolder, OpKind, OpLog, OpLogEntry, OpResult, Park, ParkReason, RunConfig, RunName,
+    RunStatus, ShardStatus, Spawned, SplitRequest, WorkEstimate,
 };
 use shardwright_engine::codec::{
-    Asker, Binding, ClockMark, Count, Definition, Format, Gate, Incarnation, Kind, Manifest,
-    OpenShard, Progress, Quota, Record, Run, SplitAsk, Stage, Waiting, Watermark,
+    Asker, Binding, ClockMark, Count, Definition, Estimate, Format, Gate, Incarnation, Kind,
+    Manifest, Named, OpenShard, Progress, Purpose, Quota, Record, Run, SplitAsk, Stage, Waiting,
+    Watermark,
 };
 
 pub(crate) fn tenant() -> TenantId {
@@ -170,6 +171,28 @@ pub(crate) fn largest_manifest() -> Manifest {
     Manifest { root_shards: (0..MAX_INITIAL_SHARDS as u64).map(ShardId::from_raw).collect() }
 }
 
+pub(crate) fn estimate() -> Estimate {
+    let estimate = WorkEstimate {
+        done_items: 3,
+        done_bytes: 300,
+        left_items: Some(7),
+        left_bytes: None,
+        left_ms: Some(1_500),
+        is_indivisible: true,
+    };
+    Estimate { fence: fence(2), holder: WorkerId::from_raw(7), at: time(900), estimate }
+}
+
+pub(crate) fn purpose() -> Purpose {
+    let name = RunName::new("data").unwrap();
+    Purpose { job: Job { name, description: b"{}".as_slice().into() } }
+}
+
+pub(crate) fn largest_purpose() -> Purpose {
+    let name = RunName::new(&"n".repeat(MAX_RUN_NAME_SIZE)).unwrap();
+    Purpose { job: Job { name, description: vec![7; MAX_JOB_SIZE].into() } }
+}
+
 /// One value of each kind and more of some, encoded.
 pub(crate) fn small() -> Vec<(Kind, Bytes)> {
     vec![
@@ -194,6 +217,9 @@ pub(crate) fn small() -> Vec<(Kind, Bytes)> {
         encoded(&Incarnation { number: 2 }),
         encoded(&Format { version: 1 }),
         encoded(&OpenShard),
+        encoded(&estimate()),
+        encoded(&Named { run: RunId::from_raw(1) }),
+        encoded(&purpose()),
     ]
 }
 
@@ -204,6 +230,7 @@ pub(crate) fn largest() -> Vec<(Kind, Bytes)> {
         encoded(&largest_progress()),
         encoded(&largest_run()),
         encoded(&largest_manifest()),
+        encoded(&largest_purpose()),
     ]
 }
 

@@ -71,6 +71,12 @@ impl Books {
             StoreKey::Stage(tenant, run) => {
                 self.staged.insert((tenant, run));
             }
+            StoreKey::Name(..) => {}
+            StoreKey::Estimate(tenant, key) => {
+                self.of_runs.insert((tenant, key.run));
+            }
+            // A run is named before it is created.
+            StoreKey::Purpose(..) => {}
             StoreKey::Manifest(tenant, run) | StoreKey::Watermark(tenant, run) => {
                 self.of_runs.insert((tenant, run));
             }

@@ -142,7 +142,12 @@ impl Books {
     ) -> Result<(), Finding> {
         let now = change.now.as_ref();
         match place {
-            StoreKey::Format | StoreKey::Incarnation => {}
+            // Neither do advice and names decide anything.
+            StoreKey::Format
+            | StoreKey::Incarnation
+            | StoreKey::Estimate(..)
+            | StoreKey::Name(..)
+            | StoreKey::Purpose(..) => {}
             StoreKey::Clock => {
                 let mark =
                     decode::<ClockMark>(now)?.map_or(LogicalTime::ZERO, |it| it.reserved_until);
@@ -167,15 +172,11 @@ impl Books {
                 self.runs.entry((tenant, run)).or_default().count = decode(now)?;
             }
             StoreKey::Stage(tenant, run) => {
-                let staged = decode::<Stage>(now)?.is_some();
-                self.runs.entry((tenant, run)).or_default().staged = staged;
+                self.runs.entry((tenant, run)).or_default().staged =
+                    decode::<Stage>(now)?.is_some();
             }
             StoreKey::Watermark(tenant, run) => {
-                let mark = decode::<Watermark>(now)?.map(|it| it.reached);
-                if mark.is_some() {
-                    touched.watermarks.insert((tenant, run));
-                }
-                self.runs.entry((tenant, run)).or_default().watermark = mark;
+                self.enter_watermark((tenant, run), now, touched)?;
             }
             StoreKey::Shard(tenant, ShardKey { run, shard }, part) => {
                 let address = (tenant, run);
@@ -201,6 +202,20 @@ impl Books {
                 self.enter_view((tenant, run), key, now)?;
             }
         }
+        Ok(())
+    }
+
+    fn enter_watermark(
+        &mut self,
+        address: Address,
+        now: Option<&Versioned>,
+        touched: &mut Touched,
+    ) -> Result<(), Finding> {
+        let mark = decode::<Watermark>(now)?.map(|it| it.reached);
+        if mark.is_some() {
+            touched.watermarks.insert(address);
+        }
+        self.runs.entry(address).or_default().watermark = mark;
         Ok(())
     }
 

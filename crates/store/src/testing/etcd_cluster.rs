@@ -11,6 +11,8 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use super::etcd_operator::EtcdOperator;
+use super::peers::Peers;
+use super::proxy::Link;
 use crate::etcd::{EtcdOptions, EtcdTimeouts, EtcdTls};
 
 /// How often a start is tried, each time on other ports.
@@ -25,6 +27,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct EtcdSetup {
     members: usize,
     synced: bool,
+    linked: bool,
     arguments: Vec<OsString>,
     tls: Option<EtcdTls>,
 }
@@ -32,12 +35,18 @@ pub struct EtcdSetup {
 impl EtcdSetup {
     /// So many members, one or three. What they write is not forced to the disk.
     pub const fn members(members: usize) -> Self {
-        Self { members, synced: false, arguments: Vec::new(), tls: None }
+        Self { members, synced: false, linked: false, arguments: Vec::new(), tls: None }
     }
 
     /// Forces what is written to the disk.
     pub const fn synced(mut self) -> Self {
         self.synced = true;
+        self
+    }
+
+    /// Lets members speak to each other over links that can be cut.
+    pub const fn linked(mut self) -> Self {
+        self.linked = true;
         self
     }
 
@@ -62,7 +71,7 @@ impl EtcdSetup {
     pub async fn start(self) -> io::Result<EtcdCluster> {
         let mut last = io::Error::other("an etcd has at least one member");
         for _ in 0..STARTS_MAX {
-            let mut cluster = EtcdCluster::lay_out(self.clone())?;
+            let mut cluster = EtcdCluster::lay_out(self.clone()).await?;
             let started = async {
                 for at in 0..cluster.members.len() {
                     cluster.spawn(at)?;
@@ -84,6 +93,7 @@ impl EtcdSetup {
 pub struct EtcdCluster {
     members: Vec<Member>,
     setup: EtcdSetup,
+    peers: Option<Peers>,
     /// Removed when this is dropped.
     folder: TempDir,
 }
@@ -107,13 +117,15 @@ impl EtcdCluster {
         EtcdSetup::members(3).start().await
     }
 
-    fn lay_out(setup: EtcdSetup) -> io::Result<Self> {
+    async fn lay_out(setup: EtcdSetup) -> io::Result<Self> {
         let member = |at: usize| {
             let (client_port, peer_port) = (super::ports::free()?, super::ports::free()?);
             Ok(Member { name: format!("member-{at}"), client_port, peer_port, process: None })
         };
-        let members = (0..setup.members).map(member).collect::<io::Result<_>>()?;
-        Ok(Self { members, setup, folder: tempfile::tempdir()? })
+        let members = (0..setup.members).map(member).collect::<io::Result<Vec<_>>>()?;
+        let ports: Vec<u16> = members.iter().map(|member| member.peer_port).collect();
+        let peers = if setup.linked { Some(Peers::start(&ports).await?) } else { None };
+        Ok(Self { members, setup, peers, folder: tempfile::tempdir()? })
     }
 
     /// How many members there are.
@@ -239,6 +251,15 @@ impl EtcdCluster {
         self.answering().await
     }
 
+    /// Changes what the network does between a member and all others. The cluster has to be
+    /// started with links.
+    pub fn link(&self, member: usize, link: Link) -> io::Result<()> {
+        let peers = self.peers.as_ref();
+        let peers = peers.ok_or_else(|| io::Error::other("there are no links between members"))?;
+        peers.set(member, link);
+        Ok(())
+    }
+
     /// Stops a member in the middle of whatever it does; its connections stay.
     pub fn pause(&self, member: usize) -> io::Result<()> {
         self.signal(member, Signal::STOP)
@@ -258,16 +279,29 @@ impl EtcdCluster {
 
     fn spawn(&mut self, member: usize) -> io::Result<()> {
         let log = File::create(self.log(member)?)?;
-        let mut command = self.command(self.member(member)?);
+        let mut command = self.command(member)?;
         let process = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        if let Some(peers) = &self.peers {
+            peers.runs(member, Some(process.id()));
+        }
         self.member_mut(member)?.process = Some(process);
         Ok(())
     }
 
-    fn command(&self, member: &Member) -> Command {
-        let peer = |member: &Member| format!("http://127.0.0.1:{}", member.peer_port);
-        let cluster: Vec<String> =
-            self.members.iter().map(|member| format!("{}={}", member.name, peer(member))).collect();
+    /// Where a member is to be found by the others.
+    fn advertised(&self, at: usize, member: &Member) -> String {
+        let linked = self.peers.as_ref().and_then(|peers| peers.port(at));
+        format!("http://127.0.0.1:{}", linked.unwrap_or(member.peer_port))
+    }
+
+    fn command(&self, at: usize) -> io::Result<Command> {
+        let member = self.member(at)?;
+        let cluster: Vec<String> = self
+            .members
+            .iter()
+            .enumerate()
+            .map(|(at, member)| format!("{}={}", member.name, self.advertised(at, member)))
+            .collect();
         let client = self.endpoint(member.client_port);
         // Several members on a busy machine need a little more time to hear of each other.
         let (beat, election) = if self.members.len() == 1 { (10, 100) } else { (25, 250) };
@@ -278,8 +312,8 @@ impl EtcdCluster {
             .arg(self.folder.path().join(&member.name))
             .arg(format!("--listen-client-urls={client}"))
             .arg(format!("--advertise-client-urls={client}"))
-            .arg(format!("--listen-peer-urls={}", peer(member)))
-            .arg(format!("--initial-advertise-peer-urls={}", peer(member)))
+            .arg(format!("--listen-peer-urls=http://127.0.0.1:{}", member.peer_port))
+            .arg(format!("--initial-advertise-peer-urls={}", self.advertised(at, member)))
             .arg(format!("--initial-cluster={}", cluster.join(",")))
             .arg(format!("--heartbeat-interval={beat}"))
             .arg(format!("--election-timeout={election}"))
@@ -288,7 +322,7 @@ impl EtcdCluster {
         if !self.setup.synced {
             command.arg("--unsafe-no-fsync");
         }
-        command
+        Ok(command)
     }
 
     fn log(&self, member: usize) -> io::Result<PathBuf> {

@@ -100,7 +100,7 @@ async fn accept(listener: TcpListener, target: SocketAddr, link: watch::Receiver
 }
 
 /// Carries both directions until either ends.
-async fn carry(client: TcpStream, server: TcpStream, link: watch::Receiver<Link>) {
+pub(super) async fn carry(client: TcpStream, server: TcpStream, link: watch::Receiver<Link>) {
     let _slower = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();

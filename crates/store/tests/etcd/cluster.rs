@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use shardwright_store::etcd::{EtcdStore, EtcdTimeouts};
-use shardwright_store::testing::EtcdCluster;
+use shardwright_store::testing::{EtcdCluster, EtcdSetup, Link};
 use shardwright_store::{CommitError, Expect, FaultKind, KeyRange, Store};
 use tokio::time::{Instant, sleep};
 
@@ -74,6 +74,40 @@ async fn a_write_to_a_member_that_stands_still_is_unknown_and_happens_at_most_on
     let found = get(&behind, "a").await.unwrap();
     let value = String::from_utf8(found.value.to_vec()).unwrap();
     assert_eq!((found.revision, value), decided);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_hears_of_no_other_member_does_nothing_and_the_others_go_on() {
+    let cluster = EtcdSetup::members(3).linked().start().await.unwrap();
+    let leader = cluster.leader().await.unwrap();
+    let alone = through(&cluster, &[leader]).await;
+    let rest = through(&cluster, &[(leader + 1) % 3, (leader + 2) % 3]).await;
+    let first = rest.commit(create("a", "0").build().unwrap()).await.unwrap();
+    cluster.link(leader, Link::Cut).unwrap();
+    let lost = soon(alone.commit(replace("a", first, "lost").build().unwrap())).await;
+    assert!(matches!(lost, Err(CommitError::Unknown(_) | CommitError::NotApplied(_))), "{lost:?}");
+    // Until the others have a leader of their own, they do nothing either.
+    soon(async {
+        loop {
+            match rest.commit(replace("a", first, "1").build().unwrap()).await {
+                Ok(_) | Err(CommitError::Conflict(_)) => break,
+                Err(_) => sleep(Duration::from_millis(20)).await,
+            }
+        }
+    })
+    .await;
+    assert_eq!(text(&rest, "a").await.unwrap(), "1");
+    assert!(alone.load(&[key("a")]).await.is_err(), "it answers without having heard of anybody");
+    cluster.link(leader, Link::Whole).unwrap();
+    let healed = soon(async {
+        loop {
+            match alone.load(&[key("a")]).await {
+                Ok(found) => break found.values[0].clone().unwrap(),
+                Err(_) => sleep(Duration::from_millis(20)).await,
+            }
+        }
+    });
+    assert_eq!(healed.await.value, "1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,156 @@
+//! Whether everything that counts as processed was processed, and everything there is counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::model::{Event, presented_fence};
+use super::objects::ShardHistory;
+use crate::final_state::{FinalRun, FinalShard, FinalState};
+use crate::history::{Action, Effect, History, Status};
+
+/// Keys that moves of a cursor passed over, by run, or why a move was not allowed to.
+#[derive(Debug, Default)]
+pub(super) struct Passed {
+    keys: BTreeMap<u64, BTreeSet<u64>>,
+    complaints: Vec<String>,
+}
+
+impl Passed {
+    /// Follows the cursor of a shard through the order in which everything happened.
+    pub(super) fn follow(&mut self, effects: &Effects, history: &ShardHistory, order: &[usize]) {
+        let mut shard = history.initial.clone();
+        for index in order {
+            let Some(operation) = history.operations.get(*index) else { continue };
+            let Some(after) = shard.after(&operation.event) else { return };
+            if after.cursor != shard.cursor
+                && let Event::Call { action, .. } = &operation.event
+                && let Some(to) = after.cursor
+            {
+                let from = shard.cursor.map_or(shard.start, |cursor| cursor + 1);
+                let place = (history.run, history.shard, presented_fence(action).unwrap_or(0));
+                for key in from..=to {
+                    if effects.has(place, key, operation.called) {
+                        self.keys.entry(history.run).or_default().insert(key);
+                    } else {
+                        self.complaints.push(unprocessed(history, action, key));
+                    }
+                }
+            }
+            shard = after;
+        }
+    }
+
+    /// What was passed over without being processed, or never passed over.
+    #[must_use]
+    pub(super) fn complaints(mut self, history: &History, state: &FinalState) -> Vec<String> {
+        for run in &state.runs {
+            let Some((start, end)) = manifest(history, run.run) else { continue };
+            let passed = self.keys.remove(&run.run).unwrap_or_default();
+            let missing: Vec<u64> = (start..end).filter(|key| !passed.contains(key)).collect();
+            if let Some(first) = missing.first() {
+                let (run, count) = (run.run, missing.len());
+                self.complaints.push(format!(
+                    "run {run}: {count} keys were never processed, {first} among them"
+                ));
+            }
+        }
+        self.complaints
+    }
+}
+
+fn unprocessed(history: &ShardHistory, action: &Action, key: u64) -> String {
+    let ShardHistory { run, shard, .. } = history;
+    format!("run {run}, shard {shard:x}: {action:?} passed over key {key}, which nobody processed")
+}
+
+/// Which keys were processed under which fence, and when.
+#[derive(Debug)]
+pub(super) struct Effects(BTreeMap<(u64, u64, u64), Vec<Effect>>);
+
+impl Effects {
+    /// Sorts what workers wrote down.
+    #[must_use]
+    pub(super) fn of(history: &History) -> Self {
+        let mut effects: BTreeMap<_, Vec<Effect>> = BTreeMap::new();
+        for effect in &history.effects {
+            let place = (effect.run, effect.shard, effect.fence);
+            effects.entry(place).or_default().push(*effect);
+        }
+        Self(effects)
+    }
+
+    fn has(&self, place: (u64, u64, u64), key: u64, before: u64) -> bool {
+        self.0.get(&place).is_some_and(|effects| {
+            effects
+                .iter()
+                .any(|effect| effect.from <= key && key <= effect.to && effect.at <= before)
+        })
+    }
+}
+
+/// First key of a run, and the first behind it.
+fn manifest(history: &History, run: u64) -> Option<(u64, u64)> {
+    let mut registered = history.calls.iter().filter_map(|recorded| match &recorded.action {
+        Action::Register { roots, .. } if recorded.run == run => {
+            Some((roots.first()?.start, roots.last()?.end))
+        }
+        _ => None,
+    });
+    registered.next()
+}
+
+/// What is wrong with the runs as they are stored.
+#[must_use]
+pub(super) fn run_complaints(history: &History, state: &FinalState) -> Vec<String> {
+    let mut complaints = state.complaints.clone();
+    for run in &state.runs {
+        let mut tell = |text: String| complaints.push(format!("run {}: {text}", run.run));
+        if !run.is_done {
+            tell("it has not ended".to_owned());
+        }
+        let counts = recount(run);
+        if counts != run.counts {
+            tell(format!("it counts {:?}, and there are {counts:?}", run.counts));
+        }
+        for FinalShard { shard, seen, .. } in &run.shards {
+            if seen.status == Status::Done && seen.cursor != seen.end.checked_sub(1) {
+                tell(format!("shard {shard:x} is done and stands at {:?}", seen.cursor));
+            }
+        }
+        match manifest(history, run.run) {
+            None => tell("nobody registered it".to_owned()),
+            Some((start, end)) => {
+                if let Some(text) = untiled(run, start, end) {
+                    tell(text);
+                }
+                if run.watermark != Some(end) {
+                    tell(format!("its watermark is {:?}, not {end}", run.watermark));
+                }
+            }
+        }
+    }
+    complaints
+}
+
+fn recount(run: &FinalRun) -> [u32; 4] {
+    let count = |status| {
+        let found = run.shards.iter().filter(|shard| shard.seen.status == status);
+        u32::try_from(found.count()).unwrap_or(u32::MAX)
+    };
+    [count(Status::Active), count(Status::Done), count(Status::Split), count(Status::Parked)]
+}
+
+/// Where the leaves of a run leave something out or overlap.
+fn untiled(run: &FinalRun, start: u64, end: u64) -> Option<String> {
+    let leaves = run.shards.iter().filter(|shard| shard.seen.status != Status::Split);
+    let mut ranges: Vec<(u64, u64)> =
+        leaves.map(|shard| (shard.seen.start, shard.seen.end)).collect();
+    ranges.sort_unstable();
+    let mut reached = start;
+    for (from, to) in ranges {
+        if from != reached {
+            return Some(format!("leaves end at {reached} and go on at {from}"));
+        }
+        reached = to;
+    }
+    (reached != end).then(|| format!("leaves end at {reached}, the manifest at {end}"))
+}

@@ -1,0 +1,151 @@
+//! Whether what is stored goes together, counted anew from the records.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, anyhow};
+use shardwright_contracts::{RunId, ShardKey, TenantId};
+use shardwright_coordination::ShardStatus;
+use shardwright_engine::codec::{Binding, Count, Progress, Quota, Record};
+use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
+use shardwright_store::etcd::EtcdStore;
+use shardwright_store::{Page, Store as _};
+
+type Place = (TenantId, ShardKey);
+
+#[derive(Default)]
+struct Books {
+    defined: BTreeSet<Place>,
+    shards: BTreeMap<Place, Progress>,
+    runs: BTreeSet<(TenantId, RunId)>,
+    counts: BTreeMap<(TenantId, RunId), Count>,
+    tenants: BTreeMap<TenantId, u64>,
+    total: u64,
+    open: BTreeSet<Place>,
+    owners: BTreeMap<Place, Binding>,
+    complaints: Vec<String>,
+}
+
+/// What does not go together.
+pub(super) async fn complaints(store: &EtcdStore) -> Result<Vec<String>> {
+    let keys = Keyspace::bare();
+    let mut books = Books::default();
+    let mut page = Page::first(500);
+    loop {
+        let found = store.scan(&keys.everything(), page.clone()).await?;
+        for (key, value) in found.entries {
+            let entered = match keys.parse(&key) {
+                Some(place) => books.enter(place, &value.value),
+                None => Err(anyhow!("it is no key of ours")),
+            };
+            if let Err(error) = entered {
+                books.complaints.push(format!("{key}: {error:#}"));
+            }
+        }
+        match found.next {
+            Some(next) => page.after = Some(next),
+            None => break,
+        }
+    }
+    books.check_shards();
+    books.check_counts();
+    Ok(books.complaints)
+}
+
+impl Books {
+    fn enter(&mut self, place: StoreKey, value: &[u8]) -> Result<()> {
+        match place {
+            // Advice and names decide nothing.
+            StoreKey::Estimate(..) | StoreKey::Name(..) | StoreKey::Purpose(..) => {}
+            StoreKey::QuotaTotal => self.total = Quota::decode(value)?.reserved,
+            StoreKey::QuotaTenant(tenant) => {
+                self.tenants.insert(tenant, Quota::decode(value)?.reserved);
+            }
+            StoreKey::Run(tenant, run) => {
+                self.runs.insert((tenant, run));
+            }
+            StoreKey::Count(tenant, run) => {
+                self.counts.insert((tenant, run), Count::decode(value)?);
+            }
+            StoreKey::Shard(tenant, key, ShardPart::Definition) => {
+                self.defined.insert((tenant, key));
+            }
+            StoreKey::Shard(tenant, key, ShardPart::Progress) => {
+                self.shards.insert((tenant, key), Progress::decode(value)?);
+            }
+            StoreKey::View(tenant, run, ViewKey::Open(shard)) => {
+                self.open.insert((tenant, ShardKey::new(run, shard)));
+            }
+            StoreKey::View(tenant, run, ViewKey::Owner(shard)) => {
+                let place = (tenant, ShardKey::new(run, shard));
+                self.owners.insert(place, Binding::decode(value)?);
+            }
+            StoreKey::Stage(_, run) => {
+                self.complaints.push(format!("run {run} is still being registered"));
+            }
+            StoreKey::Format
+            | StoreKey::Incarnation
+            | StoreKey::Clock
+            | StoreKey::Manifest(..)
+            | StoreKey::Watermark(..)
+            | StoreKey::View(..) => {}
+        }
+        Ok(())
+    }
+
+    fn check_shards(&mut self) {
+        let Self { defined, shards, open, owners, complaints, .. } = self;
+        for place @ (_, key) in shards.keys() {
+            if !defined.contains(place) {
+                complaints.push(format!("{key:?} has progress and no definition"));
+            }
+        }
+        for place @ (_, key) in defined.iter().chain(open.iter()).chain(owners.keys()) {
+            if !shards.contains_key(place) {
+                complaints.push(format!("something is left of {key:?}, which does not exist"));
+            }
+        }
+        for (place, shard) in shards.iter() {
+            let key = place.1;
+            if open.contains(place) != (shard.status == ShardStatus::Active) {
+                complaints.push(format!("{key:?} is {:?}, and its open key lies", shard.status));
+            }
+            let held = shard.lease.map(|holder| (holder.owner, shard.fence));
+            let bound = owners.get(place).map(|binding| (binding.owner, binding.fence));
+            // A binding goes with its session; one that is there has to be the holder's.
+            if bound.is_some() && bound != held {
+                complaints.push(format!("{key:?} is bound to one who does not hold it"));
+            }
+        }
+    }
+
+    fn check_counts(&mut self) {
+        let mut used: BTreeMap<(TenantId, RunId), u64> = BTreeMap::new();
+        for (tenant, key) in self.shards.keys() {
+            *used.entry((*tenant, key.run)).or_default() += 1;
+        }
+        let mut reserved: BTreeMap<TenantId, u64> = BTreeMap::new();
+        for place @ (tenant, run) in &self.runs {
+            let shards = used.remove(place).unwrap_or_default();
+            let count = self.counts.get(place).copied();
+            let Some(count) = count else {
+                self.complaints.push(format!("run {run} has no count"));
+                continue;
+            };
+            if count.used != shards {
+                self.complaints.push(format!("run {run} has {shards} shards, and {count:?}"));
+            }
+            *reserved.entry(*tenant).or_default() += count.reserved;
+        }
+        for (_, run) in used.keys() {
+            self.complaints.push(format!("run {run} has shards and no record"));
+        }
+        let total: u64 = reserved.values().sum();
+        if self.total != total {
+            let stored = self.total;
+            self.complaints.push(format!("{total} shards are reserved in all, not {stored}"));
+        }
+        if self.tenants != reserved {
+            self.complaints.push("what tenants have reserved is miscounted".to_owned());
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Chaos from the command line.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use shardwright_chaos::check::Findings;
+use shardwright_chaos::storm::{self, Settings};
+use shardwright_chaos::worker::{self, Orders};
+
+/// How many violations are printed. The first tell most; all are counted.
+const SHOWN_MAX: usize = 20;
+
+/// Real processes on a real etcd cluster, while everything goes wrong that can.
+#[derive(Parser)]
+#[command(name = "chaos", args_conflicts_with_subcommands = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// How long things go wrong.
+    #[arg(long, default_value_t = 5.0)]
+    minutes: f64,
+    /// What all choices depend on; another one each time, if none is given.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Be one of the worker processes.
+    #[command(hide = true)]
+    Worker(Orders),
+    /// Judge the histories in a folder once more.
+    Check {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let good = match &arguments.command {
+        Some(Command::Worker(orders)) => worker::run(orders).map(|()| true),
+        Some(Command::Check { folder }) => judge(folder),
+        None => live(&arguments),
+    };
+    match good {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn live(arguments: &Arguments) -> Result<bool> {
+    let duration = Duration::try_from_secs_f64(arguments.minutes * 60.0)?;
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
+    let folder = storm::folder()?;
+    println!("seed {seed}, histories in {}", folder.display());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let report = runtime.block_on(storm::live(Settings { duration, seed }, &folder))?;
+    tell(&report.findings);
+    println!("{}", report.table());
+    if report.findings.violations.is_empty() {
+        std::fs::remove_dir_all(&folder)?;
+        return Ok(true);
+    }
+    println!("histories are kept in {}", folder.display());
+    Ok(false)
+}
+
+fn judge(folder: &Path) -> Result<bool> {
+    let start = Instant::now();
+    let findings = storm::judge(folder)?;
+    tell(&findings);
+    let (shards, seconds) = (findings.shards, start.elapsed().as_secs_f64());
+    println!("{shards} shards in {seconds:.1} s, violations {}", findings.violations.len());
+    Ok(findings.violations.is_empty())
+}
+
+fn tell(findings: &Findings) {
+    for violation in findings.violations.iter().take(SHOWN_MAX) {
+        println!("violation: {violation}\n");
+    }
+    let more = findings.violations.len().saturating_sub(SHOWN_MAX);
+    if more > 0 {
+        println!("and {more} violations more\n");
+    }
+}

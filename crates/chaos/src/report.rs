@@ -1,0 +1,137 @@
+//! What a storm came to, as a table.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::check::Findings;
+use crate::final_state::FinalState;
+use crate::history::{Action, History, Outcome};
+use crate::nemesis::Fault;
+use crate::storm::Settings;
+
+/// What a storm came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    settings: Settings,
+    operations: BTreeMap<&'static str, Tally>,
+    faults: BTreeMap<Fault, u64>,
+    runs: usize,
+    keys: u64,
+    /// What the checks came to.
+    pub findings: Findings,
+}
+
+/// How often an operation ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    done: u64,
+    replayed: u64,
+    refused: u64,
+    not_applied: u64,
+    unknown: u64,
+}
+
+impl Tally {
+    const fn add(&mut self, outcome: Option<&Outcome>) {
+        match outcome {
+            Some(Outcome::Done(facts)) if facts.replayed => self.replayed += 1,
+            Some(Outcome::Done(_)) => self.done += 1,
+            Some(Outcome::Refused(_) | Outcome::Corrupt(_)) => self.refused += 1,
+            Some(Outcome::NotApplied(_)) => self.not_applied += 1,
+            Some(Outcome::Unknown(_)) | None => self.unknown += 1,
+        }
+    }
+
+    const fn sum(self, other: Self) -> Self {
+        Self {
+            done: self.done + other.done,
+            replayed: self.replayed + other.replayed,
+            refused: self.refused + other.refused,
+            not_applied: self.not_applied + other.not_applied,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+}
+
+impl Report {
+    /// Counts.
+    #[must_use]
+    pub fn new(
+        settings: Settings,
+        history: &History,
+        state: &FinalState,
+        faults: BTreeMap<Fault, u64>,
+        findings: Findings,
+    ) -> Self {
+        let mut operations: BTreeMap<&'static str, Tally> = BTreeMap::new();
+        for recorded in &history.calls {
+            let outcome = recorded.answer.as_ref().map(|(_, outcome)| outcome);
+            operations.entry(name(&recorded.action)).or_default().add(outcome);
+        }
+        let runs = state.runs.iter().filter(|run| run.is_done).count();
+        let keys = history.effects.iter().map(|effect| effect.to - effect.from + 1).sum();
+        Self { settings, operations, faults, runs, keys, findings }
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        let Settings { duration, seed } = self.settings;
+        let Findings { shards, longest, stale_refusals, violations } = &self.findings;
+        let mut line = |name: &str, value: &dyn std::fmt::Display| {
+            // A string takes everything.
+            let _infallible = writeln!(text, "{name:<30} {value:>8}");
+        };
+        line("seed", &seed);
+        line("seconds of faults", &duration.as_secs());
+        for (fault, count) in &self.faults {
+            line(&format!("fault: {}", fault.name()), count);
+        }
+        line("runs finished", &self.runs);
+        line("shards checked", shards);
+        line("longest shard history", longest);
+        line("keys processed", &self.keys);
+        let head = ["operation", "done", "replayed", "refused", "not done", "unknown"];
+        let [name, rest @ ..] = head;
+        let _infallible = write!(text, "\n{name:<16}");
+        for column in rest {
+            let _infallible = write!(text, " {column:>9}");
+        }
+        let total = self.operations.values().fold(Tally::default(), |all, one| all.sum(*one));
+        let rows = self.operations.iter().map(|(name, tally)| (*name, *tally));
+        for (name, tally) in rows.chain([("all", total)]) {
+            let Tally { done, replayed, refused, not_applied, unknown } = tally;
+            let _infallible = write!(
+                text,
+                "\n{name:<16} {done:>9} {replayed:>9} {refused:>9} {not_applied:>9} {unknown:>9}"
+            );
+        }
+        let mut line = |name: &str, value: &dyn std::fmt::Display| {
+            let _infallible = write!(text, "\n{name:<30} {value:>8}");
+        };
+        line("\nunknown outcomes", &total.unknown);
+        line("stale refusals", stale_refusals);
+        line("violations", &violations.len());
+        text
+    }
+}
+
+const fn name(action: &Action) -> &'static str {
+    match action {
+        Action::Register { .. } => "register",
+        Action::Claim => "claim",
+        Action::Acquire { .. } => "acquire",
+        Action::Renew { .. } => "renew",
+        Action::Checkpoint { .. } => "checkpoint",
+        Action::Complete { .. } => "complete",
+        Action::Park { .. } => "park",
+        Action::Unpark { .. } => "unpark",
+        Action::Release { .. } => "release",
+        Action::SplitReplace { .. } => "split_replace",
+        Action::SplitResidual { .. } => "split_residual",
+        Action::RequestSplit { .. } => "request_split",
+        Action::DeclineSplit { .. } => "decline_split",
+        Action::CompleteRun { .. } => "complete_run",
+    }
+}

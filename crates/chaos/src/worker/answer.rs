@@ -1,0 +1,81 @@
+//! What a coordinator answers, as it is written down.
+
+use shardwright_coordination::error::reason::{
+    AlreadyLeased, NotParked, RunNotActive, ShardTerminal, StaleFence,
+};
+use shardwright_coordination::{
+    CoordError, CreateRunWithShardsError, InfraError, RestoredShardState, RunStatus, ShardStatus,
+};
+
+use crate::history::{Acquired, Outcome, Refusal, Status};
+use crate::keys;
+
+impl From<ShardStatus> for Status {
+    fn from(status: ShardStatus) -> Self {
+        match status {
+            ShardStatus::Active => Self::Active,
+            ShardStatus::Done => Self::Done,
+            ShardStatus::Split => Self::Split,
+            ShardStatus::Parked => Self::Parked,
+        }
+    }
+}
+
+/// Why a call was not done.
+pub(super) fn failure(error: CoordError) -> Outcome {
+    let refusal = match error {
+        CoordError::BackendError(InfraError::NotApplied { .. }) => {
+            return Outcome::NotApplied(error.to_string());
+        }
+        CoordError::BackendError(InfraError::Unknown { .. }) => {
+            return Outcome::Unknown(error.to_string());
+        }
+        CoordError::BackendError(InfraError::Corrupt { .. }) => {
+            return Outcome::Corrupt(error.to_string());
+        }
+        CoordError::StaleFence(StaleFence { current, .. }) => {
+            Refusal::StaleFence { current: current.as_raw() }
+        }
+        CoordError::LeaseExpired(_) => Refusal::LeaseExpired,
+        CoordError::AlreadyLeased(AlreadyLeased { current_owner, .. }) => {
+            Refusal::AlreadyLeased { owner: current_owner.as_raw() }
+        }
+        CoordError::ShardTerminal(ShardTerminal { status, .. }) => {
+            Refusal::ShardTerminal { status: status.into() }
+        }
+        CoordError::NotParked(NotParked { status, .. }) => {
+            Refusal::NotParked { status: status.into() }
+        }
+        CoordError::ShardNotFound(_) => Refusal::ShardNotFound,
+        CoordError::RunTerminal(_)
+        | CoordError::RunNotActive(RunNotActive { status: RunStatus::Done, .. }) => {
+            Refusal::RunEnded
+        }
+        CoordError::CursorRegression(_) => Refusal::CursorRegression,
+        CoordError::CursorOutOfBounds(_) => Refusal::CursorOutOfBounds,
+        CoordError::SplitInvalid(_) => Refusal::SplitInvalid,
+        CoordError::OpIdConflict(_) => Refusal::OpIdConflict,
+        other => Refusal::Other(other.to_string()),
+    };
+    Outcome::Refused(refusal)
+}
+
+/// Why a run was not registered.
+pub(super) fn registration_failure(error: CreateRunWithShardsError) -> Outcome {
+    match error {
+        CreateRunWithShardsError::Create(error) => failure(error.into()),
+        CreateRunWithShardsError::Register(error) => failure(error.into()),
+    }
+}
+
+/// A shard as it was handed out.
+pub(super) fn acquired(state: &RestoredShardState) -> Acquired {
+    let spec = state.spec.as_spec_ref();
+    Acquired {
+        shard: state.lease.key().shard.as_raw(),
+        fence: state.lease.fence().as_raw(),
+        start: keys::number(spec.start()),
+        end: keys::number(spec.end()),
+        cursor: state.cursor.as_update().last_key().map(keys::number),
+    }
+}

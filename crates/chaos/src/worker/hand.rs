@@ -1,0 +1,190 @@
+//! One worker of a process: it goes from run to run and takes whatever it can get.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use shardwright_contracts::{RunId, ShardId, WorkerId};
+use shardwright_coordination::{
+    AsyncRunManagement as _, AsyncShardClaiming as _, RestoredShardState, RunQueryError, RunStatus,
+    ShardFilter, ShardSummary,
+};
+use tokio::time::{sleep, timeout};
+
+use super::caller::{Caller, Given};
+use super::holding::Holding;
+use crate::history::{Action, Outcome, Refusal};
+use crate::plan::{self, TENANT};
+
+/// Operation ids of one worker.
+const OPERATIONS: u32 = 24;
+
+pub(super) struct Hand<'w> {
+    pub(super) caller: Caller,
+    pub(super) chance: fastrand::Rng,
+    finishing: &'w AtomicBool,
+    operations: u64,
+}
+
+/// Whether a run goes on.
+#[derive(PartialEq, Eq)]
+enum Run {
+    GoesOn,
+    Ended,
+}
+
+impl<'w> Hand<'w> {
+    pub(super) const fn new(
+        caller: Caller,
+        chance: fastrand::Rng,
+        finishing: &'w AtomicBool,
+    ) -> Self {
+        Self { caller, chance, finishing, operations: 0 }
+    }
+
+    /// Works until there is no run left, after it was told to finish.
+    pub(super) async fn work(mut self) -> Result<()> {
+        let mut run = 1;
+        loop {
+            match self.caller.coordinator.get_run(TENANT, RunId::from_raw(run)).await {
+                Ok(record) => match record.status {
+                    RunStatus::Active => self.work_on(run).await?,
+                    RunStatus::Initializing => self.register(run).await?,
+                    RunStatus::Done => run += 1,
+                    RunStatus::Failed | RunStatus::Cancelled => bail!("nobody ends runs so"),
+                },
+                Err(RunQueryError::RunNotFound(_)) => {
+                    if self.finishing.load(Ordering::Relaxed) {
+                        return Ok(());
+                    }
+                    self.register(run).await?;
+                }
+                Err(RunQueryError::BackendError(_)) => self.pause(20..150).await,
+                Err(error) => bail!("run {run}: {error}"),
+            }
+        }
+    }
+
+    async fn register(&mut self, run: u64) -> Result<()> {
+        let op = plan::registration(RunId::from_raw(run)).as_raw();
+        let action = Action::Register { op, roots: plan::roots(run) };
+        match self.caller.call(run, None, &action).await?.0 {
+            Outcome::Done(_) => {}
+            Outcome::NotApplied(_) | Outcome::Unknown(_) | Outcome::Refused(_) => {
+                self.pause(20..150).await;
+            }
+            Outcome::Corrupt(text) => bail!("run {run}: {text}"),
+        }
+        Ok(())
+    }
+
+    async fn work_on(&mut self, run: u64) -> Result<()> {
+        loop {
+            let action = self.way_to_get_one(run).await;
+            let (outcome, given) = self.caller.call(run, None, &action).await?;
+            match (outcome, given) {
+                (Outcome::Done(_), Given { state: Some(state), .. }) => {
+                    self.hold(run, state).await?;
+                }
+                (Outcome::Refused(Refusal::RunEnded), _) => return Ok(()),
+                (Outcome::Refused(_), _) => {
+                    if self.idle(run).await? == Run::Ended {
+                        return Ok(());
+                    }
+                }
+                _ => self.pause(10..120).await,
+            }
+        }
+    }
+
+    async fn hold(&mut self, run: u64, state: RestoredShardState) -> Result<()> {
+        Holding::new(self, run, state).work().await
+    }
+
+    /// Mostly whichever shard is offered, sometimes one that looks free, sometimes any.
+    async fn way_to_get_one(&mut self, run: u64) -> Action {
+        let (coordinator, id) = (&self.caller.coordinator, RunId::from_raw(run));
+        let worker = WorkerId::from_raw(self.caller.worker);
+        let roll = self.chance.u32(..100);
+        let shards: Vec<ShardId> = if roll < 70 {
+            Vec::new()
+        } else if roll < 90 {
+            let found = coordinator.collect_claim_candidates(TENANT, id, worker, 8).await;
+            found.map(|(shards, _)| shards).unwrap_or_default()
+        } else {
+            let found = coordinator.list_shards(TENANT, id, ShardFilter::active()).await;
+            found.unwrap_or_default().iter().map(|summary| summary.shard).collect()
+        };
+        match self.chance.choice(&shards) {
+            Some(shard) => Action::Acquire { shard: shard.as_raw() },
+            None => Action::Claim,
+        }
+    }
+
+    /// Does what somebody does who has nothing to do.
+    async fn idle(&mut self, run: u64) -> Result<Run> {
+        let id = RunId::from_raw(run);
+        let listed = self.caller.coordinator.list_shards(TENANT, id, ShardFilter::all()).await;
+        let Ok(shards) = listed else {
+            self.pause(20..150).await;
+            return Ok(Run::GoesOn);
+        };
+        let parked: Vec<&ShardSummary> =
+            shards.iter().filter(|shard| shard.park_reason.is_some()).collect();
+        let leased: Vec<&ShardSummary> =
+            shards.iter().filter(|shard| shard.lease_deadline.is_some()).collect();
+        let is_over = shards.iter().all(|shard| shard.status.is_terminal()) && parked.is_empty();
+        if is_over || self.chance.u32(..100) < 3 {
+            return self.complete_run(run).await;
+        }
+        if let Some(shard) = self.chance.choice(&parked).filter(|_| self.chance.bool()) {
+            let action = Action::Unpark { shard: shard.shard.as_raw(), op: self.operation() };
+            self.insist(run, &action).await?;
+        } else if let Some(shard) = self.chance.choice(&leased)
+            && self.chance.u32(..100) < 40
+        {
+            let action = Action::RequestSplit { shard: shard.shard.as_raw() };
+            self.caller.call(run, None, &action).await?;
+        }
+        let limit = Duration::from_millis(self.chance.u64(50..400));
+        let waited = timeout(limit, self.caller.coordinator.something_to_claim(TENANT, id)).await;
+        if waited.is_ok() {
+            // Everybody is woken at once; not everybody needs to run at once.
+            self.pause(1..30).await;
+        }
+        Ok(Run::GoesOn)
+    }
+
+    async fn complete_run(&mut self, run: u64) -> Result<Run> {
+        let action = Action::CompleteRun { op: self.operation() };
+        Ok(match self.insist(run, &action).await? {
+            Outcome::Done(_) | Outcome::Refused(Refusal::RunEnded) => Run::Ended,
+            _ => {
+                self.pause(20..100).await;
+                Run::GoesOn
+            }
+        })
+    }
+
+    /// Asks again for what may not have been done, with the same operation id.
+    async fn insist(&mut self, run: u64, action: &Action) -> Result<Outcome> {
+        loop {
+            let (outcome, _) = self.caller.call(run, None, action).await?;
+            let is_open = matches!(outcome, Outcome::Unknown(_) | Outcome::NotApplied(_));
+            if !is_open || self.chance.u32(..100) < 30 {
+                return Ok(outcome);
+            }
+            self.pause(10..100).await;
+        }
+    }
+
+    /// An operation id that nobody has used.
+    pub(super) const fn operation(&mut self) -> u64 {
+        self.operations += 1;
+        self.caller.worker << OPERATIONS | self.operations
+    }
+
+    pub(super) async fn pause(&mut self, millis: std::ops::Range<u64>) {
+        sleep(Duration::from_millis(self.chance.u64(millis))).await;
+    }
+}

@@ -1,0 +1,249 @@
+//! A shard while a worker holds it, or believes so.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use shardwright_coordination::{HolderNotice, Lease, RestoredShardState};
+
+use super::hand::Hand;
+use crate::clock;
+use crate::history::{Action, Effect, Outcome, Piece};
+use crate::keys;
+use crate::plan::LEASE_MS;
+
+pub(super) struct Holding<'h, 'w> {
+    hand: &'h mut Hand<'w>,
+    run: u64,
+    lease: Lease,
+    start: u64,
+    end: u64,
+    cursor: Option<u64>,
+    renewed: Instant,
+    notice: HolderNotice,
+    /// What was asked for, to ask for it once more much later.
+    asked: Vec<Action>,
+}
+
+/// Whether the shard is still ours, as far as we know.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Ours,
+    Over,
+}
+
+impl<'h, 'w> Holding<'h, 'w> {
+    pub(super) fn new(hand: &'h mut Hand<'w>, run: u64, state: RestoredShardState) -> Self {
+        let spec = state.spec.as_spec_ref();
+        Self {
+            hand,
+            run,
+            lease: state.lease,
+            start: keys::number(spec.start()),
+            end: keys::number(spec.end()),
+            cursor: state.cursor.as_update().last_key().map(keys::number),
+            renewed: Instant::now(),
+            notice: HolderNotice::default(),
+            asked: Vec::new(),
+        }
+    }
+
+    const fn shard(&self) -> u64 {
+        self.lease.key().shard.as_raw()
+    }
+
+    const fn fence(&self) -> u64 {
+        self.lease.fence().as_raw()
+    }
+
+    /// Processes keys in order until the shard is done or lost.
+    pub(super) async fn work(mut self) -> Result<()> {
+        loop {
+            let reached = self.process().await?;
+            let (shard, fence, op) = (self.shard(), self.fence(), self.hand.operation());
+            let is_last = reached + 1 == self.end;
+            let action = if is_last && self.hand.chance.u32(..100) < 85 {
+                Action::Complete { shard, fence, op, key: reached }
+            } else {
+                Action::Checkpoint { shard, fence, op, key: reached }
+            };
+            if self.settle(action).await? == Hold::Over {
+                return Ok(());
+            }
+            self.cursor = Some(reached);
+            if self.whim().await? == Hold::Over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Processes some keys, and gives the last of them.
+    async fn process(&mut self) -> Result<u64> {
+        let from = self.cursor.map_or(self.start, |cursor| cursor + 1);
+        if from >= self.end {
+            // Everything was processed, and the shard was not completed.
+            return Ok(self.end - 1);
+        }
+        let to = (from + self.hand.chance.u64(..5)).min(self.end - 1);
+        let millis = (to - from + 1) * self.hand.chance.u64(10..50);
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        let (run, shard, fence) = (self.run, self.shard(), self.fence());
+        self.hand.caller.recorder.effect(Effect {
+            at: clock::now(),
+            run,
+            shard,
+            fence,
+            from,
+            to,
+        })?;
+        Ok(to)
+    }
+
+    /// Does something else that a holder may do.
+    async fn whim(&mut self) -> Result<Hold> {
+        let (shard, fence) = (self.shard(), self.fence());
+        let half = Duration::from_millis(LEASE_MS / 2);
+        if self.renewed.elapsed() > half && self.hand.chance.u32(..100) < 80 {
+            return self.settle(Action::Renew { shard, fence }).await;
+        }
+        if std::mem::take(&mut self.notice.split_request).is_some() {
+            return if self.hand.chance.bool() {
+                self.split_residual().await
+            } else {
+                self.settle(Action::DeclineSplit { shard, fence }).await
+            };
+        }
+        let op = self.hand.operation();
+        match self.hand.chance.u32(..100) {
+            0..2 => self.split_residual().await,
+            2..4 => self.split_replace().await,
+            4..6 => self.settle(Action::Park { shard, fence, op }).await,
+            6..9 => self.settle(Action::Release { shard, fence, op }).await,
+            9..17 => self.settle(Action::Renew { shard, fence }).await,
+            17..22 => self.repeat().await,
+            _ => Ok(Hold::Ours),
+        }
+    }
+
+    async fn split_residual(&mut self) -> Result<Hold> {
+        let least = self.cursor.map_or(self.start, |cursor| cursor + 1).max(self.start + 1);
+        if least + 1 >= self.end {
+            return Ok(Hold::Ours);
+        }
+        let at = self.hand.chance.u64(least..self.end);
+        let (shard, fence, op) = (self.shard(), self.fence(), self.hand.operation());
+        let (start, end) = (self.start, self.end);
+        self.settle(Action::SplitResidual { shard, fence, op, start, at, end }).await
+    }
+
+    async fn split_replace(&mut self) -> Result<Hold> {
+        let least = self.cursor.map_or(self.start, |cursor| cursor + 1).max(self.start + 1);
+        if least + 1 >= self.end {
+            return Ok(Hold::Ours);
+        }
+        let mut cuts = vec![self.hand.chance.u64(least..self.end)];
+        cuts.push(self.hand.chance.u64(least..self.end));
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts.push(self.end);
+        let mut start = self.start;
+        let mut cursor = self.cursor;
+        let mut children = Vec::new();
+        for end in cuts {
+            children.push(Piece { start, end, cursor: cursor.take() });
+            start = end;
+        }
+        let (shard, fence, op) = (self.shard(), self.fence(), self.hand.operation());
+        self.settle(Action::SplitReplace { shard, fence, op, children }).await
+    }
+
+    /// Sends something once more that was sent before, as a network would that kept it for long.
+    async fn repeat(&mut self) -> Result<Hold> {
+        if let Some(action) = self.hand.chance.choice(&self.asked).cloned() {
+            self.hand.caller.call(self.run, Some(&self.lease), &action).await?;
+        }
+        Ok(Hold::Ours)
+    }
+
+    /// Calls until the answer is known, or the worker gives up.
+    async fn settle(&mut self, mut action: Action) -> Result<Hold> {
+        loop {
+            self.asked.push(action.clone());
+            let (outcome, given) =
+                self.hand.caller.call(self.run, Some(&self.lease), &action).await?;
+            match outcome {
+                Outcome::Done(_) => {
+                    if matches!(action, Action::Checkpoint { .. } | Action::Renew { .. }) {
+                        self.notice = given.notice;
+                    }
+                    return Ok(self.done(&action));
+                }
+                Outcome::Refused(_) => return self.refused(&action).await,
+                Outcome::Corrupt(text) => anyhow::bail!("shard {:x}: {text}", self.shard()),
+                Outcome::NotApplied(_) | Outcome::Unknown(_) => {}
+            }
+            match self.hand.chance.u32(..100) {
+                // Whatever became of it, somebody else will see.
+                0..12 => return Ok(Hold::Over),
+                12..30 => action = self.anew(action),
+                _ => {}
+            }
+            self.hand.pause(5..150).await;
+        }
+    }
+
+    fn done(&mut self, action: &Action) -> Hold {
+        match action {
+            Action::Renew { .. } => self.renewed = Instant::now(),
+            Action::SplitResidual { at, .. } => self.end = *at,
+            Action::Complete { .. }
+            | Action::Park { .. }
+            | Action::Release { .. }
+            | Action::SplitReplace { .. } => return Hold::Over,
+            _ => {}
+        }
+        Hold::Ours
+    }
+
+    /// A worker that was refused stops. Some do not listen, and must be refused again.
+    async fn refused(&mut self, action: &Action) -> Result<Hold> {
+        if matches!(action, Action::DeclineSplit { .. }) {
+            return Ok(Hold::Ours);
+        }
+        let mut is_deaf = self.hand.chance.u32(..100) < 30;
+        while is_deaf {
+            let key = self.process().await?;
+            let (shard, fence, op) = (self.shard(), self.fence(), self.hand.operation());
+            let action = match self.hand.chance.u32(..4) {
+                0 => Action::Renew { shard, fence },
+                1 => Action::Release { shard, fence, op },
+                2 if key + 1 == self.end => Action::Complete { shard, fence, op, key },
+                _ => Action::Checkpoint { shard, fence, op, key },
+            };
+            self.hand.caller.call(self.run, Some(&self.lease), &action).await?;
+            is_deaf = self.hand.chance.bool();
+        }
+        Ok(Hold::Over)
+    }
+
+    /// The same with another operation id, as a worker asks who has forgotten that it asked.
+    fn anew(&mut self, action: Action) -> Action {
+        let next = self.hand.operation();
+        match action {
+            Action::Checkpoint { shard, fence, key, .. } => {
+                Action::Checkpoint { shard, fence, op: next, key }
+            }
+            Action::Complete { shard, fence, key, .. } => {
+                Action::Complete { shard, fence, op: next, key }
+            }
+            Action::Park { shard, fence, .. } => Action::Park { shard, fence, op: next },
+            Action::Release { shard, fence, .. } => Action::Release { shard, fence, op: next },
+            Action::SplitReplace { shard, fence, children, .. } => {
+                Action::SplitReplace { shard, fence, op: next, children }
+            }
+            Action::SplitResidual { shard, fence, start, at, end, .. } => {
+                Action::SplitResidual { shard, fence, op: next, start, at, end }
+            }
+            same => same,
+        }
+    }
+}

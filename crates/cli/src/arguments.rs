@@ -1,0 +1,200 @@
+//! What can be said on the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use shardwright_coordination::RunName;
+
+use crate::exit;
+use crate::store::StoreAddress;
+
+/// Runs a command over everything in a source: in parallel, resumable after any kill, and with a
+/// receipt that says what was covered.
+#[derive(Debug, Parser)]
+#[command(name = "shardwright", version, after_help = exit::HELP, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    /// Where runs are kept: `file:FOLDER`, `memory:` or `etcd://HOST:PORT[,HOST:PORT…]`.
+    #[arg(long, global = true, value_name = "STORE", default_value = "file:.shardwright")]
+    pub(crate) store: StoreAddress,
+    /// Write JSON instead of text.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs a command for every item of a source; the same command again goes on.
+    #[command(after_help = exit::HELP)]
+    Run(Box<RunArguments>),
+    /// Lists runs.
+    Runs,
+    /// Shows a run.
+    Show(RunChoice),
+    /// Lists the shards of a run.
+    Shards(RunChoice),
+    /// Lists what failed in a run and was set aside.
+    Parked(RunChoice),
+    /// Lets what was set aside be tried again.
+    Unpark(UnparkArguments),
+    /// Hands out nothing new of a run for the time being.
+    Pause(RunChoice),
+    /// Hands out work of a paused run again.
+    Resume(RunChoice),
+    /// Ends a run for good.
+    Cancel(RunChoice),
+    /// Checks a finished run's receipt against the store, the results and the source.
+    Verify(VerifyArguments),
+    /// Takes away runs that ended long ago.
+    Gc(GcArguments),
+    /// Writes a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Which run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunChoice {
+    /// Its name.
+    #[arg(value_name = "RUN", value_parser = parse_name)]
+    pub(crate) run: RunName,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UnparkArguments {
+    #[command(flatten)]
+    pub(crate) run: RunChoice,
+    /// Only these shards, as `parked` names them.
+    #[arg(value_name = "SHARD", value_parser = parse_shard)]
+    pub(crate) shards: Vec<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct VerifyArguments {
+    #[command(flatten)]
+    pub(crate) run: RunChoice,
+    /// Believe the source: compare only receipt, store and results.
+    #[arg(long)]
+    pub(crate) without_source: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GcArguments {
+    /// Days that an ended run is kept.
+    #[arg(long, value_name = "DAYS", default_value_t = 30)]
+    pub(crate) keep_days: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunArguments {
+    /// A folder (one item per file), or the address of an object store.
+    #[arg(value_name = "SOURCE", required_unless_present = "lines", conflicts_with = "lines")]
+    pub(crate) source: Option<OsString>,
+    /// The rows of a file instead; `-` reads them from the input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) lines: Option<PathBuf>,
+    /// Rows end with a zero, not with a newline; so do items on a command's input.
+    #[arg(long)]
+    pub(crate) null: bool,
+    /// Leave out what `.gitignore` files name.
+    #[arg(long)]
+    pub(crate) gitignore: bool,
+    /// Start a process per N items: on its input, or as arguments where the command has a `{}`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) batch: Option<u32>,
+    /// How many shards to work on at a time [default: one per core].
+    #[arg(long, short = 'j', value_name = "N", value_parser = between(1, 1_024))]
+    pub(crate) workers: Option<u16>,
+    /// How many items (or batches) of one shard to work on at a time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = between(1, 4_096))]
+    pub(crate) in_flight: u16,
+    /// How often a failing item is tried again.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) retries: u32,
+    /// Stop the run when more items than this have failed: a number, or a percentage like `5%`.
+    #[arg(long, value_name = "N|P%")]
+    pub(crate) max_failures: Option<FailureLimit>,
+    /// Count an item when it is handed out: faster, and a kill may lose what was under way.
+    #[arg(long)]
+    pub(crate) at_dispatch: bool,
+    /// Call the run this, instead of a name made of source and command.
+    #[arg(long = "run", value_name = "NAME", value_parser = parse_name)]
+    pub(crate) name: Option<RunName>,
+    /// Begin a new run, even if there is one of that name.
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Where results go: a folder that every worker reaches.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+    /// On a shared store: let every machine keep the results of its own work.
+    #[arg(long, conflicts_with = "out")]
+    pub(crate) out_local: bool,
+    /// Into how many shards a new run is cut at first [default: four per worker].
+    #[arg(long, value_name = "N", value_parser = between(1, 256))]
+    pub(crate) shards: Option<u16>,
+    /// After how many seconds without a sign of life a shard is given to another worker.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = between(1, 3_600))]
+    pub(crate) lease: u16,
+    /// The command. `{}` stands for the item; without it, the item comes last.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+fn between(least: u16, most: u16) -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(i64::from(least)..=i64::from(most))
+}
+
+/// When too many items have failed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum FailureLimit {
+    Items(u64),
+    Percent(f64),
+}
+
+impl std::str::FromStr for FailureLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is neither a number nor a percentage like `5%`");
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent: f64 = percent.parse().map_err(|_| wrong())?;
+            let is_share = (0.0..=100.0).contains(&percent);
+            return if is_share { Ok(Self::Percent(percent)) } else { Err(wrong()) };
+        }
+        text.parse().map(Self::Items).map_err(|_| wrong())
+    }
+}
+
+fn parse_name(text: &str) -> Result<RunName, String> {
+    RunName::new(text).map_err(|error| error.to_string())
+}
+
+fn parse_shard(text: &str) -> Result<u64, String> {
+    let wrong = |_| format!("`{text}` is not the id of a shard, like 8f00000000000001");
+    u64::from_str_radix(text, 16).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_failure_limit_is_a_number_or_a_percentage() {
+        assert_eq!("12".parse(), Ok(FailureLimit::Items(12)));
+        assert_eq!("2.5%".parse(), Ok(FailureLimit::Percent(2.5)));
+        for wrong in ["", "%", "-1", "101%", "ten", "NaN%"] {
+            assert!(wrong.parse::<FailureLimit>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A file per subcommand.
+
+mod completions;
+mod gc;
+mod parked;
+mod run;
+mod runs;
+mod shards;
+mod show;
+mod transition;
+mod unpark;
+mod verify;
+
+use anyhow::Context as _;
+use shardwright_contracts::{RunId, TenantId};
+use shardwright_coordination::{AsyncRunDirectory as _, RunName};
+
+use crate::arguments::{Arguments, Command};
+use crate::description::Description;
+use crate::exit::Exit;
+use crate::store::Coordinator;
+
+/// Whose runs they are. A command line has one user.
+pub(crate) const TENANT: TenantId = TenantId::from_bytes([0; TenantId::SIZE]);
+
+pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    let Arguments { store, json, command } = arguments;
+    match command {
+        Command::Run(arguments) => run::run(&store, json, &arguments).await,
+        Command::Runs => runs::run(&store, json).await,
+        Command::Show(choice) => show::run(&store, json, choice.run).await,
+        Command::Shards(choice) => shards::run(&store, json, choice.run).await,
+        Command::Parked(choice) => parked::run(&store, json, choice.run).await,
+        Command::Unpark(arguments) => unpark::run(&store, json, &arguments).await,
+        Command::Pause(choice) => transition::pause(&store, json, choice.run).await,
+        Command::Resume(choice) => transition::resume(&store, json, choice.run).await,
+        Command::Cancel(choice) => transition::cancel(&store, json, choice.run).await,
+        Command::Verify(arguments) => verify::run(&store, json, &arguments).await,
+        Command::Gc(arguments) => gc::run(&store, json, &arguments).await,
+        Command::Completions { shell } => Ok(completions::run(shell)),
+    }
+}
+
+/// The run of a name, and what it is for.
+pub(crate) async fn find(
+    coordinator: &Coordinator,
+    name: RunName,
+) -> anyhow::Result<(RunId, Description)> {
+    let run = coordinator.find_run(TENANT, name).await?;
+    let run =
+        run.with_context(|| format!("there is no run {name}; `shardwright runs` lists them"))?;
+    let job = coordinator.job_of(TENANT, run).await?;
+    let job = job.with_context(|| format!("the run {name} is gone"))?;
+    Ok((run, Description::decode(&job.description)?))
+}
+
+/// Writes one JSON value on a line of its own.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string(value)?);
+    Ok(())
+}

@@ -1,0 +1,36 @@
+use shardwright_coordination::{AsyncRunManagement as _, RunName, ShardFilter};
+use shardwright_worker::process::KeyText;
+
+use crate::commands::{TENANT, find, print_json};
+use crate::exit::Exit;
+use crate::readable::readable;
+use crate::store::{Purpose, StoreAddress};
+
+pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
+    let coordinator = store.open(Purpose::Look).await?;
+    let (run, _) = find(&coordinator, name).await?;
+    let parked = coordinator.list_shards(TENANT, run, ShardFilter::parked()).await?;
+    if parked.is_empty() && !json {
+        println!("nothing is parked");
+    }
+    for shard in parked {
+        let id = format!("{:016x}", shard.shard.as_raw());
+        let reason = shard.park_reason.map_or(String::new(), |reason| format!("{reason:?}"));
+        let detail = shard.park_detail.unwrap_or_default();
+        let detail = String::from_utf8_lossy(&detail);
+        // The range ends right behind the item.
+        let end = shard.end.strip_suffix(&[0]).unwrap_or(&shard.end);
+        if json {
+            print_json(&serde_json::json!({
+                "shard": id, "reason": reason, "detail": detail, "item": KeyText::new(end),
+                "start": KeyText::new(&shard.start), "end": KeyText::new(&shard.end),
+            }))?;
+        } else {
+            println!("{id}  {reason}  {}", readable(end));
+            for line in detail.lines() {
+                println!("    {line}");
+            }
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,50 @@
+use crate::arguments::VerifyArguments;
+use crate::commands::{find, print_json};
+use crate::description::Results;
+use crate::exit::Exit;
+use crate::output::Output;
+use crate::store::{Purpose, StoreAddress};
+use crate::verify::verify;
+
+pub(crate) async fn run(
+    store: &StoreAddress,
+    json: bool,
+    arguments: &VerifyArguments,
+) -> anyhow::Result<Exit> {
+    let coordinator = store.open(Purpose::Look).await?;
+    let name = arguments.run.run;
+    let (run, description) = find(&coordinator, name).await?;
+    let state = store.folder().map_or_else(|| ".shardwright".into(), std::path::Path::to_path_buf);
+    let state = std::fs::canonicalize(&state).unwrap_or(state);
+    anyhow::ensure!(
+        description.results != Results::Local,
+        "the results of {name} are spread over the machines that worked on it"
+    );
+    let output = Output::of(&description.results, &state, name);
+    let source = if arguments.without_source {
+        None
+    } else {
+        let ours = [state.clone(), output.folder().to_owned()];
+        let ours: Vec<_> = ours.into_iter().filter(|folder| folder.exists()).collect();
+        Some(description.source.open(&state, &ours).await?)
+    };
+    let folder = output.folder();
+    let findings = verify(&coordinator, name, run, &description, folder, source.as_ref()).await?;
+    if json {
+        print_json(&serde_json::json!({
+            "name": name.as_str(), "holds": findings.is_empty(), "findings": findings.kept(),
+            "more": findings.more(),
+        }))?;
+    } else {
+        for finding in findings.kept() {
+            println!("{finding}");
+        }
+        if findings.more() > 0 {
+            println!("and {} more", findings.more());
+        }
+        if findings.is_empty() {
+            println!("{name}: the receipt holds");
+        }
+    }
+    Ok(if findings.is_empty() { Exit::Done } else { Exit::Findings })
+}

@@ -1,0 +1,106 @@
+//! What a run is for, written down with it: whoever joins does the same work.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use shardwright_worker::connector::{Fingerprint, KeyRange};
+use shardwright_worker::process::KeyText;
+
+use crate::source::Source;
+
+const VERSION: u32 = 1;
+
+/// What a run is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Description {
+    version: u32,
+    /// Where items come from.
+    pub(crate) source: Source,
+    /// What tells the source from another.
+    pub(crate) fingerprint: String,
+    /// When a source that may change was listed.
+    pub(crate) listed_at_ms: Option<u64>,
+    /// What is run.
+    pub(crate) command: Vec<KeyText<'static>>,
+    /// How many items a process gets, if not one.
+    pub(crate) batch: Option<u32>,
+    /// Where results are.
+    pub(crate) results: Results,
+    /// The ranges of the first shards, in hex.
+    ranges: Vec<[String; 2]>,
+}
+
+/// Where results are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Results {
+    /// In a folder that all workers reach.
+    Folder {
+        /// The folder, absolute.
+        path: PathBuf,
+    },
+    /// On each machine those of its own work.
+    Local,
+}
+
+impl Description {
+    pub(crate) fn new(
+        source: Source,
+        fingerprint: &Fingerprint,
+        command: &[OsString],
+        batch: Option<u32>,
+        results: Results,
+        ranges: &[KeyRange],
+    ) -> Self {
+        Self {
+            version: VERSION,
+            source,
+            fingerprint: fingerprint.identity.clone(),
+            listed_at_ms: fingerprint.listed_at_ms,
+            command: command.iter().map(|part| owned(part.as_bytes())).collect(),
+            batch,
+            results,
+            ranges: ranges
+                .iter()
+                .map(|range| [hex::encode(&range.start), hex::encode(&range.end)])
+                .collect(),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
+        Ok(serde_json::to_vec(self)?)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
+        let description: Self = serde_json::from_slice(bytes)
+            .context("what the run is for was not written by this program")?;
+        anyhow::ensure!(
+            description.version <= VERSION,
+            "the run was made by a later version of this program"
+        );
+        Ok(description)
+    }
+
+    pub(crate) fn command(&self) -> Vec<OsString> {
+        let bytes = self.command.iter().map(|part| part.to_bytes().unwrap_or_default());
+        bytes.map(OsString::from_vec).collect()
+    }
+
+    pub(crate) fn ranges(&self) -> anyhow::Result<Vec<KeyRange>> {
+        let read = |[start, end]: &[String; 2]| {
+            Ok(KeyRange { start: hex::decode(start)?, end: hex::decode(end)? })
+        };
+        let ranges: anyhow::Result<Vec<KeyRange>> = self.ranges.iter().map(read).collect();
+        ranges.context("the ranges of the run are damaged")
+    }
+}
+
+fn owned(bytes: &[u8]) -> KeyText<'static> {
+    match KeyText::new(bytes) {
+        KeyText::Text(text) => KeyText::Text(text.into_owned().into()),
+        KeyText::Bytes { base64 } => KeyText::Bytes { base64 },
+    }
+}

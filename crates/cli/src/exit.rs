@@ -1,0 +1,33 @@
+use std::process::ExitCode;
+
+/// How the program ends. The numbers are part of its interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All is well.
+    Done = 0,
+    /// What was looked at is not as it should be.
+    Findings = 1,
+    /// Something went wrong, or was asked in a wrong way.
+    Error = 2,
+    /// Everything is done but what is parked.
+    Parked = 3,
+    /// Too many items failed.
+    TooManyFailures = 4,
+    /// Interrupted; the same command goes on.
+    Interrupted = 130,
+}
+
+/// What the help says about them.
+pub(crate) const HELP: &str = "Exit codes:
+  0    done
+  1    verify: something does not hold
+  2    an error, or a wrong command line
+  3    done, but items are parked
+  4    stopped: too many items failed
+  130  interrupted; the same command goes on";
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

@@ -1,0 +1,53 @@
+//! `shardwright`: the command line.
+//!
+//! A file per subcommand in `commands/`; what they share is beside them. Nothing here decides who
+//! owns a shard: that is the coordinator's business.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line talks to its user through the terminal"
+)]
+
+mod arguments;
+mod commands;
+mod description;
+mod exit;
+mod failures;
+mod naming;
+mod output;
+mod readable;
+mod receipt;
+mod signals;
+mod source;
+mod store;
+mod verify;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::Arguments;
+use crate::exit::Exit;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&anyhow::Error::new(error).context("no threads can be had")),
+    };
+    let ended = runtime.block_on(commands::run(arguments));
+    // Whatever still runs is nobody's concern: what counts has been committed.
+    runtime.shutdown_background();
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(error) => fail(&error),
+    }
+}
+
+/// Without a backtrace: what went wrong is not a line of this program.
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    Exit::Error.into()
+}

@@ -1,0 +1,189 @@
+//! Where the items of a run come from.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use shardwright_worker::connector::{
+    Connector, ConnectorError, Estimate, Fingerprint, KeyRange, LineConnector, LineOptions,
+    ObjectConnector, Page, PageLimit, Position, Separator, TreeConnector, TreeOptions, spool,
+};
+use shardwright_worker::process::KeyText;
+
+use crate::arguments::RunArguments;
+
+/// A source, as it is written down with its run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Source {
+    /// The files of a folder.
+    Tree {
+        /// The folder, absolute.
+        path: KeyText<'static>,
+        /// Whether `.gitignore` files count.
+        gitignore: bool,
+    },
+    /// The rows of a file.
+    Lines {
+        /// The file, absolute.
+        path: KeyText<'static>,
+        /// Whether rows end with a zero.
+        null: bool,
+        /// Whether they came through a pipe, and the file is ours.
+        piped: bool,
+    },
+    /// The objects of a store.
+    Objects {
+        /// Its address.
+        url: String,
+    },
+}
+
+impl Source {
+    /// What was said on the command line; a pipe is read to its end.
+    pub(crate) async fn from_arguments(
+        arguments: &RunArguments,
+        state: &Path,
+    ) -> anyhow::Result<Self> {
+        if let Some(lines) = &arguments.lines {
+            let piped = lines.as_os_str() == "-";
+            let path = if piped { read_pipe(state).await? } else { absolute(lines)? };
+            return Ok(Self::Lines { path: text(&path), null: arguments.null, piped });
+        }
+        let source = arguments.source.as_deref().unwrap_or_default();
+        if let Some(url) = source.to_str().filter(|source| source.contains("://")) {
+            return Ok(Self::Objects { url: url.to_owned() });
+        }
+        let path = absolute(Path::new(source))?;
+        if path.is_file() {
+            let path = path.display();
+            anyhow::bail!("{path} is a file; say `--lines {path}` to work on its rows");
+        }
+        Ok(Self::Tree { path: text(&path), gitignore: arguments.gitignore })
+    }
+
+    /// What it is called.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Lines { piped: true, .. } => "the rows of a pipe".to_owned(),
+            Self::Tree { path, .. } | Self::Lines { path, .. } => {
+                path_of(path).display().to_string()
+            }
+            Self::Objects { url } => url.clone(),
+        }
+    }
+
+    /// Opens it. Nothing of `ours` is an item.
+    pub(crate) async fn open(
+        &self,
+        state: &Path,
+        ours: &[PathBuf],
+    ) -> anyhow::Result<AnyConnector> {
+        let opened = match self {
+            Self::Tree { path, gitignore } => {
+                let options =
+                    TreeOptions { state_folders: ours.to_vec(), respect_gitignore: *gitignore };
+                TreeConnector::open(path_of(path), options).await.map(AnyConnector::Tree)
+            }
+            Self::Lines { path, null, .. } => {
+                let path = path_of(path);
+                let separator = if *null { Separator::Nul } else { Separator::Newline };
+                let digest = blake3::hash(path.as_os_str().as_encoded_bytes());
+                let index = state.join("index").join(&digest.to_hex()[..16]);
+                std::fs::create_dir_all(state.join("index"))?;
+                let index = Some(index);
+                let options = LineOptions { separator, index, ..LineOptions::default() };
+                LineConnector::open(path, options).await.map(AnyConnector::Lines)
+            }
+            Self::Objects { url } => {
+                ObjectConnector::open(url.clone()).await.map(AnyConnector::Objects)
+            }
+        };
+        opened.with_context(|| format!("the source {} cannot be opened", self.shown()))
+    }
+}
+
+fn text(path: &Path) -> KeyText<'static> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = path.as_os_str().as_bytes();
+    match KeyText::new(bytes) {
+        KeyText::Text(text) => KeyText::Text(text.into_owned().into()),
+        KeyText::Bytes { base64 } => KeyText::Bytes { base64 },
+    }
+}
+
+fn path_of(text: &KeyText<'_>) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    std::ffi::OsString::from_vec(text.to_bytes().unwrap_or_default()).into()
+}
+
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::canonicalize(path).with_context(|| format!("{} cannot be found", path.display()))
+}
+
+/// Keeps what comes through the pipe, under a name made of what it is.
+async fn read_pipe(state: &Path) -> anyhow::Result<PathBuf> {
+    let folder = state.join("spool");
+    std::fs::create_dir_all(&folder)?;
+    let arriving = folder.join(format!("arriving-{}", std::process::id()));
+    spool(std::io::stdin(), &arriving).await.context("the input cannot be kept")?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(std::fs::File::open(&arriving)?)?;
+    let kept = folder.join(&hasher.finalize().to_hex()[..32]);
+    std::fs::rename(&arriving, &kept)?;
+    absolute(&kept)
+}
+
+/// Whichever source was chosen.
+pub(crate) enum AnyConnector {
+    Tree(TreeConnector),
+    Lines(LineConnector),
+    Objects(ObjectConnector),
+}
+
+/// Does with whichever source it is what is said.
+macro_rules! with {
+    ($any:ident, $connector:ident => $work:expr) => {
+        match $any {
+            AnyConnector::Tree($connector) => $work,
+            AnyConnector::Lines($connector) => $work,
+            AnyConnector::Objects($connector) => $work,
+        }
+    };
+}
+
+impl Connector for AnyConnector {
+    async fn page(
+        &self,
+        range: &KeyRange,
+        from: &Position,
+        limit: PageLimit,
+    ) -> Result<Page, ConnectorError> {
+        with!(self, connector => connector.page(range, from, limit).await)
+    }
+
+    async fn estimate(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+    ) -> Result<Estimate, ConnectorError> {
+        with!(self, connector => connector.estimate(range, after).await)
+    }
+
+    async fn propose_split(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+        fraction: f64,
+    ) -> Result<Option<Vec<u8>>, ConnectorError> {
+        with!(self, connector => connector.propose_split(range, after, fraction).await)
+    }
+
+    async fn initial_ranges(&self, wanted: usize) -> Result<Vec<KeyRange>, ConnectorError> {
+        with!(self, connector => connector.initial_ranges(wanted).await)
+    }
+
+    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+        with!(self, connector => connector.fingerprint().await)
+    }
+}

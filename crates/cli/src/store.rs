@@ -1,0 +1,190 @@
+//! Which store, and the coordinator on it.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_engine::{EngineConfig, Sessions, StoredCoordinator, TokioEnv};
+use shardwright_store::etcd::{EtcdOptions, EtcdStore};
+use shardwright_store::file::{FileOptions, FileStore};
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::{
+    Changes, Commit, CommitError, Key, KeyRange, MachineClock, Page, Revision, ScanError, ScanPage,
+    Session, SessionError, SessionId, Snapshot, Store, StoreError, StoreLimits, WatchError,
+};
+
+/// How long a session outlives its last sign of life.
+const SESSION: Duration = Duration::from_secs(10);
+/// How much the clocks of machines may differ.
+const SKEW_MS: u64 = 1_000;
+
+/// The run protocol on whichever store was chosen.
+pub(crate) type Coordinator = StoredCoordinator<AnyStore, TokioEnv>;
+
+/// Where runs are kept, as it was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StoreAddress {
+    File(PathBuf),
+    Memory,
+    Etcd(Vec<String>),
+}
+
+impl FromStr for StoreAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(folder) = text.strip_prefix("file:") {
+            if folder.is_empty() {
+                return Err("`file:` needs a folder, like `file:.shardwright`".to_owned());
+            }
+            return Ok(Self::File(folder.into()));
+        }
+        if text == "memory:" {
+            return Ok(Self::Memory);
+        }
+        let Some((scheme, members)) = text
+            .strip_prefix("etcd://")
+            .map(|members| ("http", members))
+            .or_else(|| text.strip_prefix("etcds://").map(|members| ("https", members)))
+        else {
+            let known = "`file:FOLDER`, `memory:`, `etcd://HOST:PORT` or `etcds://HOST:PORT`";
+            return Err(format!("`{text}` is no store; there are {known}"));
+        };
+        let members: Vec<&str> = members.trim_end_matches('/').split(',').collect();
+        if members.iter().any(|member| member.is_empty()) {
+            return Err(format!("`{text}` names no host"));
+        }
+        Ok(Self::Etcd(members.iter().map(|member| format!("{scheme}://{member}")).collect()))
+    }
+}
+
+impl StoreAddress {
+    /// The folder of this machine that holds the state, if one does.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::File(folder) => Some(folder),
+            Self::Memory | Self::Etcd(_) => None,
+        }
+    }
+
+    /// Whether other machines may work on it as well.
+    pub(crate) const fn is_shared(&self) -> bool {
+        matches!(self, Self::Etcd(_))
+    }
+
+    /// Opens the store. One that is only looked at must be there already.
+    pub(crate) async fn open(&self, purpose: Purpose) -> anyhow::Result<Coordinator> {
+        let env = TokioEnv::current().context("there is no runtime")?;
+        let (store, skew_allowance_ms, keys) = match self {
+            Self::File(folder) => {
+                if purpose == Purpose::Look && !folder.is_dir() {
+                    let folder = folder.display();
+                    anyhow::bail!(
+                        "there are no runs in {folder}; say --store if they are elsewhere"
+                    );
+                }
+                let store = FileStore::open(folder, FileOptions::default())?;
+                // All processes of a machine have the same clock.
+                (AnyStore::File(store), 0, Keyspace::default())
+            }
+            Self::Memory => {
+                let store = MemoryStore::new(Arc::new(MachineClock));
+                (AnyStore::Memory(store), 0, Keyspace::default())
+            }
+            Self::Etcd(members) => {
+                let store = EtcdStore::connect(EtcdOptions::new(members.clone())).await;
+                let store = store.with_context(|| format!("etcd at {}", members.join(", ")))?;
+                (AnyStore::Etcd(store), SKEW_MS, Keyspace::bare())
+            }
+        };
+        let sessions = Sessions::Bound { ttl: SESSION };
+        let config = EngineConfig { skew_allowance_ms, sessions, ..EngineConfig::default() };
+        Ok(StoredCoordinator::open(store, env, keys, config).await?)
+    }
+}
+
+/// What a store is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Work,
+    Look,
+}
+
+/// Whichever store was chosen.
+pub(crate) enum AnyStore {
+    File(FileStore),
+    Memory(MemoryStore),
+    Etcd(EtcdStore),
+}
+
+/// Does with whichever store it is what is said.
+macro_rules! with {
+    ($any:ident, $store:ident => $work:expr) => {
+        match $any {
+            AnyStore::File($store) => $work,
+            AnyStore::Memory($store) => $work,
+            AnyStore::Etcd($store) => $work,
+        }
+    };
+}
+
+impl Store for AnyStore {
+    async fn load(&self, keys: &[Key]) -> Result<Snapshot, StoreError> {
+        with!(self, store => store.load(keys).await)
+    }
+
+    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+        with!(self, store => store.scan(range, page).await)
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
+        with!(self, store => store.commit(commit).await)
+    }
+
+    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+        with!(self, store => store.watch(range, after).await)
+    }
+
+    async fn open_session(&self, ttl: Duration) -> Result<Session, SessionError> {
+        with!(self, store => store.open_session(ttl).await)
+    }
+
+    async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
+        with!(self, store => store.keep_alive(session).await)
+    }
+
+    async fn close_session(&self, session: SessionId) -> Result<(), SessionError> {
+        with!(self, store => store.close_session(session).await)
+    }
+
+    fn limits(&self) -> StoreLimits {
+        with!(self, store => store.limits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_a_store() {
+        let etcd = |members: &[&str]| {
+            StoreAddress::Etcd(members.iter().map(|&member| member.to_owned()).collect())
+        };
+        for (text, expected) in [
+            ("file:a/b", StoreAddress::File("a/b".into())),
+            ("memory:", StoreAddress::Memory),
+            ("etcd://a:1", etcd(&["http://a:1"])),
+            ("etcd://a:1,b:2/", etcd(&["http://a:1", "http://b:2"])),
+            ("etcds://a:1", etcd(&["https://a:1"])),
+        ] {
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+        for text in ["", "file:", "etcd://", "etcd://a,,b", "redis://a", "/tmp/x"] {
+            assert!(text.parse::<StoreAddress>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Finding out what a run covered, another way than the receipt was written.
+//!
+//! The receipt is added up from cursors. This reads the result file line by line beside a fresh
+//! listing of the source, and the shards' ranges and digests from the store; it shares no code with
+//! what wrote the receipt, down to the reading of the token.
+
+mod listing;
+mod receipt;
+mod results;
+mod shards;
+mod token;
+
+use std::path::Path;
+
+use shardwright_contracts::RunId;
+use shardwright_coordination::{AsyncRunManagement as _, RunName};
+
+use crate::commands::TENANT;
+use crate::description::Description;
+use crate::source::AnyConnector;
+use crate::store::Coordinator;
+
+/// What does not hold.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    kept: Vec<String>,
+    more: u64,
+}
+
+impl Findings {
+    const KEPT: usize = 50;
+
+    pub(crate) fn add(&mut self, finding: impl Into<String>) {
+        if self.kept.len() < Self::KEPT {
+            self.kept.push(finding.into());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    pub(crate) fn kept(&self) -> &[String] {
+        &self.kept
+    }
+
+    pub(crate) const fn more(&self) -> u64 {
+        self.more
+    }
+}
+
+/// Compares everything with everything.
+pub(crate) async fn verify(
+    coordinator: &Coordinator,
+    name: RunName,
+    run: RunId,
+    description: &Description,
+    folder: &Path,
+    source: Option<&AnyConnector>,
+) -> anyhow::Result<Findings> {
+    let mut findings = Findings::default();
+    let record = coordinator.get_run(TENANT, run).await?;
+    let stored = shards::read(coordinator, run, &mut findings).await?;
+    let results_path = folder.join("results.jsonl");
+    let read = results::read(&results_path, &stored, &mut findings)?;
+    let truth = receipt::Truth {
+        name,
+        record: &record,
+        description,
+        shards: &stored,
+        results: &read,
+        results_path: &results_path,
+    };
+    receipt::compare(&folder.join("receipt.json"), &truth, &mut findings)?;
+    if let Some(source) = source {
+        listing::compare(source, description, &stored, &results_path, &mut findings).await?;
+    }
+    Ok(findings)
+}

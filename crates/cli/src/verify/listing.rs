@@ -1,0 +1,112 @@
+//! The source as it is now, beside the result file.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Lines};
+use std::path::Path;
+
+use shardwright_worker::connector::{Connector, KeyRange, PageLimit, Position};
+
+use super::Findings;
+use super::results::Line;
+use super::shards::Stored;
+use crate::description::Description;
+use crate::readable::readable;
+use crate::source::{AnyConnector, Source};
+
+/// Keys of the result file, one after the other.
+struct Keys {
+    lines: Lines<BufReader<File>>,
+}
+
+impl Keys {
+    fn next(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
+        for line in self.lines.by_ref() {
+            // What is no result has been found already.
+            if let Ok(line) = serde_json::from_str::<Line>(&line?)
+                && let Some(key) = line.key()
+            {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Lists the source anew and compares it with the results, key by key.
+pub(super) async fn compare(
+    source: &AnyConnector,
+    description: &Description,
+    shards: &[Stored],
+    results: &Path,
+    findings: &mut Findings,
+) -> anyhow::Result<()> {
+    let identity = source.fingerprint().await?.identity;
+    if identity != description.fingerprint {
+        findings.add("the source is not the one that the run was begun on");
+        return Ok(());
+    }
+    let (Some(first), Some(last)) = (shards.first(), shards.last()) else { return Ok(()) };
+    let range = KeyRange { start: first.start.clone(), end: last.end.clone() };
+    // A file of rows has not changed, or its fingerprint would have.
+    let may_change = !matches!(description.source, Source::Lines { .. });
+    let mut keys = Keys { lines: BufReader::new(File::open(results)?).lines() };
+    let mut next = keys.next()?;
+    let (mut position, mut new, mut gone) = (Position::start(), 0_u64, 0_u64);
+    loop {
+        let page = source.page(&range, &position, PageLimit::default()).await?;
+        for item in &page.items {
+            while next.as_deref().is_some_and(|key| key < item.key.as_ref()) {
+                let key = next.take().unwrap_or_default();
+                gone += 1;
+                if !may_change {
+                    findings.add(format!("{} has a result and is not there", readable(&key)));
+                }
+                next = keys.next()?;
+            }
+            if next.as_deref() == Some(item.key.as_ref()) {
+                next = keys.next()?;
+                continue;
+            }
+            if is_parked(shards, &item.key) {
+                continue;
+            }
+            new += 1;
+            if !(may_change && is_newer(description, item)) {
+                findings.add(format!("{} has no result", readable(&item.key)));
+            }
+        }
+        match page.next_position() {
+            Some(next) if !page.ended => position = next,
+            Some(_) | None => break,
+        }
+    }
+    while let Some(key) = next {
+        gone += 1;
+        if !may_change {
+            findings.add(format!("{} has a result and is not there", readable(&key)));
+        }
+        next = keys.next()?;
+    }
+    if may_change && (new > 0 || gone > 0) {
+        eprintln!("since the run, {gone} items have gone and {new} are new");
+    }
+    Ok(())
+}
+
+/// Whether a key lies in a part of a shard that was set aside.
+fn is_parked(shards: &[Stored], key: &[u8]) -> bool {
+    let at = shards.partition_point(|shard| shard.end.as_slice() <= key);
+    shards.get(at).is_some_and(|shard| {
+        shard.parked.is_some() && shard.reached.as_deref().is_none_or(|reached| key > reached)
+    })
+}
+
+/// Whether a file came into being after the source was listed.
+fn is_newer(description: &Description, item: &shardwright_worker::connector::Item) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let shardwright_worker::connector::Payload::File(path) = &item.payload else { return false };
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return true };
+    let changed_ms = u64::try_from(metadata.ctime()).unwrap_or_default().saturating_mul(1_000);
+    // The clock of a file system is coarse.
+    description.listed_at_ms.is_some_and(|listed| changed_ms + 1_000 >= listed)
+}

@@ -1,0 +1,110 @@
+//! The result file, line by line, beside what the store says it holds.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use super::Findings;
+use super::shards::Stored;
+
+/// What is in the result file.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    pub(super) lines: u64,
+    pub(super) file_bytes: u64,
+    pub(super) item_bytes: u64,
+    pub(super) retries: u64,
+    pub(super) digest: String,
+}
+
+/// As much of a line as is needed here.
+#[derive(Deserialize)]
+pub(super) struct Line {
+    key: LineKey,
+    #[serde(default)]
+    bytes: u64,
+    attempt: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum LineKey {
+    Text(String),
+    Bytes { base64: String },
+}
+
+impl Line {
+    pub(super) fn key(&self) -> Option<Vec<u8>> {
+        use base64::Engine as _;
+        match &self.key {
+            LineKey::Text(text) => Some(text.clone().into_bytes()),
+            LineKey::Bytes { base64 } => {
+                base64::engine::general_purpose::STANDARD.decode(base64).ok()
+            }
+        }
+    }
+}
+
+/// Reads the file once: counts, checks the order of keys, and compares digests.
+pub(super) fn read(
+    path: &Path,
+    shards: &[Stored],
+    findings: &mut Findings,
+) -> anyhow::Result<Read> {
+    let file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let mut reader = BufReader::new(file);
+    let (mut whole, mut read) = (blake3::Hasher::new(), Read::default());
+    let mut extents = shards.iter().flat_map(|shard| &shard.token.extents);
+    let mut extent = extents.next();
+    let (mut part, mut part_bytes, mut part_lines) = (blake3::Hasher::new(), 0_u64, 0_u64);
+    let (mut line, mut before) = (Vec::new(), None);
+    while {
+        line.clear();
+        reader.read_until(b'\n', &mut line)?
+    } > 0
+    {
+        read.lines += 1;
+        read.file_bytes += line.len() as u64;
+        whole.update(&line);
+        part.update(&line);
+        part_bytes += line.len() as u64;
+        part_lines += 1;
+        if let Some(expected) = extent
+            && part_bytes >= expected.length
+        {
+            let matches = part_bytes == expected.length
+                && part_lines == expected.items
+                && *part.finalize().as_bytes() == expected.digest;
+            if !matches {
+                findings.add(format!("line {} and before: not what was committed", read.lines));
+            }
+            extent = extents.next();
+            (part, part_bytes, part_lines) = (blake3::Hasher::new(), 0, 0);
+        }
+        let parsed = serde_json::from_slice::<Line>(&line).ok();
+        let Some((parsed, key)) = parsed.and_then(|line| line.key().map(|key| (line, key))) else {
+            findings.add(format!("line {} is no result", read.lines));
+            continue;
+        };
+        read.item_bytes += parsed.bytes;
+        read.retries += parsed.attempt.unwrap_or(1).saturating_sub(1);
+        match &before {
+            Some(before) if *before == key => {
+                findings.add(format!("line {}: the same key as the line before", read.lines));
+            }
+            Some(before) if *before > key => {
+                findings.add(format!("line {}: its key is out of order", read.lines));
+            }
+            Some(_) | None => {}
+        }
+        before = Some(key);
+    }
+    if extent.is_some() || part_bytes > 0 {
+        findings.add("the result file does not end where what was committed ends");
+    }
+    read.digest = whole.finalize().to_hex().to_string();
+    Ok(read)
+}

@@ -1,0 +1,160 @@
+//! What a person sees of a run while it goes on.
+
+mod board;
+mod live;
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_coordination::RunName;
+use shardwright_worker::{Observer, WorkerEvent};
+
+use self::board::Board;
+use self::live::Live;
+use crate::description::Description;
+use crate::receipt::Receipt;
+
+/// How often plain lines tell how far it is.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How a run is shown.
+pub(crate) struct View {
+    name: RunName,
+    style: Style,
+    board: Arc<Board>,
+}
+
+enum Style {
+    Json,
+    Lines,
+    Terminal(Live),
+}
+
+impl View {
+    pub(crate) fn new(json: bool, name: RunName) -> Self {
+        let board = Arc::new(Board::new(json));
+        let style = if json {
+            Style::Json
+        } else if std::io::stderr().is_terminal() {
+            Style::Terminal(Live::new(Arc::clone(&board)))
+        } else {
+            Style::Lines
+        };
+        Self { name, style, board }
+    }
+
+    pub(crate) fn observer(&self) -> Arc<dyn Observer> {
+        Arc::clone(&self.board) as Arc<dyn Observer>
+    }
+
+    pub(crate) fn begin(&self, is_resumed: bool, description: &Description, slots: usize) {
+        let how = if is_resumed { "goes on" } else { "begins" };
+        match &self.style {
+            Style::Json => emit(&serde_json::json!({
+                "event": "begun", "name": self.name.as_str(), "resumed": is_resumed,
+                "source": description.source.shown(),
+            })),
+            Style::Lines => {
+                eprintln!("run {} {how}: {}", self.name, description.source.shown());
+                let board = Arc::clone(&self.board);
+                tokio::spawn(async move {
+                    loop {
+                        tokio::time::sleep(LINE_INTERVAL).await;
+                        if board.has_ended() {
+                            return;
+                        }
+                        eprintln!("{}", board.summary());
+                    }
+                });
+            }
+            Style::Terminal(live) => {
+                live.begin(
+                    &format!("run {} {how}: {}", self.name, description.source.shown()),
+                    slots,
+                );
+            }
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.board.end();
+        if let Style::Terminal(live) = &self.style {
+            live.end();
+        }
+    }
+
+    pub(crate) fn interrupted(&self) {
+        match self.style {
+            Style::Json => emit(&serde_json::json!({ "event": "interrupted" })),
+            Style::Lines | Style::Terminal(_) => {
+                eprintln!(
+                    "interrupted: {}; the same command goes on from here",
+                    self.board.summary()
+                );
+            }
+        }
+    }
+
+    pub(crate) fn finished(&self, receipt: &Receipt, how: &str) {
+        if let Style::Json = self.style {
+            emit(&serde_json::json!({ "event": "finished", "receipt": receipt }));
+            return;
+        }
+        println!("run {} {how}", self.name);
+        for line in receipt.lines() {
+            println!("{line}");
+        }
+    }
+}
+
+fn emit(value: &serde_json::Value) {
+    println!("{value}");
+}
+
+/// An event as JSON, if it is one to be told.
+fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> {
+    use serde_json::json;
+    use shardwright_worker::process::KeyText;
+    let id = |shard: shardwright_contracts::ShardId| format!("{:016x}", shard.as_raw());
+    Some(match event {
+        WorkerEvent::Claimed { shard, fence, .. } => {
+            let fence = fence.as_raw();
+            json!({ "event": "claimed", "worker": slot, "shard": id(shard), "fence": fence })
+        }
+        WorkerEvent::Committed { shard, key, items, bytes } => json!({
+            "event": "committed", "worker": slot, "shard": id(shard), "key": KeyText::new(key),
+            "items": items, "bytes": bytes,
+        }),
+        WorkerEvent::Split { shard, residual, boundary } => json!({
+            "event": "split", "worker": slot, "shard": id(shard), "new": id(residual),
+            "at": KeyText::new(boundary),
+        }),
+        WorkerEvent::Indivisible { shard, key } => json!({
+            "event": "indivisible", "worker": slot, "shard": id(shard),
+            "key": key.map(KeyText::new),
+        }),
+        WorkerEvent::Parked { shard, key, reason, detail } => json!({
+            "event": "parked", "worker": slot, "shard": id(shard), "key": KeyText::new(key),
+            "reason": format!("{reason:?}"), "detail": detail,
+        }),
+        WorkerEvent::Failed { shard, key, detail } => json!({
+            "event": "failed", "worker": slot, "shard": id(shard), "key": KeyText::new(key),
+            "detail": detail,
+        }),
+        WorkerEvent::Completed { shard } => {
+            json!({ "event": "completed", "worker": slot, "shard": id(shard) })
+        }
+        WorkerEvent::Released { shard } => {
+            json!({ "event": "released", "worker": slot, "shard": id(shard) })
+        }
+        WorkerEvent::Lost { shard, reason } => {
+            json!({ "event": "lost", "worker": slot, "shard": id(shard), "reason": reason })
+        }
+        WorkerEvent::Trouble { message } => {
+            json!({ "event": "trouble", "worker": slot, "message": message })
+        }
+        WorkerEvent::Paused => json!({ "event": "paused", "worker": slot }),
+        _ => return None,
+    })
+}

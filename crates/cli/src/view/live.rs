@@ -1,0 +1,74 @@
+//! The view on a terminal: a line for the whole, one for each worker, and news above them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::board::Board;
+use crate::readable::readable;
+
+const REDRAWS_PER_SECOND: u8 = 8;
+
+/// Draws a board.
+pub(crate) struct Live {
+    board: Arc<Board>,
+    screen: MultiProgress,
+    lines: Mutex<Vec<ProgressBar>>,
+}
+
+impl Live {
+    pub(crate) fn new(board: Arc<Board>) -> Self {
+        let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
+        Self { board, screen: MultiProgress::with_draw_target(target), lines: Mutex::default() }
+    }
+
+    pub(crate) fn begin(&self, title: &str, slots: usize) {
+        let _shown = self.screen.println(title);
+        let style = ProgressStyle::with_template("{wide_msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        let line = || self.screen.add(ProgressBar::new(1).with_style(style.clone()));
+        let lines: Vec<ProgressBar> = (0..=slots.min(32)).map(|_| line()).collect();
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&lines);
+        let (board, screen) = (Arc::clone(&self.board), self.screen.clone());
+        tokio::spawn(async move {
+            while !board.has_ended() {
+                draw(&board, &screen, &lines);
+                tokio::time::sleep(Duration::from_millis(125)).await;
+            }
+        });
+    }
+
+    pub(crate) fn end(&self) {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        draw(&self.board, &self.screen, &lines);
+        for line in lines.iter() {
+            line.finish_and_clear();
+        }
+        drop(lines);
+        let _cleared = self.screen.clear();
+    }
+}
+
+fn draw(board: &Board, screen: &MultiProgress, lines: &[ProgressBar]) {
+    for news in board.take_news() {
+        let _shown = screen.println(news);
+    }
+    let Some((whole, each)) = lines.split_first() else { return };
+    whole.set_message(board.summary());
+    let slots = board.slots();
+    for (number, line) in each.iter().enumerate() {
+        let message = match slots.get(number) {
+            Some(slot) if slot.is_paused => "paused".to_owned(),
+            Some(slot) => match slot.shard {
+                Some(shard) => {
+                    let (shard, items, key) = (shard.as_raw(), slot.items, readable(&slot.key));
+                    format!("shard {shard:016x}  {items:>8} items  {key}")
+                }
+                None => "waiting".to_owned(),
+            },
+            None => "starting".to_owned(),
+        };
+        line.set_message(format!("  {number:>3}  {message}"));
+    }
+}

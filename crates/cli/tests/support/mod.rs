@@ -1,0 +1,83 @@
+//! A folder to try the program in.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// A folder with a source and the state of its runs.
+pub(crate) struct Site {
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("data")).unwrap();
+        Self { folder }
+    }
+
+    /// A source of files with their numbers in them.
+    pub(crate) fn with_files(count: usize) -> Self {
+        let site = Self::new();
+        for number in 0..count {
+            let folder = site.path("data").join(format!("{:02}", number % 17));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(format!("{number:05}")), number.to_string()).unwrap();
+        }
+        site
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shardwright"));
+        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs the program, which must end with `code`, and gives what it wrote.
+    pub(crate) fn expect(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{stdout}\n{stderr}");
+        stdout + &stderr
+    }
+
+    /// Starts the program as the leader of a process group.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command.spawn().unwrap()
+    }
+
+    /// The folder of a run's results.
+    pub(crate) fn results(&self, name: &str) -> PathBuf {
+        self.path(".shardwright/runs").join(name)
+    }
+
+    /// The keys in a result file, in the order in which they are there.
+    pub(crate) fn keys(&self, name: &str) -> Vec<String> {
+        keys(&self.results(name).join("results.jsonl"))
+    }
+}
+
+pub(crate) fn keys(results: &Path) -> Vec<String> {
+    let lines = fs::read_to_string(results).unwrap();
+    let key = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        value["key"].as_str().unwrap().to_owned()
+    };
+    lines.lines().map(key).collect()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

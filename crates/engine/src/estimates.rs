@@ -1,0 +1,57 @@
+//! What holders tell of the work that they have left.
+//!
+//! It lies outside what those who wait for work watch, so that telling it wakes nobody.
+
+use shardwright_contracts::{Env, RunId, ShardKey, TenantId};
+use shardwright_coordination::{AsyncWorkEstimates, HeldEstimate, InfraError, Lease, WorkEstimate};
+use shardwright_store::{Commit, Expect, Store};
+
+use crate::codec::{Estimate, Record};
+use crate::coordinator::StoredCoordinator;
+use crate::fault;
+use crate::keyspace::StoreKey;
+
+const OPERATION: &str = "estimate";
+
+impl<S: Store, E: Env> AsyncWorkEstimates for StoredCoordinator<S, E> {
+    async fn publish_estimate(
+        &self,
+        tenant: TenantId,
+        lease: &Lease,
+        estimate: WorkEstimate,
+    ) -> Result<(), InfraError> {
+        let (core, ShardKey { run, .. }) = (&self.core, lease.key());
+        let at = core.now().await?;
+        let told = Estimate { fence: lease.fence(), holder: lease.owner(), at, estimate };
+        // A run that has ended or is gone gets nothing more.
+        let gate = core.keys.gate(tenant, run);
+        let loaded = core.store.load(std::slice::from_ref(&gate)).await;
+        let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        let Some(found) = snapshot.values.into_iter().next().flatten() else { return Ok(()) };
+        let commit = Commit::builder().guard(gate, Expect::At(found.revision));
+        let key = core.keys.estimate(tenant, lease.key());
+        let commit = match core.session().await? {
+            Some(session) => commit.put_in_session(key, told.encode(), session),
+            None => commit.put(key, told.encode()),
+        };
+        let commit =
+            commit.build().map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+        core.store.commit(commit).await.map_err(|error| fault::commit(OPERATION, &error))?;
+        Ok(())
+    }
+
+    async fn list_estimates(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Vec<HeldEstimate>, InfraError> {
+        let (_, entries) = self.core.list(&self.core.keys.estimates(tenant, run)).await?;
+        let told = entries.iter().filter_map(|(key, found)| {
+            let StoreKey::Estimate(_, key) = self.core.keys.parse(key)? else { return None };
+            // What cannot be read is no advice.
+            let Estimate { fence, holder, at, estimate } = Estimate::decode(&found.value).ok()?;
+            Some(HeldEstimate { shard: key.shard, fence, holder, at, estimate })
+        });
+        Ok(told.collect())
+    }
+}

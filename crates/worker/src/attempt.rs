@@ -1,0 +1,54 @@
+//! Working on a batch until each of its items is done or has failed for good.
+
+use shardwright_contracts::Env;
+
+use crate::connector::Item;
+use crate::job::{Assignment, Batch, Job, JobFailure, Outcome};
+use crate::retry::RetryPolicy;
+
+/// An item, and what came of it in the end.
+#[derive(Debug)]
+pub(crate) struct Attempted {
+    pub(crate) item: Item,
+    pub(crate) outcome: Outcome,
+    pub(crate) retries: u32,
+}
+
+/// Works on a batch. Items that fail are tried again one by one, so that none is held
+/// responsible for its neighbours.
+pub(crate) async fn attempt<J: Job, E: Env>(
+    job: &J,
+    env: &E,
+    policy: &RetryPolicy,
+    assignment: &Assignment,
+    sequence: u64,
+    items: Vec<Item>,
+) -> Vec<Attempted> {
+    let mut outcomes =
+        job.process(Batch { assignment, sequence, items: &items, attempt: 1 }).await.into_iter();
+    let is_alone = items.len() == 1;
+    let mut attempted = Vec::with_capacity(items.len());
+    for (item, sequence) in items.into_iter().zip(sequence..) {
+        let mut outcome = outcomes.next().unwrap_or_else(|| Err(unanswered()));
+        let mut retries = 0;
+        while let Err(JobFailure { is_retryable: true, .. }) = outcome
+            && retries < policy.retries
+        {
+            retries += 1;
+            // Who failed in company gets one try alone at once.
+            if is_alone || retries > 1 {
+                env.sleep(policy.wait(retries, env.random())).await;
+            }
+            let items = std::slice::from_ref(&item);
+            let batch = Batch { assignment, sequence, items, attempt: retries + 1 };
+            let again = job.process(batch).await.into_iter().next();
+            outcome = again.unwrap_or_else(|| Err(unanswered()));
+        }
+        attempted.push(Attempted { item, outcome, retries });
+    }
+    attempted
+}
+
+fn unanswered() -> JobFailure {
+    JobFailure::retryable("the job did not say what came of this item")
+}

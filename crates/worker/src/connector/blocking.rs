@@ -1,0 +1,16 @@
+//! Work that may block, on the threads that are there for it.
+
+use super::error::ConnectorError;
+
+/// Runs `work` on the runtime's blocking pool.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ConnectorError> + Send + 'static,
+) -> Result<T, ConnectorError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(ConnectorError::Stopped),
+        },
+    }
+}

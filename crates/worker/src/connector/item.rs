@@ -1,0 +1,126 @@
+//! Items, and the pages they come in.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use super::notice::Notices;
+
+/// One piece of work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its key; those of a page rise strictly.
+    pub key: Bytes,
+    /// How many bytes it stands for, if that is known without reading it.
+    pub size: Option<u64>,
+    /// What a job gets to see.
+    pub payload: Payload,
+}
+
+impl Item {
+    /// About how much memory the item takes.
+    pub(super) fn footprint(&self) -> usize {
+        let payload = match &self.payload {
+            Payload::File(path) => path.as_os_str().len(),
+            Payload::Row { bytes, .. } => bytes.len(),
+            Payload::Object(path) => path.len(),
+        };
+        size_of::<Self>() + self.key.len() + payload
+    }
+}
+
+/// What an item is, for the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// A file, by the path of the tree as it was given and the path in it.
+    File(PathBuf),
+    /// A row of a file.
+    Row {
+        /// Its number, counted from zero.
+        number: u64,
+        /// What it says, without its separator.
+        bytes: Bytes,
+    },
+    /// An object, by its whole path in its store.
+    Object(String),
+}
+
+/// How much one page may hold. A page holds at least one item even so, if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimit {
+    /// Most items.
+    pub items: usize,
+    /// About how many bytes of memory the items may take together.
+    pub bytes: usize,
+}
+
+impl PageLimit {
+    /// As many items as given, in at most a mebibyte.
+    #[must_use]
+    pub const fn items(items: usize) -> Self {
+        Self { items, bytes: 1 << 20 }
+    }
+
+    /// Whether a page that holds this much is full.
+    pub(super) fn is_reached(self, items: usize, bytes: usize) -> bool {
+        items >= self.items.max(1) || bytes >= self.bytes
+    }
+}
+
+impl Default for PageLimit {
+    fn default() -> Self {
+        Self::items(1_000)
+    }
+}
+
+/// Where in a range to go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The last key that needs no more reading; none at the range's start.
+    pub after: Option<Vec<u8>>,
+    /// The token of the page that ended there, or nothing.
+    pub token: Vec<u8>,
+}
+
+impl Position {
+    /// The start of a range.
+    #[must_use]
+    pub const fn start() -> Self {
+        Self { after: None, token: Vec::new() }
+    }
+
+    /// Behind a key, without a token.
+    pub fn behind(key: impl Into<Vec<u8>>) -> Self {
+        Self { after: Some(key.into()), token: Vec::new() }
+    }
+
+    /// The same place, with the token of the page that ended there.
+    #[must_use]
+    pub fn with_token(mut self, token: &[u8]) -> Self {
+        self.token = token.to_vec();
+        self
+    }
+}
+
+/// Some items in a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The items, in key order.
+    pub items: Vec<Item>,
+    /// Whether nothing of the range is left behind them.
+    pub ended: bool,
+    /// What makes the next page cheaper, for the position behind the last item. At most a few
+    /// dozen bytes.
+    pub token: Vec<u8>,
+    /// What was met on the way and is no item.
+    pub notices: Notices,
+}
+
+impl Page {
+    /// The position behind the last item, if there is one.
+    #[must_use]
+    pub fn next_position(&self) -> Option<Position> {
+        let last = self.items.last()?;
+        Some(Position::behind(last.key.to_vec()).with_token(&self.token))
+    }
+}

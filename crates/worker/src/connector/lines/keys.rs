@@ -1,0 +1,97 @@
+//! Rows as keys.
+
+use shardwright_frontier::{KeyBuf, KeyEncoding, ManifestRowKey};
+
+/// The keys of one file's rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowKeys {
+    manifest_id: u64,
+    rows: u64,
+}
+
+impl RowKeys {
+    pub(super) const LEN: usize = ManifestRowKey::ENCODED_LEN;
+
+    /// The keys of a file with this digest, so that a key of another file is never one of them.
+    pub(super) fn new(digest: &[u8; 32], rows: u64) -> Self {
+        let mut first = [0; 8];
+        first.iter_mut().zip(digest).for_each(|(to, from)| *to = *from);
+        Self { manifest_id: u64::from_be_bytes(first), rows }
+    }
+
+    pub(super) const fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(super) fn key(&self, row: u64) -> Vec<u8> {
+        self.keys(std::iter::once(row))
+    }
+
+    /// The keys of many rows, one behind the other.
+    pub(super) fn keys(&self, rows: impl Iterator<Item = u64>) -> Vec<u8> {
+        let mut buffer = KeyBuf::new();
+        let mut keys = Vec::with_capacity(rows.size_hint().0.saturating_mul(Self::LEN));
+        for row in rows {
+            buffer.clear();
+            ManifestRowKey::new(self.manifest_id, row).encode_into(&mut buffer);
+            keys.extend_from_slice(buffer.as_bytes());
+        }
+        keys
+    }
+
+    /// The first row whose key is not below `bound`; the number of rows if there is none.
+    pub(super) fn first_from(&self, bound: &[u8]) -> u64 {
+        // A bound that goes on behind a row's key is above that key.
+        let passed = bound.len() > Self::LEN;
+        self.first_of(bound, passed)
+    }
+
+    /// The first row whose key is above `key`; the number of rows if there is none.
+    pub(super) fn first_behind(&self, key: &[u8]) -> u64 {
+        self.first_of(key, key.len() >= Self::LEN)
+    }
+
+    fn first_of(&self, bytes: &[u8], passed: bool) -> u64 {
+        let mut padded = [0; Self::LEN];
+        padded.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        let point = u128::from_be_bytes(padded).checked_add(u128::from(passed));
+        let base = u128::from(self.manifest_id) << 64;
+        let row = point.map(|point| point.saturating_sub(base));
+        row.and_then(|row| u64::try_from(row).ok()).unwrap_or(u64::MAX).min(self.rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(first: u8) -> RowKeys {
+        RowKeys::new(&[first; 32], 10)
+    }
+
+    #[test]
+    fn a_row_is_found_by_its_key_and_by_what_lies_beside_it() {
+        for keys in [keys(0), keys(7), keys(0xff)] {
+            for row in 0..10 {
+                let key = keys.key(row);
+                assert_eq!(keys.first_from(&key), row);
+                assert_eq!(keys.first_behind(&key), row + 1);
+                let longer = [key.as_slice(), b"x"].concat();
+                assert_eq!(
+                    (keys.first_from(&longer), keys.first_behind(&longer)),
+                    (row + 1, row + 1)
+                );
+            }
+            assert_eq!(keys.first_from(&[]), 0);
+            assert_eq!(keys.first_from(&[0xff; 40]), 10);
+        }
+    }
+
+    #[test]
+    fn keys_of_another_file_are_before_or_behind_all_of_them() {
+        let keys = keys(7);
+        assert_eq!(keys.first_from(&[6; 16]), 0);
+        assert_eq!(keys.first_from(&[8; 16]), 10);
+        assert_eq!(keys.first_from(&[7; 4]), 0, "a prefix is below what begins with it");
+    }
+}

@@ -1,0 +1,146 @@
+//! Rows read in pages.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::index::RowStart;
+use super::{Lines, RowKeys, Separator};
+use crate::connector::{ConnectorError, Item, Page, PageLimit, Payload};
+
+/// Least and most that is read at once.
+const READ_MIN: usize = 1 << 12;
+const READ_MAX: usize = 1 << 18;
+
+/// How many bytes of a token prove that it is of this file and was not altered.
+const PROOF_LEN: usize = 8;
+
+/// Rows in a buffer, found but not yet items.
+struct Rows {
+    buffer: Vec<u8>,
+    /// Where each row lies in the buffer, its separator included.
+    spans: Vec<Range<usize>>,
+}
+
+impl Lines {
+    /// The rows from the first on, up to but without the second, as many as the limit allows.
+    pub(super) fn page(
+        &self,
+        (first, end): (u64, u64),
+        token: &[u8],
+        limit: PageLimit,
+    ) -> Result<Page, ConnectorError> {
+        if first >= end {
+            return Ok(Page { ended: true, ..Page::default() });
+        }
+        self.source.check_unchanged()?;
+        let start = match self.read_token(token, first) {
+            Some(offset) => RowStart { row: first, offset },
+            None => self.start_of(first)?,
+        };
+        self.source.check_begins(start.offset)?;
+        let rows = self.read_rows(start, end, limit)?;
+        let next = first + rows.spans.len() as u64;
+        let behind = start.offset + rows.spans.last().map_or(0, |span| span.end) as u64;
+        let items = self.items(first, rows);
+        Ok(Page {
+            items,
+            ended: next >= end,
+            token: self.write_token(next, behind),
+            ..Page::default()
+        })
+    }
+
+    fn read_rows(
+        &self,
+        start: RowStart,
+        end: u64,
+        limit: PageLimit,
+    ) -> Result<Rows, ConnectorError> {
+        let most = usize::try_from(end - start.row).unwrap_or(usize::MAX);
+        let most = most.min(limit.items.max(1));
+        let mut rows = Rows { buffer: Vec::new(), spans: Vec::new() };
+        let mut begin = 0;
+        let mut searched = 0;
+        loop {
+            let found = rows.buffer.get(searched..).unwrap_or_default();
+            match memchr::memchr(self.source.separator, found) {
+                Some(at) => {
+                    searched += at + 1;
+                    rows.spans.push(begin..searched);
+                    begin = searched;
+                }
+                None => {
+                    searched = rows.buffer.len();
+                    if searched - begin > self.source.row_bytes_max {
+                        return Err(self.source.changed("a row is longer than it was"));
+                    }
+                    let offset = start.offset + searched as u64;
+                    let wanted = self.read_size(most - rows.spans.len(), searched - begin);
+                    let wanted = wanted.min(limit.bytes.max(READ_MIN).max(searched - begin));
+                    if self.source.append(&mut rows.buffer, offset, wanted)? > 0 {
+                        continue;
+                    }
+                    if begin == searched {
+                        return Err(self.source.changed("rows are missing at its end"));
+                    }
+                    rows.spans.push(begin..searched);
+                    begin = searched;
+                }
+            }
+            if rows.spans.len() == most || begin >= limit.bytes {
+                break;
+            }
+        }
+        rows.buffer.truncate(begin);
+        rows.buffer.shrink_to_fit();
+        Ok(rows)
+    }
+
+    /// How much to read for so many rows, the first of which has taken some bytes already.
+    fn read_size(&self, rows: usize, begun: usize) -> usize {
+        let average = self.index.size / self.index.rows.max(1) + 1;
+        let average = usize::try_from(average).unwrap_or(READ_MAX);
+        // A row longer than expected is read in ever larger pieces.
+        average.saturating_mul(rows).max(begun).clamp(READ_MIN, READ_MAX.max(begun))
+    }
+
+    fn items(&self, first: u64, rows: Rows) -> Vec<Item> {
+        let content = Bytes::from(rows.buffer);
+        let numbers = first..first + rows.spans.len() as u64;
+        let mut keys = Bytes::from(self.keys.keys(numbers.clone()));
+        let item = |(number, span): (u64, Range<usize>)| {
+            let size = Some(span.len() as u64);
+            let bytes = without_separator(content.slice(span), self.separator);
+            let key = keys.split_to(RowKeys::LEN);
+            Item { key, size, payload: Payload::Row { number, bytes } }
+        };
+        numbers.zip(rows.spans).map(item).collect()
+    }
+
+    /// Where the row `row` begins, for whoever comes back for it.
+    fn write_token(&self, row: u64, offset: u64) -> Vec<u8> {
+        let mut token = [row.to_le_bytes(), offset.to_le_bytes()].concat();
+        let proof = blake3::keyed_hash(&self.digest, &token);
+        token.extend(proof.as_bytes().iter().take(PROOF_LEN));
+        token
+    }
+
+    /// The offset that a token gives for `row`, if it is one of this file's tokens for that row.
+    fn read_token(&self, token: &[u8], row: u64) -> Option<u64> {
+        let offset = token.get(8..)?.first_chunk::<8>()?;
+        let offset = u64::from_le_bytes(*offset);
+        (token == self.write_token(row, offset)).then_some(offset)
+    }
+}
+
+fn without_separator(mut row: Bytes, separator: Separator) -> Bytes {
+    let ended = row.last() == Some(&separator.byte());
+    if ended {
+        row.truncate(row.len() - 1);
+    }
+    if ended && separator == Separator::Newline && row.last() == Some(&b'\r') {
+        row.truncate(row.len() - 1);
+    }
+    row
+}

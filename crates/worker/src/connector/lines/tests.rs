@@ -1,0 +1,88 @@
+//! What is kept of a pass over a file.
+
+use std::fs;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::*;
+
+struct Fixture {
+    _folder: TempDir,
+    path: PathBuf,
+    options: LineOptions,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("rows");
+        fs::write(&path, b"one\ntwo\n").unwrap();
+        let index = Some(folder.path().join("index"));
+        Self { _folder: folder, path, options: LineOptions { index, ..LineOptions::default() } }
+    }
+
+    fn index(&self) -> &Path {
+        self.options.index.as_deref().unwrap()
+    }
+
+    /// Opens the file some time after it was written.
+    fn open(&self, later: Duration) -> Lines {
+        Lines::open(&self.path, &self.options, SystemTime::now() + later).unwrap()
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn an_index_of_a_file_that_was_just_written_is_not_kept() {
+    let fixture = Fixture::new();
+    fixture.open(Duration::ZERO);
+    assert!(!fixture.index().exists(), "it may be written to again within the same tick");
+    fixture.open(HOUR);
+    assert!(fixture.index().exists());
+}
+
+#[test]
+fn a_kept_index_saves_the_pass_until_the_file_changes() {
+    let fixture = Fixture::new();
+    let Lines { source, index, digest, .. } = fixture.open(HOUR);
+    // Only a connector that has not read the file can believe this digest.
+    let counted = Counted { digest: [7; 32], index };
+    let (at, now) = (fixture.index(), SystemTime::now() + HOUR);
+    let longest = fixture.options.row_bytes_max;
+    saved::save(at, &source.stamp, b'\n', longest, &counted, now).unwrap();
+    assert_eq!(fixture.open(HOUR).digest, [7; 32]);
+    fs::write(&fixture.path, b"one\ntwo\n").unwrap();
+    assert_eq!(fixture.open(HOUR).digest, digest, "another time of change is another file");
+}
+
+#[test]
+fn a_damaged_index_is_replaced() {
+    let fixture = Fixture::new();
+    let digest = fixture.open(HOUR).digest;
+    let whole = fs::read(fixture.index()).unwrap();
+    fs::write(fixture.index(), whole.get(..whole.len() - 9).unwrap()).unwrap();
+    assert_eq!(fixture.open(HOUR).digest, digest);
+    assert_eq!(fs::read(fixture.index()).unwrap(), whole);
+}
+
+#[test]
+fn an_index_that_cannot_be_kept_is_no_failure() {
+    let mut fixture = Fixture::new();
+    fixture.options.index = Some(PathBuf::from("/nowhere/at/all"));
+    assert_eq!(fixture.open(HOUR).index.rows, 2);
+}
+
+#[test]
+fn keys_and_tokens_stay_as_they_are() {
+    let fixture = Fixture::new();
+    let lines = fixture.open(Duration::ZERO);
+    let page = lines.page((0, 2), &[], PageLimit::items(1)).unwrap();
+    let digest = blake3::hash(b"one\ntwo\n");
+    let id = digest.as_bytes().get(..8).unwrap();
+    assert_eq!(page.items[0].key, [id, &[0; 8]].concat());
+    let place = [[1, 0, 0, 0, 0, 0, 0, 0], [4, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let proof = blake3::keyed_hash(digest.as_bytes(), &place);
+    assert_eq!(page.token, [place.as_slice(), &proof.as_bytes()[..8]].concat());
+}

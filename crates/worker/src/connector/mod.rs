@@ -1,0 +1,97 @@
+//! Sources of work: whatever can be enumerated in key order.
+//!
+//! A [`Connector`] turns something outside (a tree of files, the lines of a file, the objects of a
+//! bucket) into items under keys that sort byte by byte. A run cuts those keys into ranges, and a
+//! worker reads a range in pages from wherever its cursor stands. A connector says nothing of
+//! leases, and keeps nothing that a page could not be read without.
+//!
+//! | connector | key | item |
+//! |---|---|---|
+//! | [`TreeConnector`] | path below the root, as raw bytes | a regular file |
+//! | [`LineConnector`] | the row's number, as a [manifest row key] | a line or other row |
+//! | `ObjectConnector` (feature `objects`) | path below the prefix | an object |
+//!
+//! [manifest row key]: shardwright_frontier::ManifestRowKey
+//!
+//! This folder is the outside world to the rest of the crate: it reads files, asks servers and
+//! runs what may block on the runtime's blocking pool.
+
+mod blocking;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod estimate;
+mod fingerprint;
+mod item;
+mod lines;
+mod notice;
+#[cfg(feature = "objects")]
+mod objects;
+mod range;
+mod shelf;
+mod split;
+mod tree;
+
+use std::future::Future;
+
+pub use error::ConnectorError;
+pub use estimate::{Estimate, Quantity};
+pub use fingerprint::Fingerprint;
+pub use item::{Item, Page, PageLimit, Payload, Position};
+pub use lines::{LineConnector, LineOptions, Separator, spool};
+pub use notice::{Notice, NoticeKind, Notices};
+#[cfg(feature = "objects")]
+pub use objects::{ListingOrder, ObjectConnector};
+pub use range::KeyRange;
+pub use tree::{TreeConnector, TreeOptions};
+
+/// A source that can be enumerated in key order within any range, from any key on.
+///
+/// What every implementation promises, and `conformance` (a feature) tries out:
+///
+/// - Keys rise strictly and lie in the range; each is at most as long as a key may be.
+/// - Pages of any size, from any position, over any division of a range give the same keys, as
+///   long as the source itself does not change.
+/// - A proposed split leaves something on both sides.
+///
+/// Positions and bounds may be any bytes: they need not be keys of anything.
+pub trait Connector: Send + Sync + 'static {
+    /// The items of `range` behind `from`, in key order, as many as `limit` allows.
+    ///
+    /// Only a page that ends the range may be empty. Its token belongs to the position behind its
+    /// last item and makes the next page cheaper; without it, or with a foreign one, the result
+    /// is the same.
+    fn page(
+        &self,
+        range: &KeyRange,
+        from: &Position,
+        limit: PageLimit,
+    ) -> impl Future<Output = Result<Page, ConnectorError>> + Send;
+
+    /// What is left of `range` behind `after`: cheap, and rough where it has to be.
+    fn estimate(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+    ) -> impl Future<Output = Result<Estimate, ConnectorError>> + Send;
+
+    /// A key of the range behind `after` with at least one item before it and one at or behind
+    /// it, near `fraction` of what is left by weight (bytes, where they are known). None if what
+    /// is left cannot be divided.
+    fn propose_split(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+        fraction: f64,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, ConnectorError>> + Send;
+
+    /// Ranges for a new run: about `wanted`, never more, of similar weight, each beginning where
+    /// the one before it ends, together holding every key the source can ever have.
+    fn initial_ranges(
+        &self,
+        wanted: usize,
+    ) -> impl Future<Output = Result<Vec<KeyRange>, ConnectorError>> + Send;
+
+    /// What tells this source from another, so that a run is not resumed on a changed one.
+    fn fingerprint(&self) -> impl Future<Output = Result<Fingerprint, ConnectorError>> + Send;
+}

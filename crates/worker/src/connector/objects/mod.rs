@@ -1,0 +1,275 @@
+//! The objects of a store.
+
+mod between;
+mod open;
+mod place;
+mod probe;
+mod walk;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use shardwright_contracts::limits::{MAX_INITIAL_SHARDS, MAX_KEY_SIZE};
+
+use super::blocking::blocking;
+use super::range::Remainder;
+use super::shelf::Shelf;
+use super::split::even_cuts;
+use super::{
+    Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, NoticeKind, Notices, Page,
+    PageLimit, Payload, Position, Quantity,
+};
+use open::Opened;
+use place::Place;
+use walk::{FlatWalk, FolderWalk, Found, Walk};
+
+/// Below every path: control characters are in none.
+const KEY_SPACE_START: &[u8] = &[1];
+/// Above every path: this byte is in no text.
+const KEY_SPACE_END: &[u8] = &[0xff];
+
+/// How many objects are asked after at once.
+const AT_ONCE: usize = 16;
+
+/// How a store gives its objects in key order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListingOrder {
+    /// It lists everything below a prefix in the byte order of paths, from any path on.
+    Bytes,
+    /// It promises no order, so it is listed folder by folder; a folder's entries are held in
+    /// memory.
+    Folders,
+}
+
+/// The objects of a store below a prefix; keys are their paths below it.
+///
+/// S3 and Google Cloud Storage are listed in one go from wherever a range begins; Azure, WebDAV
+/// and local folders promise no byte order and are listed folder by folder. Credentials come from
+/// the environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`).
+///
+/// What `object_store` cannot name (empty path segments, control characters, names in a local
+/// folder that are not UTF-8) fails the listing. It follows links in local folders; a
+/// [`TreeConnector`](super::TreeConnector) does not.
+///
+/// Placeholders for folders (`a/`, empty) are no items. They are listed under the name `a`, so
+/// each empty object is asked after once to tell them apart.
+pub struct ObjectConnector {
+    bucket: Bucket,
+    walks: Shelf<Walk>,
+    listed_at_ms: Option<u64>,
+}
+
+struct Bucket {
+    store: Arc<dyn ObjectStore>,
+    place: Place,
+    url: String,
+    order: ListingOrder,
+}
+
+impl ObjectConnector {
+    /// Opens the store at an address such as `s3://bucket/prefix`, `gs://bucket/prefix`,
+    /// `az://container/prefix`, `https://host/folder` (WebDAV) or `file:///folder`.
+    pub async fn open(url: impl Into<String>) -> Result<Self, ConnectorError> {
+        let url = url.into();
+        let Opened { store, prefix, url, order } = blocking(move || open::open(&url)).await?;
+        Ok(Self::over(store, prefix, url, order))
+    }
+
+    /// Opens the store at an address with settings of `object_store` by their names, such as
+    /// `aws_endpoint`, instead of what the environment says.
+    pub async fn open_with(
+        url: impl Into<String>,
+        settings: Vec<(String, String)>,
+    ) -> Result<Self, ConnectorError> {
+        let url = url.into();
+        let opened = blocking(move || open::open_with(&url, |_| settings)).await?;
+        let Opened { store, prefix, url, order } = opened;
+        Ok(Self::over(store, prefix, url, order))
+    }
+
+    /// The objects below `prefix` of a store that is already there; `url` is what to call it.
+    pub fn with_store(
+        store: Arc<dyn ObjectStore>,
+        prefix: &str,
+        url: impl Into<String>,
+        order: ListingOrder,
+    ) -> Result<Self, ConnectorError> {
+        let url = url.into();
+        match Path::parse(prefix) {
+            Ok(prefix) => Ok(Self::over(store, prefix, url, order)),
+            Err(error) => Err(ConnectorError::BadUrl { url, reason: error.to_string() }),
+        }
+    }
+
+    fn over(store: Arc<dyn ObjectStore>, prefix: Path, url: String, order: ListingOrder) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        let listed_at_ms = since.and_then(|since| u64::try_from(since.as_millis()).ok());
+        let bucket = Bucket { store, place: Place::new(prefix), url, order };
+        Self { bucket, walks: Shelf::new(), listed_at_ms }
+    }
+
+    /// The store itself, for jobs that read objects by the paths of their items.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+        &self.bucket.store
+    }
+
+    /// The range that holds every path there can be.
+    #[must_use]
+    pub fn whole_range() -> KeyRange {
+        KeyRange::new(KEY_SPACE_START, KEY_SPACE_END)
+    }
+}
+
+impl Connector for ObjectConnector {
+    async fn page(
+        &self,
+        range: &KeyRange,
+        from: &Position,
+        limit: PageLimit,
+    ) -> Result<Page, ConnectorError> {
+        let remainder = Remainder::of(range, from.after.as_deref());
+        self.bucket.read(Some(&self.walks), remainder, limit).await
+    }
+
+    async fn estimate(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+    ) -> Result<Estimate, ConnectorError> {
+        let remainder = Remainder::of(range, after);
+        let limit = PageLimit::items(probe::LOOK_AHEAD);
+        let page = self.bucket.read(None, remainder, limit).await?;
+        let known = if page.ended { Quantity::Exact } else { Quantity::AtLeast };
+        let bytes = page.items.iter().filter_map(|item| item.size).sum();
+        Ok(Estimate { items: known(page.items.len() as u64), bytes: known(bytes) })
+    }
+
+    async fn propose_split(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+        fraction: f64,
+    ) -> Result<Option<Vec<u8>>, ConnectorError> {
+        self.bucket.propose_split(&Remainder::of(range, after), fraction).await
+    }
+
+    async fn initial_ranges(&self, wanted: usize) -> Result<Vec<KeyRange>, ConnectorError> {
+        let whole = Self::whole_range();
+        let wanted = wanted.min(MAX_INITIAL_SHARDS);
+        let pieces = self.bucket.first_cuts(&Remainder::of(&whole, None), wanted).await?;
+        Ok(whole.cut(even_cuts(&pieces, wanted)))
+    }
+
+    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+        let identity = format!("objects {}", self.bucket.url.replace(char::is_whitespace, "%20"));
+        Ok(Fingerprint { identity, listed_at_ms: self.listed_at_ms })
+    }
+}
+
+impl Bucket {
+    /// A page of what remains. With a shelf, a walk found there is gone on with, and this one is
+    /// left there for the next page.
+    async fn read(
+        &self,
+        shelf: Option<&Shelf<Walk>>,
+        remainder: Remainder,
+        limit: PageLimit,
+    ) -> Result<Page, ConnectorError> {
+        let mut walk = match shelf.and_then(|shelf| shelf.take(&remainder)) {
+            Some(walk) => walk,
+            None => match self.order {
+                ListingOrder::Bytes => Walk::Flat(FlatWalk::begin(self, &remainder)),
+                ListingOrder::Folders => Walk::Folders(FolderWalk::begin(self, &remainder).await?),
+            },
+        };
+        let mut page = Page::default();
+        while page.items.is_empty() && !page.ended {
+            self.fill(&mut page, &mut walk, &remainder, limit).await?;
+        }
+        if let (Some(shelf), Some(last), false) = (shelf, page.items.last(), page.ended) {
+            let (after, end) = (last.key.to_vec(), remainder.end().to_vec());
+            shelf.put(after, end, walk.footprint(), walk);
+        }
+        Ok(page)
+    }
+
+    async fn fill(
+        &self,
+        page: &mut Page,
+        walk: &mut Walk,
+        remainder: &Remainder,
+        limit: PageLimit,
+    ) -> Result<(), ConnectorError> {
+        let mut found = Vec::new();
+        let mut bytes = 0;
+        page.ended = loop {
+            let Some(one) = walk.next(self, remainder, &mut page.notices).await? else {
+                break true;
+            };
+            if one.key.len() > MAX_KEY_SIZE {
+                page.notices.add(one.key.as_bytes(), NoticeKind::TooLong, None);
+                continue;
+            }
+            bytes += size_of::<Item>() + 2 * one.key.len();
+            found.push(one);
+            if limit.is_reached(found.len(), bytes) {
+                break false;
+            }
+        };
+        page.items = self.without_markers(found, &mut page.notices).await?;
+        Ok(())
+    }
+
+    /// The objects as items, without those that only stand for a folder.
+    async fn without_markers(
+        &self,
+        found: Vec<Found>,
+        notices: &mut Notices,
+    ) -> Result<Vec<Item>, ConnectorError> {
+        let looked_at = stream::iter(found)
+            .map(|one| async move {
+                let is_marker = one.size == 0
+                    && self.order == ListingOrder::Bytes
+                    && !self.exists(&one.key).await?;
+                Ok((one, is_marker))
+            })
+            .buffered(AT_ONCE)
+            .collect::<Vec<Result<(Found, bool), ConnectorError>>>()
+            .await;
+        let mut items = Vec::with_capacity(looked_at.len());
+        for result in looked_at {
+            let (Found { key, size }, is_marker) = result?;
+            if is_marker {
+                notices.add(key.as_bytes(), NoticeKind::FolderMarker, None);
+            } else {
+                let payload = Payload::Object(self.place.full(&key));
+                items.push(Item { key: Bytes::from(key), size: Some(size), payload });
+            }
+        }
+        Ok(items)
+    }
+
+    async fn exists(&self, key: &str) -> Result<bool, ConnectorError> {
+        let Some(path) = self.place.path(key) else {
+            return Ok(false);
+        };
+        match self.store.head(&path).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(self.failed("ask after an object of")(error)),
+        }
+    }
+
+    fn failed(&self, doing: &'static str) -> impl FnOnce(object_store::Error) -> ConnectorError {
+        let url = self.url.clone();
+        move |error| {
+            let transient = matches!(error, object_store::Error::Generic { .. });
+            ConnectorError::ObjectStore { doing, url, transient, source: Box::new(error) }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Where in a store the objects lie, and from where to list them.
+
+use object_store::path::Path;
+
+use crate::connector::range::Remainder;
+
+/// Greater than every other character, in UTF-8 as well.
+const LAST_CHARACTER: char = '\u{10ffff}';
+
+/// The folder of a store whose objects are the items. Keys are paths below it.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    prefix: Path,
+}
+
+impl Place {
+    pub(super) const fn new(prefix: Path) -> Self {
+        Self { prefix }
+    }
+
+    pub(super) const fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// The key of an object; none for what is not below the prefix.
+    pub(super) fn key<'p>(&self, location: &'p Path) -> Option<&'p str> {
+        let path = location.as_ref();
+        if self.prefix.is_root() {
+            return Some(path).filter(|path| !path.is_empty());
+        }
+        path.strip_prefix(self.prefix.as_ref())?.strip_prefix('/').filter(|key| !key.is_empty())
+    }
+
+    /// The whole path of a key, in words.
+    pub(super) fn full(&self, key: &str) -> String {
+        if self.prefix.is_root() { key.to_owned() } else { format!("{}/{key}", self.prefix) }
+    }
+
+    /// The path of a key or of a folder's key, if it is one that a store can have.
+    pub(super) fn path(&self, key: &str) -> Option<Path> {
+        Path::parse(self.full(key)).ok()
+    }
+
+    /// Behind which path to list what remains: below every key of it, and close to the first.
+    pub(super) fn offset(&self, remainder: &Remainder) -> Option<Path> {
+        let lower = remainder.lower();
+        let text = valid_start(lower);
+        // Behind a key that is done, and that a path can say, there is nothing to find out.
+        if remainder.is_behind(text.as_bytes())
+            && let Some(path) = self.exact_path(text)
+        {
+            return Some(path);
+        }
+        // A byte that ends the text here is above everything in ASCII that may follow it there.
+        if lower.len() > text.len()
+            && let Some(path) = self.exact_path(&format!("{text}~{LAST_CHARACTER}"))
+        {
+            return Some(path);
+        }
+        // What follows is below the lower bound; where a path cannot say it, no object is there,
+        // so a shorter one is as good.
+        let mut text = text.to_owned();
+        while let Some(last) = text.pop() {
+            if let Some(before) = character_before(last) {
+                let just_below = format!("{text}{before}{LAST_CHARACTER}");
+                if let Some(path) = self.exact_path(&just_below) {
+                    return Some(path);
+                }
+            }
+        }
+        None
+    }
+
+    /// The path of a key, if nothing of the key is lost in it.
+    fn exact_path(&self, key: &str) -> Option<Path> {
+        let full = self.full(key);
+        let path = Path::parse(&full).ok()?;
+        (path.as_ref() == full && !key.is_empty()).then_some(path)
+    }
+}
+
+/// The longest start of some bytes that is text.
+pub(super) fn valid_start(bytes: &[u8]) -> &str {
+    bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
+fn character_before(character: char) -> Option<char> {
+    // Control characters are in no path.
+    (' '..character).next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connector::KeyRange;
+
+    fn offset(prefix: &str, remainder: &Remainder) -> Option<String> {
+        Place::new(Path::from(prefix)).offset(remainder).map(String::from)
+    }
+
+    fn from(lower: &[u8]) -> Remainder {
+        Remainder::of(&KeyRange::new(lower, ""), None)
+    }
+
+    fn behind(lower: &[u8]) -> Remainder {
+        Remainder::of(&KeyRange::new("", ""), Some(lower))
+    }
+
+    #[test]
+    fn keys_are_paths_below_the_prefix_by_whole_names() {
+        let place = Place::new(Path::from("a/b"));
+        let key = |path: &str| place.key(&Path::from(path)).map(str::to_owned);
+        assert_eq!(key("a/b/c/d").as_deref(), Some("c/d"));
+        assert_eq!((key("a/b"), key("a/bc"), key("x")), (None, None, None));
+        assert_eq!(Place::new(Path::ROOT).key(&Path::from("a")), Some("a"));
+    }
+
+    #[test]
+    fn a_listing_begins_right_behind_a_key_that_is_done() {
+        assert_eq!(offset("p", &behind(b"a/b")).as_deref(), Some("p/a/b"));
+        assert_eq!(offset("", &behind(b"a/b")).as_deref(), Some("a/b"));
+    }
+
+    #[test]
+    fn a_listing_begins_right_before_a_key_that_is_not_done() {
+        assert_eq!(offset("p", &from(b"a/c")).as_deref(), Some("p/a/b\u{10ffff}"));
+        assert_eq!(offset("p", &from(b"a0")).as_deref(), Some("p/a/\u{10ffff}"));
+        assert_eq!(offset("p", &from(b"a/")).as_deref(), Some("p/a.\u{10ffff}"));
+        assert_eq!(offset("p", &from(b"\x01")), None);
+    }
+
+    #[test]
+    fn bytes_that_no_path_has_are_left_out() {
+        assert_eq!(offset("p", &behind(b"ab\xff")).as_deref(), Some("p/ab~\u{10ffff}"));
+        assert_eq!(offset("p", &behind(b"a//b")).as_deref(), Some("p/a/.\u{10ffff}"));
+        assert_eq!(offset("p", &from(b"\xff")).as_deref(), Some("p/~\u{10ffff}"));
+    }
+}

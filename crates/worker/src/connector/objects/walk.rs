@@ -1,0 +1,190 @@
+//! Ways through a store in key order.
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use object_store::{ObjectMeta, ObjectStore};
+
+use super::Bucket;
+use crate::connector::ConnectorError;
+use crate::connector::notice::{NoticeKind, Notices};
+use crate::connector::range::Remainder;
+
+/// An object that was found.
+pub(super) struct Found {
+    pub(super) key: String,
+    pub(super) size: u64,
+}
+
+/// A way through a store, by whichever listing gives its keys in order.
+pub(super) enum Walk {
+    Flat(FlatWalk),
+    Folders(FolderWalk),
+}
+
+impl Walk {
+    pub(super) async fn next(
+        &mut self,
+        bucket: &Bucket,
+        remainder: &Remainder,
+        notices: &mut Notices,
+    ) -> Result<Option<Found>, ConnectorError> {
+        match self {
+            Self::Flat(walk) => walk.next(bucket, remainder, notices).await,
+            Self::Folders(walk) => walk.next(bucket, remainder, notices).await,
+        }
+    }
+
+    /// About how many bytes the walk holds.
+    pub(super) fn footprint(&self) -> usize {
+        match self {
+            // One answer of the store: a thousand objects.
+            Self::Flat(_) => 1 << 18,
+            Self::Folders(walk) => walk.footprint(),
+        }
+    }
+}
+
+/// One listing of everything, for stores that list in byte order.
+pub(super) struct FlatWalk {
+    listed: BoxStream<'static, object_store::Result<ObjectMeta>>,
+    last: Option<String>,
+}
+
+impl FlatWalk {
+    pub(super) fn begin(bucket: &Bucket, remainder: &Remainder) -> Self {
+        let prefix = Some(bucket.place.prefix());
+        let listed = match bucket.place.offset(remainder) {
+            Some(offset) => bucket.store.list_with_offset(prefix, &offset),
+            None => bucket.store.list(prefix),
+        };
+        Self { listed, last: None }
+    }
+
+    async fn next(
+        &mut self,
+        bucket: &Bucket,
+        remainder: &Remainder,
+        notices: &mut Notices,
+    ) -> Result<Option<Found>, ConnectorError> {
+        while let Some(listed) = self.listed.next().await {
+            let object = listed.map_err(bucket.failed("list"))?;
+            let Some(key) = bucket.place.key(&object.location) else {
+                continue;
+            };
+            if self.last.as_deref().is_some_and(|last| key <= last) {
+                // A folder's placeholder, `a/`, is listed among its content and called `a`.
+                if object.size == 0 {
+                    notices.add(key.as_bytes(), NoticeKind::FolderMarker, None);
+                    continue;
+                }
+                return Err(ConnectorError::OutOfOrder { url: bucket.url.clone() });
+            }
+            if !remainder.is_below_end(key.as_bytes()) {
+                return Ok(None);
+            }
+            let key = key.to_owned();
+            if remainder.contains(key.as_bytes()) {
+                self.last = Some(key.clone());
+                return Ok(Some(Found { key, size: object.size }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// One listing per folder, for stores that list in any order.
+pub(super) struct FolderWalk {
+    folders: Vec<Folder>,
+    remainder: Remainder,
+}
+
+struct Folder {
+    /// What is still to come, the first at the end.
+    entries: Vec<Entry>,
+}
+
+/// An object or a folder, which has a `/` at the end of its key and no size.
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) size: Option<u64>,
+}
+
+impl FolderWalk {
+    pub(super) async fn begin(
+        bucket: &Bucket,
+        remainder: &Remainder,
+    ) -> Result<Self, ConnectorError> {
+        let root = Folder::list(bucket, "", remainder).await.map_err(bucket.failed("list"))?;
+        Ok(Self { folders: vec![root], remainder: remainder.clone() })
+    }
+
+    async fn next(
+        &mut self,
+        bucket: &Bucket,
+        remainder: &Remainder,
+        notices: &mut Notices,
+    ) -> Result<Option<Found>, ConnectorError> {
+        while let Some(folder) = self.folders.last_mut() {
+            let Some(entry) = folder.entries.pop() else {
+                self.folders.pop();
+                continue;
+            };
+            if !remainder.is_below_end(entry.key.as_bytes()) {
+                return Ok(None);
+            }
+            if let Some(size) = entry.size {
+                return Ok(Some(Found { key: entry.key, size }));
+            }
+            match Folder::list(bucket, &entry.key, &self.remainder).await {
+                Ok(folder) => self.folders.push(folder),
+                Err(error @ object_store::Error::NotFound { .. }) => {
+                    let key = entry.key.as_bytes();
+                    notices.add(key, NoticeKind::Vanished, Some(error.to_string()));
+                }
+                Err(error) => return Err(bucket.failed("list")(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn footprint(&self) -> usize {
+        let entries = self.folders.iter().flat_map(|folder| &folder.entries);
+        entries.map(|entry| size_of::<Entry>() + entry.key.len()).sum()
+    }
+}
+
+impl Folder {
+    async fn list(bucket: &Bucket, key: &str, remainder: &Remainder) -> object_store::Result<Self> {
+        let mut entries = list_folder(bucket, key, remainder).await?;
+        entries.reverse();
+        Ok(Self { entries })
+    }
+}
+
+/// What a folder holds that the remainder reaches, in key order.
+pub(super) async fn list_folder(
+    bucket: &Bucket,
+    key: &str,
+    remainder: &Remainder,
+) -> object_store::Result<Vec<Entry>> {
+    let Bucket { store, place, .. } = bucket;
+    let path = if key.is_empty() { Some(place.prefix().clone()) } else { place.path(key) };
+    let Some(path) = path else {
+        return Ok(Vec::new());
+    };
+    let listed = store.list_with_delimiter(Some(&path)).await?;
+    let folders = listed.common_prefixes.iter().filter_map(|folder| {
+        let key = format!("{}/", place.key(folder)?);
+        remainder.reaches_into(key.as_bytes()).then_some(Entry { key, size: None })
+    });
+    let objects = listed.objects.iter().filter_map(|object| {
+        let found = place.key(&object.location)?;
+        // The placeholder of the folder itself is called as the folder is.
+        let inside = found.starts_with(key) && remainder.contains(found.as_bytes());
+        inside.then(|| Entry { key: found.to_owned(), size: Some(object.size) })
+    });
+    let mut entries: Vec<Entry> = folders.chain(objects).collect();
+    entries.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+    entries.dedup_by(|one, other| one.key == other.key);
+    Ok(entries)
+}

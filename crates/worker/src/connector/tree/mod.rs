@@ -1,0 +1,307 @@
+//! The files of a directory tree.
+
+mod identity;
+mod ignore_rules;
+mod listing;
+mod survey;
+mod walk;
+
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ignore::gitignore::Gitignore;
+use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
+
+use super::blocking::blocking;
+use super::range::Remainder;
+use super::shelf::Shelf;
+use super::split::{even_cuts, nearest_cut};
+use super::{
+    Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Notices, Page, PageLimit,
+    Payload, Position, Quantity,
+};
+use identity::{Identities, Identity};
+use listing::path_below;
+use survey::{Survey, survey};
+use walk::Walk;
+
+/// Below every path: no name is empty or has a zero byte.
+const KEY_SPACE_START: &[u8] = &[1];
+/// Above every path: file systems allow names of 255 bytes, and what follows a name in a path is
+/// a `/`. A file system that allows more, and has a name of 256 times this byte, gets a notice.
+const KEY_SPACE_END: &[u8] = &[0xff; 256];
+
+/// How many entries an estimate or a split looks at, and the first division of a tree.
+const LOOK_AHEAD: usize = 8_192;
+const FIRST_LOOK: usize = 65_536;
+/// Of how many files an estimate asks the size.
+const SIZES_SAMPLED: usize = 64;
+
+/// What a [`TreeConnector`] leaves out.
+#[derive(Clone, Debug, Default)]
+pub struct TreeOptions {
+    /// Folders and files that hold the state of runs. They must exist. They are recognized under
+    /// any name, by device and inode, and never entered or opened.
+    pub state_folders: Vec<PathBuf>,
+    /// Leave out what `.gitignore` files in the tree, around it, and its repository's
+    /// `info/exclude` say, and `.git` itself.
+    pub respect_gitignore: bool,
+}
+
+/// The regular files of a directory tree; keys are their paths in it, as raw bytes.
+///
+/// Keys sort by the bytes of the whole path, so a folder `a` sorts as `a/`, behind `a.txt` and
+/// before `a0`. Hidden files are files like others. Symbolic links are not followed, not even to
+/// files; only the root itself may be one. Links, special files, and what vanishes, may not be
+/// read or has too long a path are reported as notices.
+///
+/// A walk holds the entries still to come of the folders it stands in, nothing else.
+pub struct TreeConnector {
+    tree: Arc<Tree>,
+    walks: Arc<Shelf<Walk>>,
+}
+
+struct Tree {
+    /// As it was given.
+    shown: PathBuf,
+    /// The same, absolute and without links.
+    root: PathBuf,
+    forbidden: Identities,
+    /// The rules from above the tree, if rules are respected.
+    rules_above: Option<Vec<Gitignore>>,
+    listed_at_ms: Option<u64>,
+}
+
+impl TreeConnector {
+    /// Opens the tree at `root`.
+    pub async fn open(
+        root: impl Into<PathBuf>,
+        options: TreeOptions,
+    ) -> Result<Self, ConnectorError> {
+        let root = root.into();
+        let tree = blocking(move || Tree::open(root, &options)).await?;
+        Ok(Self { tree: Arc::new(tree), walks: Arc::new(Shelf::new()) })
+    }
+
+    /// The range that holds every path there can be.
+    #[must_use]
+    pub fn whole_range() -> KeyRange {
+        KeyRange::new(KEY_SPACE_START, KEY_SPACE_END)
+    }
+}
+
+impl Connector for TreeConnector {
+    async fn page(
+        &self,
+        range: &KeyRange,
+        from: &Position,
+        limit: PageLimit,
+    ) -> Result<Page, ConnectorError> {
+        let remainder = Remainder::of(range, from.after.as_deref());
+        let (tree, walks) = (Arc::clone(&self.tree), Arc::clone(&self.walks));
+        blocking(move || tree.page(&walks, remainder, limit)).await
+    }
+
+    async fn estimate(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+    ) -> Result<Estimate, ConnectorError> {
+        let remainder = Remainder::of(range, after);
+        let (tree, walks) = (Arc::clone(&self.tree), Arc::clone(&self.walks));
+        blocking(move || Ok(tree.estimate(&walks, &remainder))).await
+    }
+
+    async fn propose_split(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+        fraction: f64,
+    ) -> Result<Option<Vec<u8>>, ConnectorError> {
+        let remainder = Remainder::of(range, after);
+        let tree = Arc::clone(&self.tree);
+        blocking(move || tree.propose_split(&remainder, fraction, LOOK_AHEAD)).await
+    }
+
+    async fn initial_ranges(&self, wanted: usize) -> Result<Vec<KeyRange>, ConnectorError> {
+        let whole = Self::whole_range();
+        let (remainder, tree) = (Remainder::of(&whole, None), Arc::clone(&self.tree));
+        let survey = blocking(move || Ok(survey(&tree, &remainder, FIRST_LOOK))).await?;
+        let cuts = even_cuts(&survey.pieces, wanted.min(MAX_INITIAL_SHARDS));
+        Ok(whole.cut(cuts))
+    }
+
+    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+        let mut identity = "tree ".to_owned();
+        for byte in self.tree.root.as_os_str().as_bytes() {
+            match byte {
+                b'!'..=b'~' if *byte != b'%' => identity.push(char::from(*byte)),
+                other => write!(identity, "%{other:02X}").unwrap_or_default(),
+            }
+        }
+        Ok(Fingerprint { identity, listed_at_ms: self.tree.listed_at_ms })
+    }
+}
+
+impl Tree {
+    fn open(shown: PathBuf, options: &TreeOptions) -> Result<Self, ConnectorError> {
+        let opening = |path| ConnectorError::io("open", path);
+        let root = shown.canonicalize().map_err(opening(&shown))?;
+        if !root.is_dir() {
+            return Err(ConnectorError::NotAFolder { path: shown });
+        }
+        let mut forbidden = Identities::default();
+        for path in &options.state_folders {
+            let metadata = path.metadata().map_err(opening(path))?;
+            forbidden.add(Identity::of(&metadata));
+        }
+        for above in root.ancestors() {
+            if forbidden.contains(Identity::of_link(above).map_err(opening(above))?) {
+                return Err(ConnectorError::StateFolder { path: shown });
+            }
+        }
+        let rules_above = if options.respect_gitignore {
+            Some(ignore_rules::from_above(&root).map_err(opening(&shown))?)
+        } else {
+            None
+        };
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        let listed_at_ms = since.and_then(|since| u64::try_from(since.as_millis()).ok());
+        Ok(Self { shown, root, forbidden, rules_above, listed_at_ms })
+    }
+
+    /// Whether rules say that a key, or a folder's key, is not wanted; `inside` are those of the
+    /// folders around it, the nearest first.
+    fn ignores<'r>(
+        &'r self,
+        inside: impl Iterator<Item = &'r Gitignore>,
+        key: &[u8],
+        is_folder: bool,
+    ) -> bool {
+        let Some(above) = &self.rules_above else {
+            return false;
+        };
+        let key = key.strip_suffix(b"/").unwrap_or(key);
+        let is_repository = key == b".git" || key.ends_with(b"/.git");
+        let path = || path_below(&self.root, key);
+        is_repository || ignore_rules::ignores(inside.chain(above), &path(), is_folder)
+    }
+
+    fn page(
+        &self,
+        walks: &Shelf<Walk>,
+        remainder: Remainder,
+        limit: PageLimit,
+    ) -> Result<Page, ConnectorError> {
+        let mut page = Page::default();
+        let mut walk = match walks.take(&remainder) {
+            Some(walk) => walk,
+            None => Walk::begin(self, remainder.clone(), &mut page.notices)?,
+        };
+        let mut bytes = 0;
+        while let Some(found) = walk.next(self, &remainder, &mut page.notices)? {
+            let payload = Payload::File(path_below(&self.shown, &found.key));
+            let item = Item { key: found.key, size: Some(found.size), payload };
+            bytes += item.footprint();
+            page.items.push(item);
+            if limit.is_reached(page.items.len(), bytes) {
+                if let Some(last) = page.items.last() {
+                    let end = walk.end().to_vec();
+                    walks.put(last.key.to_vec(), end, walk.footprint(), walk);
+                }
+                return Ok(page);
+            }
+        }
+        page.ended = true;
+        Ok(page)
+    }
+
+    fn estimate(&self, walks: &Shelf<Walk>, remainder: &Remainder) -> Estimate {
+        // A walk that stands in a large folder has counted it; to list it again would cost more
+        // than an estimate may.
+        let to_come = walks.peek(remainder, |walk| walk.to_come(remainder, SIZES_SAMPLED));
+        if let Some(to_come) = to_come
+            && to_come.files > LOOK_AHEAD
+        {
+            let size = |key: &Vec<u8>| path_below(&self.root, key).symlink_metadata().ok();
+            let sizes: u64 = to_come.some.iter().filter_map(size).map(|found| found.len()).sum();
+            let mean = sizes as f64 / to_come.some.len().max(1) as f64;
+            let bytes = Quantity::About((mean * to_come.files as f64) as u64);
+            let items = Quantity::About((to_come.files + to_come.folders) as u64);
+            return Estimate { items, bytes };
+        }
+        let Survey { items, bytes, known, .. } = survey(self, remainder, LOOK_AHEAD);
+        Estimate { items: known(items), bytes: known(bytes) }
+    }
+
+    fn propose_split(
+        &self,
+        remainder: &Remainder,
+        fraction: f64,
+        look_ahead: usize,
+    ) -> Result<Option<Vec<u8>>, ConnectorError> {
+        let Survey { pieces, seen, .. } = survey(self, remainder, look_ahead);
+        let cut = nearest_cut(&pieces, fraction);
+        // If files were seen on both sides, there is nothing to find out.
+        if let Some(at) = cut
+            && seen.get(at) == Some(&true)
+            && seen.get(..at).is_some_and(|before| before.contains(&true))
+        {
+            return Ok(pieces.into_iter().nth(at).map(|piece| piece.key));
+        }
+        let Some(first) = self.first_file(remainder)? else {
+            return Ok(None);
+        };
+        let behind_first = remainder.behind(&first);
+        // Nearest first: the cut by weight, whatever lies on its other side, and the second file.
+        if let Some(at) = cut {
+            let earlier = pieces.get(..at).unwrap_or_default().iter().rev();
+            let candidates = pieces.get(at).into_iter().chain(earlier.take(8));
+            for candidate in candidates {
+                match self.first_file(&remainder.from(&candidate.key))? {
+                    Some(file) if file != first => return Ok(Some(file)),
+                    // From anything earlier on, the first file is this one too.
+                    Some(_) => break,
+                    None => {}
+                }
+            }
+        }
+        self.first_file(&behind_first)
+    }
+
+    fn first_file(&self, remainder: &Remainder) -> Result<Option<Vec<u8>>, ConnectorError> {
+        let mut notices = Notices::default();
+        let mut walk = Walk::begin(self, remainder.clone(), &mut notices)?;
+        let found = walk.next(self, remainder, &mut notices)?;
+        Ok(found.map(|found| found.key.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_split_takes_no_unopened_folder_for_something() {
+        let folder = tempfile::TempDir::new().unwrap();
+        for name in 'a'..='m' {
+            fs::create_dir(folder.path().join(name.to_string())).unwrap();
+        }
+        for name in ["z1", "z2"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let tree = Tree::open(folder.path().to_owned(), &TreeOptions::default()).unwrap();
+        let whole = Remainder::of(&TreeConnector::whole_range(), None);
+        for look_ahead in 1..30 {
+            for fraction in [0.0, 0.5, 1.0] {
+                let cut = tree.propose_split(&whole, fraction, look_ahead).unwrap();
+                assert_eq!(cut.as_deref(), Some(&b"z2"[..]), "{look_ahead} {fraction}");
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A look over what remains of a tree that ends after a bounded number of entries.
+
+use std::collections::VecDeque;
+
+use shardwright_contracts::limits::MAX_KEY_SIZE;
+
+use super::Tree;
+use super::identity::Identity;
+use super::ignore_rules::{self, Rules};
+use super::listing::{Kind, Listed, Listing, path_below};
+use crate::connector::Quantity;
+use crate::connector::range::Remainder;
+use crate::connector::split::Piece;
+
+/// What an item weighs beside its bytes, so that empty files count for something.
+const ITEM_WEIGHT: u64 = 256;
+
+/// What was seen of a remainder.
+pub(super) struct Survey {
+    /// Files and unopened folders in key order, with their weights or a guess.
+    pub(super) pieces: Vec<Piece>,
+    /// Which of the pieces begin with a file that was seen.
+    pub(super) seen: Vec<bool>,
+    pub(super) items: u64,
+    pub(super) bytes: u64,
+    /// How well both are known.
+    pub(super) known: fn(u64) -> Quantity,
+}
+
+/// Something in a folder, or several in a row that are not told apart.
+struct Node {
+    key: Vec<u8>,
+    weight: u64,
+    content: Content,
+    /// The folder it is in; the root is in itself.
+    parent: usize,
+    /// What a folder says is not wanted in it.
+    rules: Rules,
+}
+
+enum Content {
+    /// Files.
+    Counted,
+    Unopened,
+    Opened(Vec<usize>),
+}
+
+struct Surveyor<'t> {
+    tree: &'t Tree,
+    remainder: &'t Remainder,
+    nodes: Vec<Node>,
+    unopened: VecDeque<usize>,
+    budget: usize,
+    /// How many of the opened folders had files.
+    with_files: u64,
+    items: u64,
+    bytes: u64,
+    sampled: bool,
+}
+
+/// Looks at up to about `budget` entries, those nearest to the root first.
+pub(super) fn survey(tree: &Tree, remainder: &Remainder, budget: usize) -> Survey {
+    let (key, content) = (Vec::new(), Content::Unopened);
+    let root = Node { key, weight: 0, content, parent: 0, rules: None };
+    let mut surveyor = Surveyor {
+        tree,
+        remainder,
+        nodes: vec![root],
+        unopened: VecDeque::from([0]),
+        budget,
+        with_files: 0,
+        items: 0,
+        bytes: 0,
+        sampled: false,
+    };
+    while surveyor.budget > 0
+        && let Some(folder) = surveyor.unopened.pop_front()
+    {
+        surveyor.open(folder);
+    }
+    surveyor.finish()
+}
+
+impl Surveyor<'_> {
+    fn open(&mut self, folder: usize) {
+        let Some(prefix) = self.nodes.get(folder).map(|node| node.key.clone()) else {
+            return;
+        };
+        let name = prefix.strip_suffix(b"/").unwrap_or(&prefix);
+        let path = path_below(&self.tree.root, name);
+        // What cannot be read weighs nothing here; the walk will report it.
+        let listing = match Listing::read(&path, &prefix, self.remainder, &self.tree.forbidden) {
+            Ok(Listed::Entries(listing)) => listing,
+            Ok(Listed::Forbidden) | Err(_) => Listing::default(),
+        };
+        if self.tree.rules_above.is_some()
+            && let Some(node) = self.nodes.get_mut(folder)
+        {
+            node.rules = ignore_rules::of_folder(&path).unwrap_or_default();
+        }
+        let before = self.items;
+        // Of a folder too large for what is left, every so manieth entry stands for its
+        // neighbours.
+        let stride = listing.len().div_ceil(self.budget.max(1)).max(1);
+        self.sampled |= stride > 1;
+        let mut children = Vec::new();
+        for at in (0..listing.len()).step_by(stride) {
+            let Some((name, kind)) = listing.get(at) else {
+                break;
+            };
+            let together = stride.min(listing.len() - at) as u64;
+            let key = [prefix.as_slice(), name].concat();
+            children.extend(self.add(folder, key, kind, together));
+        }
+        self.with_files += u64::from(self.items > before);
+        self.budget = self.budget.saturating_sub(children.len().max(1));
+        if let Some(node) = self.nodes.get_mut(folder) {
+            node.content = Content::Opened(children);
+        }
+    }
+
+    fn add(&mut self, parent: usize, key: Vec<u8>, kind: Kind, together: u64) -> Option<usize> {
+        if self.ignores(parent, &key, kind == Kind::Folder) || key.len() > MAX_KEY_SIZE {
+            return None;
+        }
+        let (weight, content) = match kind {
+            Kind::File => {
+                let metadata = path_below(&self.tree.root, &key).symlink_metadata().ok()?;
+                if !metadata.is_file() || self.tree.forbidden.contains(Identity::of(&metadata)) {
+                    return None;
+                }
+                let bytes = metadata.len().saturating_mul(together);
+                self.items += together;
+                self.bytes = self.bytes.saturating_add(bytes);
+                (bytes.saturating_add(ITEM_WEIGHT * together), Content::Counted)
+            }
+            Kind::Folder => {
+                self.unopened.push_back(self.nodes.len());
+                (0, Content::Unopened)
+            }
+            Kind::Symlink | Kind::Special => return None,
+        };
+        self.nodes.push(Node { key, weight, content, parent, rules: None });
+        Some(self.nodes.len() - 1)
+    }
+
+    fn ignores(&self, parent: usize, key: &[u8], is_folder: bool) -> bool {
+        let mut folder = Some(parent);
+        let inside = std::iter::from_fn(|| {
+            let at = folder?;
+            let node = self.nodes.get(at)?;
+            folder = (at != node.parent).then_some(node.parent);
+            Some(node.rules.as_deref())
+        });
+        self.tree.ignores(inside.flatten(), key, is_folder)
+    }
+
+    fn finish(mut self) -> Survey {
+        // Nothing is known of an unopened folder, so it is taken for one like the others.
+        let folders = self.with_files.max(1);
+        let (items_each, bytes_each) = (self.items / folders, self.bytes / folders);
+        let guess = bytes_each.saturating_add(items_each * ITEM_WEIGHT).max(1);
+        let (mut pieces, mut seen) = (Vec::new(), Vec::new());
+        let mut pending = vec![0];
+        while let Some(at) = pending.pop() {
+            let Some(node) = self.nodes.get_mut(at) else {
+                continue;
+            };
+            match &node.content {
+                Content::Opened(children) => pending.extend(children.iter().rev()),
+                Content::Counted | Content::Unopened => {
+                    let unopened = matches!(node.content, Content::Unopened);
+                    let weight = if unopened { guess } else { node.weight };
+                    seen.push(!unopened);
+                    pieces.push(Piece { key: std::mem::take(&mut node.key), weight });
+                }
+            }
+        }
+        let unopened = self.unopened.len() as u64;
+        let known = if self.sampled || unopened > 0 { Quantity::About } else { Quantity::Exact };
+        let items = self.items.saturating_add(items_each.saturating_mul(unopened));
+        let bytes = self.bytes.saturating_add(bytes_each.saturating_mul(unopened));
+        Survey { pieces, seen, items, bytes, known }
+    }
+}

@@ -1,0 +1,132 @@
+//! One shard, from the moment it is acquired until it is somebody else's.
+//!
+//! Three things go on side by side: the work, the renewal of the lease, and telling others how far
+//! the work is. When a renewal is refused or comes too late, the work is dropped where it stands:
+//! its results were not committed, so they do not exist.
+
+mod advice;
+mod commit;
+mod divide;
+mod feed;
+mod lease_cell;
+mod ledger;
+mod poison;
+mod renewal;
+mod work;
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::{FutureExt, select_biased};
+use shardwright_contracts::{ShardId, WorkerId};
+use shardwright_coordination::{CoordError, InfraError, RestoredShardState};
+
+use self::advice::Advice;
+use self::lease_cell::LeaseCell;
+use self::work::Work;
+use crate::Env;
+use crate::backend::Backend;
+use crate::connector::Connector;
+use crate::error::WorkerError;
+use crate::event::WorkerEvent;
+use crate::job::{Assignment, Job};
+use crate::sink::Sink;
+use crate::worker::Shared;
+
+/// How holding a shard ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Completed,
+    Parked,
+    Released,
+    Lost,
+}
+
+/// Why work on a shard stopped before its end.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// The shard is not ours any more.
+    Lost(String),
+    /// Nothing more can be done here.
+    Failed(WorkerError),
+}
+
+impl From<WorkerError> for Stopped {
+    fn from(error: WorkerError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Who holds what.
+pub(crate) struct Holder<'w, B, C, J, K, E> {
+    pub(crate) shared: &'w Shared<B, C, J, K, E>,
+    pub(crate) slot: usize,
+    pub(crate) worker: WorkerId,
+}
+
+impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E> {
+    /// Works on a shard that was acquired after `asked_at`.
+    pub(crate) async fn hold(
+        &self,
+        state: RestoredShardState,
+        asked_at: Duration,
+    ) -> Result<End, WorkerError> {
+        let shard = state.lease.key().shard;
+        self.tell(WorkerEvent::Claimed {
+            shard,
+            fence: state.lease.fence(),
+            start: state.spec.as_spec_ref().start(),
+            end: state.spec.as_spec_ref().end(),
+            after: state.cursor.as_update().last_key(),
+        });
+        let lease = LeaseCell::new(state.lease, asked_at + self.shared.usable_lease());
+        let advice = Advice::new(&state, self.shared.env.monotonic());
+        let assignment = Assignment {
+            run: self.shared.run,
+            shard,
+            fence: state.lease.fence(),
+            worker: self.worker,
+        };
+        let work = Work::new(self, &assignment, &lease, &advice, state)?;
+        let mut kept = pin!(self.keep(&lease).fuse());
+        let mut work = pin!(work.run().fuse());
+        let mut advising = pin!(self.advise(&lease, &advice).fuse());
+        let ended = select_biased! {
+            lost = kept => Err(Stopped::Lost(lost)),
+            ended = work => ended,
+            never = advising => match never {},
+        };
+        match ended {
+            Ok(end) => Ok(end),
+            Err(Stopped::Lost(reason)) => {
+                self.tell(WorkerEvent::Lost { shard, reason: &reason });
+                Ok(End::Lost)
+            }
+            Err(Stopped::Failed(error)) => Err(error),
+        }
+    }
+
+    pub(crate) fn tell(&self, event: WorkerEvent<'_>) {
+        self.shared.observer.event(self.slot, event);
+    }
+
+    /// Waits a little before something is tried again that the store did not do.
+    pub(crate) async fn pause_after(&self, failures: &mut u32, error: &InfraError) {
+        self.tell(WorkerEvent::Trouble { message: &error.to_string() });
+        let wait = self.shared.backoff.wait(*failures + 1, self.shared.env.random());
+        *failures = failures.saturating_add(1);
+        self.shared.env.sleep(wait).await;
+    }
+}
+
+/// What a refusal of an operation on a held shard means: it is lost, or nothing helps.
+pub(crate) fn stopped_by(shard: ShardId, refusal: impl Into<CoordError>) -> Stopped {
+    match refusal.into() {
+        lost @ (CoordError::StaleFence(_)
+        | CoordError::LeaseExpired(_)
+        | CoordError::ShardTerminal(_)
+        | CoordError::RunNotActive(_)
+        | CoordError::ShardNotFound(_)) => Stopped::Lost(lost.to_string()),
+        error => Stopped::Failed(WorkerError::Refused { shard, error: Box::new(error) }),
+    }
+}

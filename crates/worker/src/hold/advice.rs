@@ -1,0 +1,104 @@
+//! Telling others how far the work is.
+
+use std::convert::Infallible;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use shardwright_coordination::{RestoredShardState, WorkEstimate};
+
+use super::Holder;
+use super::lease_cell::LeaseCell;
+use crate::Env;
+use crate::backend::Backend;
+use crate::connector::{Connector, KeyRange};
+use crate::job::Job;
+use crate::pace::{Left, Pace};
+use crate::sink::Sink;
+
+/// The first estimate comes soon, because whoever waits already has nothing to go by.
+const FIRST_AFTER: Duration = Duration::from_millis(50);
+
+/// How far the work is, shared with whoever tells it.
+#[derive(Debug)]
+pub(super) struct Advice {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    pace: Pace,
+    range: KeyRange,
+    /// The last key that was handed out.
+    after: Option<Vec<u8>>,
+    is_indivisible: bool,
+}
+
+impl Advice {
+    pub(super) fn new(shard: &RestoredShardState, now: Duration) -> Self {
+        let spec = shard.spec.as_spec_ref();
+        let range = KeyRange { start: spec.start().to_vec(), end: spec.end().to_vec() };
+        let after = shard.cursor.as_update().last_key().map(<[u8]>::to_vec);
+        let pace = Pace::new(now);
+        Self { state: Mutex::new(State { pace, range, after, is_indivisible: false }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn done(&self, bytes: u64) {
+        self.state().pace.note(bytes);
+    }
+
+    pub(super) fn handed_out(&self, key: &[u8]) {
+        let mut state = self.state();
+        match &mut state.after {
+            Some(after) => key.clone_into(after),
+            none => *none = Some(key.to_vec()),
+        }
+    }
+
+    pub(super) fn narrowed(&self, end: &[u8]) {
+        end.clone_into(&mut self.state().range.end);
+    }
+
+    pub(super) fn indivisible(&self, is_indivisible: bool) {
+        self.state().is_indivisible = is_indivisible;
+    }
+
+    fn place(&self) -> (KeyRange, Option<Vec<u8>>) {
+        let state = self.state();
+        (state.range.clone(), state.after.clone())
+    }
+
+    fn estimate(&self, left: Left, now: Duration) -> WorkEstimate {
+        let mut state = self.state();
+        state.pace.measure(now);
+        state.pace.estimate(left, state.is_indivisible)
+    }
+}
+
+impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E> {
+    /// What is left of a shard, and how long it will take.
+    pub(super) async fn outlook(&self, advice: &Advice) -> WorkEstimate {
+        let (range, after) = advice.place();
+        let left = match self.shared.connector.estimate(&range, after.as_deref()).await {
+            Ok(left) => Left { items: left.items.value(), bytes: left.bytes.value() },
+            Err(_) => Left::default(),
+        };
+        advice.estimate(left, self.shared.env.monotonic())
+    }
+
+    /// Tells from time to time how far the work is, for ever. It is only advice, so nothing comes
+    /// of it when it fails.
+    pub(super) async fn advise(&self, cell: &LeaseCell, advice: &Advice) -> Infallible {
+        let mut wait = FIRST_AFTER;
+        loop {
+            self.shared.env.sleep(wait).await;
+            wait = self.shared.options.estimate_interval;
+            let estimate = self.outlook(advice).await;
+            let (tenant, lease) = (self.shared.tenant, cell.lease());
+            let _told = self.shared.backend.publish_estimate(tenant, &lease, estimate).await;
+        }
+    }
+}

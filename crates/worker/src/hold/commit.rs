@@ -1,0 +1,106 @@
+//! Moving a shard's cursor, and ending.
+
+use shardwright_contracts::{CursorSemantics, CursorUpdate, Env, OpId};
+use shardwright_coordination::{CheckpointError, CompleteError, ReleaseError};
+
+use super::work::Work;
+use super::{End, Stopped, stopped_by};
+use crate::backend::Backend;
+use crate::connector::Connector;
+use crate::error::WorkerError;
+use crate::event::WorkerEvent;
+use crate::job::Job;
+use crate::sink::Sink;
+
+impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> {
+    /// A new operation id, to be kept for as long as one operation is repeated.
+    pub(super) fn new_op(&self) -> OpId {
+        OpId::from_raw(self.holder.shared.env.random())
+    }
+
+    /// Where the cursor may stand.
+    fn cursor_key(&self) -> Option<&[u8]> {
+        match self.semantics {
+            CursorSemantics::Completed => self.ledger.done(),
+            CursorSemantics::Dispatched => self.handed_out.as_deref(),
+        }
+    }
+
+    /// Whether there is something to commit.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.cursor_key() != self.ledger.committed()
+    }
+
+    /// Moves the cursor over what is done.
+    pub(super) async fn commit(&mut self) -> Result<(), Stopped> {
+        let shared = self.holder.shared;
+        let Some(key) = self.cursor_key().map(<[u8]>::to_vec) else { return Ok(()) };
+        let start = shared.env.monotonic();
+        let token = self.ledger.seal(self.feed.token_at(&key)).await.map_err(WorkerError::from)?;
+        let (cursor, op) = (CursorUpdate::new(Some(&key), Some(&token)), self.new_op());
+        let mut failures = 0;
+        let notice = loop {
+            let lease = self.lease.lease();
+            match shared.backend.checkpoint(shared.tenant, &lease, cursor, op).await {
+                Ok(outcome) => break outcome.into_inner(),
+                Err(CheckpointError::BackendError(error)) if error.is_retryable() => {
+                    self.holder.pause_after(&mut failures, &error).await;
+                }
+                Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
+            }
+        };
+        self.lease.notice(notice);
+        let now = shared.env.monotonic();
+        self.ledger.note_committed(&key, now, now.saturating_sub(start));
+        let (envelope, shard) = (self.ledger.envelope(), self.shard());
+        let (items, bytes) = (envelope.items, envelope.bytes);
+        self.holder.tell(WorkerEvent::Committed { shard, key: &key, items, bytes });
+        Ok(())
+    }
+
+    /// Ends the shard: everything in it is done.
+    pub(super) async fn complete(mut self) -> Result<End, Stopped> {
+        let shared = self.holder.shared;
+        let key = self.ledger.done().map(<[u8]>::to_vec);
+        let token = match &key {
+            Some(_) => Some(self.ledger.seal(&[]).await.map_err(WorkerError::from)?),
+            None => None,
+        };
+        let (cursor, op) = (CursorUpdate::new(key.as_deref(), token.as_deref()), self.new_op());
+        let mut failures = 0;
+        loop {
+            let lease = self.lease.lease();
+            match shared.backend.complete(shared.tenant, &lease, cursor, op).await {
+                Ok(_) => break,
+                Err(CompleteError::BackendError(error)) if error.is_retryable() => {
+                    self.holder.pause_after(&mut failures, &error).await;
+                }
+                Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
+            }
+        }
+        self.holder.tell(WorkerEvent::Completed { shard: self.shard() });
+        Ok(End::Completed)
+    }
+
+    /// Commits what is done and gives the shard back.
+    pub(super) async fn release(mut self) -> Result<End, Stopped> {
+        let shared = self.holder.shared;
+        if self.is_ahead() {
+            self.commit().await?;
+        }
+        let op = self.new_op();
+        let mut failures = 0;
+        loop {
+            let lease = self.lease.lease();
+            match shared.backend.release(shared.tenant, &lease, op).await {
+                Ok(_) => break,
+                Err(ReleaseError::BackendError(error)) if error.is_retryable() => {
+                    self.holder.pause_after(&mut failures, &error).await;
+                }
+                Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
+            }
+        }
+        self.holder.tell(WorkerEvent::Released { shard: self.shard() });
+        Ok(End::Released)
+    }
+}

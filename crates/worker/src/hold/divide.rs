@@ -1,0 +1,104 @@
+//! Giving the rest of a shard to whoever has nothing to do.
+
+use std::time::Duration;
+
+use shardwright_contracts::{Env, ShardSpec, plan_split_residual};
+use shardwright_coordination::{DeclineError, SplitResidualError};
+
+use super::work::Work;
+use super::{Stopped, stopped_by};
+use crate::backend::Backend;
+use crate::connector::Connector;
+use crate::event::WorkerEvent;
+use crate::job::Job;
+use crate::sink::Sink;
+
+/// How long nobody is to ask for a part of what cannot be divided.
+const INDIVISIBLE_FOR: Duration = Duration::from_secs(2);
+/// How long nobody is to ask for a part of what will be done soon.
+const SOON_DONE_FOR: Duration = Duration::from_millis(500);
+/// Which part of what is left is kept.
+const KEPT: f64 = 0.5;
+
+impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> {
+    /// Answers a request for a part of the shard: with a part, or with a time to ask again.
+    pub(super) async fn answer(&mut self) -> Result<(), Stopped> {
+        let outlook = self.holder.outlook(self.advice).await;
+        let least = self.holder.shared.options.least_split.saturating_mul(2);
+        let is_soon_done = outlook.left_ms.is_some_and(|left| u128::from(left) < least.as_millis());
+        if is_soon_done {
+            return self.decline(SOON_DONE_FOR).await;
+        }
+        let boundary = self.boundary().await?;
+        self.advice.indivisible(boundary.is_none());
+        match boundary {
+            Some(boundary) => self.divide(&boundary).await,
+            None => {
+                let (shard, key) = (self.shard(), self.handed_out.as_deref());
+                self.holder.tell(WorkerEvent::Indivisible { shard, key });
+                self.decline(INDIVISIBLE_FOR).await
+            }
+        }
+    }
+
+    /// Where to divide what has not been handed out.
+    async fn boundary(&mut self) -> Result<Option<Vec<u8>>, Stopped> {
+        let shared = self.holder.shared;
+        if !self.feed.has_ended() {
+            let (range, after) = (self.feed.range(), self.handed_out.as_deref());
+            let proposed = shared.connector.propose_split(range, after, KEPT).await;
+            // What cannot be asked for now is asked for another time.
+            if let Ok(Some(boundary)) = proposed {
+                return Ok(Some(boundary));
+            }
+        }
+        // Whoever works on something may give all that comes behind it away.
+        let boundary = self.feed.middle(!self.tracker.is_empty());
+        Ok(boundary.filter(|key| key.as_slice() > self.spec.as_spec_ref().start()))
+    }
+
+    /// Makes a new shard of everything from `boundary` on.
+    pub(super) async fn divide(&mut self, boundary: &[u8]) -> Result<(), Stopped> {
+        let shared = self.holder.shared;
+        let spec = self.spec.clone();
+        let committed = self.ledger.committed().map(<[u8]>::to_vec);
+        let cursor = shardwright_contracts::CursorUpdate::new(committed.as_deref(), None);
+        let plan = match plan_split_residual(spec.as_spec_ref(), cursor, boundary) {
+            Ok(plan) => plan,
+            Err(_) => return self.decline(INDIVISIBLE_FOR).await,
+        };
+        let (op, mut failures) = (self.new_op(), 0);
+        let residual = loop {
+            let lease = self.lease.lease();
+            match shared.backend.split_residual(shared.tenant, &lease, &plan, op).await {
+                Ok(outcome) => break outcome.into_inner().residual,
+                Err(SplitResidualError::BackendError(error)) if error.is_retryable() => {
+                    self.holder.pause_after(&mut failures, &error).await;
+                }
+                Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
+            }
+        };
+        if let Ok(narrowed) = ShardSpec::try_from_ref(plan.narrowed()) {
+            self.spec = narrowed;
+        }
+        self.lease.answered();
+        self.feed.narrow(boundary);
+        self.advice.narrowed(boundary);
+        let shard = self.shard();
+        self.holder.tell(WorkerEvent::Split { shard, residual, boundary });
+        Ok(())
+    }
+
+    async fn decline(&mut self, pause: Duration) -> Result<(), Stopped> {
+        let shared = self.holder.shared;
+        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let lease = self.lease.lease();
+        self.lease.answered();
+        match shared.backend.decline_split(shared.tenant, &lease, pause_ms).await {
+            Ok(()) => Ok(()),
+            // Whoever asked will see that nothing comes of it.
+            Err(DeclineError::BackendError(error)) if error.is_retryable() => Ok(()),
+            Err(refusal) => Err(stopped_by(self.shard(), refusal)),
+        }
+    }
+}

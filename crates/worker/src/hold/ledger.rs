@@ -1,0 +1,162 @@
+//! What is done of a shard, and how much of it is committed.
+
+use std::time::Duration;
+
+use shardwright_contracts::{FenceEpoch, ShardKey};
+
+use crate::extent::{Envelope, Extent, MAX_EXTENTS};
+use crate::options::WorkerOptions;
+use crate::sink::{Segment, Sink, SinkError};
+
+/// A commit may take this part of the time at most.
+const COMMIT_SHARE: u32 = 10;
+
+/// What is done of a shard, and how much of it is committed.
+pub(super) struct Ledger<K: Sink> {
+    shard: ShardKey,
+    fence: FenceEpoch,
+    segment: Option<K::Segment>,
+    /// Extents of earlier holders.
+    earlier: Vec<Extent>,
+    envelope: Envelope,
+    /// The last key that is done.
+    done: Option<Vec<u8>>,
+    committed: Option<Vec<u8>>,
+    uncommitted_items: u64,
+    committed_at: Duration,
+    /// How long the last commit took.
+    commit_cost: Duration,
+}
+
+impl<K: Sink> Ledger<K> {
+    pub(super) fn new(
+        shard: ShardKey,
+        fence: FenceEpoch,
+        done: Option<Vec<u8>>,
+        envelope: Envelope,
+        now: Duration,
+    ) -> Self {
+        Self {
+            shard,
+            fence,
+            segment: None,
+            earlier: envelope.extents.clone(),
+            envelope,
+            committed: done.clone(),
+            done,
+            uncommitted_items: 0,
+            committed_at: now,
+            commit_cost: Duration::ZERO,
+        }
+    }
+
+    pub(super) const fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    pub(super) fn done(&self) -> Option<&[u8]> {
+        self.done.as_deref()
+    }
+
+    pub(super) fn committed(&self) -> Option<&[u8]> {
+        self.committed.as_deref()
+    }
+
+    async fn segment(&mut self, sink: &K) -> Result<&mut K::Segment, SinkError> {
+        if self.segment.is_none() {
+            self.segment = Some(sink.begin(self.shard, self.fence).await?);
+        }
+        match &mut self.segment {
+            Some(segment) => Ok(segment),
+            None => Err(SinkError::Damaged {
+                place: String::new(),
+                problem: "a segment that was begun is not there",
+            }),
+        }
+    }
+
+    /// If earlier holders left results in too many places, brings them together.
+    pub(super) async fn gather(&mut self, sink: &K) -> Result<(), SinkError> {
+        // One more will come.
+        if self.earlier.len() < MAX_EXTENTS {
+            return Ok(());
+        }
+        let extents = std::mem::take(&mut self.earlier);
+        let run = self.shard.run;
+        let segment = self.segment(sink).await?;
+        for extent in extents {
+            let mut copied = Vec::new();
+            let mut failure = None;
+            let mut piece = |bytes: &[u8]| {
+                copied.clear();
+                copied.extend_from_slice(bytes);
+                if let Err(error) = segment.append_copied(bytes, 0) {
+                    failure.get_or_insert(error);
+                }
+                Ok(())
+            };
+            sink.read(run, extent, &mut piece).await?;
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            segment.append_copied(&[], extent.items)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that everything up to an item is done.
+    pub(super) async fn enter(
+        &mut self,
+        sink: &K,
+        key: &[u8],
+        bytes: u64,
+        retries: u32,
+        result: &[u8],
+    ) -> Result<(), SinkError> {
+        if !result.is_empty() {
+            self.segment(sink).await?.append(result)?;
+        }
+        self.envelope.items += 1;
+        self.envelope.bytes = self.envelope.bytes.saturating_add(bytes);
+        self.envelope.retries += u64::from(retries);
+        self.uncommitted_items += 1;
+        match &mut self.done {
+            Some(done) => key.clone_into(done),
+            none => *none = Some(key.to_vec()),
+        }
+        Ok(())
+    }
+
+    /// Makes results durable and gives the token that names them.
+    pub(super) async fn seal(&mut self, connector_token: &[u8]) -> Result<Vec<u8>, SinkError> {
+        self.envelope.extents.clone_from(&self.earlier);
+        if let Some(segment) = &mut self.segment {
+            self.envelope.extents.extend(segment.sync().await?);
+        }
+        connector_token.clone_into(&mut self.envelope.connector);
+        Ok(self.envelope.encode())
+    }
+
+    /// Notes that what was sealed last has been committed with the cursor at `key`.
+    pub(super) fn note_committed(&mut self, key: &[u8], now: Duration, cost: Duration) {
+        self.committed = Some(key.to_vec());
+        self.uncommitted_items = 0;
+        (self.committed_at, self.commit_cost) = (now, cost);
+    }
+
+    fn interval(&self, options: &WorkerOptions) -> Duration {
+        options.commit_interval.max(self.commit_cost.saturating_mul(COMMIT_SHARE))
+    }
+
+    /// Whether it is time to commit, if there is something to commit at all.
+    pub(super) fn is_due(&self, now: Duration, options: &WorkerOptions) -> bool {
+        self.uncommitted_items >= options.commit_items.max(1)
+            || now.saturating_sub(self.committed_at) >= self.interval(options)
+    }
+
+    /// How long there is time until the next look at what is to be committed.
+    pub(super) fn until_due(&self, now: Duration, options: &WorkerOptions) -> Duration {
+        let left = self.interval(options).saturating_sub(now.saturating_sub(self.committed_at));
+        if left.is_zero() { self.interval(options) } else { left }
+    }
+}

@@ -1,0 +1,77 @@
+//! Setting aside an item that fails.
+//!
+//! Everything before it is committed; what comes behind it becomes a shard of its own, for anybody
+//! to go on with; and what is left, which is the item alone, is parked.
+
+use shardwright_contracts::Env;
+use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
+use shardwright_coordination::ParkError;
+use shardwright_frontier::{KeyBuf, key_successor};
+
+use super::work::Work;
+use super::{End, Stopped, stopped_by};
+use crate::attempt::Attempted;
+use crate::backend::Backend;
+use crate::connector::Connector;
+use crate::event::WorkerEvent;
+use crate::job::Job;
+use crate::sink::Sink;
+
+impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> {
+    /// Parks a failing item, and nothing but it.
+    pub(super) async fn isolate(mut self, failed: Attempted) -> Result<End, Stopped> {
+        let shared = self.holder.shared;
+        let Err(failure) = failed.outcome else { return self.release().await };
+        let key = failed.item.key;
+        // What was begun behind it belongs to whoever gets the rest.
+        self.running.clear();
+        if self.is_ahead() {
+            self.commit().await?;
+        }
+        let has_more = !(self.feed.has_ended() && self.feed.is_empty() && self.tracker.is_empty());
+        let mut buffer = KeyBuf::new();
+        if let Some(boundary) = key_successor(&key, &mut buffer)
+            && boundary < self.spec.as_spec_ref().end()
+            && has_more
+        {
+            self.divide(boundary).await?;
+        }
+        let detail = tail(&failure.detail, MAX_PARK_DETAIL_SIZE);
+        let (op, mut failures) = (self.new_op(), 0);
+        loop {
+            let (tenant, lease) = (shared.tenant, self.lease.lease());
+            let (reason, bytes) = (failure.reason, detail.as_bytes());
+            match shared.backend.park_shard(tenant, &lease, reason, bytes, op).await {
+                Ok(_) => break,
+                Err(ParkError::BackendError(error)) if error.is_retryable() => {
+                    self.holder.pause_after(&mut failures, &error).await;
+                }
+                Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
+            }
+        }
+        let (shard, reason) = (self.shard(), failure.reason);
+        self.holder.tell(WorkerEvent::Parked { shard, key: &key, reason, detail });
+        Ok(End::Parked)
+    }
+}
+
+/// The end of a text, which says most of what went wrong.
+fn tail(text: &str, most: usize) -> &str {
+    let mut start = text.len().saturating_sub(most);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    text.get(start..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_is_whole_characters_from_the_end() {
+        assert_eq!(tail("abcdef", 3), "def");
+        assert_eq!(tail("abc", 3), "abc");
+        assert_eq!(tail("a\u{e9}z", 2), "z");
+    }
+}

@@ -1,0 +1,58 @@
+//! Keeping a lease.
+
+use futures_util::{FutureExt, select_biased};
+use shardwright_coordination::{CoordError, RenewError};
+
+use super::Holder;
+use super::lease_cell::LeaseCell;
+use crate::Env;
+use crate::backend::Backend;
+use crate::connector::Connector;
+use crate::job::Job;
+use crate::sink::Sink;
+
+/// How often a lease is renewed in its time.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E> {
+    /// Renews the lease for as long as it can, and says why it cannot any more.
+    pub(super) async fn keep(&self, cell: &LeaseCell) -> String {
+        let env = &self.shared.env;
+        let interval = self.shared.usable_lease() / RENEWALS_PER_LEASE;
+        loop {
+            env.sleep(interval).await;
+            let left = cell.usable_until().saturating_sub(env.monotonic());
+            let late = env.sleep(left).fuse();
+            let renewed = self.renew(cell).fuse();
+            let (mut late, mut renewed) = (std::pin::pin!(late), std::pin::pin!(renewed));
+            let refusal = select_biased! {
+                result = renewed => result.err(),
+                () = late => return "the lease could not be renewed in time".to_owned(),
+            };
+            if let Some(refusal) = refusal {
+                return refusal.to_string();
+            }
+        }
+    }
+
+    /// Renews the lease, however often that takes.
+    async fn renew(&self, cell: &LeaseCell) -> Result<(), CoordError> {
+        let mut failures = 0;
+        loop {
+            let asked_at = self.shared.env.monotonic();
+            let lease = cell.lease();
+            match self.shared.backend.renew(self.shared.tenant, &lease).await {
+                Ok(renewed) => {
+                    let usable_until = asked_at + self.shared.usable_lease();
+                    cell.renew(lease.renewed(renewed.new_deadline), usable_until);
+                    cell.notice(renewed.notice);
+                    return Ok(());
+                }
+                Err(RenewError::BackendError(error)) if error.is_retryable() => {
+                    self.pause_after(&mut failures, &error).await;
+                }
+                Err(refusal) => return Err(refusal.into()),
+            }
+        }
+    }
+}

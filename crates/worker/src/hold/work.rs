@@ -1,0 +1,256 @@
+//! The work on a shard.
+
+use std::pin::{Pin, pin};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{FutureExt, select_biased};
+use shardwright_contracts::{CursorSemantics, ShardId, ShardSpec};
+use shardwright_coordination::RestoredShardState;
+
+use super::advice::Advice;
+use super::feed::Feed;
+use super::lease_cell::LeaseCell;
+use super::ledger::Ledger;
+use super::{End, Holder, Stopped};
+use crate::Env;
+use crate::attempt::{Attempted, attempt};
+use crate::backend::Backend;
+use crate::connector::{Connector, ConnectorError, Page};
+use crate::error::WorkerError;
+use crate::event::WorkerEvent;
+use crate::extent::Envelope;
+use crate::job::{Assignment, Job};
+use crate::sink::Sink;
+use crate::tracker::{Ticket, Tracker};
+
+/// How many items may wait for one that is slow, for each that may be worked on.
+const WAITING_PER_RUNNING: usize = 8;
+
+type Running<'w> = Pin<Box<dyn Future<Output = (Vec<Ticket>, Vec<Attempted>)> + Send + 'w>>;
+type Reading<'w> = Pin<Box<dyn Future<Output = Result<Page, ConnectorError>> + Send + 'w>>;
+
+/// Everything about the work on one shard.
+pub(super) struct Work<'w, B, C, J, K: Sink, E> {
+    pub(super) holder: &'w Holder<'w, B, C, J, K, E>,
+    pub(super) assignment: &'w Assignment,
+    pub(super) lease: &'w LeaseCell,
+    pub(super) advice: &'w Advice,
+    pub(super) spec: ShardSpec,
+    pub(super) semantics: CursorSemantics,
+    pub(super) feed: Feed,
+    pub(super) ledger: Ledger<K>,
+    pub(super) running: FuturesUnordered<Running<'w>>,
+    pub(super) tracker: Tracker<Attempted>,
+    /// The last key that was handed out, here or before.
+    pub(super) handed_out: Option<Vec<u8>>,
+    sequence: u64,
+}
+
+/// What woke the work up.
+enum Woken {
+    Attempted(Vec<Ticket>, Vec<Attempted>),
+    Read(Result<Page, ConnectorError>),
+    Nothing,
+}
+
+impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K, E> {
+    pub(super) fn new(
+        holder: &'w Holder<'w, B, C, J, K, E>,
+        assignment: &'w Assignment,
+        lease: &'w LeaseCell,
+        advice: &'w Advice,
+        shard: RestoredShardState,
+    ) -> Result<Self, WorkerError> {
+        let cursor = shard.cursor.as_update();
+        let envelope = Envelope::decode(cursor.token())
+            .map_err(|error| WorkerError::ForeignCursor { shard: assignment.shard, error })?;
+        let after = cursor.last_key().map(<[u8]>::to_vec);
+        let feed = Feed::new(&shard.spec, after.as_deref(), &envelope.connector);
+        let now = holder.shared.env.monotonic();
+        Ok(Self {
+            holder,
+            assignment,
+            lease,
+            advice,
+            semantics: shard.cursor_semantics,
+            feed,
+            ledger: Ledger::new(
+                shard.lease.key(),
+                shard.lease.fence(),
+                after.clone(),
+                envelope,
+                now,
+            ),
+            running: FuturesUnordered::new(),
+            tracker: Tracker::new(),
+            handed_out: after,
+            sequence: 0,
+            spec: shard.spec,
+        })
+    }
+
+    pub(super) fn shard(&self) -> ShardId {
+        self.assignment.shard
+    }
+
+    /// Works until the shard is done, parked, given back or lost.
+    pub(super) async fn run(mut self) -> Result<End, Stopped> {
+        let (shared, mut failures) = (self.holder.shared, 0);
+        self.ledger.gather(&shared.sink).await.map_err(WorkerError::from)?;
+        let mut reading: Option<Reading<'w>> = None;
+        loop {
+            self.hand_out();
+            if reading.is_none() && !self.is_stopping() && self.feed.wants_page(self.batch_size()) {
+                reading = Some(Box::pin(self.feed.read(&shared.connector, shared.options.page)));
+            }
+            if let Some(failed) = self.settle().await? {
+                return self.isolate(failed).await;
+            }
+            if self.feed.has_ended() && self.feed.is_empty() && self.tracker.is_empty() {
+                return self.complete().await;
+            }
+            if self.is_stopping() && self.tracker.is_empty() {
+                return self.release().await;
+            }
+            let now = shared.env.monotonic();
+            if self.is_ahead() && self.ledger.is_due(now, &shared.options) {
+                self.commit().await?;
+            }
+            if self.lease.split_request().is_some() && !self.is_stopping() {
+                self.answer().await?;
+                continue;
+            }
+            match self.wake(&mut reading).await {
+                Woken::Attempted(tickets, attempted) => {
+                    for (ticket, attempted) in tickets.into_iter().zip(attempted) {
+                        self.tracker.finish(ticket, attempted);
+                    }
+                }
+                Woken::Read(Ok(page)) => {
+                    (reading, failures) = (None, 0);
+                    if !page.notices.is_empty() {
+                        self.holder.tell(WorkerEvent::Noticed { notices: &page.notices });
+                    }
+                    self.feed.add(page);
+                }
+                Woken::Read(Err(error)) => {
+                    reading = None;
+                    self.source_failed(error, &mut failures).await?;
+                }
+                Woken::Nothing => {}
+            }
+        }
+    }
+
+    fn batch_size(&self) -> usize {
+        self.holder.shared.job.batch_size().max(1)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.holder.shared.stop.is_stopped() || self.lease.is_paused()
+    }
+
+    /// Hands out as many batches as may be worked on at a time.
+    fn hand_out(&mut self) {
+        let shared = self.holder.shared;
+        let (in_flight, batch) = (shared.options.in_flight.max(1), self.batch_size());
+        // A full batch is waited for, unless nothing more comes.
+        let is_ready = |feed: &Feed| !feed.is_empty() && !feed.wants_page(batch);
+        while self.running.len() < in_flight
+            && self.tracker.len() < in_flight * batch * WAITING_PER_RUNNING
+            && is_ready(&self.feed)
+            && !self.is_stopping()
+        {
+            let items = self.feed.take(batch);
+            let Some(last) = items.last() else { return };
+            self.advice.handed_out(&last.key);
+            self.handed_out = Some(last.key.to_vec());
+            let tickets: Vec<Ticket> = items.iter().map(|_| self.tracker.start()).collect();
+            let sequence = self.sequence;
+            self.sequence += items.len() as u64;
+            let (assignment, policy) = (self.assignment, &shared.options.retry);
+            self.running.push(Box::pin(async move {
+                let (job, env) = (&shared.job, &shared.env);
+                (tickets, attempt(job, env, policy, assignment, sequence, items).await)
+            }));
+        }
+    }
+
+    /// Writes down what is done, up to the first item that is not. Gives one that failed.
+    async fn settle(&mut self) -> Result<Option<Attempted>, Stopped> {
+        let shared = self.holder.shared;
+        while let Some(attempted) = self.tracker.take_first() {
+            let Attempted { item, outcome, retries } = attempted;
+            let result = match outcome {
+                Ok(result) => result,
+                Err(failure) if self.semantics == CursorSemantics::Dispatched => {
+                    // The cursor is past it already, so it cannot be parked.
+                    let (shard, key) = (self.shard(), item.key.as_ref());
+                    self.holder.tell(WorkerEvent::Failed { shard, key, detail: &failure.detail });
+                    shared.job.failure_record(&item, &failure)
+                }
+                Err(failure) => {
+                    return Ok(Some(Attempted { item, outcome: Err(failure), retries }));
+                }
+            };
+            let bytes = item.size.unwrap_or_default();
+            let done = self.ledger.enter(&shared.sink, &item.key, bytes, retries, &result).await;
+            done.map_err(WorkerError::from)?;
+            self.advice.done(bytes);
+            let (shard, key) = (self.shard(), item.key.as_ref());
+            self.holder.tell(WorkerEvent::Done { shard, key, bytes, retries });
+        }
+        Ok(None)
+    }
+
+    /// Waits for whatever comes first.
+    async fn wake(&mut self, reading: &mut Option<Reading<'w>>) -> Woken {
+        let shared = self.holder.shared;
+        let until_commit = self.ledger.until_due(shared.env.monotonic(), &shared.options);
+        let is_told_already = shared.stop.is_stopped();
+        let mut commit = pin!(shared.env.sleep(until_commit).fuse());
+        let mut told = pin!(
+            async {
+                // Once told, what is in flight is waited for.
+                if is_told_already {
+                    std::future::pending::<()>().await;
+                }
+                shared.stop.stopped().await;
+            }
+            .fuse()
+        );
+        let mut read = pin!(
+            async {
+                match reading.as_mut() {
+                    Some(reading) => reading.await,
+                    None => std::future::pending().await,
+                }
+            }
+            .fuse()
+        );
+        select_biased! {
+            attempted = self.running.select_next_some() => {
+                Woken::Attempted(attempted.0, attempted.1)
+            }
+            page = read => Woken::Read(page),
+            () = commit => Woken::Nothing,
+            () = told => Woken::Nothing,
+        }
+    }
+
+    /// Waits before the source is read again, if that may help.
+    async fn source_failed(
+        &mut self,
+        error: ConnectorError,
+        failures: &mut u32,
+    ) -> Result<(), WorkerError> {
+        let shared = self.holder.shared;
+        if !error.is_transient() || *failures >= shared.options.retry.retries.max(8) {
+            return Err(error.into());
+        }
+        *failures += 1;
+        self.holder.tell(WorkerEvent::Trouble { message: &error.to_string() });
+        shared.env.sleep(shared.backoff.wait(*failures, shared.env.random())).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! What is done with each item.
+
+use std::fmt;
+use std::future::Future;
+
+use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
+use shardwright_coordination::ParkReason;
+
+use crate::connector::Item;
+
+/// Under which right items are worked on. Run, shard, fence and an item's sequence together name
+/// one attempt of one owner, and make an idempotency key for effects outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The run.
+    pub run: RunId,
+    /// The shard.
+    pub shard: ShardId,
+    /// The fence of the lease.
+    pub fence: FenceEpoch,
+    /// Who works on it.
+    pub worker: WorkerId,
+}
+
+/// Items to be worked on together.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    /// Under which right.
+    pub assignment: &'a Assignment,
+    /// The number of the first item, counted from the moment the shard was acquired.
+    pub sequence: u64,
+    /// The items, in key order.
+    pub items: &'a [Item],
+    /// Which try it is, counted from 1.
+    pub attempt: u32,
+}
+
+/// What came of an item: the bytes to append to the results, which may be none.
+pub type Outcome = Result<Vec<u8>, JobFailure>;
+
+/// An item could not be worked on.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JobFailure {
+    /// Why, if it is to be parked for it.
+    pub reason: ParkReason,
+    /// What is known about it, for whoever looks at it later.
+    pub detail: String,
+    /// Whether another try may help.
+    pub is_retryable: bool,
+}
+
+impl JobFailure {
+    /// Something went wrong that may go well another time.
+    #[must_use]
+    pub fn retryable(detail: impl Into<String>) -> Self {
+        Self { reason: ParkReason::TooManyErrors, detail: detail.into(), is_retryable: true }
+    }
+
+    /// Something went wrong that will go wrong every time.
+    #[must_use]
+    pub fn fatal(reason: ParkReason, detail: impl Into<String>) -> Self {
+        Self { reason, detail: detail.into(), is_retryable: false }
+    }
+}
+
+/// What went wrong may quote an item.
+impl fmt::Debug for JobFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobFailure")
+            .field("reason", &self.reason)
+            .field("detail_bytes", &self.detail.len())
+            .field("is_retryable", &self.is_retryable)
+            .finish()
+    }
+}
+
+/// What is done with items.
+///
+/// A future that is dropped has lost its shard: whatever it does outside must stop.
+pub trait Job: Send + Sync + 'static {
+    /// How many items to hand over at once.
+    fn batch_size(&self) -> usize {
+        1
+    }
+
+    /// What to append to the results for an item that failed for good and cannot be set aside,
+    /// because its run's cursors move when items are handed out.
+    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Vec<u8> {
+        let _ = (item, failure);
+        Vec::new()
+    }
+
+    /// Works on a batch, and says of each item, in order, what came of it.
+    fn process(&self, batch: Batch<'_>) -> impl Future<Output = Vec<Outcome>> + Send;
+}
+
+/// A job made of a function of one item; see [`each`].
+pub struct Each<F>(F);
+
+/// Makes a job of a function of one item.
+pub fn each<F, R>(function: F) -> Each<F>
+where
+    F: Fn(Item) -> R + Send + Sync + 'static,
+    R: Future<Output = Outcome> + Send,
+{
+    Each(function)
+}
+
+impl<F, R> Job for Each<F>
+where
+    F: Fn(Item) -> R + Send + Sync + 'static,
+    R: Future<Output = Outcome> + Send,
+{
+    async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(batch.items.len());
+        for item in batch.items {
+            outcomes.push((self.0)(item.clone()).await);
+        }
+        outcomes
+    }
+}

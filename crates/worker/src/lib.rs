@@ -1,0 +1,44 @@
+//! What works on the shards of a run.
+//!
+//! A [`Worker`] claims a shard, reads its items from a [`connector`] in key order, runs a [`Job`]
+//! on each, makes the results durable in a [`sink`], and moves the shard's cursor over what is
+//! done. It renews its leases, gives parts of slow shards to workers that have nothing to do, sets
+//! failing items aside, and gives everything back when it is told to stop.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`connector`] | sources: trees, lines, object stores |
+//! | [`job`] | what is done with an item |
+//! | [`process`] | jobs that are programs |
+//! | [`sink`], [`extent`] | where results go, and how a cursor names them |
+#![forbid(unsafe_code)]
+
+pub mod connector;
+pub mod extent;
+pub mod job;
+pub mod process;
+pub mod sink;
+
+mod attempt;
+mod backend;
+mod error;
+mod event;
+mod hold;
+mod options;
+mod pace;
+mod retry;
+mod slot;
+mod stop;
+mod straggler;
+mod tracker;
+mod worker;
+
+pub use backend::Backend;
+pub use error::WorkerError;
+pub use event::{Observer, WorkerEvent};
+pub use job::{Job, JobFailure, each};
+pub use options::WorkerOptions;
+pub use retry::RetryPolicy;
+use shardwright_contracts::Env;
+pub use stop::Stop;
+pub use worker::{Ending, Worker, WorkerBuilder};

@@ -1,0 +1,86 @@
+use std::sync::Arc;
+
+use super::guard::Guard;
+use super::record::{ItemRecord, KeyText};
+use super::run::{Finished, Invocation, Output};
+use super::spill::Spill;
+use super::template::Template;
+use crate::connector::Item;
+use crate::job::{Batch, Job, JobFailure, Outcome};
+
+/// Runs a program for each item.
+pub struct ProcessPerItem {
+    template: Template,
+    guard: Arc<Guard>,
+    spill: Spill,
+}
+
+impl ProcessPerItem {
+    /// Runs `template`, in the group of `guard`.
+    #[must_use]
+    pub const fn new(template: Template, guard: Arc<Guard>, spill: Spill) -> Self {
+        Self { template, guard, spill }
+    }
+}
+
+impl Job for ProcessPerItem {
+    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Vec<u8> {
+        failure_line(item, failure)
+    }
+
+    async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(batch.items.len());
+        for (item, sequence) in batch.items.iter().zip(batch.sequence..) {
+            let invocation = Invocation {
+                guard: &self.guard,
+                program: self.template.program(),
+                arguments: self.template.for_item(item),
+                input: None,
+                spill: &self.spill,
+                assignment: batch.assignment,
+                sequence,
+                attempt: batch.attempt,
+                item,
+            };
+            let finished = invocation.run().await;
+            outcomes.push(finished.map(|finished| line(item, &finished, batch.attempt, None)));
+        }
+        outcomes
+    }
+}
+
+/// The line of an item whose program ended well.
+pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option<u64>) -> Vec<u8> {
+    let (stdout, stdout_path) = match &finished.output {
+        Output::Inline(bytes) => (Some(KeyText::new(bytes)), None),
+        Output::File(path) => (None, Some(path.as_path().into())),
+    };
+    ItemRecord {
+        key: KeyText::new(&item.key),
+        bytes: item.size.unwrap_or_default(),
+        exit: 0,
+        ms: u64::try_from(finished.took.as_millis()).unwrap_or(u64::MAX),
+        attempt: (attempt > 1).then_some(attempt),
+        batch,
+        stdout,
+        stdout_path,
+        failed: None,
+    }
+    .to_line()
+}
+
+/// The line of an item that failed where it cannot be set aside.
+pub(super) fn failure_line(item: &Item, failure: &JobFailure) -> Vec<u8> {
+    ItemRecord {
+        key: KeyText::new(&item.key),
+        bytes: item.size.unwrap_or_default(),
+        exit: -1,
+        ms: 0,
+        attempt: None,
+        batch: None,
+        stdout: None,
+        stdout_path: None,
+        failed: Some(failure.detail.as_str().into()),
+    }
+    .to_line()
+}

@@ -1,0 +1,184 @@
+//! One place of a worker: holds one shard at a time.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{FutureExt, select_biased};
+use shardwright_contracts::{Env, OpId, ShardKey, WorkerId};
+use shardwright_coordination::{
+    ClaimError, RunStatus, RunTerminalEvaluation, RunTransitionError, SplitRequestError,
+    evaluate_run_terminal,
+};
+
+use crate::backend::Backend;
+use crate::connector::Connector;
+use crate::error::WorkerError;
+use crate::event::WorkerEvent;
+use crate::hold::Holder;
+use crate::job::Job;
+use crate::sink::Sink;
+use crate::straggler::worth_asking;
+use crate::worker::{Ending, Shared};
+
+/// How long somebody who has nothing to do waits at first before looking again by itself.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
+/// And how long at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// How long a request for a part of a shard stands.
+const PATIENCE_MS: u64 = 10_000;
+
+/// One place of a worker.
+pub(crate) struct Slot<B, C, J, K, E> {
+    shared: Arc<Shared<B, C, J, K, E>>,
+    number: usize,
+    worker: WorkerId,
+}
+
+/// What to do after a look for work.
+enum Next {
+    Claim,
+    End(Ending),
+}
+
+impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Slot<B, C, J, K, E> {
+    pub(crate) fn new(shared: Arc<Shared<B, C, J, K, E>>, number: usize) -> Self {
+        // Nobody else ever had the name.
+        let worker = WorkerId::from_raw(shared.env.random());
+        Self { shared, number, worker }
+    }
+
+    /// Claims and works until there is nothing left to do.
+    pub(crate) async fn run(&self) -> Result<Ending, WorkerError> {
+        let shared = &*self.shared;
+        let holder = Holder { shared, slot: self.number, worker: self.worker };
+        let (mut failures, mut failing_since) = (0, None);
+        let mut wait = SHORTEST_WAIT;
+        while !shared.stop.is_stopped() {
+            let asked_at = shared.env.monotonic();
+            let claimed =
+                shared.backend.claim_next_available(shared.tenant, shared.run, self.worker).await;
+            let next = match claimed {
+                Ok(state) => {
+                    wait = SHORTEST_WAIT;
+                    holder.hold(state, asked_at).await.map(|_| Next::Claim)
+                }
+                Err(ClaimError::NoneAvailable(_)) => self.idle(&holder, &mut wait).await,
+                Err(ClaimError::Throttled(throttled)) => {
+                    let now = shared.env.wall_clock();
+                    let wait = throttled.retry_after.millis_since(now).clamp(1, 1_000);
+                    self.rest(Duration::from_millis(wait)).await;
+                    Ok(Next::Claim)
+                }
+                Err(ClaimError::RunPaused(_)) => {
+                    holder.tell(WorkerEvent::Paused);
+                    self.wait_for_work(LONGEST_WAIT).await;
+                    Ok(Next::Claim)
+                }
+                Err(ClaimError::RunNotActive(ended)) => return ended_as(ended.status),
+                Err(error) => Err(WorkerError::coordination(error)),
+            };
+            match next {
+                Ok(Next::Claim) => failing_since = None,
+                Ok(Next::End(ending)) => return Ok(ending),
+                Err(WorkerError::Store(error)) if error.is_retryable() => {
+                    let now = shared.env.monotonic();
+                    let since = *failing_since.get_or_insert(now);
+                    if now.saturating_sub(since) > shared.options.patience {
+                        return Err(error.into());
+                    }
+                    holder.pause_after(&mut failures, &error).await;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            failures = 0;
+        }
+        Ok(Ending::Stopped)
+    }
+
+    /// Finds out whether anything is left, asks for a part of it, and waits.
+    async fn idle(
+        &self,
+        holder: &Holder<'_, B, C, J, K, E>,
+        wait: &mut Duration,
+    ) -> Result<Next, WorkerError> {
+        let shared = &*self.shared;
+        let progress = shared.backend.get_run_progress(shared.tenant, shared.run).await;
+        let progress = progress.map_err(WorkerError::coordination)?;
+        match evaluate_run_terminal(&progress) {
+            RunTerminalEvaluation::AllDone => return self.finish().await,
+            RunTerminalEvaluation::HasFailures => {
+                return Ok(Next::End(Ending::Parked { shards: progress.parked }));
+            }
+            RunTerminalEvaluation::StillActive => {}
+        }
+        holder.tell(WorkerEvent::Idle);
+        // Something that can be claimed needs no asking.
+        if progress.leased == progress.active {
+            self.ask().await?;
+        }
+        self.wait_for_work(*wait).await;
+        *wait = wait.saturating_mul(2).min(LONGEST_WAIT);
+        Ok(Next::Claim)
+    }
+
+    /// Ends the run.
+    async fn finish(&self) -> Result<Next, WorkerError> {
+        let shared = &*self.shared;
+        let op = OpId::from_raw(shared.env.random());
+        match shared.backend.complete_run(shared.tenant, shared.run, op).await {
+            Ok(_) => Ok(Next::End(Ending::Done)),
+            Err(RunTransitionError::RunTerminal(ended)) => ended_as(ended.status).map(Next::End),
+            // Somebody unparked something just now.
+            Err(RunTransitionError::RunUnfinished(_)) => Ok(Next::Claim),
+            Err(error) => Err(WorkerError::coordination(error)),
+        }
+    }
+
+    /// Asks the holder that will be last for a part of its work.
+    async fn ask(&self) -> Result<(), WorkerError> {
+        let shared = &*self.shared;
+        let estimates = shared.backend.list_estimates(shared.tenant, shared.run).await?;
+        let least = shared.options.least_split.saturating_mul(2).as_millis();
+        let least = u64::try_from(least).unwrap_or(u64::MAX);
+        for shard in worth_asking(&estimates, shared.env.wall_clock(), least) {
+            let key = ShardKey::new(shared.run, shard);
+            let asked =
+                shared.backend.request_split(shared.tenant, key, self.worker, PATIENCE_MS).await;
+            match asked {
+                Ok(()) => return Ok(()),
+                Err(SplitRequestError::BackendError(error)) => return Err(error.into()),
+                // Somebody else has asked, or it is not held any more: the next one, then.
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn wait_for_work(&self, longest: Duration) {
+        let shared = &*self.shared;
+        let mut work = pin!(shared.backend.something_to_claim(shared.tenant, shared.run).fuse());
+        let mut enough = pin!(self.rest(longest).fuse());
+        select_biased! {
+            () = work => {}
+            () = enough => {}
+        }
+    }
+
+    async fn rest(&self, longest: Duration) {
+        let mut stopped = pin!(self.shared.stop.stopped().fuse());
+        let mut enough = pin!(self.shared.env.sleep(longest).fuse());
+        select_biased! {
+            () = stopped => {}
+            () = enough => {}
+        }
+    }
+}
+
+fn ended_as(status: RunStatus) -> Result<Ending, WorkerError> {
+    match status {
+        RunStatus::Done => Ok(Ending::Done),
+        status => Err(WorkerError::RunEnded { status }),
+    }
+}

@@ -1,0 +1,384 @@
+//! The files of trees, with all that file systems hold beside files.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use shardwright_worker::connector::{
+    Connector, ConnectorError, Item, KeyRange, Notice, NoticeKind, PageLimit, Payload, Position,
+    Quantity, TreeConnector, TreeOptions, conformance,
+};
+use tempfile::TempDir;
+
+fn below(root: &Path, key: &[u8]) -> PathBuf {
+    root.join(OsStr::from_bytes(key))
+}
+
+fn write(root: &Path, key: &[u8], bytes: usize) {
+    let path = below(root, key);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, vec![b'x'; bytes]).unwrap();
+}
+
+async fn open(root: &Path) -> TreeConnector {
+    TreeConnector::open(root, TreeOptions::default()).await.unwrap()
+}
+
+async fn open_with(root: &Path, options: TreeOptions) -> TreeConnector {
+    TreeConnector::open(root, options).await.unwrap()
+}
+
+async fn everything(tree: &TreeConnector) -> (Vec<Item>, Vec<Notice>) {
+    let limit = PageLimit { items: usize::MAX, bytes: usize::MAX };
+    let whole = TreeConnector::whole_range();
+    let page = tree.page(&whole, &Position::start(), limit).await.unwrap();
+    assert!(page.ended);
+    (page.items, page.notices.kept().to_vec())
+}
+
+fn keys(items: &[Item]) -> Vec<&[u8]> {
+    items.iter().map(|item| item.key.as_ref()).collect()
+}
+
+fn kinds(notices: &[Notice]) -> Vec<(&[u8], NoticeKind)> {
+    notices.iter().map(|notice| (notice.key.as_ref(), notice.kind)).collect()
+}
+
+#[tokio::test]
+async fn files_come_in_the_byte_order_of_their_whole_paths() {
+    let folder = TempDir::new().unwrap();
+    let names: [&[u8]; 9] =
+        [b"a/b", b"a.txt", b"a0", b"a/b.c/d", b"a/b0", b"a b", b".x", b"\xff\xfe", b"n\nl"];
+    for (at, name) in names.iter().enumerate() {
+        write(folder.path(), name, at);
+    }
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    // `a/b` is a file, so what would be below it lies in `a/b.c`.
+    let tree = open(folder.path()).await;
+    let (items, notices) = everything(&tree).await;
+    let expected: [&[u8]; 9] =
+        [b".x", b"a b", b"a.txt", b"a/b", b"a/b.c/d", b"a/b0", b"a0", b"n\nl", b"\xff\xfe"];
+    assert_eq!(keys(&items), expected);
+    assert!(notices.is_empty());
+    assert_eq!(items[4].size, Some(3));
+    assert_eq!(items[4].payload, Payload::File(folder.path().join("a/b.c/d")));
+}
+
+#[tokio::test]
+async fn links_and_special_files_are_no_items_but_reported() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path();
+    write(root, b"real/file", 1);
+    symlink("real", root.join("to-folder")).unwrap();
+    symlink("real/file", root.join("to-file")).unwrap();
+    symlink(".", root.join("real/loop")).unwrap();
+    symlink("nowhere", root.join("broken")).unwrap();
+    let _socket = UnixListener::bind(root.join("socket")).unwrap();
+    let (items, notices) = everything(&open(root).await).await;
+    assert_eq!(keys(&items), [b"real/file"]);
+    let expected: [(&[u8], NoticeKind); 5] = [
+        (b"broken", NoticeKind::Symlink),
+        (b"real/loop", NoticeKind::Symlink),
+        (b"socket", NoticeKind::Special),
+        (b"to-file", NoticeKind::Symlink),
+        (b"to-folder", NoticeKind::Symlink),
+    ];
+    assert_eq!(kinds(&notices), expected);
+}
+
+#[tokio::test]
+async fn a_root_may_be_a_link_and_keeps_the_name_it_was_given() {
+    let folder = TempDir::new().unwrap();
+    write(folder.path(), b"real/file", 1);
+    let link = folder.path().join("link");
+    symlink("real", &link).unwrap();
+    let (items, _) = everything(&open(&link).await).await;
+    assert_eq!(items[0].payload, Payload::File(link.join("file")));
+}
+
+#[tokio::test]
+async fn a_state_folder_is_not_entered_under_any_name() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path();
+    write(root, b"data", 1);
+    write(root, b".shardwright/store/db", 1);
+    let state = root.join(".shardwright");
+    fs::hard_link(state.join("store/db"), root.join("hard")).unwrap();
+    let options = TreeOptions {
+        state_folders: vec![state.clone(), state.join("store/db")],
+        ..TreeOptions::default()
+    };
+    let tree = open_with(root, options.clone()).await;
+    // Under another name it is the same folder.
+    fs::rename(&state, root.join("renamed")).unwrap();
+    let (items, notices) = everything(&tree).await;
+    assert_eq!(keys(&items), [b"data"]);
+    let expected: [(&[u8], NoticeKind); 2] =
+        [(b"hard", NoticeKind::State), (b"renamed/", NoticeKind::State)];
+    assert_eq!(kinds(&notices), expected);
+    // Inside of it there is no tree at all.
+    fs::rename(root.join("renamed"), &state).unwrap();
+    for inside in [state.clone(), state.join("store")] {
+        let refused = TreeConnector::open(inside, options.clone()).await;
+        assert!(matches!(refused, Err(ConnectorError::StateFolder { .. })));
+    }
+}
+
+#[tokio::test]
+async fn what_vanishes_between_two_pages_is_reported_and_the_rest_goes_on() {
+    let folder = TempDir::new().unwrap();
+    for name in ["a", "b", "c", "d/x", "e"] {
+        write(folder.path(), name.as_bytes(), 1);
+    }
+    let tree = open(folder.path()).await;
+    let whole = TreeConnector::whole_range();
+    let first = tree.page(&whole, &Position::start(), PageLimit::items(1)).await.unwrap();
+    assert_eq!(keys(&first.items), [b"a"]);
+    fs::remove_file(folder.path().join("b")).unwrap();
+    fs::remove_dir_all(folder.path().join("d")).unwrap();
+    let position = first.next_position().unwrap();
+    let rest = tree.page(&whole, &position, PageLimit::default()).await.unwrap();
+    assert_eq!(keys(&rest.items), [b"c", b"e"]);
+    let expected: [(&[u8], NoticeKind); 2] =
+        [(b"b", NoticeKind::Vanished), (b"d/", NoticeKind::Vanished)];
+    assert_eq!(kinds(rest.notices.kept()), expected);
+}
+
+#[tokio::test]
+async fn a_folder_that_may_not_be_read_is_reported_and_a_root_is_an_error() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path();
+    write(root, b"closed/x", 1);
+    write(root, b"open", 1);
+    let closed = root.join("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
+    // The superuser may read everything; then there is nothing to see here.
+    if fs::read_dir(&closed).is_err() {
+        let (items, notices) = everything(&open(root).await).await;
+        assert_eq!(keys(&items), [b"open"]);
+        assert_eq!(kinds(&notices), [(&b"closed/"[..], NoticeKind::Unreadable)]);
+    }
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    let tree = open(&closed).await;
+    fs::remove_dir_all(&closed).unwrap();
+    let whole = TreeConnector::whole_range();
+    let gone = tree.page(&whole, &Position::start(), PageLimit::default()).await;
+    assert!(matches!(gone, Err(ConnectorError::Io { doing: "list", .. })), "{gone:?}");
+    assert!(matches!(
+        TreeConnector::open(root.join("open"), TreeOptions::default()).await,
+        Err(ConnectorError::NotAFolder { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_path_that_is_too_long_for_a_key_is_named_and_the_rest_goes_on() {
+    let folder = TempDir::new().unwrap();
+    // No single call takes so long a path, so it is made one folder at a time.
+    let name = "n".repeat(250);
+    let mut at = rustix::fs::openat(
+        rustix::fs::CWD,
+        folder.path(),
+        rustix::fs::OFlags::DIRECTORY,
+        rustix::fs::Mode::empty(),
+    )
+    .unwrap();
+    for _ in 0..18 {
+        rustix::fs::mkdirat(&at, &name, rustix::fs::Mode::RWXU).unwrap();
+        let flags = rustix::fs::OFlags::DIRECTORY;
+        at = rustix::fs::openat(&at, &name, flags, rustix::fs::Mode::empty()).unwrap();
+    }
+    write(folder.path(), b"z", 1);
+    let (items, notices) = everything(&open(folder.path()).await).await;
+    assert_eq!(keys(&items), [b"z"]);
+    assert_eq!(notices.len(), 1);
+    assert_eq!(notices[0].kind, NoticeKind::TooLong);
+    assert!(notices[0].key.starts_with(name.as_bytes()) && notices[0].key.len() > 3_500);
+}
+
+#[tokio::test]
+async fn ignore_rules_are_respected_on_request_and_only_then() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path();
+    for name in [".git/HEAD", "a.log", "keep.log", "src/b.log", "src/target/x", "top", "src/c"] {
+        write(root, name.as_bytes(), 1);
+    }
+    fs::write(root.join(".gitignore"), "*.log\n!keep.log\ntarget/\n/top\n").unwrap();
+    fs::write(root.join("src/.gitignore"), "!b.log\nc\n").unwrap();
+    let options = TreeOptions { respect_gitignore: true, ..TreeOptions::default() };
+    let tree = open_with(root, options.clone()).await;
+    let (items, _) = everything(&tree).await;
+    let expected: [&[u8]; 4] = [b".gitignore", b"keep.log", b"src/.gitignore", b"src/b.log"];
+    assert_eq!(keys(&items), expected);
+    let whole = TreeConnector::whole_range();
+    let estimate = tree.estimate(&whole, None).await.unwrap();
+    assert_eq!(estimate.items, Quantity::Exact(4));
+    // The rules of the repository around a tree hold in it as well.
+    let (items, _) = everything(&open_with(&root.join("src"), options).await).await;
+    assert_eq!(keys(&items), [&b".gitignore"[..], b"b.log"]);
+    let (items, _) = everything(&open(root).await).await;
+    assert_eq!(items.len(), 9);
+}
+
+#[tokio::test]
+async fn a_split_halves_the_bytes_and_not_the_names() {
+    let folder = TempDir::new().unwrap();
+    for at in 0..100 {
+        write(folder.path(), format!("small/{at:03}").as_bytes(), 10);
+    }
+    write(folder.path(), b"large/one", 1_000_000);
+    write(folder.path(), b"large/two", 1_000_000);
+    let tree = open(folder.path()).await;
+    let whole = TreeConnector::whole_range();
+    let cut = tree.propose_split(&whole, None, 0.5).await.unwrap();
+    assert_eq!(cut.as_deref(), Some(&b"large/two"[..]));
+    let cut = tree.propose_split(&whole, Some(b"large/two"), 0.5).await.unwrap();
+    assert_eq!(cut.as_deref(), Some(&b"small/050"[..]));
+}
+
+#[tokio::test]
+async fn a_split_of_more_than_can_be_looked_at_still_leaves_both_sides_something() {
+    let folder = TempDir::new().unwrap();
+    for at in 0..9_000 {
+        write(folder.path(), format!("flat/{at:05}").as_bytes(), 0);
+    }
+    fs::create_dir(folder.path().join("void")).unwrap();
+    let tree = open(folder.path()).await;
+    let whole = TreeConnector::whole_range();
+    let cut = tree.propose_split(&whole, None, 0.5).await.unwrap().unwrap();
+    assert!(cut > b"flat/04000".to_vec() && cut < b"flat/05000".to_vec(), "{cut:?}");
+    let estimate = tree.estimate(&whole, None).await.unwrap();
+    assert!(matches!(estimate.items, Quantity::About(8_900..=9_100)), "{estimate:?}");
+    // A walk that stands in the folder knows as much.
+    let page = tree.page(&whole, &Position::start(), PageLimit::items(100)).await.unwrap();
+    let after = page.next_position().unwrap().after;
+    let estimate = tree.estimate(&whole, after.as_deref()).await.unwrap();
+    assert_eq!(estimate.items, Quantity::About(8_901), "the rest, and a folder");
+    assert_eq!(estimate.bytes, Quantity::About(0));
+    let ranges = tree.initial_ranges(8).await.unwrap();
+    assert_eq!(ranges.len(), 8);
+}
+
+#[tokio::test]
+async fn folders_that_were_not_looked_into_are_taken_for_ones_like_the_others() {
+    let folder = TempDir::new().unwrap();
+    for at in 0..12_000 {
+        write(
+            folder.path(),
+            format!("{:02}/{:02}/{at:05}", at / 1_200, at / 60 % 20).as_bytes(),
+            3,
+        );
+    }
+    let tree = open(folder.path()).await;
+    let whole = TreeConnector::whole_range();
+    let estimate = tree.estimate(&whole, None).await.unwrap();
+    assert!(matches!(estimate.items, Quantity::About(11_500..=12_500)), "{estimate:?}");
+    assert!(matches!(estimate.bytes, Quantity::About(34_500..=37_500)), "{estimate:?}");
+    let cut = tree.propose_split(&whole, None, 0.5).await.unwrap().unwrap();
+    assert!(cut > b"04/".to_vec() && cut < b"06/".to_vec(), "{cut:?}");
+}
+
+#[tokio::test]
+async fn a_page_from_the_middle_opens_only_the_folders_on_its_way() {
+    let folder = TempDir::new().unwrap();
+    for name in ["a/1", "b/1", "b/2", "c/1"] {
+        write(folder.path(), name.as_bytes(), 1);
+    }
+    // Folders of state are reported by whoever comes to them.
+    let state_folders = ["a", "c"].map(|name| folder.path().join(name)).to_vec();
+    let options = TreeOptions { state_folders, ..TreeOptions::default() };
+    let tree = open_with(folder.path(), options).await;
+    assert_eq!(everything(&tree).await.1.len(), 2);
+    let range = KeyRange::new("b/1", "b/3");
+    let page = tree.page(&range, &Position::behind("b/1"), PageLimit::default()).await.unwrap();
+    assert_eq!(keys(&page.items), [b"b/2"]);
+    assert!(page.notices.is_empty(), "{:?}", page.notices);
+}
+
+#[tokio::test]
+async fn the_fingerprint_is_the_root_and_not_what_is_in_it() {
+    let folder = TempDir::new().unwrap();
+    let root = folder.path().join("with space%");
+    write(&root, b"x", 1);
+    let before = open(&root).await.fingerprint().await.unwrap();
+    write(&root, b"y", 1);
+    let after = open(&root).await.fingerprint().await.unwrap();
+    assert!(before.is_same_source(&after) && before.listed_at_ms.is_some());
+    assert!(before.identity.ends_with("with%20space%25"), "{before}");
+    let other = open(folder.path()).await.fingerprint().await.unwrap();
+    assert!(!before.is_same_source(&other));
+}
+
+/// Names that sort differently as names, as paths and as text.
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    let chosen: Vec<&'static [u8]> = vec![
+        b"a",
+        b"a.",
+        b"a0",
+        b"a-",
+        b"a b",
+        b"b",
+        b"\xff",
+        b"\xff\xff",
+        b"\xc3\xa9",
+        b"\xc3",
+        b"n\n",
+        b"...",
+        b".h",
+        b"~",
+        b"\x01",
+        b"-",
+    ];
+    prop_oneof![
+        4 => proptest::sample::select(chosen).prop_map(<[u8]>::to_vec),
+        1 => proptest::collection::vec(any::<u8>(), 1..6),
+    ]
+    .prop_filter("no name of a file", |name| {
+        !name.contains(&0) && !name.contains(&b'/') && name != b"." && name != b".."
+    })
+}
+
+fn files() -> impl Strategy<Value = BTreeMap<Vec<Vec<u8>>, u16>> {
+    let path = proptest::collection::vec(name(), 1..4);
+    proptest::collection::btree_map(path, 0_u16..2_000, 0..40)
+}
+
+/// Writes what can be written, as some files stand in the way of folders; tells what it wrote.
+fn plant(root: &Path, files: &BTreeMap<Vec<Vec<u8>>, u16>) -> BTreeMap<Vec<u8>, u64> {
+    let mut planted = BTreeMap::new();
+    for (path, size) in files {
+        let key = path.join(&b'/');
+        let path = below(root, &key);
+        if fs::create_dir_all(path.parent().unwrap()).is_ok()
+            && fs::write(&path, vec![b'x'; usize::from(*size)]).is_ok()
+        {
+            planted.insert(key, u64::from(*size));
+        }
+    }
+    planted
+}
+
+#[test]
+fn trees_with_any_names_conform() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let mut runner = TestRunner::new(Config::with_cases(24));
+    let outcome = runner.run(&files(), |files| {
+        let folder = TempDir::new().unwrap();
+        let planted = plant(folder.path(), &files);
+        let items = runtime.block_on(async {
+            let tree = open(folder.path()).await;
+            conformance::check(&tree).await
+        });
+        let found: Vec<(Vec<u8>, u64)> =
+            items.iter().map(|item| (item.key.to_vec(), item.size.unwrap())).collect();
+        prop_assert_eq!(found, planted.into_iter().collect::<Vec<_>>());
+        Ok(())
+    });
+    outcome.unwrap();
+}

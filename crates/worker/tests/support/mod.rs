@@ -1,0 +1,194 @@
+//! A run over numbers, on a store in memory.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use shardwright_contracts::{
+    CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef, TenantId,
+};
+use shardwright_coordination::{AsyncRunManagement, RunConfig, ShardRecord};
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
+use shardwright_store::MachineClock;
+use shardwright_store::memory::MemoryStore;
+use shardwright_worker::connector::{
+    Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Page, PageLimit, Payload,
+    Position, Quantity,
+};
+use shardwright_worker::extent::Envelope;
+use shardwright_worker::sink::{FolderSink, Sink};
+use shardwright_worker::{Observer, WorkerEvent};
+
+pub(crate) const TENANT: TenantId = TenantId::from_bytes([1; 32]);
+pub(crate) const RUN: RunId = RunId::from_raw(1);
+
+pub(crate) type Coordinator = StoredCoordinator<MemoryStore, TokioEnv>;
+
+/// The numbers below a bound, as keys of six digits.
+#[derive(Clone)]
+pub(crate) struct Numbers;
+
+pub(crate) fn key(number: usize) -> Vec<u8> {
+    format!("{number:06}").into_bytes()
+}
+
+pub(crate) fn number(key: &[u8]) -> usize {
+    // A bound may be a key with something behind it.
+    str::from_utf8(&key[..6]).unwrap().parse().unwrap()
+}
+
+/// The first number that is not before a key.
+fn first_at(key: &[u8]) -> usize {
+    number(key) + usize::from(key.len() > 6)
+}
+
+fn span(range: &KeyRange, after: Option<&[u8]>) -> std::ops::Range<usize> {
+    let start = after.map_or(first_at(&range.start), |after| number(after) + 1);
+    start..first_at(&range.end).max(start)
+}
+
+impl Connector for Numbers {
+    async fn page(
+        &self,
+        range: &KeyRange,
+        from: &Position,
+        limit: PageLimit,
+    ) -> Result<Page, ConnectorError> {
+        let numbers = span(range, from.after.as_deref());
+        let ended = numbers.len() <= limit.items;
+        let items = numbers.take(limit.items).map(|number| Item {
+            key: Bytes::from(key(number)),
+            size: None,
+            payload: Payload::Row { number: number as u64, bytes: Bytes::new() },
+        });
+        Ok(Page { items: items.collect(), ended, ..Page::default() })
+    }
+
+    async fn estimate(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+    ) -> Result<Estimate, ConnectorError> {
+        let items = Quantity::Exact(span(range, after).len() as u64);
+        Ok(Estimate { items, bytes: Quantity::Unknown })
+    }
+
+    async fn propose_split(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+        _: f64,
+    ) -> Result<Option<Vec<u8>>, ConnectorError> {
+        let numbers = span(range, after);
+        Ok((numbers.len() > 1).then(|| key(numbers.start + numbers.len() / 2)))
+    }
+
+    async fn initial_ranges(&self, _: usize) -> Result<Vec<KeyRange>, ConnectorError> {
+        Ok(Vec::new())
+    }
+
+    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+        Ok(Fingerprint { identity: "numbers".to_owned(), listed_at_ms: None })
+    }
+}
+
+/// A run over the numbers below `count`, cut into shards.
+pub(crate) async fn start(count: usize, shards: usize, semantics: CursorSemantics) -> Coordinator {
+    start_with_lease(count, shards, semantics, 10_000).await
+}
+
+pub(crate) async fn start_with_lease(
+    count: usize,
+    shards: usize,
+    semantics: CursorSemantics,
+    lease_ms: u64,
+) -> Coordinator {
+    let store = MemoryStore::new(Arc::new(MachineClock));
+    let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
+    let coordinator =
+        StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
+    let bounds: Vec<Vec<u8>> = (0..=shards).map(|cut| key(cut * count / shards)).collect();
+    let inputs: Vec<_> = bounds
+        .windows(2)
+        .zip(0..)
+        .map(|(bounds, id)| InitialShardInput {
+            shard: ShardId::from_raw(id),
+            spec: ShardSpecRef::new(&bounds[0], &bounds[1], b""),
+            cursor: CursorUpdate::initial(),
+        })
+        .collect();
+    let config = RunConfig::try_new(semantics, lease_ms, None).unwrap();
+    let op = OpId::from_raw(1);
+    coordinator.create_run_with_shards(TENANT, RUN, config, &inputs, op).await.unwrap();
+    coordinator
+}
+
+/// Another process, as it were, on the same store.
+pub(crate) async fn join(coordinator: &Coordinator) -> Coordinator {
+    let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
+    let store = coordinator.store().clone();
+    StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap()
+}
+
+pub(crate) fn env() -> TokioEnv {
+    TokioEnv::current().unwrap()
+}
+
+/// What the committed cursors name, shard by shard in key order.
+pub(crate) async fn results(coordinator: &Coordinator, sink: &FolderSink) -> Vec<String> {
+    let mut bytes = Vec::new();
+    for shard in shards(coordinator).await {
+        let envelope = Envelope::decode(shard.cursor.as_update().token()).unwrap();
+        for extent in envelope.extents {
+            let mut piece = |piece: &[u8]| {
+                bytes.extend_from_slice(piece);
+                Ok(())
+            };
+            sink.read(RUN, extent, &mut piece).await.unwrap();
+        }
+    }
+    String::from_utf8(bytes).unwrap().lines().map(ToOwned::to_owned).collect()
+}
+
+pub(crate) async fn shards(coordinator: &Coordinator) -> Vec<ShardRecord> {
+    coordinator.inspect_shards(TENANT, RUN).await.unwrap()
+}
+
+/// Every number below a bound, once and in order.
+pub(crate) fn all(count: usize) -> Vec<String> {
+    (0..count).map(|number| String::from_utf8(key(number)).unwrap()).collect()
+}
+
+/// Writes down what happens.
+#[derive(Clone, Default)]
+pub(crate) struct Journal {
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Journal {
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self, beginning: &str) -> usize {
+        self.lines().iter().filter(|line| line.starts_with(beginning)).count()
+    }
+}
+
+impl Observer for Journal {
+    fn event(&self, _: usize, event: WorkerEvent<'_>) {
+        let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+        let line = match event {
+            WorkerEvent::Done { key, .. } => format!("done {}", text(key)),
+            WorkerEvent::Committed { key, .. } => format!("committed {}", text(key)),
+            WorkerEvent::Split { boundary, .. } => format!("split {}", text(boundary)),
+            WorkerEvent::Parked { key, detail, .. } => format!("parked {} {detail}", text(key)),
+            WorkerEvent::Lost { reason, .. } => format!("lost {reason}"),
+            WorkerEvent::Claimed { .. } => "claimed".to_owned(),
+            WorkerEvent::Released { .. } => "released".to_owned(),
+            WorkerEvent::Failed { key, .. } => format!("failed {}", text(key)),
+            _ => return,
+        };
+        self.lines.lock().unwrap().push(line);
+    }
+}

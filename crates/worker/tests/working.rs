@@ -1,0 +1,294 @@
+//! What a worker does with the shards of a run.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics is a test that fails"
+)]
+
+#[allow(dead_code, reason = "each test uses its own part")]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use shardwright_contracts::CursorSemantics::{Completed, Dispatched};
+use shardwright_contracts::{OpId, ShardKey};
+use shardwright_coordination::{AsyncRunManagement, ParkReason, RunStatus, ShardFilter};
+use shardwright_worker::connector::Item;
+use shardwright_worker::job::Outcome;
+use shardwright_worker::sink::FolderSink;
+use shardwright_worker::{Ending, JobFailure, RetryPolicy, Stop, Worker, WorkerOptions, each};
+use support::{
+    Journal, Numbers, RUN, TENANT, all, env, join, number, results, shards, start, start_with_lease,
+};
+use tokio::sync::Notify;
+
+fn line(item: &Item) -> Vec<u8> {
+    [item.key.as_ref(), b"\n"].concat()
+}
+
+fn sink() -> (tempfile::TempDir, FolderSink) {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = FolderSink::new(folder.path());
+    (folder, sink)
+}
+
+/// Never waits between tries.
+fn impatient() -> WorkerOptions {
+    let retry = RetryPolicy { first_wait: Duration::ZERO, ..RetryPolicy::default() };
+    WorkerOptions { retry, ..WorkerOptions::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_item_is_worked_on_once_and_the_run_is_done() {
+    let coordinator = start(1_000, 7, Completed).await;
+    let (_folder, sink) = sink();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
+    let job = each(move |item: Item| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async move { Ok(line(&item)) }
+    });
+    let options = WorkerOptions { slots: 3, in_flight: 4, ..WorkerOptions::default() };
+    let ending = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env())
+        .options(options)
+        .run()
+        .await
+        .unwrap();
+    assert_eq!((ending, calls.load(Ordering::Relaxed)), (Ending::Done, 1_000));
+    assert_eq!(results(&coordinator, &sink).await, all(1_000));
+    let run = coordinator.get_run(TENANT, RUN).await.unwrap();
+    assert_eq!(run.status, RunStatus::Done);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopping_and_going_on_sixty_times_changes_nothing_about_the_results() {
+    let coordinator = start(3_000, 1, Completed).await;
+    let (_folder, sink) = sink();
+    let mut stops = 0;
+    loop {
+        let stop = Stop::default();
+        let done = Arc::new(AtomicUsize::new(0));
+        let (count, told) = (Arc::clone(&done), stop.clone());
+        let job = each(move |item: Item| {
+            if count.fetch_add(1, Ordering::Relaxed) == 45 {
+                told.stop();
+            }
+            async move { Ok(line(&item)) }
+        });
+        let worker = Worker::builder(TENANT, RUN)
+            .backend(join(&coordinator).await)
+            .connector(Numbers)
+            .job(job)
+            .sink(sink.clone())
+            .env(env())
+            .stop(stop);
+        match worker.run().await.unwrap() {
+            Ending::Stopped => stops += 1,
+            Ending::Done => break,
+            ending => panic!("{ending:?}"),
+        }
+    }
+    // More holders than a cursor has room for extents.
+    assert!(stops > 60, "{stops}");
+    assert_eq!(results(&coordinator, &sink).await, all(3_000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failing_item_is_parked_alone_and_can_be_tried_again() {
+    let coordinator = start(100, 1, Completed).await;
+    let (_folder, sink) = sink();
+    let is_mended = Arc::new(AtomicBool::new(false));
+    let worker = || {
+        let is_mended = Arc::clone(&is_mended);
+        let job = each(move |item: Item| {
+            let fails = [0, 41, 99].contains(&number(&item.key));
+            let fails = fails && !is_mended.load(Ordering::Relaxed);
+            let failure = || Err(JobFailure::retryable("no luck"));
+            async move { if fails { failure() } else { Ok(line(&item)) } }
+        });
+        let options = WorkerOptions { in_flight: 3, ..impatient() };
+        Worker::builder(TENANT, RUN)
+            .backend(coordinator.clone())
+            .connector(Numbers)
+            .job(job)
+            .sink(sink.clone())
+            .env(env())
+            .options(options)
+    };
+    let journal = Journal::default();
+    let ending = worker().observer(Arc::new(journal.clone())).run().await.unwrap();
+    assert_eq!(ending, Ending::Parked { shards: 3 });
+    let parked: Vec<String> =
+        journal.lines().into_iter().filter(|line| line.starts_with("parked")).collect();
+    let expected = ["000000", "000041", "000099"].map(|key| format!("parked {key} no luck"));
+    assert_eq!(parked, expected);
+    let without_failures: Vec<String> = all(100)
+        .into_iter()
+        .filter(|key| !["000000", "000041", "000099"].contains(&key.as_str()))
+        .collect();
+    assert_eq!(results(&coordinator, &sink).await, without_failures);
+    for shard in coordinator.list_shards(TENANT, RUN, ShardFilter::parked()).await.unwrap() {
+        assert_eq!(shard.park_reason, Some(ParkReason::TooManyErrors));
+        assert_eq!(shard.park_detail.as_deref(), Some(b"no luck".as_slice()));
+        let key = ShardKey::new(RUN, shard.shard);
+        coordinator.unpark_shard(TENANT, key, OpId::from_raw(7)).await.unwrap();
+    }
+    is_mended.store(true, Ordering::Relaxed);
+    assert_eq!(worker().run().await.unwrap(), Ending::Done);
+    assert_eq!(results(&coordinator, &sink).await, all(100));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_is_tried_as_often_as_was_said_and_no_longer_than_it_helps() {
+    let coordinator = start(3, 1, Completed).await;
+    let tries = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&tries);
+    let job = each(move |item: Item| -> std::future::Ready<Outcome> {
+        std::future::ready(match number(&item.key) {
+            0 if count.fetch_add(1, Ordering::Relaxed) < 2 => Err(JobFailure::retryable("later")),
+            1 => {
+                count.fetch_add(100, Ordering::Relaxed);
+                Err(JobFailure::fatal(ParkReason::PermissionDenied, "never"))
+            }
+            _ => Ok(Vec::new()),
+        })
+    });
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(job)
+        .env(env())
+        .options(impatient());
+    assert_eq!(worker.run().await.unwrap(), Ending::Parked { shards: 1 });
+    assert_eq!(tries.load(Ordering::Relaxed), 103);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cursor_never_moves_over_an_item_that_is_not_done() {
+    for (semantics, expected) in [(Completed, None), (Dispatched, Some(b"000003".as_slice()))] {
+        let coordinator = start(4, 1, semantics).await;
+        let others = Arc::new(AtomicUsize::new(0));
+        let all_but_one = Arc::new(Notify::new());
+        let (count, notify) = (Arc::clone(&others), Arc::clone(&all_but_one));
+        let job = each(move |item: Item| {
+            let is_first = number(&item.key) == 0;
+            if !is_first && count.fetch_add(1, Ordering::Relaxed) == 2 {
+                notify.notify_one();
+            }
+            async move {
+                if is_first {
+                    std::future::pending::<()>().await;
+                }
+                Ok(Vec::new())
+            }
+        });
+        let options = WorkerOptions {
+            in_flight: 4,
+            commit_interval: Duration::from_millis(1),
+            ..WorkerOptions::default()
+        };
+        let stop = Stop::default();
+        let worker = Worker::builder(TENANT, RUN)
+            .backend(coordinator.clone())
+            .connector(Numbers)
+            .job(job)
+            .env(env())
+            .options(options)
+            .stop(stop.clone());
+        let working = tokio::spawn(worker.run());
+        all_but_one.notified().await;
+        let reached = || async {
+            let shards = shards(&coordinator).await;
+            shards[0].cursor.as_update().last_key().map(<[u8]>::to_vec)
+        };
+        // A cursor that is to move does; one that is not has every chance to.
+        for _ in 0..50 {
+            if expected.is_some() && reached().await.as_deref() == expected {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        assert_eq!(reached().await.as_deref(), expected, "{semantics:?}");
+        working.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_with_nothing_to_do_gets_a_part_of_what_is_slow() {
+    let coordinator = start(600, 1, Completed).await;
+    let (_folder, sink) = sink();
+    let journal = Journal::default();
+    let job = each(|item: Item| async move {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        Ok(line(&item))
+    });
+    let options = WorkerOptions { slots: 4, ..WorkerOptions::default() };
+    let ending = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env())
+        .options(options)
+        .observer(Arc::new(journal.clone()))
+        .run()
+        .await
+        .unwrap();
+    assert_eq!(ending, Ending::Done);
+    assert!(journal.count("split") >= 3, "{:?}", journal.lines());
+    assert_eq!(journal.count("done"), 600);
+    assert_eq!(results(&coordinator, &sink).await, all(600));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_of_a_holder_that_was_overtaken_do_not_exist() {
+    let coordinator = start_with_lease(50, 1, Completed, 300).await;
+    let (_folder, sink) = sink();
+    // The first worker stops answering in the middle of an item, like a paused process.
+    let stuck = Arc::new(Notify::new());
+    let notify = Arc::clone(&stuck);
+    let job = each(move |item: Item| {
+        let sticks = number(&item.key) == 20;
+        let notify = Arc::clone(&notify);
+        async move {
+            if sticks {
+                notify.notify_one();
+                std::future::pending::<()>().await;
+            }
+            Ok(line(&item))
+        }
+    });
+    let first = join(&coordinator).await;
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(first.clone())
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env());
+    let working = tokio::spawn(worker.run());
+    stuck.notified().await;
+    working.abort();
+    // Aborting the caller leaves the slot's task; what it holds goes with its session.
+    first.close().await.unwrap();
+    let job = each(|item: Item| async move { Ok(line(&item)) });
+    let ending = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env())
+        .run()
+        .await
+        .unwrap();
+    assert_eq!(ending, Ending::Done);
+    assert_eq!(results(&coordinator, &sink).await, all(50));
+}
