@@ -237,8 +237,8 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     ) -> Result<Vec<ShardRecord>, RunQueryError> {
         const OPERATION: &str = "inspect_shards";
         let found = self.core.load_run(tenant, run, OPERATION).await?;
-        let StoredRun { record, .. } = found.ok_or(RunNotFound { run })?;
-        let mut shards = self.core.all_shards(&record, OPERATION).await?;
+        let found = found.ok_or(RunNotFound { run })?;
+        let mut shards = self.core.all_shards(&found, OPERATION).await?;
         shards.sort_by(|a, b| {
             let (a, b) = ((a.spec.as_spec_ref(), a), (b.spec.as_spec_ref(), b));
             (a.0.start(), a.1.head.key).cmp(&(b.0.start(), b.1.head.key))

@@ -55,24 +55,6 @@ pub fn hunt_with(oracle: &str) -> Option<Catch> {
     })
 }
 
-/// Looks for a bug of the protocol's that a given oracle catches, in the worlds of the first seeds.
-/// A hunt ends with the first step that gives a bug away, which may be another oracle's.
-#[must_use]
-pub fn hunt_in_protocol_with(oracle: &str) -> Option<Catch> {
-    let defects = protocol::Defect::ALL;
-    let mut worlds = (0..SEEDS_MAX).flat_map(|seed| defects.iter().map(move |it| (seed, *it)));
-    quietly(|| {
-        let catch = worlds.find_map(|(seed, defect)| {
-            protocol::activate(Some(defect));
-            let findings = world::live(seed, STEPS, false).findings;
-            let oracles: Vec<_> = findings.iter().map(|finding| finding.oracle).collect();
-            oracles.contains(&oracle).then_some(Catch { seed, oracles })
-        });
-        protocol::activate(None);
-        catch
-    })
-}
-
 /// Hunts for every bug planted in the engine, in worlds around a store.
 ///
 /// A bug is active in the whole process while it is hunted for.
