@@ -70,7 +70,7 @@ faults! {
         PlanForeign = "a split was planned on another shard's range",
         InfraNotApplied = "the machinery below failed and nothing was applied",
         InfraUnknownApplied = "the machinery below failed after it had applied the request",
-        InfraUnknownNotApplied = "the machinery below failed, and nobody knew that nothing was applied",
+        InfraUnknownNotApplied = "the machinery below failed unheard, and nothing was applied",
         InfraCorrupt = "the machinery below met corrupt data",
     }
 }

@@ -20,6 +20,7 @@ mod fault;
 mod heal;
 mod ledger;
 mod link;
+mod mishap;
 mod settings;
 mod steps;
 mod sweep;
