@@ -134,10 +134,18 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                     }
                     Err(refusal) => refusal,
                 };
+                let is_looked_up = matches!(
+                    refusal,
+                    AcquireError::ShardTerminal(_) | AcquireError::ShardNotFound(_)
+                );
                 match pass_over(refusal)? {
                     Some(deadline) => {
                         view.note_held(*shard, deadline);
                         earliest_deadline = earliest_deadline.into_iter().chain([deadline]).min();
+                    }
+                    // If that was an old read, nobody will tell; if not, the watch does.
+                    None if is_looked_up => {
+                        view.note_held(*shard, now.saturating_add(lease_ms));
                     }
                     None => view.note_settled(*shard),
                 }

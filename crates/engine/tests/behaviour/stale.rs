@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
-    AsyncCoordinationBackend, AsyncRunManagement, CheckpointError, InfraError, RunTransitionError,
+    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, CheckpointError, ClaimError,
+    InfraError, RunTransitionError,
 };
 use shardwright_engine::Retention;
 use shardwright_store::Revision;
 use shardwright_store::memory::{Before, Call, Hooks, MemoryStore};
 
 use crate::flaky::{Fate, Flaky};
-use crate::site::{Engine, RUN, Site, TENANT, acquire, op, start, start_run};
+use crate::site::{Engine, LEASE_MS, RUN, Site, TENANT, acquire, op, start, start_run, worker};
 
 /// What reads are shown instead of the present: after how many, and how often.
 #[derive(Default)]
@@ -106,6 +107,19 @@ fn a_lease_outweighs_a_read_from_before_there_was_the_shard() {
     let lease = site.run(acquire(&other, 0, 1));
     memories.show(Revision::ZERO, 2);
     site.run(engine.renew(TENANT, &lease)).unwrap();
+}
+
+#[test]
+fn a_shard_that_an_old_read_did_not_show_is_claimed_later() {
+    let site = Site::new();
+    let (engine, _, memories) = forgetful(&site);
+    site.run(start(&site.engine(), 1));
+    // The view is listed as it is; the shard is looked up in an older state.
+    memories.show_after(1, Revision::ZERO, 1);
+    let nothing = site.run(engine.claim_next_available(TENANT, RUN, worker(1)));
+    assert!(matches!(nothing, Err(ClaimError::NoneAvailable(_))), "{nothing:?}");
+    site.world.advance(LEASE_MS);
+    site.run(engine.claim_next_available(TENANT, RUN, worker(1))).unwrap();
 }
 
 #[test]
