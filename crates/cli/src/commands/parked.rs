@@ -3,7 +3,6 @@ use shardwright_worker::process::KeyText;
 
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
-use crate::readable::readable;
 use crate::store::{Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
@@ -18,15 +17,13 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
         let reason = shard.park_reason.map_or(String::new(), |reason| format!("{reason:?}"));
         let detail = shard.park_detail.unwrap_or_default();
         let detail = String::from_utf8_lossy(&detail);
-        // The range ends right behind the item.
-        let end = shard.end.strip_suffix(&[0]).unwrap_or(&shard.end);
         if json {
             print_json(&serde_json::json!({
-                "shard": id, "reason": reason, "detail": detail, "item": KeyText::new(end),
+                "shard": id, "reason": reason, "detail": detail,
                 "start": KeyText::new(&shard.start), "end": KeyText::new(&shard.end),
             }))?;
         } else {
-            println!("{id}  {reason}  {}", readable(end));
+            println!("{id}  {reason}");
             for line in detail.lines() {
                 println!("    {line}");
             }

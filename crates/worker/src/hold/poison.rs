@@ -17,6 +17,9 @@ use crate::event::WorkerEvent;
 use crate::job::Job;
 use crate::sink::Sink;
 
+/// How much of a key is shown. A byte may take four letters.
+const KEY_SHOWN: usize = 128;
+
 impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> {
     /// Parks a failing item, and nothing but it.
     pub(super) async fn isolate(mut self, failed: Attempted) -> Result<End, Stopped> {
@@ -36,11 +39,11 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         {
             self.divide(boundary).await?;
         }
-        let detail = tail(&failure.detail, MAX_PARK_DETAIL_SIZE);
+        let described = describe(&key, &failure.detail);
         let (op, mut failures) = (self.new_op(), 0);
         loop {
             let (tenant, lease) = (shared.tenant, self.lease.lease());
-            let (reason, bytes) = (failure.reason, detail.as_bytes());
+            let (reason, bytes) = (failure.reason, described.as_bytes());
             match shared.backend.park_shard(tenant, &lease, reason, bytes, op).await {
                 Ok(_) => break,
                 Err(ParkError::BackendError(error)) if error.is_retryable() => {
@@ -50,9 +53,20 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
             }
         }
         let (shard, reason) = (self.shard(), failure.reason);
+        let detail = &failure.detail;
         self.holder.tell(WorkerEvent::Parked { shard, key: &key, reason, detail });
         Ok(End::Parked)
     }
+}
+
+/// What to keep with a parked shard: which item, and what went wrong. The shard's range does not
+/// name the item if nothing came behind it.
+fn describe(key: &[u8], detail: &str) -> String {
+    let shown = key.iter().take(KEY_SHOWN).flat_map(|byte| byte.escape_ascii());
+    let mut described: String = shown.map(char::from).collect();
+    described.push_str(if key.len() > KEY_SHOWN { "\u{2026}: " } else { ": " });
+    described.push_str(tail(detail, MAX_PARK_DETAIL_SIZE - described.len()));
+    described
 }
 
 /// The end of a text, which says most of what went wrong.
@@ -67,6 +81,13 @@ fn tail(text: &str, most: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_names_the_item_and_fits() {
+        assert_eq!(describe(b"a/b\n", "exit code 1"), "a/b\\n: exit code 1");
+        let longest = describe(&[0xff; 4_096], &"x".repeat(5_000));
+        assert_eq!(longest.len(), MAX_PARK_DETAIL_SIZE);
+    }
 
     #[test]
     fn a_tail_is_whole_characters_from_the_end() {
