@@ -18,6 +18,7 @@ use shardwright_coordination::{AsyncRunDirectory as _, RunName};
 use crate::arguments::{Arguments, Command};
 use crate::description::Description;
 use crate::exit::Exit;
+use crate::say::say;
 use crate::store::Coordinator;
 
 /// Whose runs they are. A command line has one user.
@@ -56,6 +57,6 @@ pub(crate) async fn find(
 
 /// Writes one JSON value on a line of its own.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string(value)?);
+    say!("{}", serde_json::to_string(value)?);
     Ok(())
 }

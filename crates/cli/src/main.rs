@@ -3,11 +3,6 @@
 //! A file per subcommand in `commands/`; what they share is beside them. Nothing here decides who
 //! owns a shard: that is the coordinator's business.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command line talks to its user through the terminal"
-)]
 
 mod arguments;
 mod commands;
@@ -18,6 +13,7 @@ mod naming;
 mod output;
 mod readable;
 mod receipt;
+mod say;
 mod signals;
 mod source;
 mod store;
@@ -30,6 +26,7 @@ use clap::Parser;
 
 use crate::arguments::Arguments;
 use crate::exit::Exit;
+use crate::say::note;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -48,6 +45,6 @@ fn main() -> ExitCode {
 
 /// Without a backtrace: what went wrong is not a line of this program.
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
+    note!("error: {error:#}");
     Exit::Error.into()
 }

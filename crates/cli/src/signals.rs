@@ -4,6 +4,7 @@ use shardwright_worker::Stop;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
+use crate::say::note;
 
 /// The first signal stops gently; the second ends the program at once. Nothing is lost by that:
 /// what is committed stays, and children die with us.
@@ -16,7 +17,7 @@ pub(crate) fn stop_on_signals(stop: Stop) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        eprintln!("stopping: items that have begun are finished; once more to end at once");
+        note!("stopping: items that have begun are finished; once more to end at once");
         stop.stop();
         tokio::select! {
             biased;

@@ -14,6 +14,7 @@ use self::board::Board;
 use self::live::Live;
 use crate::description::Description;
 use crate::receipt::Receipt;
+use crate::say::{note, say};
 
 /// How often plain lines tell how far it is.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -56,7 +57,7 @@ impl View {
                 "source": description.source.shown(),
             })),
             Style::Lines => {
-                eprintln!("run {} {how}: {}", self.name, description.source.shown());
+                note!("run {} {how}: {}", self.name, description.source.shown());
                 let board = Arc::clone(&self.board);
                 tokio::spawn(async move {
                     loop {
@@ -64,7 +65,7 @@ impl View {
                         if board.has_ended() {
                             return;
                         }
-                        eprintln!("{}", board.summary());
+                        note!("{}", board.summary());
                     }
                 });
             }
@@ -88,10 +89,7 @@ impl View {
         match self.style {
             Style::Json => emit(&serde_json::json!({ "event": "interrupted" })),
             Style::Lines | Style::Terminal(_) => {
-                eprintln!(
-                    "interrupted: {}; the same command goes on from here",
-                    self.board.summary()
-                );
+                note!("interrupted: {}; the same command goes on from here", self.board.summary());
             }
         }
     }
@@ -101,15 +99,15 @@ impl View {
             emit(&serde_json::json!({ "event": "finished", "receipt": receipt }));
             return;
         }
-        println!("run {} {how}", self.name);
+        say!("run {} {how}", self.name);
         for line in receipt.lines() {
-            println!("{line}");
+            say!("{line}");
         }
     }
 }
 
 fn emit(value: &serde_json::Value) {
-    println!("{value}");
+    say!("{value}");
 }
 
 /// An event as JSON, if it is one to be told.

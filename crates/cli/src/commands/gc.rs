@@ -5,6 +5,7 @@ use crate::arguments::GcArguments;
 use crate::commands::{TENANT, print_json};
 use crate::exit::Exit;
 use crate::output::{default_folder, shown};
+use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -28,7 +29,7 @@ pub(crate) async fn run(
             print_json(&serde_json::json!({ "run": shown(address.run), "name": name }))?;
         } else {
             let name = name.map_or_else(|| shown(address.run), |name| name.to_string());
-            println!("{name} is gone");
+            say!("{name} is gone");
         }
         // Results are the user's; only what served to build them goes.
         if let (Some(name), Some(state)) = (name, store.folder()) {
@@ -39,7 +40,7 @@ pub(crate) async fn run(
         }
     }
     if collected.is_empty() && !json {
-        println!("nothing ended more than {} days ago", arguments.keep_days);
+        say!("nothing ended more than {} days ago", arguments.keep_days);
     }
     Ok(Exit::Done)
 }

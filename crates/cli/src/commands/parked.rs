@@ -3,6 +3,7 @@ use shardwright_worker::process::KeyText;
 
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
+use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
@@ -10,7 +11,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
     let (run, _) = find(&coordinator, name).await?;
     let parked = coordinator.list_shards(TENANT, run, ShardFilter::parked()).await?;
     if parked.is_empty() && !json {
-        println!("nothing is parked");
+        say!("nothing is parked");
     }
     for shard in parked {
         let id = format!("{:016x}", shard.shard.as_raw());
@@ -23,9 +24,9 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
                 "start": KeyText::new(&shard.start), "end": KeyText::new(&shard.end),
             }))?;
         } else {
-            println!("{id}  {reason}");
+            say!("{id}  {reason}");
             for line in detail.lines() {
-                println!("    {line}");
+                say!("    {line}");
             }
         }
     }

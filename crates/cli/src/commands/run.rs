@@ -26,6 +26,7 @@ use crate::failures::FailureWatch;
 use crate::naming;
 use crate::output::{Output, default_folder, write_whole};
 use crate::receipt::Receipt;
+use crate::say::note;
 use crate::signals::stop_on_signals;
 use crate::source::{AnyConnector, Source};
 use crate::store::{Coordinator, Purpose, StoreAddress};
@@ -88,8 +89,8 @@ pub(crate) async fn run(
     if failures.is_over() {
         // Nobody else goes on with it either, until somebody has looked.
         let _paused = coordinator.pause_run(TENANT, run, OpId::from_raw(fastrand::u64(..))).await;
-        eprintln!("stopped: too many items failed; `shardwright parked {name}` shows why, and");
-        eprintln!("`shardwright resume {name}` lets the same command go on");
+        note!("stopped: too many items failed; `shardwright parked {name}` shows why, and");
+        note!("`shardwright resume {name}` lets the same command go on");
         return Ok(Exit::TooManyFailures);
     }
     let (exit, how) = match ending {

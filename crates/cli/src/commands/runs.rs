@@ -4,13 +4,14 @@ use crate::commands::{TENANT, print_json};
 use crate::description::Description;
 use crate::exit::Exit;
 use crate::output::shown;
+use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;
     let jobs = coordinator.list_jobs(TENANT).await?;
     if jobs.is_empty() && !json {
-        println!("there are no runs");
+        say!("there are no runs");
     }
     for (run, job) in jobs {
         let record = coordinator.get_run(TENANT, run).await.ok();
@@ -25,7 +26,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit
             }))?;
         } else {
             let old = if is_current { "" } else { "  (replaced)" };
-            println!("{:32} {status:12} {source}{old}", job.name);
+            say!("{:32} {status:12} {source}{old}", job.name);
         }
     }
     Ok(Exit::Done)

@@ -4,6 +4,7 @@ use shardwright_worker::process::KeyText;
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
 use crate::readable::readable;
+use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
@@ -23,7 +24,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
             let held = if shard.lease_deadline.is_some() { "held" } else { "" };
             let cursor = shard.last_key.as_deref().unwrap_or(&shard.start);
             let [start, cursor, end] = [&shard.start, cursor, &shard.end].map(readable);
-            println!("{id}  {status:7} {held:4}  {start} .. {cursor} .. {end}");
+            say!("{id}  {status:7} {held:4}  {start} .. {cursor} .. {end}");
         }
     }
     Ok(Exit::Done)

@@ -4,6 +4,7 @@ use crate::commands::runs::word;
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
 use crate::output::shown;
+use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
@@ -28,17 +29,20 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
         }))?;
         return Ok(Exit::Done);
     }
-    println!("run      {name} ({}), {status}", shown(run));
-    println!("source   {}", description.source.shown());
+    say!("run      {name} ({}), {status}", shown(run));
+    say!("source   {}", description.source.shown());
     let command: Vec<String> =
         description.command().iter().map(|part| part.display().to_string()).collect();
-    println!("command  {}", command.join(" "));
-    println!(
+    say!("command  {}", command.join(" "));
+    say!(
         "shards   {} done, {} active ({} held), {} parked",
-        progress.done, progress.active, progress.leased, progress.parked
+        progress.done,
+        progress.active,
+        progress.leased,
+        progress.parked
     );
     if let Some(left_ms) = left_ms.filter(|_| progress.leased > 0) {
-        println!("left     about {} s", left_ms.div_ceil(1_000));
+        say!("left     about {} s", left_ms.div_ceil(1_000));
     }
     Ok(Exit::Done)
 }

@@ -5,6 +5,7 @@ use shardwright_coordination::{AsyncRunManagement as _, RunName};
 
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
+use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
 
 pub(crate) async fn pause(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
@@ -44,7 +45,7 @@ fn told(json: bool, name: RunName, status: &str, meaning: &str) -> anyhow::Resul
     if json {
         print_json(&serde_json::json!({ "name": name.as_str(), "status": status }))?;
     } else {
-        println!("{name} is {status}: {meaning}");
+        say!("{name} is {status}: {meaning}");
     }
     Ok(Exit::Done)
 }

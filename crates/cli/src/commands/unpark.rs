@@ -4,6 +4,7 @@ use shardwright_coordination::{AsyncRunManagement as _, ShardFilter};
 use crate::arguments::UnparkArguments;
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
+use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
 
 pub(crate) async fn run(
@@ -27,7 +28,7 @@ pub(crate) async fn run(
     if json {
         print_json(&serde_json::json!({ "unparked": shards.len() }))?;
     } else {
-        println!("{} unparked; the command that began {name} tries them again", shards.len());
+        say!("{} unparked; the command that began {name} tries them again", shards.len());
     }
     Ok(Exit::Done)
 }

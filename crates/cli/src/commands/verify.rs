@@ -3,6 +3,7 @@ use crate::commands::{find, print_json};
 use crate::description::Results;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
 use crate::verify::verify;
 
@@ -37,13 +38,13 @@ pub(crate) async fn run(
         }))?;
     } else {
         for finding in findings.kept() {
-            println!("{finding}");
+            say!("{finding}");
         }
         if findings.more() > 0 {
-            println!("and {} more", findings.more());
+            say!("and {} more", findings.more());
         }
         if findings.is_empty() {
-            println!("{name}: the receipt holds");
+            say!("{name}: the receipt holds");
         }
     }
     Ok(if findings.is_empty() { Exit::Done } else { Exit::Findings })

@@ -11,6 +11,7 @@ use super::results::Line;
 use super::shards::Stored;
 use crate::description::Description;
 use crate::readable::readable;
+use crate::say::note;
 use crate::source::{AnyConnector, Source};
 
 /// Keys of the result file, one after the other.
@@ -88,7 +89,7 @@ pub(super) async fn compare(
         next = keys.next()?;
     }
     if may_change && (new > 0 || gone > 0) {
-        eprintln!("since the run, {gone} items have gone and {new} are new");
+        note!("since the run, {gone} items have gone and {new} are new");
     }
     Ok(())
 }
