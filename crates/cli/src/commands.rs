@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::{AsyncRunDirectory as _, RunName};
 
+use self::transition::Transition;
 use crate::arguments::{Arguments, Command};
 use crate::description::Description;
 use crate::exit::Exit;
@@ -33,9 +34,15 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Shards(choice) => shards::run(&store, json, choice.run).await,
         Command::Parked(choice) => parked::run(&store, json, choice.run).await,
         Command::Unpark(arguments) => unpark::run(&store, json, &arguments).await,
-        Command::Pause(choice) => transition::pause(&store, json, choice.run).await,
-        Command::Resume(choice) => transition::resume(&store, json, choice.run).await,
-        Command::Cancel(choice) => transition::cancel(&store, json, choice.run).await,
+        Command::Pause(choice) => {
+            transition::run(&store, json, choice.run, Transition::Pause).await
+        }
+        Command::Resume(choice) => {
+            transition::run(&store, json, choice.run, Transition::Resume).await
+        }
+        Command::Cancel(choice) => {
+            transition::run(&store, json, choice.run, Transition::Cancel).await
+        }
         Command::Verify(arguments) => verify::run(&store, json, &arguments).await,
         Command::Gc(arguments) => gc::run(&store, json, &arguments).await,
         Command::Completions { shell } => Ok(completions::run(shell)),

@@ -60,7 +60,10 @@ impl Description {
             source,
             fingerprint: fingerprint.identity.clone(),
             listed_at_ms: fingerprint.listed_at_ms,
-            command: command.iter().map(|part| owned(part.as_bytes())).collect(),
+            command: command
+                .iter()
+                .map(|part| KeyText::new(part.as_bytes()).into_owned())
+                .collect(),
             batch,
             results,
             ranges: ranges
@@ -95,12 +98,5 @@ impl Description {
         };
         let ranges: anyhow::Result<Vec<KeyRange>> = self.ranges.iter().map(read).collect();
         ranges.context("the ranges of the run are damaged")
-    }
-}
-
-fn owned(bytes: &[u8]) -> KeyText<'static> {
-    match KeyText::new(bytes) {
-        KeyText::Text(text) => KeyText::Text(text.into_owned().into()),
-        KeyText::Bytes { base64 } => KeyText::Bytes { base64 },
     }
 }

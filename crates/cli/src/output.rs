@@ -137,7 +137,7 @@ pub(crate) fn default_folder(state: &Path, name: RunName) -> PathBuf {
 }
 
 pub(crate) fn shown(run: RunId) -> String {
-    format!("{:016x}", run.as_raw())
+    run.to_string()
 }
 
 /// Writes a file that appears whole or not at all.

@@ -176,12 +176,9 @@ fn coverage(shards: &[ShardRecord]) -> Coverage {
 
 fn parked(shard: &ShardRecord) -> Option<ParkedItem> {
     let park = shard.head.park.as_ref()?;
-    let owned = |bytes: &[u8]| match KeyText::new(bytes) {
-        KeyText::Text(text) => KeyText::Text(text.into_owned().into()),
-        KeyText::Bytes { base64 } => KeyText::Bytes { base64 },
-    };
+    let owned = |bytes: &[u8]| KeyText::new(bytes).into_owned();
     Some(ParkedItem {
-        shard: format!("{:016x}", shard.head.key.shard.as_raw()),
+        shard: shard.head.key.shard.to_string(),
         after: shard.cursor.as_update().last_key().map(owned),
         end: owned(shard.spec.as_spec_ref().end()),
         reason: format!("{:?}", park.reason),

@@ -105,11 +105,7 @@ impl Source {
 
 fn text(path: &Path) -> KeyText<'static> {
     use std::os::unix::ffi::OsStrExt;
-    let bytes = path.as_os_str().as_bytes();
-    match KeyText::new(bytes) {
-        KeyText::Text(text) => KeyText::Text(text.into_owned().into()),
-        KeyText::Bytes { base64 } => KeyText::Bytes { base64 },
-    }
+    KeyText::new(path.as_os_str().as_bytes()).into_owned()
 }
 
 fn path_of(text: &KeyText<'_>) -> PathBuf {

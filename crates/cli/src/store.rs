@@ -16,6 +16,8 @@ use shardwright_store::{
     Session, SessionError, SessionId, Snapshot, Store, StoreError, StoreLimits, WatchError,
 };
 
+/// Where this machine keeps things if the store is elsewhere.
+const STATE_FOLDER: &str = ".shardwright";
 /// How long a session outlives its last sign of life.
 const SESSION: Duration = Duration::from_secs(10);
 /// How much the clocks of machines may differ.
@@ -68,6 +70,11 @@ impl StoreAddress {
             Self::File(folder) => Some(folder),
             Self::Memory | Self::Etcd(_) => None,
         }
+    }
+
+    /// The folder of this machine for what belongs to runs but is not in the store.
+    pub(crate) fn state_folder(&self) -> &Path {
+        self.folder().unwrap_or(Path::new(STATE_FOLDER))
     }
 
     /// Whether other machines may work on it as well.

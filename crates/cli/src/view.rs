@@ -114,7 +114,7 @@ fn emit(value: &serde_json::Value) {
 fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> {
     use serde_json::json;
     use shardwright_worker::process::KeyText;
-    let id = |shard: shardwright_contracts::ShardId| format!("{:016x}", shard.as_raw());
+    let id = |shard: shardwright_contracts::ShardId| shard.to_string();
     Some(match event {
         WorkerEvent::Claimed { shard, fence, .. } => {
             let fence = fence.as_raw();

@@ -1,5 +1,6 @@
 //! Many worlds, one after the other on each core.
 
+use std::iter::{Skip, StepBy};
 use std::ops::Range;
 
 use crate::coverage;
@@ -37,24 +38,30 @@ pub struct Sweep {
     pub idle: Vec<(u64, u64)>,
 }
 
+/// Deals seeds out to as many threads as there are cores, and gives what each came to.
+pub(crate) fn on_all_cores<T: Send>(
+    seeds: Range<u64>,
+    live: impl Fn(StepBy<Skip<Range<u64>>>) -> T + Sync,
+) -> Vec<T> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|first| {
+                let own = seeds.clone().skip(first).step_by(threads);
+                scope.spawn(|| live(own))
+            })
+            .collect();
+        let parts = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
+        // A panic is the worst finding of all, so it must not get lost with its thread.
+        parts.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
 impl Sweep {
     /// Lives through `seeds`, `steps` of chaos each, on all cores.
     #[must_use]
     pub fn run(seeds: Range<u64>, steps: u64) -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        let parts: Vec<Self> = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads)
-                .map(|first| {
-                    let own = seeds.clone().skip(first as usize).step_by(threads as usize);
-                    scope.spawn(move || Self::of(own, steps))
-                })
-                .collect();
-            let parts = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
-            // A panic is the worst finding of all, so it must not get lost with its thread.
-            parts
-                .map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        });
+        let parts = on_all_cores(seeds, |own| Self::of(own, steps));
         let mut sweep = Self::default();
         for part in parts {
             sweep.tally.add(&part.tally);

@@ -14,7 +14,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
         say!("nothing is parked");
     }
     for shard in parked {
-        let id = format!("{:016x}", shard.shard.as_raw());
+        let id = shard.shard.to_string();
         let reason = shard.park_reason.map_or(String::new(), |reason| format!("{reason:?}"));
         let detail = shard.park_detail.unwrap_or_default();
         let detail = String::from_utf8_lossy(&detail);

@@ -8,8 +8,8 @@ use shardwright_contracts::{
     CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef,
 };
 use shardwright_coordination::{
-    AsyncRunDirectory as _, AsyncRunManagement as _, CreateRunWithShardsError, Job, RunConfig,
-    RunName, RunStatus,
+    AsyncRunDirectory as _, AsyncRunManagement as _, CreateRunError, CreateRunWithShardsError, Job,
+    RunConfig, RunName, RunQueryError, RunStatus,
 };
 use shardwright_engine::TokioEnv;
 use shardwright_worker::connector::{Connector, Item};
@@ -124,7 +124,7 @@ fn options(arguments: &RunArguments) -> WorkerOptions {
 
 /// The folder for what belongs to this machine.
 fn state_folder(store: &StoreAddress) -> anyhow::Result<PathBuf> {
-    let folder = store.folder().unwrap_or(Path::new(".shardwright"));
+    let folder = store.state_folder();
     std::fs::create_dir_all(folder)
         .with_context(|| format!("{} cannot be made", folder.display()))?;
     Ok(std::fs::canonicalize(folder)?)
@@ -189,11 +189,13 @@ async fn resume(
 ) -> anyhow::Result<Begun> {
     let output = Output::of(&description.results, state, name);
     match description.results {
-        // It may have been named and not begun.
-        Results::Folder { .. } if coordinator.get_run(TENANT, run).await.is_ok() => {
-            output.join(run)?;
-        }
-        Results::Folder { .. } | Results::Local => output.claim(name, run, true)?,
+        Results::Folder { .. } => match coordinator.get_run(TENANT, run).await {
+            Ok(_) => output.join(run)?,
+            // It was named and not begun.
+            Err(RunQueryError::RunNotFound(_)) => output.claim(name, run, true)?,
+            Err(error) => return Err(error.into()),
+        },
+        Results::Local => output.claim(name, run, true)?,
     }
     let ours = [state.to_owned(), std::fs::canonicalize(output.folder())?];
     let connector = description.source.open(state, &ours).await?;
@@ -273,8 +275,11 @@ async fn create(
         .collect();
     let op = OpId::from_raw(1);
     match coordinator.create_run_with_shards(TENANT, run, config, &shards, op).await {
+        Ok(_) => Ok(()),
         // Somebody with another idea of how long a lease lasts was faster.
-        Ok(_) | Err(CreateRunWithShardsError::Create(_)) => Ok(()),
+        Err(CreateRunWithShardsError::Create(
+            CreateRunError::ConfigMismatch(_) | CreateRunError::RunAlreadyExists(_),
+        )) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

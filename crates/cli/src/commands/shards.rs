@@ -11,7 +11,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
     let coordinator = store.open(Purpose::Look).await?;
     let (run, _) = find(&coordinator, name).await?;
     for shard in coordinator.list_shards(TENANT, run, ShardFilter::all()).await? {
-        let id = format!("{:016x}", shard.shard.as_raw());
+        let id = shard.shard.to_string();
         let status = format!("{:?}", shard.status).to_lowercase();
         if json {
             print_json(&serde_json::json!({

@@ -8,40 +8,38 @@ use crate::exit::Exit;
 use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
 
-pub(crate) async fn pause(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
-    let (run, _) = find(&coordinator, name).await?;
-    coordinator.pause_run(TENANT, run, new_op()).await?;
-    told(json, name, "paused", "workers give their shards back")
+/// What is to become of a run.
+#[derive(Clone, Copy)]
+pub(crate) enum Transition {
+    Pause,
+    Resume,
+    Cancel,
 }
 
-pub(crate) async fn resume(
+pub(crate) async fn run(
     store: &StoreAddress,
     json: bool,
     name: RunName,
+    transition: Transition,
 ) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;
     let (run, _) = find(&coordinator, name).await?;
-    coordinator.resume_run(TENANT, run, new_op()).await?;
-    told(json, name, "active", "workers go on")
-}
-
-pub(crate) async fn cancel(
-    store: &StoreAddress,
-    json: bool,
-    name: RunName,
-) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
-    let (run, _) = find(&coordinator, name).await?;
-    coordinator.cancel_run(TENANT, run, new_op()).await?;
-    told(json, name, "cancelled", "nothing more of it is committed")
-}
-
-fn new_op() -> OpId {
-    OpId::from_raw(fastrand::u64(..))
-}
-
-fn told(json: bool, name: RunName, status: &str, meaning: &str) -> anyhow::Result<Exit> {
+    let op = OpId::from_raw(fastrand::u64(..));
+    let (changed, status, meaning) = match transition {
+        Transition::Pause => {
+            let changed = coordinator.pause_run(TENANT, run, op).await;
+            (changed, "paused", "workers give their shards back")
+        }
+        Transition::Resume => {
+            let changed = coordinator.resume_run(TENANT, run, op).await;
+            (changed, "active", "workers go on")
+        }
+        Transition::Cancel => {
+            let changed = coordinator.cancel_run(TENANT, run, op).await;
+            (changed, "cancelled", "nothing more of it is committed")
+        }
+    };
+    changed?;
     if json {
         print_json(&serde_json::json!({ "name": name.as_str(), "status": status }))?;
     } else {

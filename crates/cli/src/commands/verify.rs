@@ -15,8 +15,8 @@ pub(crate) async fn run(
     let coordinator = store.open(Purpose::Look).await?;
     let name = arguments.run.run;
     let (run, description) = find(&coordinator, name).await?;
-    let state = store.folder().map_or_else(|| ".shardwright".into(), std::path::Path::to_path_buf);
-    let state = std::fs::canonicalize(&state).unwrap_or(state);
+    let state = store.state_folder();
+    let state = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
     anyhow::ensure!(
         description.results != Results::Local,
         "the results of {name} are spread over the machines that worked on it"

@@ -59,7 +59,7 @@ impl Truth<'_> {
         let retries = if dispatched { sum(|it| it.token.retries) } else { results.retries };
         json!({
             "version": 1,
-            "run": format!("{:016x}", record.run.as_raw()),
+            "run": record.run.to_string(),
             "name": name.as_str(),
             "source": description.source.shown(),
             "fingerprint": description.fingerprint,

@@ -32,7 +32,7 @@ pub(super) async fn read(
     let mut shards = Vec::new();
     for record in coordinator.inspect_shards(TENANT, run).await? {
         let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
-        let id = format!("{:016x}", record.head.key.shard.as_raw());
+        let id = record.head.key.shard.to_string();
         let token = match cursor.token() {
             Some(bytes) => token::parse(bytes).unwrap_or_else(|| {
                 findings.add(format!("shard {id}: its cursor's token cannot be read"));

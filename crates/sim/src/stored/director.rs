@@ -1,6 +1,5 @@
 //! Who does what when: processes, the actors in them, and what is under way.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -36,6 +35,7 @@ use crate::system::Outcome;
 use crate::trace::Trace;
 use crate::world::belief::{Operator, Pending, Worker};
 use crate::world::intent::Intent;
+use crate::world::message;
 
 /// When the world begins.
 const BEGINNING_US: u64 = 1_000_000_000;
@@ -204,7 +204,9 @@ impl Director {
         let lived = catch_unwind(AssertUnwindSafe(|| self.chaos(acts).and_then(|()| self.heal())));
         let findings = match lived {
             Ok(result) => result.err().unwrap_or_default(),
-            Err(payload) => vec![Finding { oracle: ASSERTIONS.name, text: message(&*payload) }],
+            Err(payload) => {
+                vec![Finding { oracle: ASSERTIONS.name, text: message(&*payload) }]
+            }
         };
         for finding in &findings {
             self.trace.line(format_args!("VIOLATION of {}: {}", finding.oracle, finding.text));
@@ -474,9 +476,4 @@ fn tenant(index: u8, workers: usize) -> Tenant {
         next_run: u64::from(index),
         full: false,
     }
-}
-
-fn message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic").into()
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::fault::StoreFault;
 use super::tally::StoredTally;
 use super::{Report, live};
-use crate::sweep::Failure;
+use crate::sweep::{Failure, on_all_cores};
 
 /// Acts of chaos per seed.
 pub const ACTS: u64 = 900;
@@ -26,20 +26,7 @@ impl StoredSweep {
     /// Lives through `seeds`, `acts` of chaos each, on all cores.
     #[must_use]
     pub fn run(seeds: Range<u64>, acts: u64) -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-        let parts: Vec<Self> = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads)
-                .map(|first| {
-                    let own = seeds.clone().skip(first as usize).step_by(threads as usize);
-                    scope.spawn(move || Self::of(own, acts))
-                })
-                .collect();
-            let parts = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
-            // A panic is the worst finding of all, so it must not get lost with its thread.
-            parts
-                .map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect()
-        });
+        let parts = on_all_cores(seeds, |own| Self::of(own, acts));
         let mut sweep = Self::default();
         for part in parts {
             sweep.tally.add(&part.tally);

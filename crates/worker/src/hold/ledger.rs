@@ -63,16 +63,11 @@ impl<K: Sink> Ledger<K> {
     }
 
     async fn segment(&mut self, sink: &K) -> Result<&mut K::Segment, SinkError> {
-        if self.segment.is_none() {
-            self.segment = Some(sink.begin(self.shard, self.fence).await?);
-        }
-        match &mut self.segment {
-            Some(segment) => Ok(segment),
-            None => Err(SinkError::Damaged {
-                place: String::new(),
-                problem: "a segment that was begun is not there",
-            }),
-        }
+        let segment = match self.segment.take() {
+            Some(segment) => segment,
+            None => sink.begin(self.shard, self.fence).await?,
+        };
+        Ok(self.segment.insert(segment))
     }
 
     /// If earlier holders left results in too many places, brings them together.
@@ -85,11 +80,8 @@ impl<K: Sink> Ledger<K> {
         let run = self.shard.run;
         let segment = self.segment(sink).await?;
         for extent in extents {
-            let mut copied = Vec::new();
             let mut failure = None;
             let mut piece = |bytes: &[u8]| {
-                copied.clear();
-                copied.extend_from_slice(bytes);
                 if let Err(error) = segment.append_copied(bytes, 0) {
                     failure.get_or_insert(error);
                 }

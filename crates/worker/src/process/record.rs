@@ -30,6 +30,15 @@ impl<'a> KeyText<'a> {
         }
     }
 
+    /// The same, for as long as one likes.
+    #[must_use]
+    pub fn into_owned(self) -> KeyText<'static> {
+        match self {
+            Self::Text(text) => KeyText::Text(text.into_owned().into()),
+            Self::Bytes { base64 } => KeyText::Bytes { base64 },
+        }
+    }
+
     /// The bytes; none if it is no base64.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
