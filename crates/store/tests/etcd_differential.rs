@@ -28,6 +28,8 @@ const SEQUENCES: u64 = 2_400;
 const CALLS: u64 = 24;
 /// A revision that no commit of a sequence has.
 const NEVER: Revision = Revision::new(1 << 40);
+/// What a revision is called that no commit made.
+const UNNAMED: u64 = u64::MAX;
 const AT_ONCE: u64 = 16;
 const KEYS: u64 = 6;
 /// Long enough that no session ends by itself.
@@ -79,9 +81,14 @@ struct Put {
 
 impl<S: Store> Side<S> {
     fn new(store: S, prefix: &str) -> Self {
-        let prefix = prefix.to_owned();
-        let (revisions, sessions, ended) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
-        Self { store, prefix, revisions, sessions, ended, next: None }
+        Self {
+            store,
+            prefix: prefix.to_owned(),
+            revisions: BTreeMap::new(),
+            sessions: Vec::new(),
+            ended: BTreeSet::new(),
+            next: None,
+        }
     }
 
     fn key(&self, number: u64) -> Key {
@@ -99,7 +106,7 @@ impl<S: Store> Side<S> {
     fn seen(&self, found: Option<&Versioned>) -> Seen {
         let found = found?;
         // What was written before the sequence cannot be there: each has keys of its own.
-        let revision = self.revisions.get(&found.revision).copied().unwrap_or(u64::MAX);
+        let revision = self.revisions.get(&found.revision).copied().unwrap_or(UNNAMED);
         let session = found.session.map(|session| self.session(session).unwrap_or(usize::MAX));
         Some((found.value.to_vec(), revision, session))
     }
@@ -177,7 +184,11 @@ impl<S: Store> Side<S> {
             }
             Call::Close(session) => {
                 self.ended.insert(*session);
-                told(self.store.close_session(self.sessions[*session]).await, Answer::Ended)
+                let closed = self.store.close_session(self.sessions[*session]).await;
+                // A later commit that changes nothing may be given the revision of this end.
+                let here = self.store.load(&[self.key(0)]).await.unwrap().revision;
+                self.revisions.entry(here).or_insert(UNNAMED);
+                told(closed, Answer::Ended)
             }
         }
     }
@@ -186,7 +197,8 @@ impl<S: Store> Side<S> {
     fn told(&self, set: &ChangeSet) -> (Option<u64>, BTreeMap<Key, Seen>) {
         let changes = set.changes.iter();
         let changes = changes.map(|it| (it.key.clone(), self.seen(it.now.as_ref()))).collect();
-        (self.revisions.get(&set.revision).copied(), changes)
+        let name = self.revisions.get(&set.revision).filter(|name| **name != UNNAMED);
+        (name.copied(), changes)
     }
 }
 
