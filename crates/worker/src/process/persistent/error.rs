@@ -55,13 +55,13 @@ pub enum PersistentError {
         id: u64,
     },
     /// It is gone.
-    #[error("the worker ended with items in hand: {how}")]
+    #[error("the worker ended unasked: {how}")]
     Ended {
         /// How it ended, and what it said last.
         how: String,
     },
     /// It will not answer any more, but has not ended.
-    #[error("the worker closed its answers with items in hand")]
+    #[error("the worker closed its answers before it had given them all")]
     Closed,
     /// It went on with what is not its own any more.
     #[error("the worker did not give items back within {milliseconds} ms")]
