@@ -60,6 +60,11 @@ pub(crate) enum Results {
         /// The folder, absolute.
         path: PathBuf,
     },
+    /// In an object store.
+    Objects {
+        /// Its address.
+        url: String,
+    },
     /// On each machine those of its own work.
     Local,
 }

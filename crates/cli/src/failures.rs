@@ -1,21 +1,35 @@
-//! Stopping when too many items fail.
+//! Stopping when too many items fail, whoever of the run's workers they fail with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use shardwright_contracts::RunId;
+use shardwright_coordination::AsyncRunManagement as _;
+use shardwright_worker::extent::Envelope;
 use shardwright_worker::{Observer, Stop, WorkerEvent};
+use tokio::sync::Notify;
 
 use crate::arguments::FailureLimit;
+use crate::commands::TENANT;
+use crate::store::Coordinator;
 
 /// A percentage means nothing before so many items were tried.
 const LEAST_TRIED: u64 = 100;
+/// How often others' failures are looked for.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long to wait at least between two looks.
+const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Counts failures, stops the worker when there are too many, and passes everything on.
+/// Counts what failed in the whole run, stops the worker when it is too much, and passes
+/// everything on.
 pub(crate) struct FailureWatch {
     limit: Option<FailureLimit>,
     stop: Stop,
     next: Arc<dyn Observer>,
-    done: AtomicU64,
+    /// Something was set aside here.
+    parked: Notify,
+    /// What failed here in a run that can set nothing aside. Of others nothing is known.
     failed: AtomicU64,
     is_over: AtomicBool,
 }
@@ -26,25 +40,66 @@ impl FailureWatch {
         stop: Stop,
         next: Arc<dyn Observer>,
     ) -> Arc<Self> {
-        let (done, failed, is_over) =
-            (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { limit, stop, next, done, failed, is_over })
+        let (parked, failed, is_over) = (Notify::new(), AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { limit, stop, next, parked, failed, is_over })
     }
 
-    /// Whether there were too many.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a percentage need not be exact")]
-    fn is_too_many(&self, failed: u64) -> bool {
-        match self.limit {
-            None => false,
-            Some(FailureLimit::Items(most)) => failed > most,
-            Some(FailureLimit::Percent(most)) => {
-                let tried = self.done.load(Ordering::Relaxed) + failed;
-                tried >= LEAST_TRIED && failed as f64 * 100.0 > most * tried as f64
+    /// Looks at the run for as long as it goes on.
+    pub(crate) fn follow(self: &Arc<Self>, coordinator: &Coordinator, run: RunId) {
+        if self.limit.is_none() {
+            return;
+        }
+        let (watch, coordinator) = (Arc::clone(self), coordinator.clone());
+        tokio::spawn(async move {
+            // A look that fails is followed by another one.
+            while !matches!(watch.is_over(&coordinator, run).await, Ok(true)) {
+                tokio::time::sleep(LEAST_INTERVAL).await;
+                let _early = tokio::time::timeout(LOOK_INTERVAL, watch.parked.notified()).await;
             }
+        });
+    }
+
+    /// Whether too much has failed.
+    pub(crate) async fn is_over(
+        &self,
+        coordinator: &Coordinator,
+        run: RunId,
+    ) -> anyhow::Result<bool> {
+        let Some(limit) = self.limit else { return Ok(false) };
+        if self.is_over.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let parked = coordinator.get_run_progress(TENANT, run).await?.parked;
+        let failed = u64::from(parked) + self.failed.load(Ordering::Relaxed);
+        let done = match limit {
+            FailureLimit::Percent(_) if failed > 0 => done(coordinator, run).await?,
+            FailureLimit::Percent(_) | FailureLimit::Items(_) => 0,
+        };
+        let is_over = is_too_many(limit, failed, done);
+        if is_over {
+            self.is_over.store(true, Ordering::Relaxed);
+            self.stop.stop();
+        }
+        Ok(is_over)
+    }
+}
+
+/// How many items of the run are done.
+async fn done(coordinator: &Coordinator, run: RunId) -> anyhow::Result<u64> {
+    let mut done = 0;
+    for shard in coordinator.inspect_shards(TENANT, run).await? {
+        done += Envelope::decode(shard.cursor.as_update().token())?.items;
+    }
+    Ok(done)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a percentage need not be exact")]
+fn is_too_many(limit: FailureLimit, failed: u64, done: u64) -> bool {
+    match limit {
+        FailureLimit::Items(most) => failed > most,
+        FailureLimit::Percent(most) => {
+            let tried = done + failed;
+            tried >= LEAST_TRIED && failed as f64 * 100.0 > most * tried as f64
         }
     }
 }
@@ -52,15 +107,10 @@ impl FailureWatch {
 impl Observer for FailureWatch {
     fn event(&self, slot: usize, event: WorkerEvent<'_>) {
         match event {
-            WorkerEvent::Done { .. } => {
-                self.done.fetch_add(1, Ordering::Relaxed);
-            }
-            WorkerEvent::Parked { .. } | WorkerEvent::Failed { .. } => {
-                let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
-                if self.is_too_many(failed) {
-                    self.is_over.store(true, Ordering::Relaxed);
-                    self.stop.stop();
-                }
+            WorkerEvent::Parked { .. } => self.parked.notify_one(),
+            WorkerEvent::Failed { .. } => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                self.parked.notify_one();
             }
             _ => {}
         }
@@ -70,34 +120,19 @@ impl Observer for FailureWatch {
 
 #[cfg(test)]
 mod tests {
-    use shardwright_contracts::ShardId;
-
     use super::*;
-
-    const FAILED: WorkerEvent<'_> =
-        WorkerEvent::Failed { shard: ShardId::from_raw(1), key: b"k", detail: "" };
-    const DONE: WorkerEvent<'_> =
-        WorkerEvent::Done { shard: ShardId::from_raw(1), key: b"k", bytes: 0, retries: 0 };
 
     #[test]
     fn a_number_is_a_number_of_items() {
-        let stop = Stop::default();
-        let watch = FailureWatch::new(Some(FailureLimit::Items(2)), stop.clone(), Arc::new(()));
-        watch.event(0, FAILED);
-        watch.event(0, FAILED);
-        assert!(!watch.is_over() && !stop.is_stopped());
-        watch.event(0, FAILED);
-        assert!(watch.is_over() && stop.is_stopped());
+        assert!(!is_too_many(FailureLimit::Items(2), 2, 0));
+        assert!(is_too_many(FailureLimit::Items(2), 3, 1_000_000));
     }
 
     #[test]
     fn a_percentage_counts_once_enough_were_tried() {
-        let watch =
-            FailureWatch::new(Some(FailureLimit::Percent(10.0)), Stop::default(), Arc::new(()));
-        (0..9).for_each(|_| watch.event(0, FAILED));
-        (0..90).for_each(|_| watch.event(0, DONE));
-        assert!(!watch.is_over());
-        (0..2).for_each(|_| watch.event(0, FAILED));
-        assert!(watch.is_over());
+        let limit = FailureLimit::Percent(10.0);
+        assert!(!is_too_many(limit, 9, 90));
+        assert!(!is_too_many(limit, 10, 90));
+        assert!(is_too_many(limit, 11, 90));
     }
 }

@@ -17,6 +17,7 @@ mod readable;
 mod receipt;
 mod say;
 mod signals;
+mod sink;
 mod source;
 mod store;
 mod verify;

@@ -112,7 +112,7 @@ impl Receipt {
             coverage: coverage(shards),
             parked: shards.iter().filter_map(parked).collect(),
             results: ResultFile {
-                file: built.path.display().to_string(),
+                file: built.place.clone(),
                 bytes: built.bytes,
                 blake3: built.digest.clone(),
             },

@@ -17,7 +17,7 @@ use crate::description::Description;
 use crate::exit::Exit;
 use crate::failures::FailureWatch;
 use crate::job::Command;
-use crate::output::{Output, write_whole};
+use crate::output::Output;
 use crate::receipt::Receipt;
 use crate::say::note;
 use crate::signals::stop_on_signals;
@@ -51,6 +51,7 @@ pub(crate) async fn work(
     let stop = Stop::default();
     stop_on_signals(stop.clone())?;
     let failures = FailureWatch::new(arguments.max_failures, stop.clone(), view.observer());
+    failures.follow(coordinator, run);
     view.begin(is_resumed, &description, arguments.workers());
     let options = options(arguments, &command);
     let ending = Worker::builder(TENANT, run)
@@ -65,7 +66,7 @@ pub(crate) async fn work(
         .run()
         .await;
     view.end();
-    if failures.is_over() {
+    if failures.is_over(coordinator, run).await? {
         // Nobody else goes on with it either, until somebody has looked.
         let _paused = coordinator.pause_run(TENANT, run, OpId::from_raw(fastrand::u64(..))).await;
         note!("stopped: too many items failed; `shardwright parked {name}` shows why, and");
@@ -113,6 +114,6 @@ async fn conclude(
     let shards = coordinator.inspect_shards(TENANT, run).await?;
     let built = output.build(run, &shards).await?;
     let receipt = Receipt::new(name, &record, description, &shards, &built)?;
-    write_whole(&output.receipt(), &serde_json::to_vec_pretty(&receipt)?)?;
+    output.write_receipt(serde_json::to_vec_pretty(&receipt)?).await?;
     Ok(receipt)
 }

@@ -41,6 +41,8 @@ pub use item::{Item, Page, PageLimit, Payload, Position};
 pub use lines::{LineConnector, LineOptions, Separator, spool};
 pub use notice::{Notice, NoticeKind, Notices};
 #[cfg(feature = "objects")]
+pub(crate) use objects::open_store;
+#[cfg(feature = "objects")]
 pub use objects::{ListingOrder, ObjectConnector};
 pub use range::KeyRange;
 pub use tree::{TreeConnector, TreeOptions};
