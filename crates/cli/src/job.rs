@@ -33,7 +33,9 @@ impl Command {
         let template = Template::new(&description.command())?;
         let spill = output.spill();
         Ok(match description.mode {
-            Mode::Item => Self::Item(ProcessPerItem::new(template, Arc::new(Guard::start()?), spill)),
+            Mode::Item => {
+                Self::Item(ProcessPerItem::new(template, Arc::new(Guard::start()?), spill))
+            }
             Mode::Batch { size } => {
                 let is_null = matches!(description.source, Source::Lines { null: true, .. });
                 let input = if is_null { BatchInput::Nul } else { BatchInput::Lines };

@@ -45,11 +45,7 @@ pub(crate) struct Built {
 
 impl Output {
     /// Where a run's results are.
-    pub(crate) async fn of(
-        results: &Results,
-        state: &Path,
-        name: RunName,
-    ) -> anyhow::Result<Self> {
+    pub(crate) async fn of(results: &Results, state: &Path, name: RunName) -> anyhow::Result<Self> {
         Ok(match results {
             Results::Folder { path } => Self { folder: path.clone(), objects: None },
             Results::Objects { url } => {

@@ -114,7 +114,8 @@ impl Source {
                     TreeOptions { state_folders: ours.to_vec(), respect_gitignore: *gitignore };
                 let path = path_of(path);
                 // The same words may mean another folder elsewhere.
-                let is_same = |given: &&Path| std::fs::canonicalize(given).is_ok_and(|it| it == path);
+                let is_same =
+                    |given: &&Path| std::fs::canonicalize(given).is_ok_and(|it| it == path);
                 let named = given.filter(is_same).unwrap_or(&path).to_owned();
                 TreeConnector::open(named, options).await.map(AnyConnector::Tree)
             }

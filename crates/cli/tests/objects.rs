@@ -21,8 +21,7 @@ struct Bucket {
 
 impl Bucket {
     fn expect(&self, code: i32, arguments: &[&str]) -> String {
-        let output =
-            self.site.command(arguments).envs(self.server.environment()).output().unwrap();
+        let output = self.site.command(arguments).envs(self.server.environment()).output().unwrap();
         let told = text(&output.stdout) + &text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{told}");
         told
@@ -43,13 +42,15 @@ fn a_run_over_a_bucket_with_results_in_it_is_verified() {
     // What is long goes there as well.
     let script = "echo $1; case $1 in *17) head -c 100000 /dev/zero | tr '\\0' x;; esac";
     let out = ["--out", "s3://bucket/out", "--run", "bucket", "-j", "2", "--"];
-    let command = [&["run", "s3://bucket/in"], &out[..], &["sh", "-c", script, "sh", "{}"]].concat();
+    let command =
+        [&["run", "s3://bucket/in"], &out[..], &["sh", "-c", script, "sh", "{}"]].concat();
     let told = bucket.expect(0, &command);
     assert!(told.contains("60 keys") && told.contains("s3://bucket/out/results.jsonl"), "{told}");
     assert!(bucket.expect(0, &["verify", "bucket"]).contains("the receipt holds"));
     assert!(bucket.expect(0, &command).contains("was done before"));
     // Another run cannot take the place, and one that is not there is no place to go on with.
-    let other = ["run", "s3://bucket/in", "--out", "s3://bucket/out", "--run", "other", "--", "true"];
+    let other =
+        ["run", "s3://bucket/in", "--out", "s3://bucket/out", "--run", "other", "--", "true"];
     assert!(bucket.expect(2, &other).contains("is of the run bucket"));
     // What came later is told, and what was tampered with is found.
     bucket.server.put("bucket/in/zz/new", "x");

@@ -25,8 +25,7 @@ async fn two_processes_share_a_run_on_etcd_and_one_goes_on_when_the_other_is_kil
     // Each command says whose child it is, and takes its time.
     let script = "echo > marks/$PPID; sleep 0.03; cat \"$1\"";
     let flags = ["--store", &store, "--run", "shared", "--out", "out", "-j", "2", "--lease", "2"];
-    let command =
-        [&["run", "data"], &flags[..], &["--", "sh", "-c", script, "sh", "{}"]].concat();
+    let command = [&["run", "data"], &flags[..], &["--", "sh", "-c", script, "sh", "{}"]].concat();
     let (mut one, mut other) = (site.start(&command), site.start(&command));
     wait_until(|| fs::read_dir(&marks).unwrap().count() == 2);
     kill_process(Pid::from_child(&one), Signal::KILL).unwrap();

@@ -47,7 +47,8 @@ impl Spill {
         fs::create_dir_all(&folder)?;
         let name = format!("{:016x}-{:016x}-{sequence}", shard.as_raw(), fence.as_raw());
         let path = folder.join(&name);
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         Ok(SpillFile {
             path,
             file,
@@ -71,7 +72,9 @@ impl SpillFile {
     }
 
     /// Makes it durable and gives its path or address.
-    pub(super) async fn finish(#[allow(unused_mut, reason = "objects need it")] mut self) -> io::Result<PathBuf> {
+    pub(super) async fn finish(
+        #[allow(unused_mut, reason = "objects need it")] mut self,
+    ) -> io::Result<PathBuf> {
         #[cfg(feature = "objects")]
         if let Some((objects, name)) = self.upload.take() {
             let failed = |error| io::Error::other(error);

@@ -45,12 +45,10 @@ impl ObjectSink {
     }
 
     fn path(&self, name: &str) -> Result<Path, SinkError> {
-        let path = if self.prefix.is_root() {
-            name.to_owned()
-        } else {
-            format!("{}/{name}", self.prefix)
-        };
-        let wrong = |error| SinkError::Io { place: self.place(name), error: io::Error::other(error) };
+        let path =
+            if self.prefix.is_root() { name.to_owned() } else { format!("{}/{name}", self.prefix) };
+        let wrong =
+            |error| SinkError::Io { place: self.place(name), error: io::Error::other(error) };
         Path::parse(path).map_err(wrong)
     }
 
@@ -288,10 +286,14 @@ mod tests {
         let extent = segment.sync().await.unwrap().unwrap();
         sink.put(&part_of(&segment.name, 0), Bytes::from_static(b"0ne\n")).await.unwrap();
         let changed = read(&sink, extent).await;
-        assert!(matches!(changed, Err(SinkError::Damaged { problem, .. }) if problem.contains("changed")));
+        assert!(
+            matches!(changed, Err(SinkError::Damaged { problem, .. }) if problem.contains("changed"))
+        );
         sink.discard(RUN).await.unwrap();
         let gone = read(&sink, extent).await;
-        assert!(matches!(gone, Err(SinkError::Damaged { problem, .. }) if problem.contains("short")));
+        assert!(
+            matches!(gone, Err(SinkError::Damaged { problem, .. }) if problem.contains("short"))
+        );
     }
 
     #[tokio::test]

@@ -184,7 +184,11 @@ pub(super) async fn list_folder(
     let listed = store.list_with_delimiter(Some(&path)).await?;
     let folders = listed.common_prefixes.iter().filter_map(|folder| {
         let key = format!("{}/", place.key(folder)?);
-        remainder.reaches_into(key.as_bytes()).then_some(Entry { key, size: None, modified_ms: None })
+        remainder.reaches_into(key.as_bytes()).then_some(Entry {
+            key,
+            size: None,
+            modified_ms: None,
+        })
     });
     let objects = listed.objects.iter().filter_map(|object| {
         let found = place.key(&object.location)?;
