@@ -108,7 +108,7 @@ impl Description {
         Ok(description)
     }
 
-    /// The source as it was said, if that means the same here.
+    /// The source as it was said. The same words may mean something else here.
     pub(crate) fn given(&self) -> Option<PathBuf> {
         let given = OsString::from_vec(self.given.as_ref()?.to_bytes()?);
         Some(given.into())
