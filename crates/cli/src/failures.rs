@@ -1,11 +1,11 @@
 //! Stopping when too many items fail, whoever of the run's workers they fail with.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use shardwright_contracts::RunId;
-use shardwright_coordination::AsyncRunManagement as _;
+use shardwright_coordination::ShardStatus;
 use shardwright_worker::extent::Envelope;
 use shardwright_worker::{Observer, Stop, WorkerEvent};
 use tokio::sync::Notify;
@@ -27,10 +27,8 @@ pub(crate) struct FailureWatch {
     limit: Option<FailureLimit>,
     stop: Stop,
     next: Arc<dyn Observer>,
-    /// Something was set aside here.
-    parked: Notify,
-    /// What failed here in a run that can set nothing aside. Of others nothing is known.
-    failed: AtomicU64,
+    /// Something failed here.
+    failed: Notify,
     is_over: AtomicBool,
 }
 
@@ -40,8 +38,8 @@ impl FailureWatch {
         stop: Stop,
         next: Arc<dyn Observer>,
     ) -> Arc<Self> {
-        let (parked, failed, is_over) = (Notify::new(), AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { limit, stop, next, parked, failed, is_over })
+        let (failed, is_over) = (Notify::new(), AtomicBool::new(false));
+        Arc::new(Self { limit, stop, next, failed, is_over })
     }
 
     /// Looks at the run for as long as it goes on.
@@ -54,7 +52,7 @@ impl FailureWatch {
             // A look that fails is followed by another one.
             while !matches!(watch.is_over(&coordinator, run).await, Ok(true)) {
                 tokio::time::sleep(LEAST_INTERVAL).await;
-                let _early = tokio::time::timeout(LOOK_INTERVAL, watch.parked.notified()).await;
+                let _early = tokio::time::timeout(LOOK_INTERVAL, watch.failed.notified()).await;
             }
         });
     }
@@ -69,12 +67,7 @@ impl FailureWatch {
         if self.is_over.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        let parked = coordinator.get_run_progress(TENANT, run).await?.parked;
-        let failed = u64::from(parked) + self.failed.load(Ordering::Relaxed);
-        let done = match limit {
-            FailureLimit::Percent(_) if failed > 0 => done(coordinator, run).await?,
-            FailureLimit::Percent(_) | FailureLimit::Items(_) => 0,
-        };
+        let Count { failed, done } = Count::of(coordinator, run).await?;
         let is_over = is_too_many(limit, failed, done);
         if is_over {
             self.is_over.store(true, Ordering::Relaxed);
@@ -84,13 +77,24 @@ impl FailureWatch {
     }
 }
 
-/// How many items of the run are done.
-async fn done(coordinator: &Coordinator, run: RunId) -> anyhow::Result<u64> {
-    let mut done = 0;
-    for shard in coordinator.inspect_shards(TENANT, run).await? {
-        done += Envelope::decode(shard.cursor.as_update().token())?.items;
+/// What is committed of a run.
+#[derive(Default)]
+struct Count {
+    failed: u64,
+    done: u64,
+}
+
+impl Count {
+    async fn of(coordinator: &Coordinator, run: RunId) -> anyhow::Result<Self> {
+        let mut count = Self::default();
+        for shard in coordinator.inspect_shards(TENANT, run).await? {
+            let envelope = Envelope::decode(shard.cursor.as_update().token())?;
+            // One that cannot be set aside has a result that says so.
+            count.failed += u64::from(shard.head.status == ShardStatus::Parked) + envelope.failed;
+            count.done += envelope.items.saturating_sub(envelope.failed);
+        }
+        Ok(count)
     }
-    Ok(done)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a percentage need not be exact")]
@@ -106,13 +110,8 @@ fn is_too_many(limit: FailureLimit, failed: u64, done: u64) -> bool {
 
 impl Observer for FailureWatch {
     fn event(&self, slot: usize, event: WorkerEvent<'_>) {
-        match event {
-            WorkerEvent::Parked { .. } => self.parked.notify_one(),
-            WorkerEvent::Failed { .. } => {
-                self.failed.fetch_add(1, Ordering::Relaxed);
-                self.parked.notify_one();
-            }
-            _ => {}
+        if let WorkerEvent::Parked { .. } | WorkerEvent::Failed { .. } = event {
+            self.failed.notify_one();
         }
         self.next.event(slot, event);
     }

@@ -17,7 +17,7 @@ pub(crate) enum AnySink {
 /// A segment there.
 pub(crate) enum AnySegment {
     File(FileSegment),
-    Objects(Box<ObjectSegment>),
+    Objects(ObjectSegment),
 }
 
 impl Sink for AnySink {
@@ -26,7 +26,7 @@ impl Sink for AnySink {
     async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<AnySegment, SinkError> {
         Ok(match self {
             Self::Folder(sink) => AnySegment::File(sink.begin(shard, fence).await?),
-            Self::Objects(sink) => AnySegment::Objects(Box::new(sink.begin(shard, fence).await?)),
+            Self::Objects(sink) => AnySegment::Objects(sink.begin(shard, fence).await?),
         })
     }
 

@@ -73,6 +73,10 @@ pub(crate) async fn verify(
     let stored = shards::read(coordinator, run, &mut findings).await?;
     let results_path = written.folder.join("results.jsonl");
     let read = results::read(&results_path, &stored, &mut findings)?;
+    let failed: u64 = stored.iter().map(|shard| shard.token.failed).sum();
+    if failed != read.failed {
+        findings.add(format!("{failed} items failed, and the results say {}", read.failed));
+    }
     let truth = receipt::Truth {
         name,
         record: &record,

@@ -55,3 +55,19 @@ fn failures_are_counted_over_the_whole_run() {
     site.expect(0, &["resume", "bad"]);
     run("20%", 3);
 }
+
+#[test]
+fn where_nothing_can_be_set_aside_failures_are_counted_all_the_same() {
+    let site = Site::with_files(60);
+    let script = "case $1 in *3) exit 1;; esac";
+    let flags = ["--at-dispatch", "--run", "bad", "--retries", "0", "--max-failures"];
+    let command = ["--", "sh", "-c", script, "sh", "{}"];
+    let run = |limit: &str, code: i32| {
+        site.expect(code, &[&["run", "data"], &flags[..], &[limit], &command].concat())
+    };
+    assert!(run("6", 0).contains("6 failed"));
+    assert!(site.expect(0, &["verify", "bad"]).contains("the receipt holds"));
+    let again = ["run", "data", "--fresh"];
+    let told = site.expect(4, &[&again[..], &flags, &["1"], &command].concat());
+    assert!(told.contains("too many items failed"), "{told}");
+}

@@ -71,6 +71,7 @@ impl Truth<'_> {
             "keys": keys,
             "bytes": results.item_bytes,
             "retries": retries,
+            "failed": results.failed,
             "acquired": sum(|shard| shard.acquired),
             "splits": sum(|shard| shard.spawned),
             "coverage": {

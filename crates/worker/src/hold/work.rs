@@ -11,7 +11,7 @@ use super::advice::Advice;
 use super::care::Care;
 use super::feed::Feed;
 use super::lease_cell::LeaseCell;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Tries};
 use super::{End, Holder, Stopped};
 use crate::Env;
 use crate::attempt::{Attempted, attempt};
@@ -207,6 +207,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         let shared = self.holder.shared;
         while let Some(attempted) = self.tracker.take_first() {
             let Attempted { item, outcome, retries } = attempted;
+            let tries = Tries { retries, has_failed: outcome.is_err() };
             let result = match outcome {
                 Ok(result) => result,
                 Err(failure) if self.semantics == CursorSemantics::Dispatched => {
@@ -220,7 +221,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                 }
             };
             let bytes = item.size.unwrap_or_default();
-            let done = self.ledger.enter(&shared.sink, &item.key, bytes, retries, &result).await;
+            let done = self.ledger.enter(&shared.sink, &item.key, bytes, tries, &result).await;
             done.map_err(WorkerError::from)?;
             self.advice.done(bytes);
             let (shard, key) = (self.shard(), item.key.as_ref());
