@@ -1,0 +1,54 @@
+//! The cluster protocol: a fixed number of shards, spread over nodes that come and go.
+//!
+//! `docs/placement.md` teaches it from nothing. This crate is pure: it reads no clock, no file and
+//! no socket, and the same arguments give the same result on every machine. Whoever drives it
+//! stores what it says, and compares what it read in the same commit.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`ObjectId`], [`Sharding`] | from the id of an object to its shard |
+//! | [`ShardMap`] | where shards should be (the leader's word) and are (the nodes' claims) |
+//! | [`ops`] | who may claim, release, move, pin, freeze and lead, with a reason for each refusal |
+//! | [`plan()`] | where shards should be next, with a reason for each move |
+//! | [`RoutingTable`] | where a call goes, or what to do while it has nowhere to go |
+//! | [`Handover`], [`Readiness`], [`DrainProgress`] | how far a move, a cluster and a drain are |
+//! | [`seed_format`] | the text in which existing clusters store all this |
+//! | [`testing`] | helpers for tests of services that run on a cluster |
+#![forbid(unsafe_code)]
+
+mod address;
+mod chunks;
+mod claim;
+mod config;
+mod flags;
+mod handover;
+mod hash;
+pub mod limits;
+mod member;
+mod node_names;
+mod object_id;
+pub mod ops;
+mod plan;
+mod readiness;
+mod routing;
+pub mod seed_format;
+mod shard_map;
+mod sharding;
+mod target;
+pub mod testing;
+
+pub use address::{NodeAddress, NodeAddressError};
+pub use chunks::TargetChunks;
+pub use claim::{Claim, ShardInfo};
+pub use config::{ClusterConfig, ConfigError, LoadBands, PinPolicy};
+pub use flags::{Flag, FlagError, Flags};
+pub use handover::{DrainProgress, Handover, HandoverStep};
+pub use hash::ShardHash;
+pub use member::{DuplicateMember, Holder, HolderRef, Incarnation, Member, Membership};
+pub use object_id::{Home, ObjectId, ObjectIdError, ObjectIdRef};
+pub use plan::{Move, MoveReason, Note, Plan, PlanInput, plan};
+pub use readiness::Readiness;
+pub use routing::{Explanation, Retry, Route, RouteError, RoutingTable};
+pub use shard_map::{Learned, ShardMap, UpdateError};
+pub use sharding::{JoinRefused, ShardCount, ShardCountError, ShardOutOfRange, Sharding};
+pub use target::{Since, Target, TargetChange, TargetHeader, TargetUpdate, TargetVersion};
