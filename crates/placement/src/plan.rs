@@ -139,6 +139,3 @@ fn change(map: &ShardMap, moved: &Move, now: LogicalTime) -> TargetChange {
     let target = Target { node: Some(moved.to.clone()), flags, since };
     TargetChange { shard: moved.shard, target }
 }
-
-#[cfg(test)]
-mod tests;

@@ -24,7 +24,9 @@ pub(super) fn shed(board: &mut Board<'_>, running: bool) -> bool {
     let mut held_up = false;
     while !scales.is_within(bands.stop) {
         let (Some(giver), Some(taker)) = (scales.fullest(), scales.emptiest()) else { break };
-        if giver == taker {
+        // What is left may be out of reach while these two are well as they are.
+        let idle = scales.ratio(giver) <= bands.stop && scales.ratio(taker) >= 2.0 - bands.stop;
+        if idle || giver == taker {
             break;
         }
         if !board.budget.is_open_for_balance() {

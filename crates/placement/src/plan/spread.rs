@@ -37,8 +37,11 @@ pub(super) fn spread(board: &mut Board<'_>, running: bool) -> bool {
         if stops_early && !Difference::of(board, &shares).is_too_large() {
             break;
         }
-        takers.retain(|(_, node)| board.budget.is_open_at(*node));
         let Some((level, taker)) = takers.first().copied() else { break };
+        if !board.budget.is_open_at(taker) {
+            takers.remove(&(level, taker));
+            continue;
+        }
         let Some((giver, shard)) = givers.next(board) else { break };
         let reason = MoveReason::Spread {
             giver_holds: whole(board.nodes[giver].has),
