@@ -191,7 +191,10 @@ impl RoutingTable {
             Slot::Unclaimed => self.unclaimed(shard),
             Slot::Gone(at) => {
                 let node = self.node(at).map_or("", NodeAddress::as_str);
-                let retry = self.retry(self.retries.idle_ms);
+                // Somebody who can have the shard is about to, or nobody is known yet.
+                let soon = self.target(shard).is_some();
+                let Retries { moving_ms, idle_ms, .. } = self.retries;
+                let retry = self.retry(if soon { moving_ms } else { idle_ms });
                 Route::NodeGone { shard: Some(shard), node, retry }
             }
         }

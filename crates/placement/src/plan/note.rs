@@ -34,7 +34,7 @@ pub enum Note {
     },
     /// As many shards are on their way as may be.
     InFlightLimit {
-        /// Shards that must go and wait.
+        /// Shards that should go and wait.
         waiting: u32,
     },
     /// Shards that were moved a moment ago stay where they are.

@@ -64,6 +64,10 @@ pub(super) fn spread(board: &mut Board<'_>, running: bool) -> bool {
         board.notes.push(Note::CoolingDown { shards, until });
         board.ask_again(until);
     }
+    if left > 0 && !board.budget.is_open_for_balance() {
+        let waiting = u32::try_from(left).unwrap_or(u32::MAX);
+        board.notes.push(Note::InFlightLimit { waiting });
+    }
     left > 0 && !stops_early
 }
 

@@ -107,8 +107,11 @@ impl View<'_> {
     }
 
     /// For how long a shard has been on its way, if that is too long.
+    ///
+    /// What was settled once came loose when a node came or went, not when it got its target.
     fn late(&self, since: Since) -> Option<u64> {
-        let for_ms = self.input.now.millis_since(since.time()?);
+        let since = since.time()?.max(self.input.members.changed_at());
+        let for_ms = self.input.now.millis_since(since);
         (for_ms >= self.input.config.stuck_after_ms).then_some(for_ms)
     }
 

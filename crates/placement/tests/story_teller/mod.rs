@@ -7,7 +7,7 @@
 //! | `wait 500` | half a second passes |
 //! | `plan` | the plan is shown and not carried out |
 //! | `step` | the leader plans and writes |
-//! | `hand-over` | nodes release and claim |
+//! | `hand-over`, `hand-over without a` | nodes release and claim |
 //! | `settle` | both, until nothing changes; tells how many moved for what reason |
 //! | `nodes` | what is meant for each node |
 //! | `shard 3` | what is known of a shard |
@@ -70,6 +70,9 @@ fn happen(cluster: &mut Cluster, words: &[&str]) -> Vec<String> {
         ["plan"] => return sentences(&cluster.plan()),
         ["step"] => return sentences(&cluster.step()),
         ["hand-over"] => return vec![format!("{} shards claimed", cluster.hand_over())],
+        ["hand-over", "without", name] => {
+            return vec![format!("{} shards claimed", cluster.hand_over_without(name))];
+        }
         ["settle"] => return summary(&cluster.settle()),
         ["nodes"] => {
             let counts = cluster.counts();

@@ -124,14 +124,20 @@ impl Cluster {
     /// Every member releases what it should not have and claims what it should and can. Tells how
     /// many shards were claimed.
     pub(crate) fn hand_over(&mut self) -> usize {
+        self.hand_over_without("")
+    }
+
+    /// The same, but one member sleeps.
+    pub(crate) fn hand_over_without(&mut self, name: &str) -> usize {
         let members: Vec<_> = self.members.iter().map(|member| member.holder.clone()).collect();
-        for holder in &members {
+        let awake = || members.iter().filter(|holder| holder.address.as_str() != name);
+        for holder in awake() {
             self.each_shard(|info, _| {
                 ops::release(info, holder, info.fence?, 0, Releasing::Moved).ok()
             });
         }
         let mut claimed = 0;
-        for holder in &members {
+        for holder in awake() {
             claimed += self.each_shard(|info, members| {
                 ops::claim(info, holder, members, FenceEpoch::INITIAL).ok()
             });
