@@ -56,13 +56,16 @@ pub(super) fn shed(board: &mut Board<'_>, running: bool) -> bool {
         scales.weigh(board, giver);
         scales.weigh(board, taker);
     }
-    if let Some(until) = stock.cooling_until.filter(|_| !scales.is_within(bands.stop)) {
+    if scales.is_within(bands.stop) {
+        return false;
+    }
+    if let Some(until) = stock.cooling_until.filter(|_| !held_up) {
         board.notes.push(Note::CoolingDown { shards: stock.cooling, until });
         board.ask_again(until);
-        held_up = true;
+        return true;
     }
     // What cannot be mended by waiting is no reason to go on.
-    held_up && !scales.is_within(bands.stop)
+    held_up
 }
 
 fn percent(ratio: f64) -> u32 {

@@ -59,14 +59,12 @@ pub(super) fn spread(board: &mut Board<'_>, running: bool) -> bool {
         }
     }
     let left: u128 = board.nodes.numbers().map(|node| surplus(board, &shares, node)).sum();
-    if let (1.., Some(until)) = (left, givers.cooling_until) {
-        let shards = givers.cooling;
-        board.notes.push(Note::CoolingDown { shards, until });
-        board.ask_again(until);
-    }
     if left > 0 && !board.budget.is_open_for_balance() {
         let waiting = u32::try_from(left).unwrap_or(u32::MAX);
         board.notes.push(Note::InFlightLimit { waiting });
+    } else if let (1.., Some(until)) = (left, givers.cooling_until) {
+        board.notes.push(Note::CoolingDown { shards: givers.cooling, until });
+        board.ask_again(until);
     }
     left > 0 && !stops_early
 }

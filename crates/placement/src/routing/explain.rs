@@ -58,8 +58,11 @@ impl fmt::Display for Route<'_> {
                 write!(f, "it was released and {to} is about to claim it; {retry}")
             }
             Self::Unclaimed { retry, .. } => write!(f, "nobody has claimed it; {retry}"),
-            Self::NodeGone { node, retry, .. } => {
-                write!(f, "{node} has it and is not a member; {retry}")
+            Self::NodeGone { shard: Some(_), node, retry } => {
+                write!(f, "{node} had it and is gone; {retry}")
+            }
+            Self::NodeGone { shard: None, node, retry } => {
+                write!(f, "{node} is not a member; {retry}")
             }
         }
     }

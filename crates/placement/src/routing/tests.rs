@@ -100,9 +100,9 @@ fn a_holder_that_is_no_member_or_not_in_that_life_is_gone() {
     ]);
     // A node that came back serves nothing of what its former life held.
     for table in [scene.table(None), scene.table(Some(&holder("a", 1)))] {
-        assert_eq!(told(&table, 0), format!("c has it and is not a member; {HOLD}"));
-        assert_eq!(told(&table, 1), format!("c has it and is not a member; {HOLD_SOON}"));
-        assert_eq!(told(&table, 2), format!("a has it and is not a member; {HOLD_SOON}"));
+        assert_eq!(told(&table, 0), format!("c had it and is gone; {HOLD}"));
+        assert_eq!(told(&table, 1), format!("c had it and is gone; {HOLD_SOON}"));
+        assert_eq!(told(&table, 2), format!("a had it and is gone; {HOLD_SOON}"));
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) fn node(text: &str) -> NodeAddress {
     NodeAddress::parse(text).unwrap()
 }
 
+#[allow(dead_code, reason = "each test target compiles this module for itself")]
 pub(crate) fn shard(number: u64) -> ShardId {
     ShardId::from_raw(number)
 }
