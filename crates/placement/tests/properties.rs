@@ -415,3 +415,31 @@ fn movement_is_the_least_there_can_be() {
         assert_eq!(cluster.plan().moves.len(), expected);
     }
 }
+
+/// The example of the specification: 8,192 shards on four nodes, where a fifth of 2,048 is 409.6.
+#[test]
+fn a_rebalance_begins_when_the_difference_exceeds_a_fifth_and_moves_64_at_a_time() {
+    let mut cluster = Cluster::settled(8_192, 4);
+    let of_first: Vec<ShardId> = cluster
+        .map
+        .iter()
+        .filter(|info| info.target.is_some_and(|target| target.as_str() == "n00"))
+        .map(|info| info.shard)
+        .collect();
+    let give = |cluster: &mut Cluster, count: usize, skip: usize| {
+        for one in of_first.iter().skip(skip).take(count) {
+            let (map, members) = (&cluster.map, &cluster.members);
+            let update = ops::reassign(map, members, *one, &node("n01"), cluster.now).unwrap();
+            cluster.map.apply(&update).unwrap();
+        }
+        cluster.hand_over();
+    };
+    give(&mut cluster, 204, 0);
+    assert_eq!(cluster.spread(), 408);
+    assert_eq!(cluster.plan().moves, []);
+    give(&mut cluster, 1, 204);
+    assert_eq!(cluster.spread(), 410);
+    assert_eq!(cluster.plan().moves.len(), 64);
+    cluster.settle();
+    assert!(cluster.spread() <= 1);
+}
