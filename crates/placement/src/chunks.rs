@@ -83,13 +83,14 @@ mod tests {
 
     #[test]
     fn an_update_changes_the_chunks_of_its_shards() {
-        let change = |shard| TargetChange {
-            shard: ShardId::from_raw(shard),
-            target: Target::default(),
-        };
+        let change =
+            |shard| TargetChange { shard: ShardId::from_raw(shard), target: Target::default() };
         let header = TargetHeader::default();
         let update = TargetUpdate { header, changes: vec![change(0), change(127), change(300)] };
-        assert_eq!(chunks(8_192).changed_by(&update).unwrap().into_iter().collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(
+            chunks(8_192).changed_by(&update).unwrap().into_iter().collect::<Vec<_>>(),
+            [0, 2]
+        );
         let beyond = TargetUpdate { header, changes: vec![change(8_192)] };
         assert!(chunks(8_192).changed_by(&beyond).is_err());
     }

@@ -183,9 +183,7 @@ impl RoutingTable {
                 None => self.unclaimed(shard),
             },
             Slot::Moving(to) => match self.node(to) {
-                Some(to) => {
-                    Route::Moving { shard, to, retry: self.retry(self.retries.moving_ms) }
-                }
+                Some(to) => Route::Moving { shard, to, retry: self.retry(self.retries.moving_ms) },
                 None => self.unclaimed(shard),
             },
             Slot::Unclaimed => self.unclaimed(shard),
@@ -245,7 +243,9 @@ impl Route<'_> {
     #[must_use]
     pub const fn shard(&self) -> Option<ShardId> {
         match *self {
-            Self::Here { shard } | Self::There { shard, .. } | Self::NodeGone { shard, .. } => shard,
+            Self::Here { shard } | Self::There { shard, .. } | Self::NodeGone { shard, .. } => {
+                shard
+            }
             Self::Moving { shard, .. } | Self::Unclaimed { shard, .. } => Some(shard),
         }
     }

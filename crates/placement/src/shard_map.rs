@@ -97,18 +97,13 @@ impl ShardMap {
     /// All that is known of a shard.
     pub fn info(&self, shard: ShardId) -> Result<ShardInfo<'_>, ShardOutOfRange> {
         let index = self.num_shards.index(shard)?;
-        self.info_at(index, shard).ok_or(ShardOutOfRange {
-            shard: shard.as_raw(),
-            num_shards: self.num_shards.get(),
-        })
+        self.info_at(index, shard)
+            .ok_or(ShardOutOfRange { shard: shard.as_raw(), num_shards: self.num_shards.get() })
     }
 
     /// All that is known of every shard, in order.
     pub fn iter(&self) -> impl Iterator<Item = ShardInfo<'_>> {
-        self.num_shards
-            .shards()
-            .enumerate()
-            .filter_map(|(index, shard)| self.info_at(index, shard))
+        self.num_shards.shards().enumerate().filter_map(|(index, shard)| self.info_at(index, shard))
     }
 
     /// Applies the leader's next write.

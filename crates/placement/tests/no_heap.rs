@@ -1,5 +1,5 @@
 //! Routing a call touches no heap.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 mod support;
 

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use shardwright_contracts::{LogicalTime, ShardId};
 use shardwright_placement::{
-    Claim, ClusterConfig, MoveReason, Note, Plan, PlanInput, Readiness, ShardCount, ShardMap, Since,
-    Target, ops, plan,
+    Claim, ClusterConfig, MoveReason, Note, Plan, PlanInput, Readiness, ShardCount, ShardMap,
+    Since, Target, ops, plan,
 };
 
 use self::support::{Cluster, node, shard};
@@ -178,9 +178,9 @@ fn in_flight(cluster: &Cluster) -> (usize, BTreeMap<String, usize>) {
     for info in cluster.map.iter() {
         let Since::Moved(since) = info.since else { continue };
         let holder = info.current.filter(|one| cluster.members.is_live(*one));
-        let target = info.target.filter(|one| {
-            cluster.members.get(one.as_str()).is_some_and(|member| !member.draining)
-        });
+        let target = info
+            .target
+            .filter(|one| cluster.members.get(one.as_str()).is_some_and(|member| !member.draining));
         let Some(target) = target else { continue };
         let since = since.max(cluster.members.changed_at());
         let stuck = cluster.now.millis_since(since) >= cluster.config.stuck_after_ms;

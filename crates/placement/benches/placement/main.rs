@@ -36,8 +36,8 @@ fn main() -> Result<(), Failure> {
 pub(crate) fn members(count: usize, set: usize) -> Result<Vec<Member>, Failure> {
     (0..count)
         .map(|number| {
-            let mixed = (number as u64 + 1 + 1_000_000 * set as u64)
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed =
+                (number as u64 + 1 + 1_000_000 * set as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let address = NodeAddress::parse(&format!("node-{mixed:016x}.example:47001"))?;
             Ok(Member::new(address, Incarnation::from_raw(1)))
         })

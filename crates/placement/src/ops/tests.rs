@@ -56,9 +56,8 @@ fn a_shard_is_claimed_with_a_higher_fence(
     #[case] expected: u64,
 ) {
     let claimer = holder("a", 2);
-    let claimed = with(Some("a"), current, at, |info| {
-        claim(info, &claimer, &members(), FenceEpoch::INITIAL)
-    });
+    let claimed =
+        with(Some("a"), current, at, |info| claim(info, &claimer, &members(), FenceEpoch::INITIAL));
     assert_eq!(claimed, Ok(Claim { holder: Some(claimer), fence: fence(expected) }));
 }
 
@@ -164,9 +163,8 @@ fn only_the_leader_writes_and_only_the_next_version() {
             TargetHeader { version: TargetVersion::from_raw(version), ..TargetHeader::default() };
         TargetUpdate { header, changes: Vec::new() }
     };
-    let check = |leader: Option<HolderRef<'_>>, version| {
-        check_leader(leader, &a, stored, &update(version))
-    };
+    let check =
+        |leader: Option<HolderRef<'_>>, version| check_leader(leader, &a, stored, &update(version));
     assert_eq!(check(Some(a.borrowed()), 5), Ok(()));
     assert_eq!(check(None, 5), Err(LeaderRefused::NoLeader));
     assert_eq!(check(Some(b.borrowed()), 5), Err(LeaderRefused::NotLeading(node("b"))));

@@ -69,7 +69,9 @@ pub(super) enum Mobility {
     /// It is on its way already.
     InFlight,
     /// It was moved a moment ago.
-    Cooling { until: LogicalTime },
+    Cooling {
+        until: LogicalTime,
+    },
 }
 
 impl Board<'_> {

@@ -81,9 +81,10 @@ fn homeless(board: &Board<'_>) -> (Homeless, Homeless) {
 }
 
 fn homeless_left(board: &Board<'_>) -> u128 {
-    let homes = board.shards.iter().filter(|(_, shard)| {
-        !matches!(shard.standing, Standing::Home(_) | Standing::Waiting)
-    });
+    let homes = board
+        .shards
+        .iter()
+        .filter(|(_, shard)| !matches!(shard.standing, Standing::Home(_) | Standing::Waiting));
     homes.map(|(number, _)| board.costs.of(number)).sum()
 }
 

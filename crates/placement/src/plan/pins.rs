@@ -25,9 +25,7 @@ fn away(board: &Board<'_>) -> Vec<(ShardNo, NodeNo)> {
         let Some(home) = raw.flags.home().filter(|_| shard.pinned) else { continue };
         let Some(home) = input.members.position(home.as_str()).map(NodeNo::new) else { continue };
         let rested = match raw.since {
-            Since::Moved(at) => {
-                input.now >= at.saturating_add(input.config.move_cooldown_ms)
-            }
+            Since::Moved(at) => input.now >= at.saturating_add(input.config.move_cooldown_ms),
             Since::Placed(_) | Since::Unknown => true,
         };
         if board.nodes[home].open

@@ -33,8 +33,7 @@ pub(super) fn quotas(portions: &[Portion], total: u128) -> Vec<Quota> {
             beyond: *beyond,
         })
         .collect();
-    let down: u128 =
-        quotas.iter().filter(|quota| !quota.beyond).map(|quota| quota.pieces).sum();
+    let down: u128 = quotas.iter().filter(|quota| !quota.beyond).map(|quota| quota.pieces).sum();
     let mut candidates: Vec<_> = portions
         .iter()
         .zip(&quotas)
@@ -102,10 +101,8 @@ mod tests {
     use super::*;
 
     fn pieces(portions: &[(u32, u128, u128)], total: u128) -> Vec<u128> {
-        let portions: Vec<_> = portions
-            .iter()
-            .map(|&(weight, has, fixed)| Portion { weight, has, fixed })
-            .collect();
+        let portions: Vec<_> =
+            portions.iter().map(|&(weight, has, fixed)| Portion { weight, has, fixed }).collect();
         quotas(&portions, total).into_iter().map(|quota| quota.pieces).collect()
     }
 

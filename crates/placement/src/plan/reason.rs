@@ -89,7 +89,10 @@ impl fmt::Display for Move {
                 "shard {shard} stays on {to}: {to} still serves it, and {from} cannot have it"
             ),
             MoveReason::PinnedHome => {
-                write!(f, "shard {shard} goes from {from} to {to}: it is pinned to {to}, which is back")
+                write!(
+                    f,
+                    "shard {shard} goes from {from} to {to}: it is pinned to {to}, which is back"
+                )
             }
             MoveReason::Spread { giver_holds, giver_share, taker_holds, taker_share } => write!(
                 f,

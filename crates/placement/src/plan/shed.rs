@@ -202,7 +202,10 @@ impl Stock {
     ) -> Option<ShardNo> {
         let too_much = |node: NodeNo| {
             let share = scales.shares[node].map_or(0, |share| share.pieces);
-            (board.nodes[node].has.saturating_sub(share), share.saturating_sub(board.nodes[node].has))
+            (
+                board.nodes[node].has.saturating_sub(share),
+                share.saturating_sub(board.nodes[node].has),
+            )
         };
         let wanted = too_much(giver).0.min(too_much(taker).1);
         let sorted = self.sorted_of(board, giver);

@@ -20,9 +20,12 @@ struct Scene {
     config: ClusterConfig,
 }
 
+/// What a shard is meant for, and who holds it since its claim, if there ever was one.
+type Known = (Option<&'static str>, Option<Option<(&'static str, u64)>>);
+
 /// Nodes `a` and `b` are members in their first life, and each shard is meant for and held by what
 /// is said.
-fn scene(shards: &[(Option<&str>, Option<Option<(&str, u64)>>)]) -> Scene {
+fn scene(shards: &[Known]) -> Scene {
     let num_shards = ShardCount::try_new(u32::try_from(shards.len()).unwrap()).unwrap();
     let mut map = ShardMap::new(num_shards);
     for ((target, claim), shard) in shards.iter().zip(num_shards.shards()) {
@@ -84,7 +87,8 @@ fn a_shard_between_two_holders_is_moving() {
 
 #[test]
 fn a_shard_that_nobody_has_is_unclaimed() {
-    let scene = scene(&[(None, None), (Some("a"), None), (None, Some(None)), (Some("c"), Some(None))]);
+    let scene =
+        scene(&[(None, None), (Some("a"), None), (None, Some(None)), (Some("c"), Some(None))]);
     let table = scene.table(None);
     for shard in 0..4 {
         assert_eq!(told(&table, shard), format!("nobody has claimed it; {HOLD}"));

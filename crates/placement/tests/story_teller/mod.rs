@@ -100,8 +100,9 @@ fn operate(cluster: &mut Cluster, words: &[&str]) -> String {
             ops::reassign(map, members, number(at), &node(to), now).map_err(|why| why.to_string())
         }
         ["pin", at] => ops::pin(map, members, number(at), None, now).map_err(|why| why.to_string()),
-        ["pin", at, to] => ops::pin(map, members, number(at), Some(&node(to)), now)
-            .map_err(|why| why.to_string()),
+        ["pin", at, to] => {
+            ops::pin(map, members, number(at), Some(&node(to)), now).map_err(|why| why.to_string())
+        }
         ["unpin", at] => ops::unpin(map, number(at)).map_err(|why| why.to_string()),
         ["freeze"] => ops::freeze(map, true).map_err(|why| why.to_string()),
         ["thaw"] => ops::freeze(map, false).map_err(|why| why.to_string()),
@@ -187,8 +188,7 @@ fn known(cluster: &Cluster, number: u64) -> String {
 
 fn route(cluster: &Cluster, id: &str, from: Option<&str>) -> String {
     let own = from.map(|name| cluster.members.get(name).unwrap().holder.clone());
-    let table =
-        RoutingTable::new(&cluster.map, &cluster.members, own.as_ref(), &cluster.config);
+    let table = RoutingTable::new(&cluster.map, &cluster.members, own.as_ref(), &cluster.config);
     match table.explain(id) {
         Ok(explanation) => explanation.to_string(),
         Err(error) => format!("refused: {error}"),
