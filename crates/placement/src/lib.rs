@@ -14,6 +14,43 @@
 //! | [`Handover`], [`Readiness`], [`DrainProgress`] | how far a move, a cluster and a drain are |
 //! | [`seed_format`] | the text in which existing clusters store all this |
 //! | [`testing`] | helpers for tests of services that run on a cluster |
+//!
+//! ```
+//! use shardwright_contracts::{FenceEpoch, LogicalTime};
+//! use shardwright_placement::{
+//!     ClusterConfig, Incarnation, Member, Membership, NodeAddress, PlanInput, RoutingTable,
+//!     ShardMap, ops, plan,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = ClusterConfig::default();
+//! let life = Incarnation::from_raw(1);
+//! let addresses = [NodeAddress::parse("10.0.0.5:47001")?, NodeAddress::parse("10.0.0.6:47001")?];
+//! let nodes = addresses.map(|address| Member::new(address, life));
+//! let members = Membership::try_new(nodes, LogicalTime::ZERO)?;
+//! let mut map = ShardMap::new(config.sharding.num_shards);
+//!
+//! // The leader decides where shards should be, once the nodes have been the same for a while …
+//! let now = LogicalTime::from_millis(10_000);
+//! let input = PlanInput { map: &map, members: &members, loads: None, config: &config, now };
+//! let decided = plan(&input);
+//! assert_eq!(decided.moves[1].to_string(), "shard 1 goes to 10.0.0.6:47001: it has no node yet");
+//! map.apply(&decided.update(&map, now).expect("shards were placed"))?;
+//!
+//! // … a node claims what it should have …
+//! let shard = config.sharding.hashed("user-12345");
+//! let target = map.info(shard)?.target.expect("it was placed").clone();
+//! let holder = &members.get(target.as_str()).expect("targets are members").holder;
+//! let claim = ops::claim(map.info(shard)?, holder, &members, FenceEpoch::INITIAL)?;
+//! map.learn_claim(shard, &claim)?;
+//!
+//! // … and calls go there.
+//! let table = RoutingTable::new(&map, &members, None, &config);
+//! let explanation = table.explain("user-12345")?.to_string();
+//! assert!(explanation.starts_with("the id hashes to shard 1392 of 8192 by fnv1a32"));
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod address;

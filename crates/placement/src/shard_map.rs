@@ -128,12 +128,19 @@ impl ShardMap {
     }
 
     /// Puts a stored target into the map, as part of a version that is read as a whole.
+    ///
+    /// A stored form that has no place for the time keeps what the map knows of it, as long as the
+    /// node is the same.
     pub fn load_target(&mut self, shard: ShardId, target: &Target) -> Result<(), ShardOutOfRange> {
         let index = self.num_shards.index(shard)?;
         let node = target.node.as_ref().map(|address| self.names.take(address));
         if let Some(slot) = self.targets.get_mut(index) {
             let before = slot.node;
-            *slot = TargetSlot { node, flags: target.flags.clone(), since: target.since };
+            let since = match target.since {
+                Since::Unknown if before == node => slot.since,
+                since => since,
+            };
+            *slot = TargetSlot { node, flags: target.flags.clone(), since };
             before.into_iter().for_each(|number| self.names.give_back(number));
         }
         Ok(())

@@ -44,7 +44,7 @@ impl fmt::Display for TargetVersion {
 /// Since when a shard has its target, and whether it had another one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Since {
-    /// Nobody knows; long ago.
+    /// Nobody knows. It is not taken for moved lately, nor for late.
     #[default]
     Unknown,
     /// It was given its first target then.

@@ -78,6 +78,17 @@ fn news_of_claims_that_overtook_each_other_are_put_in_order() {
 }
 
 #[test]
+fn a_target_read_without_its_time_keeps_the_time_that_is_known() {
+    let mut map = map(1);
+    let timeless = |name| Target { since: Since::Unknown, ..target(name) };
+    map.load_target(FIRST, &target("a")).unwrap();
+    map.load_target(FIRST, &timeless("a")).unwrap();
+    assert_eq!(map.info(FIRST).unwrap().since, target("a").since);
+    map.load_target(FIRST, &timeless("b")).unwrap();
+    assert_eq!(map.info(FIRST).unwrap().since, Since::Unknown);
+}
+
+#[test]
 fn a_map_names_only_nodes_that_its_shards_name() {
     let mut map = map(2);
     for n in 2..200 {
