@@ -1,8 +1,12 @@
-//! How a node gives one shard away, and how far a node is that gives all of them away.
+//! What a node has to do about its shards, how it gives one away, and how far a node is that gives
+//! all of them away.
+
+use shardwright_contracts::{FenceEpoch, ShardId};
 
 use crate::address::NodeAddress;
 use crate::claim::ShardInfo;
 use crate::member::{Holder, Membership};
+use crate::ops;
 use crate::shard_map::ShardMap;
 
 /// What a node knows of a shard that it may have to give away.
@@ -43,8 +47,7 @@ impl Handover {
         if info.current != Some(holder.borrowed()) {
             return HandoverStep::Nothing;
         }
-        // Without a target there is nobody who would take the shard.
-        let stays = !leaving && info.target.is_none_or(|target| *target == holder.address);
+        let stays = !must_go(info, holder, leaving);
         match self {
             Self { admitting: true, .. } if stays => HandoverStep::Serve,
             Self { admitting: false, .. } if stays => HandoverStep::AdmitAgain,
@@ -53,6 +56,44 @@ impl Handover {
             Self { objects: 1.., .. } => HandoverStep::Evict,
             Self { .. } => HandoverStep::Release,
         }
+    }
+}
+
+/// Whether a node has to give up a shard that it holds. Without a target there is nobody who would
+/// take it.
+fn must_go(info: ShardInfo<'_>, holder: &Holder, leaving: bool) -> bool {
+    leaving || info.target.is_some_and(|target| *target != holder.address)
+}
+
+/// The shards that a node has to do something about, in ascending order, which is the order in
+/// which their locks are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Duties {
+    /// Those that it should and may claim.
+    pub claim: Vec<ShardId>,
+    /// Those that it holds and should not.
+    pub give_up: Vec<ShardId>,
+}
+
+impl Duties {
+    /// What `holder` has to do. One that is leaving claims nothing.
+    #[must_use]
+    pub fn of(
+        map: &ShardMap,
+        holder: &Holder,
+        members: &Membership,
+        floor: FenceEpoch,
+        leaving: bool,
+    ) -> Self {
+        let mut duties = Self::default();
+        for info in map.iter() {
+            if info.current == Some(holder.borrowed()) && must_go(info, holder, leaving) {
+                duties.give_up.push(info.shard);
+            } else if !leaving && ops::claim(info, holder, members, floor).is_ok() {
+                duties.claim.push(info.shard);
+            }
+        }
+        duties
     }
 }
 

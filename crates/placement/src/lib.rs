@@ -11,7 +11,8 @@
 //! | [`ops`] | who may claim, release, move, pin, freeze and lead, with a reason for each refusal |
 //! | [`plan()`] | where shards should be next, with a reason for each move |
 //! | [`RoutingTable`] | where a call goes, or what to do while it has nowhere to go |
-//! | [`Handover`], [`Readiness`], [`DrainProgress`] | how far a move, a cluster and a drain are |
+//! | [`Duties`], [`Handover`] | what a node has to do about its shards |
+//! | [`Readiness`], [`DrainProgress`] | how far a cluster and a drain are |
 //! | [`seed_format`] | the text in which existing clusters store all this |
 //! | [`testing`] | helpers for tests of services that run on a cluster |
 //!
@@ -79,7 +80,7 @@ pub use chunks::TargetChunks;
 pub use claim::{Claim, ShardInfo};
 pub use config::{ClusterConfig, ConfigError, LoadBands, PinPolicy};
 pub use flags::{Flag, FlagError, Flags};
-pub use handover::{DrainProgress, Handover, HandoverStep};
+pub use handover::{DrainProgress, Duties, Handover, HandoverStep};
 pub use hash::ShardHash;
 pub use member::{DuplicateMember, Holder, HolderRef, Incarnation, Member, Membership};
 pub use object_id::{Home, ObjectId, ObjectIdError, ObjectIdRef};

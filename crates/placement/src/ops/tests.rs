@@ -6,7 +6,9 @@ use crate::claim::{Claim, ShardInfo};
 use crate::flags::Flags;
 use crate::member::{Holder, HolderRef, Incarnation, Member, Membership};
 use crate::target::{Since, TargetHeader, TargetUpdate, TargetVersion};
-use crate::{DrainProgress, Handover, HandoverStep, NodeAddress, ShardCount, ShardMap, Target};
+use crate::{
+    DrainProgress, Duties, Handover, HandoverStep, NodeAddress, ShardCount, ShardMap, Target,
+};
 
 fn node(text: &str) -> NodeAddress {
     NodeAddress::parse(text).unwrap()
@@ -211,6 +213,36 @@ fn a_shard_that_stays_is_served_and_one_of_another_is_left_alone() {
     for other in [None, Some(("b", 2)), Some(("a", 1))] {
         assert_eq!(next(true, Some("b"), other), HandoverStep::Nothing);
     }
+}
+
+#[test]
+fn a_node_claims_what_it_should_and_gives_up_what_it_should_not() {
+    let mut map = ShardMap::new(ShardCount::try_new(5).unwrap());
+    let number = ShardId::from_raw;
+    for (shard, target, current) in [
+        (0, "b", Some(("a", 2))),
+        (1, "a", Some(("a", 2))),
+        (2, "a", None),
+        (3, "a", Some(("b", 2))),
+        (4, "a", Some(("c", 1))),
+    ] {
+        let target =
+            Target { node: Some(node(target)), flags: Flags::default(), since: Since::Unknown };
+        map.load_target(number(shard), &target).unwrap();
+        if let Some((name, life)) = current {
+            let claim = Claim { holder: Some(holder(name, life)), fence: fence(2) };
+            map.learn_claim(number(shard), &claim).unwrap();
+        }
+    }
+    let duties = |leaving| {
+        let Duties { claim, give_up } =
+            Duties::of(&map, &holder("a", 2), &members(), FenceEpoch::INITIAL, leaving);
+        let raw = |shards: Vec<ShardId>| shards.into_iter().map(ShardId::as_raw).collect();
+        (raw(claim), raw(give_up))
+    };
+    let none: Vec<u64> = Vec::new();
+    assert_eq!(duties(false), (vec![2, 4], vec![0]));
+    assert_eq!(duties(true), (none, vec![0, 1]));
 }
 
 #[test]

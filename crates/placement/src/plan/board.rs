@@ -7,10 +7,11 @@ use super::cost::Costs;
 use super::dense::{NodeNo, PerNode, PerShard, ShardNo};
 use super::quota::{Portion, Quota, quotas};
 use super::{Move, MoveReason, Note, PlanInput};
+use crate::address::NodeAddress;
 
 pub(super) struct Board<'a> {
     pub(super) input: &'a PlanInput<'a>,
-    pub(super) nodes: PerNode<Node>,
+    pub(super) nodes: PerNode<Node<'a>>,
     pub(super) shards: PerShard<Shard>,
     pub(super) costs: Costs,
     pub(super) budget: Budget,
@@ -19,7 +20,8 @@ pub(super) struct Board<'a> {
     pub(super) ask_again_at: Option<LogicalTime>,
 }
 
-pub(super) struct Node {
+pub(super) struct Node<'a> {
+    pub(super) address: &'a NodeAddress,
     pub(super) weight: u32,
     /// Whether it may get shards. One that is draining, or does not claim what it got, may not.
     pub(super) open: bool,
@@ -29,7 +31,7 @@ pub(super) struct Node {
     pub(super) fixed: u128,
 }
 
-impl Node {
+impl Node<'_> {
     /// How full it is for its weight. Only the order matters.
     pub(super) fn level(&self) -> u128 {
         (self.has << 32) / u128::from(self.weight)
@@ -92,12 +94,9 @@ impl Board<'_> {
         let mobility = if before.pinned { Mobility::Fixed } else { Mobility::InFlight };
         let standing = Standing::Home(mobility);
         self.shards[shard] = Shard { target: Some(to), standing, ..before };
-        let members = self.input.members;
         let from = self.input.map.info(shard.id()).ok().and_then(|info| info.target.cloned());
-        if let Some(member) = members.iter().nth(super::dense::Number::index(to)) {
-            let to = member.address().clone();
-            self.moves.push(Move { shard: shard.id(), from, to, reason });
-        }
+        let to = self.nodes[to].address.clone();
+        self.moves.push(Move { shard: shard.id(), from, to, reason });
     }
 
     /// What each open node should have of all that open nodes have and `homeless` besides.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::board::{Board, Standing};
+use super::board::{Board, Shard, Standing};
 use super::dense::{NodeNo, PerNode, ShardNo};
 use super::quota::Quota;
 use super::{MoveReason, Note};
@@ -12,11 +12,7 @@ use super::{MoveReason, Note};
 pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
     keep_where_served(board);
     let (urgent, unplaced) = homeless(board);
-    let cost = |board: &Board<'_>, shards: &[(ShardNo, MoveReason)]| -> u128 {
-        shards.iter().map(|(shard, _)| board.costs.of(*shard)).sum()
-    };
-    let homeless = cost(board, &urgent) + cost(board, &unplaced);
-    let mut takers = Takers::new(board, homeless);
+    let mut takers = Takers::new(board);
     let mut waiting = 0;
     for (shard, reason) in urgent {
         if !send(board, &mut takers, shard, reason) {
@@ -30,7 +26,7 @@ pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
         return waiting > 0 || !unplaced.is_empty();
     }
     // Nothing is given away here, and nobody calls these shards yet: no limit applies.
-    let mut takers = Takers::new(board, homeless_left(board));
+    let mut takers = Takers::new(board);
     for (shard, reason) in unplaced {
         if let Some(to) = takers.next(board, board.costs.of(shard), |_| true) {
             board.relocate(shard, to, reason);
@@ -80,14 +76,6 @@ fn homeless(board: &Board<'_>) -> (Homeless, Homeless) {
     (urgent.into_iter().map(|(_, shard)| shard).collect(), unplaced)
 }
 
-fn homeless_left(board: &Board<'_>) -> u128 {
-    let homes = board
-        .shards
-        .iter()
-        .filter(|(_, shard)| !matches!(shard.standing, Standing::Home(_) | Standing::Waiting));
-    homes.map(|(number, _)| board.costs.of(number)).sum()
-}
-
 fn send(board: &mut Board<'_>, takers: &mut Takers, shard: ShardNo, reason: MoveReason) -> bool {
     let giver = board.shards[shard].holder;
     if !board.budget.is_open() || giver.is_some_and(|giver| !board.budget.is_open_at(giver)) {
@@ -109,7 +97,10 @@ struct Takers {
 }
 
 impl Takers {
-    fn new(board: &Board<'_>, homeless: u128) -> Self {
+    fn new(board: &Board<'_>) -> Self {
+        let homes = |shard: &Shard| matches!(shard.standing, Standing::Home(_) | Standing::Waiting);
+        let homeless = board.shards.iter().filter(|(_, shard)| !homes(shard));
+        let homeless = homeless.map(|(number, _)| board.costs.of(number)).sum();
         let open = board.nodes.iter().filter(|(_, node)| node.open);
         let by_level = open.map(|(number, node)| Reverse((node.level(), number))).collect();
         Self { shares: board.shares(homeless), by_level }

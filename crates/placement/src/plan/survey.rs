@@ -36,6 +36,7 @@ pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
     let nodes = members
         .iter()
         .map(|(_, member)| Node {
+            address: member.address(),
             weight: member.weight.get(),
             open: !member.draining,
             has: 0,
@@ -141,7 +142,7 @@ fn note_stuck(board: &mut Board<'_>, view: &View<'_>) {
     }
     for (node, (shards, first)) in stuck.iter() {
         if let Some(first) = first {
-            let node = view.members[node].address().clone();
+            let node = board.nodes[node].address.clone();
             board.notes.push(Note::Stuck { node, shards: *shards, first: first.id() });
         }
     }

@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
 use shardwright_placement::ops::{self, Releasing};
 use shardwright_placement::{
-    ClusterConfig, Incarnation, Member, Membership, Move, NodeAddress, Plan, PlanInput, ShardCount,
-    ShardMap, plan,
+    ClusterConfig, Duties, Holder, Incarnation, Member, Membership, Move, NodeAddress, Plan,
+    PlanInput, ShardCount, ShardMap, plan,
 };
 
 pub(crate) struct Cluster {
@@ -133,35 +133,27 @@ impl Cluster {
         let members: Vec<_> = self.members.iter().map(|member| member.holder.clone()).collect();
         let awake = || members.iter().filter(|holder| holder.address.as_str() != name);
         for holder in awake() {
-            self.each_shard(|info, _| {
-                ops::release(info, holder, info.fence?, 0, Releasing::Moved).ok()
-            });
+            for shard in self.duties(holder).give_up {
+                let info = self.map.info(shard).unwrap();
+                let fence = info.fence.unwrap();
+                let claim = ops::release(info, holder, fence, 0, Releasing::Moved).unwrap();
+                self.map.learn_claim(shard, &claim).unwrap();
+            }
         }
         let mut claimed = 0;
         for holder in awake() {
-            claimed += self.each_shard(|info, members| {
-                ops::claim(info, holder, members, FenceEpoch::INITIAL).ok()
-            });
+            for shard in self.duties(holder).claim {
+                let info = self.map.info(shard).unwrap();
+                let claim = ops::claim(info, holder, &self.members, FenceEpoch::INITIAL).unwrap();
+                self.map.learn_claim(shard, &claim).unwrap();
+                claimed += 1;
+            }
         }
         claimed
     }
 
-    fn each_shard(
-        &mut self,
-        write: impl Fn(
-            shardwright_placement::ShardInfo<'_>,
-            &Membership,
-        ) -> Option<shardwright_placement::Claim>,
-    ) -> usize {
-        let claims: Vec<_> = self
-            .map
-            .iter()
-            .filter_map(|info| Some((info.shard, write(info, &self.members)?)))
-            .collect();
-        for (shard, claim) in &claims {
-            self.map.learn_claim(*shard, claim).unwrap();
-        }
-        claims.len()
+    fn duties(&self, holder: &Holder) -> Duties {
+        Duties::of(&self.map, holder, &self.members, FenceEpoch::INITIAL, false)
     }
 
     /// Plans and hands over until nothing changes any more, and tells every move.
