@@ -1,26 +1,27 @@
 //! Carrying batches of commits out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::answer::nonsense;
 use super::client::Repeat;
 use super::connection::Connection;
-use super::session;
 use super::store::Shared;
-use super::transaction::{Composer, replaced};
+use super::transaction::{Composer, Decision, replaced};
 use super::verdict::{Effect, Remedy, Saying, Trouble};
 use super::wire::{TxnRequest, TxnResponse};
+use super::{read, session};
 use crate::batch::{Batch, BatchEngine, BatchSize};
 use crate::commit::{Commit, Write};
-use crate::error::{CommitError, Fault, FaultKind};
-use crate::store::{Revision, SessionId};
+use crate::error::{CommitError, Conflict, Fault, FaultKind};
+use crate::key::Key;
+use crate::store::{Revision, SessionId, Versioned};
 
 /// Requests under way at the same time: one is decided while the next is on its way. More would
 /// leave less to go together, and were slower wherever we measured.
 const IN_FLIGHT: usize = 2;
 
-type Decision = Result<Revision, CommitError>;
+type Told = Result<Revision, CommitError>;
 
 impl BatchEngine for Shared {
     fn fits(&self, size: &BatchSize) -> bool {
@@ -58,12 +59,41 @@ impl Shared {
         }
     }
 
-    pub(super) async fn send(&self, commits: &[&Commit]) -> Result<Vec<Decision>, Trouble> {
+    pub(super) async fn send(&self, commits: &[&Commit]) -> Result<Vec<Told>, Trouble> {
         let answer = self
             .transact("a commit", Repeat::IfNothingHappened, self.composer.request(commits))
             .await?;
-        let undecided = || vec![Err(CommitError::Unknown(nonsense("a commit"))); commits.len()];
-        Ok(self.composer.decisions(commits, answer).unwrap_or_else(undecided))
+        match self.composer.decisions(commits, answer) {
+            Some(decisions) => Ok(self.explain(commits, decisions).await),
+            None => Ok(vec![Err(CommitError::Unknown(nonsense("a commit"))); commits.len()]),
+        }
+    }
+
+    /// What is told of each commit. What those found that conflict in company is read now.
+    async fn explain(&self, commits: &[&Commit], decisions: Vec<Decision>) -> Vec<Told> {
+        let unseen = commits
+            .iter()
+            .zip(&decisions)
+            .filter(|(_, decision)| **decision == Decision::ConflictUnseen);
+        let keys: BTreeSet<&Key> = unseen.flat_map(|(commit, _)| expected_keys(commit)).collect();
+        let keys: Vec<Key> = keys.into_iter().cloned().collect();
+        let seen = match keys.as_slice() {
+            [] => Ok(BTreeMap::new()),
+            keys => read::load(self, keys)
+                .await
+                .map(|snapshot| keys.iter().zip(snapshot.values).collect())
+                .map_err(|error| not_applied(error.fault().clone())),
+        };
+        let told = |(commit, decision): (&&Commit, Decision)| match decision {
+            Decision::Applied(revision) => Ok(revision),
+            Decision::Conflict(found) => Err(conflict(commit, found)),
+            Decision::ConflictUnseen => {
+                let seen = seen.as_ref().map_err(CommitError::clone)?;
+                let found = |key| seen.get(key).cloned().flatten();
+                Err(conflict(commit, expected_keys(commit).map(found)))
+            }
+        };
+        commits.iter().zip(decisions).map(told).collect()
     }
 
     pub(super) async fn transact(
@@ -113,7 +143,7 @@ impl Shared {
     /// If what would be untrue after a commit is still true, the commit was not applied, unless it
     /// made a key that somebody has taken away again. If it is not true any more, that may be the
     /// work of somebody else.
-    async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Decision> {
+    async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Told> {
         let inquiry = self.composer.inquiry(commits);
         let answer = self.transact("an inquiry", Repeat::Freely, inquiry).await.ok();
         let findings = answer.and_then(Composer::findings).unwrap_or_default();
@@ -133,7 +163,7 @@ impl Shared {
         decisions
     }
 
-    async fn send_alone(&self, commit: &Commit) -> Decision {
+    async fn send_alone(&self, commit: &Commit) -> Told {
         match self.send(&[commit]).await {
             Ok(decisions) => decisions
                 .into_iter()
@@ -143,6 +173,15 @@ impl Shared {
             Err(trouble) => Err(CommitError::Unknown(trouble.fault)),
         }
     }
+}
+
+fn expected_keys(commit: &Commit) -> impl Iterator<Item = &Key> {
+    commit.expectations().iter().map(|expected| &expected.key)
+}
+
+fn conflict(commit: &Commit, found: impl IntoIterator<Item = Option<Versioned>>) -> CommitError {
+    let found = expected_keys(commit).cloned().zip(found).collect();
+    CommitError::Conflict(Conflict { found })
 }
 
 fn not_applied(fault: Fault) -> CommitError {
