@@ -8,7 +8,7 @@ use super::dense::{NodeNo, PerNode, ShardNo};
 use super::quota::Quota;
 use super::{MoveReason, Note};
 
-/// Places what can be placed now. Tells whether something is left that must wait.
+/// Places what can be placed now. Tells whether something that must go has to wait.
 pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
     keep_where_served(board);
     let (urgent, unplaced) = homeless(board);
@@ -22,10 +22,14 @@ pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
     if waiting > 0 {
         board.notes.push(Note::InFlightLimit { waiting });
     }
-    if guarded {
-        return waiting > 0 || !unplaced.is_empty();
+    if !guarded {
+        place_first(board, unplaced);
     }
-    // Nothing is given away here, and nobody calls these shards yet: no limit applies.
+    waiting > 0
+}
+
+/// Nothing is given away here, and nobody calls these shards yet: no limit applies.
+fn place_first(board: &mut Board<'_>, unplaced: Homeless) {
     let mut takers = Takers::new(board);
     for (shard, reason) in unplaced {
         if let Some(to) = takers.next(board, board.costs.of(shard), |_| true) {
@@ -33,7 +37,6 @@ pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
             takers.put_back(board, to);
         }
     }
-    waiting > 0
 }
 
 /// A shard that is served by a node that can have it stays there.

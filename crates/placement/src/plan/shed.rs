@@ -200,14 +200,10 @@ impl Stock {
         giver: NodeNo,
         taker: NodeNo,
     ) -> Option<ShardNo> {
-        let too_much = |node: NodeNo| {
-            let share = scales.shares[node].map_or(0, |share| share.pieces);
-            (
-                board.nodes[node].has.saturating_sub(share),
-                share.saturating_sub(board.nodes[node].has),
-            )
-        };
-        let wanted = too_much(giver).0.min(too_much(taker).1);
+        let share = |node: NodeNo| scales.shares[node].map_or(0, |share| share.pieces);
+        let excess = board.nodes[giver].has.saturating_sub(share(giver));
+        let room = share(taker).saturating_sub(board.nodes[taker].has);
+        let wanted = excess.min(room);
         let sorted = self.sorted_of(board, giver);
         let below = sorted.range(..(wanted + 1, ShardNo::FIRST)).next_back();
         let above = sorted.range((wanted + 1, ShardNo::FIRST)..).next();
