@@ -210,6 +210,8 @@ proptest! {
             prop_assert!(cluster.members.is_live(info.current.unwrap()));
             let target = cluster.members.get(info.target.unwrap().as_str()).unwrap();
             prop_assert!(!target.draining);
+            let home = info.flags.home().and_then(|home| cluster.members.get(home.as_str()));
+            prop_assert!(home.is_none_or(|home| home.draining), "a pinned shard is away");
         }
         // And it stays so: nothing moves when nothing changes.
         for later in [0, 1, 10_000, 1_000_000] {

@@ -112,7 +112,7 @@ impl Difference {
     fn note(&self) -> Note {
         // Below two shards nothing begins, whatever the threshold.
         let begins_above = (self.begins_above as u64).max(1);
-        Note::WithinThreshold { spread: self.shards.ceil() as u64, begins_above }
+        Note::WithinThreshold { spread: self.shards as u64, begins_above }
     }
 }
 
