@@ -445,3 +445,16 @@ fn a_rebalance_begins_when_the_difference_exceeds_a_fifth_and_moves_64_at_a_time
     cluster.settle();
     assert!(cluster.spread() <= 1);
 }
+
+#[test]
+fn a_pinned_shard_goes_home_by_itself_once_it_may() {
+    let mut cluster = Cluster::settled(2, 2);
+    let update = ops::pin(&cluster.map, &cluster.members, shard(0), None, cluster.now).unwrap();
+    cluster.map.apply(&update).unwrap();
+    cluster.leave("n00");
+    cluster.settle();
+    cluster.join("n00");
+    let moves = cluster.settle();
+    assert_eq!(moves.last().unwrap().reason, MoveReason::PinnedHome);
+    assert_eq!(cluster.map.info(shard(0)).unwrap().target, Some(&node("n00")));
+}
