@@ -25,7 +25,7 @@ pub(super) struct Node<'a> {
     pub(super) weight: u32,
     /// Whether it may get shards. One that is draining, or does not claim what it got, may not.
     pub(super) open: bool,
-    /// What the shards that are meant for it cost, without those that cannot stay.
+    /// What the shards that count here cost, without those that cannot stay.
     pub(super) has: u128,
     /// What of that may not be moved.
     pub(super) fixed: u128,
@@ -45,6 +45,9 @@ pub(super) struct Shard {
     pub(super) holder: Option<NodeNo>,
     pub(super) pinned: bool,
     pub(super) standing: Standing,
+    /// The node that has it for the purposes of balance, if one does: its target, or the home that
+    /// it will go back to.
+    pub(super) counts_at: Option<NodeNo>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,7 +85,7 @@ impl Board<'_> {
         let before = self.shards[shard];
         let cost = self.costs.of(shard);
         let fixed = if before.pinned { cost } else { 0 };
-        if let (Standing::Home(_), Some(from)) = (before.standing, before.target) {
+        if let Some(from) = before.counts_at {
             self.nodes[from].has -= cost;
             self.nodes[from].fixed -= fixed;
         }
@@ -93,7 +96,7 @@ impl Board<'_> {
         }
         let mobility = if before.pinned { Mobility::Fixed } else { Mobility::InFlight };
         let standing = Standing::Home(mobility);
-        self.shards[shard] = Shard { target: Some(to), standing, ..before };
+        self.shards[shard] = Shard { target: Some(to), counts_at: Some(to), standing, ..before };
         let from = self.input.map.info(shard.id()).ok().and_then(|info| info.target.cloned());
         let to = self.nodes[to].address.clone();
         self.moves.push(Move { shard: shard.id(), from, to, reason });

@@ -86,7 +86,7 @@ impl View<'_> {
                 Some(_) | None => Standing::Home(Mobility::InFlight),
             },
         };
-        Shard { target, holder, pinned, standing }
+        Shard { target, holder, pinned, standing, counts_at: None }
     }
 
     /// Who gives and who gets a shard that is on its way and counts as that.
@@ -190,16 +190,24 @@ fn fix_what_no_node_could_bear(board: &mut Board<'_>) {
 /// Adds up what each node has.
 fn weigh(board: &mut Board<'_>) {
     let mut waiting = (0, None);
-    for (number, shard) in board.shards.iter() {
-        match (shard.standing, shard.target) {
-            (Standing::Home(mobility), Some(target)) => {
+    for (number, raw) in board.shards.numbers().zip(board.input.map.raw()) {
+        let shard = board.shards[number];
+        match shard.standing {
+            Standing::Home(mobility) => {
+                // The place of a pinned shard is kept for it where it belongs; otherwise others
+                // would fill it and have to leave again.
+                let home = raw.flags.home().filter(|_| shard.pinned);
+                let home = home.and_then(|home| board.input.members.position(home.as_str()));
+                let home = home.map(NodeNo::new).filter(|home| board.nodes[*home].open);
+                let Some(counts_at) = home.or(shard.target) else { continue };
                 let cost = board.costs.of(number);
-                board.nodes[target].has += cost;
+                board.shards[number].counts_at = Some(counts_at);
+                board.nodes[counts_at].has += cost;
                 if mobility == Mobility::Fixed {
-                    board.nodes[target].fixed += cost;
+                    board.nodes[counts_at].fixed += cost;
                 }
             }
-            (Standing::Waiting, _) => {
+            Standing::Waiting => {
                 waiting.0 += 1;
                 waiting.1.get_or_insert(number);
             }
