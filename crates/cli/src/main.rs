@@ -5,20 +5,25 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod begin;
 mod commands;
 mod description;
 mod exit;
 mod failures;
+mod job;
 mod naming;
 mod output;
+mod progress;
 mod readable;
 mod receipt;
 mod say;
 mod signals;
+mod sink;
 mod source;
 mod store;
 mod verify;
 mod view;
+mod work;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use shardwright_frontier::{ManifestRowKey, decode_manifest_row_key};
 use shardwright_worker::connector::{
     Connector, ConnectorError, Estimate, Fingerprint, KeyRange, LineConnector, LineOptions,
     ObjectConnector, Page, PageLimit, Position, Separator, TreeConnector, TreeOptions, spool,
@@ -11,6 +12,7 @@ use shardwright_worker::connector::{
 use shardwright_worker::process::KeyText;
 
 use crate::arguments::RunArguments;
+use crate::readable::readable;
 
 /// A source, as it is written down with its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,9 +75,36 @@ impl Source {
         }
     }
 
-    /// Opens it. Nothing of `ours` is an item.
+    /// Whether an address lies in it.
+    pub(crate) fn holds(&self, address: &str) -> bool {
+        let folder = |address: &str| format!("{}/", address.trim_end_matches('/'));
+        match self {
+            Self::Objects { url } => folder(address).starts_with(&folder(url)),
+            Self::Tree { .. } | Self::Lines { .. } => false,
+        }
+    }
+
+    /// A key as people call it: a row by its number, counted from one.
+    pub(crate) fn key_shown(&self, key: &[u8]) -> String {
+        let row = match self {
+            Self::Lines { .. } => key.get(..ManifestRowKey::ENCODED_LEN),
+            Self::Tree { .. } | Self::Objects { .. } => None,
+        };
+        match row.and_then(decode_manifest_row_key) {
+            // What goes on behind a row's key is the place right behind it.
+            Some(row) if key.len() > ManifestRowKey::ENCODED_LEN => {
+                format!("row {}", row.row.saturating_add(2))
+            }
+            Some(row) => format!("row {}", row.row.saturating_add(1)),
+            None => readable(key),
+        }
+    }
+
+    /// Opens it; items are named as it was `given`, if that is the same. Nothing of `ours` is an
+    /// item.
     pub(crate) async fn open(
         &self,
+        given: Option<&Path>,
         state: &Path,
         ours: &[PathBuf],
     ) -> anyhow::Result<AnyConnector> {
@@ -83,7 +112,12 @@ impl Source {
             Self::Tree { path, gitignore } => {
                 let options =
                     TreeOptions { state_folders: ours.to_vec(), respect_gitignore: *gitignore };
-                TreeConnector::open(path_of(path), options).await.map(AnyConnector::Tree)
+                let path = path_of(path);
+                // The same words may mean another folder elsewhere.
+                let is_same =
+                    |given: &&Path| std::fs::canonicalize(given).is_ok_and(|it| it == path);
+                let named = given.filter(is_same).unwrap_or(&path).to_owned();
+                TreeConnector::open(named, options).await.map(AnyConnector::Tree)
             }
             Self::Lines { path, null, .. } => {
                 let path = path_of(path);

@@ -1,12 +1,11 @@
 //! Commits as transactions of etcd.
 //!
-//! A commit becomes a transaction: it compares what is expected, and either writes or, so that a
-//! conflict can say what is there, reads the keys that something was expected of. Several become
-//! one request: a transaction without a condition, around theirs. Each of them is decided for
-//! itself, on the state before the request. What many have in common to expect, such as the gate
-//! of their run, is compared once, and nothing is read: who conflicts in company asks afterwards.
-//! A server works through a request byte by byte and compare by compare, so that both halve what a
-//! batch costs.
+//! A commit becomes a transaction: it compares what is expected, and writes. Several become one
+//! request: a transaction without a condition, around theirs. Each of them is decided for itself,
+//! on the state before the request. What many have in common to expect, such as the gate of their
+//! run, is compared once; and nothing is read in case of a conflict, which is rare, and asks
+//! afterwards what is there. A server works through a request byte by byte and compare by compare,
+//! so that both make a batch cheaper by half.
 //!
 //! A server counts operations so: the longest list of a transaction, plus that of the longest
 //! transaction inside it, and so on, may be 128. So what one commit writes is not limited by its
@@ -24,13 +23,12 @@ use super::wire::compare::{Result as Relation, Target, TargetUnion};
 use super::wire::request_op::Request;
 use super::wire::response_op::Response;
 use super::wire::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, ResponseOp, TxnRequest,
-    TxnResponse,
+    Compare, DeleteRangeRequest, PutRequest, RequestOp, ResponseOp, TxnRequest, TxnResponse,
 };
 use crate::batch::BatchSize;
 use crate::commit::{Commit, Expect, Expectation, Write};
 use crate::limits::StoreLimits;
-use crate::store::{Revision, Versioned};
+use crate::store::Revision;
 
 /// Most writes that are dealt out to one inner transaction.
 const GROUP_MAX: usize = 13;
@@ -40,7 +38,7 @@ const KEY_BYTES_MAX: usize = 1_024;
 /// The name of a user, numbers and frames that the server adds before it looks at the size, and
 /// what we put around all commits of a request.
 const REQUEST_OVERHEAD: usize = 2_048;
-/// Tags, lengths and numbers of a compare and of the read that goes with it, without keys.
+/// Tags, lengths and numbers of a compare, without its key.
 const EXPECTATION_OVERHEAD: usize = 34;
 /// The same for a write, and its share of the transaction that it is dealt out to.
 const WRITE_OVERHEAD: usize = 30;
@@ -67,8 +65,7 @@ impl Room {
         // One operation is the commit itself.
         let expectations = self.operations.saturating_sub(GROUP_MAX + 1);
         let writes = expectations * GROUP_MAX;
-        // Each key that is expected something of is sent twice, and counts once.
-        let expected = expectations * (EXPECTATION_OVERHEAD + 2 * self.prefix + KEY_BYTES_MAX);
+        let expected = expectations * (EXPECTATION_OVERHEAD + self.prefix);
         let written = writes * (WRITE_OVERHEAD + self.prefix);
         let bytes = self.bytes.saturating_sub(expected + written);
         StoreLimits { expectations, writes, key_bytes: KEY_BYTES_MAX, bytes }
@@ -80,16 +77,6 @@ impl Room {
         let overhead = size.operations * (EXPECTATION_OVERHEAD + self.prefix);
         size.commits + size.longest < self.operations && size.bytes + overhead <= self.bytes
     }
-}
-
-/// What an answer says about a commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    Applied(Revision),
-    /// It conflicts with what was found under the keys that it expects something of.
-    Conflict(Vec<Option<Versioned>>),
-    /// It conflicts, and with what is still to be asked.
-    ConflictUnseen,
 }
 
 /// Makes requests of commits, and results of answers.
@@ -104,7 +91,7 @@ impl Composer {
     pub(crate) fn request(&self, commits: &[&Commit]) -> TxnRequest {
         let namespace = &self.namespace;
         if let Some(commit) = self.bare(commits) {
-            return flat(namespace, commit);
+            return flat(namespace, commit, commit.expectations());
         }
         let inner = match commits {
             [commit] => vec![nested(dealt(namespace, commit))],
@@ -113,28 +100,29 @@ impl Composer {
         TxnRequest { success: inner, failure: price(namespace, commits), ..TxnRequest::default() }
     }
 
-    /// What became of each commit; none if the answer is not one to our request.
+    /// The revision of each commit that was applied, and nothing of one that conflicts; none if
+    /// the answer is not one to our request.
     pub(crate) fn decisions(
         &self,
         commits: &[&Commit],
         answer: TxnResponse,
-    ) -> Option<Vec<Decision>> {
+    ) -> Option<Vec<Option<Revision>>> {
         let revision = answer::moment(answer.header.as_ref());
-        if let Some(commit) = self.bare(commits) {
-            return decision(commit, revision, answer).map(|decided| vec![decided]);
+        if self.bare(commits).is_some() {
+            return Some(vec![answer.succeeded.then_some(revision)]);
         }
-        if let [commit] = commits {
+        if commits.len() == 1 {
             let inner = answer.responses.into_iter().next().and_then(transaction)?;
-            return decision(commit, revision, inner).map(|decided| vec![decided]);
+            return Some(vec![inner.succeeded.then_some(revision)]);
         }
         let groups = groups(commits);
         if groups.len() != answer.responses.len() {
             return None;
         }
-        let mut decisions = vec![Decision::ConflictUnseen; commits.len()];
+        let mut decisions = vec![None; commits.len()];
         for (group, answer) in groups.iter().zip(answer.responses) {
             for member in group.applied(transaction(answer)?)? {
-                *decisions.get_mut(member)? = Decision::Applied(revision);
+                *decisions.get_mut(member)? = Some(revision);
             }
         }
         Some(decisions)
@@ -197,17 +185,13 @@ fn transaction(operation: ResponseOp) -> Option<TxnResponse> {
     }
 }
 
-fn decision(commit: &Commit, revision: Revision, answer: TxnResponse) -> Option<Decision> {
-    if answer.succeeded {
-        return Some(Decision::Applied(revision));
+/// A commit that expects this.
+fn flat(namespace: &Namespace, commit: &Commit, expected: &[Expectation]) -> TxnRequest {
+    TxnRequest {
+        compare: expected.iter().map(|expected| compare(namespace, expected)).collect(),
+        success: commit.writes().iter().map(|write| operation(namespace, write)).collect(),
+        failure: Vec::new(),
     }
-    let found = answer::reads(answer.responses)?;
-    (found.len() == commit.expectations().len()).then_some(Decision::Conflict(found))
-}
-
-fn flat(namespace: &Namespace, commit: &Commit) -> TxnRequest {
-    let success = commit.writes().iter().map(|write| operation(namespace, write)).collect();
-    TxnRequest { success, ..condition(namespace, commit) }
 }
 
 fn dealt(namespace: &Namespace, commit: &Commit) -> TxnRequest {
@@ -215,15 +199,11 @@ fn dealt(namespace: &Namespace, commit: &Commit) -> TxnRequest {
         let success = group.iter().map(|write| operation(namespace, write)).collect();
         nested(TxnRequest { success, ..TxnRequest::default() })
     });
-    TxnRequest { success: groups.collect(), ..condition(namespace, commit) }
-}
-
-fn condition(namespace: &Namespace, commit: &Commit) -> TxnRequest {
-    let expectations = commit.expectations();
+    let expected = commit.expectations().iter();
     TxnRequest {
-        compare: expectations.iter().map(|expected| compare(namespace, expected)).collect(),
-        success: Vec::new(),
-        failure: expectations.iter().map(|expected| read(namespace, expected)).collect(),
+        compare: expected.map(|expected| compare(namespace, expected)).collect(),
+        success: groups.collect(),
+        failure: Vec::new(),
     }
 }
 
@@ -241,11 +221,6 @@ fn compare(namespace: &Namespace, expected: &Expectation) -> Compare {
         key: namespace.outer(&expected.key),
         target_union: Some(TargetUnion::ModRevision(revision)),
     }
-}
-
-fn read(namespace: &Namespace, expected: &Expectation) -> RequestOp {
-    let range = RangeRequest { key: namespace.outer(&expected.key), ..RangeRequest::default() };
-    RequestOp { request: Some(Request::RequestRange(range)) }
 }
 
 fn operation(namespace: &Namespace, write: &Write) -> RequestOp {

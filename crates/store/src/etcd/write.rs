@@ -7,7 +7,7 @@ use super::answer::nonsense;
 use super::client::Repeat;
 use super::connection::Connection;
 use super::store::Shared;
-use super::transaction::{Composer, Decision, replaced};
+use super::transaction::{Composer, replaced};
 use super::verdict::{Effect, Remedy, Saying, Trouble};
 use super::wire::{TxnRequest, TxnResponse};
 use super::{read, session};
@@ -69,29 +69,27 @@ impl Shared {
         }
     }
 
-    /// What is told of each commit. What those found that conflict in company is read now.
-    async fn explain(&self, commits: &[&Commit], decisions: Vec<Decision>) -> Vec<Told> {
-        let unseen = commits
-            .iter()
-            .zip(&decisions)
-            .filter(|(_, decision)| **decision == Decision::ConflictUnseen);
-        let keys: BTreeSet<&Key> = unseen.flat_map(|(commit, _)| expected_keys(commit)).collect();
+    /// What is told of each commit. What those would find that conflict is read now.
+    async fn explain(&self, commits: &[&Commit], decisions: Vec<Option<Revision>>) -> Vec<Told> {
+        let refused = commits.iter().zip(&decisions).filter(|(_, decided)| decided.is_none());
+        let keys: BTreeSet<&Key> = refused.flat_map(|(commit, _)| expected_keys(commit)).collect();
         let keys: Vec<Key> = keys.into_iter().cloned().collect();
-        let seen = match keys.as_slice() {
+        let seen: Result<BTreeMap<&Key, Option<Versioned>>, CommitError> = match keys.as_slice() {
             [] => Ok(BTreeMap::new()),
-            keys => read::load(self, keys)
-                .await
-                .map(|snapshot| keys.iter().zip(snapshot.values).collect())
-                .map_err(|error| not_applied(error.fault().clone())),
+            keys => match read::load(self, keys).await {
+                Ok(snapshot) => Ok(keys.iter().zip(snapshot.values).collect()),
+                Err(error) => Err(not_applied(error.fault().clone())),
+            },
         };
-        let told = |(commit, decision): (&&Commit, Decision)| match decision {
-            Decision::Applied(revision) => Ok(revision),
-            Decision::Conflict(found) => Err(conflict(commit, found)),
-            Decision::ConflictUnseen => {
-                let seen = seen.as_ref().map_err(CommitError::clone)?;
-                let found = |key| seen.get(key).cloned().flatten();
-                Err(conflict(commit, expected_keys(commit).map(found)))
+        let told = |(commit, decided): (&&Commit, Option<Revision>)| {
+            if let Some(revision) = decided {
+                return Ok(revision);
             }
+            let seen = seen.as_ref().map_err(CommitError::clone)?;
+            let found = expected_keys(commit)
+                .map(|key| (key.clone(), seen.get(key).cloned().flatten()))
+                .collect();
+            Err(CommitError::Conflict(Conflict { found }))
         };
         commits.iter().zip(decisions).map(told).collect()
     }
@@ -177,11 +175,6 @@ impl Shared {
 
 fn expected_keys(commit: &Commit) -> impl Iterator<Item = &Key> {
     commit.expectations().iter().map(|expected| &expected.key)
-}
-
-fn conflict(commit: &Commit, found: impl IntoIterator<Item = Option<Versioned>>) -> CommitError {
-    let found = expected_keys(commit).cloned().zip(found).collect();
-    CommitError::Conflict(Conflict { found })
 }
 
 fn not_applied(fault: Fault) -> CommitError {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::super::namespace::Namespace;
 use super::super::wire::{TxnRequest, TxnResponse};
-use super::{compare, nested, operation, transaction};
+use super::{compare, flat, nested, transaction};
 use crate::commit::{Commit, Expectation};
 
 /// Some commits of a request, and what all of them expect first. One that has no company is a
@@ -32,11 +32,11 @@ pub(super) fn groups<'c>(commits: &[&'c Commit]) -> Vec<Group<'c>> {
 impl Group<'_> {
     pub(super) fn request(&self, namespace: &Namespace) -> TxnRequest {
         if let [(_, commit)] = self.members.as_slice() {
-            return silent(namespace, commit, commit.expectations());
+            return flat(namespace, commit, commit.expectations());
         }
         let inner = self.members.iter().map(|(_, commit)| {
             let rest = commit.expectations().get(1..).unwrap_or_default();
-            nested(silent(namespace, commit, rest))
+            nested(flat(namespace, commit, rest))
         });
         TxnRequest {
             compare: self.first.iter().map(|expected| compare(namespace, expected)).collect(),
@@ -64,14 +64,5 @@ impl Group<'_> {
             }
         }
         Some(applied)
-    }
-}
-
-/// A commit that says nothing of what it conflicts with.
-fn silent(namespace: &Namespace, commit: &Commit, expected: &[Expectation]) -> TxnRequest {
-    TxnRequest {
-        compare: expected.iter().map(|expected| compare(namespace, expected)).collect(),
-        success: commit.writes().iter().map(|write| operation(namespace, write)).collect(),
-        failure: Vec::new(),
     }
 }

@@ -153,10 +153,9 @@ fn each_commit_of_a_group_gets_its_own_answer() {
     let decided = |succeeded| answered(succeeded, Vec::new());
     let one = answered(true, vec![decided(false), decided(true)]);
     let answer = answered(true, vec![one, decided(true), decided(false)]);
-    let applied = Decision::Applied(Revision::ZERO);
-    let unseen = Decision::ConflictUnseen;
-    let expected = [unseen.clone(), applied.clone(), unseen.clone(), applied, unseen];
-    assert_eq!(composer.decisions(&commits, answer), Some(expected.to_vec()));
+    let applied = Some(Revision::ZERO);
+    let expected = vec![None, applied, None, applied, None];
+    assert_eq!(composer.decisions(&commits, answer), Some(expected));
     // An answer that does not fit the question decides nothing.
     let short = answered(true, vec![answered(true, vec![decided(true)]), decided(true)]);
     assert_eq!(composer.decisions(&commits, short), None);
