@@ -60,6 +60,8 @@ enum Chore {
         /// Measure only `file`, `etcd`, `shards` or `memory`.
         only: Option<String>,
     },
+    /// Measures routing, planning and movement of a cluster, beside other ways to place shards.
+    BenchCluster,
     /// Licences, sources and banned crates among the dependencies.
     Deny,
 }
@@ -86,6 +88,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::MutantsPlanted => proof::planted(&metadata),
         Chore::Chaos { arguments } => proof::chaos(&metadata, arguments),
         Chore::BenchStores { only } => bench::stores(&metadata, only.as_deref()),
+        Chore::BenchCluster => bench::cluster(&metadata),
         Chore::Deny => deny::run(&metadata),
     }
 }
