@@ -13,6 +13,7 @@ mod failures;
 mod job;
 mod naming;
 mod output;
+mod progress;
 mod readable;
 mod receipt;
 mod say;

@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::failures::FailureWatch;
 use crate::job::Command;
 use crate::output::Output;
+use crate::progress;
 use crate::receipt::Receipt;
 use crate::say::note;
 use crate::signals::stop_on_signals;
@@ -53,6 +54,8 @@ pub(crate) async fn work(
     let failures = FailureWatch::new(arguments.max_failures, stop.clone(), view.observer());
     failures.follow(coordinator, run);
     view.begin(is_resumed, &description, arguments.workers());
+    let connector = Arc::new(connector);
+    progress::follow(&view, coordinator, run, &description, &connector)?;
     let options = options(arguments, &command);
     let ending = Worker::builder(TENANT, run)
         .backend(coordinator.clone())
