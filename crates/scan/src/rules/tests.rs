@@ -12,7 +12,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn the_default_rules_are_sound_and_all_look_around_their_keywords() {
+fn the_default_rules_are_described_and_have_keywords_and_a_longest_match() {
     let set = RuleSet::built_in().unwrap();
     assert!((25..=45).contains(&set.rules().len()), "{}", set.rules().len());
     for rule in set.rules() {

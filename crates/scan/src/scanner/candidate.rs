@@ -7,6 +7,7 @@ use regex_automata::Match;
 
 use super::Scanner;
 use super::matching::Window;
+use super::position::Locator;
 use crate::entropy::entropy;
 use crate::finding::{Finding, Fingerprint, Span};
 use crate::rules::{Candidate, Rule};
@@ -28,6 +29,7 @@ impl Scanner {
         rule: &Rule,
         matched: Match,
         secret: Range<usize>,
+        locator: &mut Locator<'_>,
     ) -> Option<Found> {
         let bytes = window.bytes;
         let secret_bytes = bytes.get(secret.clone())?;
@@ -42,9 +44,8 @@ impl Scanner {
         if is_marked || self.is_allowed_by(rule, window.path, candidate) {
             return None;
         }
-        let start = window.position.after(bytes.get(..secret.start)?);
-        let (line, column) = start.shown();
-        let (end_line, end_column) = start.after(secret_bytes).shown();
+        let (line, column) = locator.locate(secret.start).shown();
+        let (end_line, end_column) = locator.locate(secret.end).shown();
         #[expect(clippy::cast_possible_truncation, reason = "it is shown with two digits")]
         let entropy = bits as f32;
         Some(Finding {

@@ -7,7 +7,7 @@ use regex_automata::{Anchored, Input, Match};
 
 use super::Scanner;
 use super::candidate::Found;
-use super::position::Position;
+use super::position::{Locator, Position};
 use super::reach::Reach;
 use super::scratch::RuleScratch;
 use crate::rules::{Pattern, Rule};
@@ -69,6 +69,7 @@ impl Scanner {
     ) {
         let RuleScratch { area, reached, cache } = scratch;
         let cache = cache.get_or_insert_with(|| pattern.regex.create_cache());
+        let mut locator = Locator::new(window.bytes, window.position);
         for part in area.parts() {
             let behind_last = reached.saturating_sub(window.offset);
             let behind_last = usize::try_from(behind_last).unwrap_or(usize::MAX);
@@ -86,7 +87,8 @@ impl Scanner {
                 }
                 *reached = window.offset + at as u64;
                 let secret = secret(window.bytes, rule, pattern, cache, matched, part.end);
-                if let Some(it) = secret.and_then(|it| self.judge(window, rule, matched, it)) {
+                let it = secret.and_then(|it| self.judge(window, rule, matched, it, &mut locator));
+                if let Some(it) = it {
                     found(it);
                 }
             }

@@ -27,6 +27,33 @@ impl Position {
     }
 }
 
+/// Tells places in a window, quickest when they come in order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Locator<'w> {
+    bytes: &'w [u8],
+    start: Position,
+    /// A place that is known.
+    known: (usize, Position),
+}
+
+impl<'w> Locator<'w> {
+    /// For a window that begins at a place.
+    pub(super) const fn new(bytes: &'w [u8], start: Position) -> Self {
+        Self { bytes, start, known: (0, start) }
+    }
+
+    /// The place of a byte.
+    pub(super) fn locate(&mut self, at: usize) -> Position {
+        if at < self.known.0 {
+            self.known = (0, self.start);
+        }
+        let (from, position) = self.known;
+        let position = position.after(self.bytes.get(from..at).unwrap_or_default());
+        self.known = (at, position);
+        position
+    }
+}
+
 /// How many characters begin in UTF-8 text.
 fn characters(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte & 0xc0 != 0x80).count() as u64
@@ -35,6 +62,15 @@ fn characters(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_are_the_same_in_any_order() {
+        let text = "one\ntw\u{f6}\n\nthree".as_bytes();
+        let mut locator = Locator::new(text, Position::default());
+        for at in [0, 3, 4, 8, 2, 2, 12, 5, 14] {
+            assert_eq!(locator.locate(at), Position::default().after(&text[..at]), "{at}");
+        }
+    }
 
     #[test]
     fn lines_and_characters_are_counted_from_one() {
