@@ -2,9 +2,7 @@
 
 use shardwright_contracts::ShardKey;
 use shardwright_coordination::{LeaseHolder, ShardRecord, ShardStatus};
-use shardwright_store::{
-    Commit, CommitBuilder, CommitShapeError, Expect, Revision, SessionId, Write,
-};
+use shardwright_store::{Commit, CommitBuilder, CommitShapeError, Expect, Revision, SessionId};
 
 use crate::codec::{Binding, Definition, OpenShard, Progress, Record};
 use crate::keyspace::Keyspace;
@@ -78,13 +76,7 @@ pub(crate) fn commit(
         commit = insert(commit, keys, place.tenant, child);
     }
     for write in &draft.also {
-        commit = match write.clone() {
-            Write::Put { key, value, session: Some(session) } => {
-                commit.put_in_session(key, value, session)
-            }
-            Write::Put { key, value, session: None } => commit.put(key, value),
-            Write::Delete { key } => commit.delete(key),
-        };
+        commit = commit.write(write.clone());
     }
     room.add_to(commit).build()
 }

@@ -27,6 +27,33 @@ struct Asked {
     expect: Expect,
 }
 
+/// What a worker has asked before.
+struct AskedElsewhere {
+    /// What stands under the worker's own key.
+    asker: Expect,
+    earlier: Option<Earlier>,
+}
+
+/// A request to the present holder of another shard, expired or not.
+struct Earlier {
+    key: Key,
+    fence: FenceEpoch,
+    asked: Asked,
+}
+
+impl AskedElsewhere {
+    fn is_open_at(&self, now: LogicalTime) -> bool {
+        self.earlier.as_ref().is_some_and(|earlier| earlier.asked.slot.open_at(now).is_some())
+    }
+
+    /// Takes back what was asked, so that it is open by no clock.
+    fn withdraw(self, commit: CommitBuilder) -> CommitBuilder {
+        let Some(Earlier { key, fence, asked }) = self.earlier else { return commit };
+        let commit = commit.expect(key.clone(), asked.expect);
+        commit.write(answered(key, fence, asked.slot))
+    }
+}
+
 impl<S: Store, E: Env> StoredCoordinator<S, E> {
     pub(crate) async fn ask_for_split(
         &self,
@@ -42,8 +69,8 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let now = self.core.now().await?;
             let shard = self.shard::<SplitRequestError>(place, OPERATION).await?;
             let mut asked = self.asked(place, &shard.record.head, OPERATION).await?;
-            let (before, open_elsewhere) =
-                self.asked_elsewhere(place, asker, now, OPERATION).await?;
+            let elsewhere = self.asked_elsewhere(place, asker, OPERATION).await?;
+            let open_elsewhere = elsewhere.is_open_at(now);
             let gate = shard.run_gate(self.core.fence_floor);
             let context = shard.context(now, tenant, &gate);
             let expires_at = now.saturating_add(patience_ms);
@@ -56,7 +83,8 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let commit = Commit::builder()
                 .guard(self.core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
                 .expect(self.core.keys.ask(tenant, key), asked.expect)
-                .expect(asker_key.clone(), before);
+                .expect(asker_key.clone(), elsewhere.asker);
+            let commit = elsewhere.withdraw(commit);
             let commit = put(commit, self.core.keys.ask(tenant, key), ask, session);
             let asker = Asker { shard: key.shard }.encode();
             let commit = put(commit, asker_key.clone(), asker, session);
@@ -129,31 +157,32 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         Ok(Asked { slot, expect: Expect::At(found.revision) })
     }
 
-    /// Whether a worker waits for the answer of some holder, and what says so.
+    /// What a worker has asked of the holder of another shard, and what says so.
     async fn asked_elsewhere(
         &self,
         place: Place,
         asker: WorkerId,
-        now: LogicalTime,
         operation: &'static str,
-    ) -> Result<(Expect, bool), InfraError> {
+    ) -> Result<AskedElsewhere, InfraError> {
         let Place { tenant, key } = place;
         let asker_key = self.core.keys.asker(tenant, key.run, asker);
         let Some((before, found)) = self.read::<Asker>(&asker_key, operation).await? else {
-            return Ok((Expect::Absent, false));
+            return Ok(AskedElsewhere { asker: Expect::Absent, earlier: None });
         };
+        let nothing = AskedElsewhere { asker: Expect::At(found.revision), earlier: None };
         if before.shard == key.shard {
-            return Ok((Expect::At(found.revision), false));
+            return Ok(nothing);
         }
         let elsewhere = Place { tenant, key: ShardKey::new(key.run, before.shard) };
-        let is_open = match self.core.load_shard(elsewhere, operation).await? {
-            Some(shard) => {
-                let asked = self.asked(elsewhere, &shard.record.head, operation).await?;
-                asked.slot.open_at(now).is_some_and(|request| request.asker == asker)
-            }
-            None => false,
+        let Some(shard) = self.core.load_shard(elsewhere, operation).await? else {
+            return Ok(nothing);
         };
-        Ok((Expect::At(found.revision), is_open))
+        let asked = self.asked(elsewhere, &shard.record.head, operation).await?;
+        if asked.slot.open.is_none_or(|request| request.asker != asker) {
+            return Ok(nothing);
+        }
+        let (key, fence) = (self.core.keys.ask(tenant, elsewhere.key), shard.record.head.fence);
+        Ok(AskedElsewhere { earlier: Some(Earlier { key, fence, asked }), ..nothing })
     }
 
     async fn read<T: Record>(
@@ -208,12 +237,17 @@ impl<S: Store, E: Env> Core<S, E> {
         let ask = found.map(|found| SplitAsk::decode(&found.value)).transpose();
         let ask = ask.map_err(|error| fault::decode(operation, &error))?;
         let ask = ask.filter(|ask| ask.fence == fence);
-        let slot = ask.map(|ask| ask.slot.answered()).unwrap_or_default();
-        if slot == SplitRequestSlot::default() {
-            return Ok(Write::Delete { key });
-        }
-        Ok(Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None })
+        Ok(answered(key, fence, ask.map(|ask| ask.slot).unwrap_or_default()))
     }
+}
+
+/// What is kept of a request that nobody waits for any more.
+fn answered(key: Key, fence: FenceEpoch, slot: SplitRequestSlot) -> Write {
+    let slot = slot.answered();
+    if slot == SplitRequestSlot::default() {
+        return Write::Delete { key };
+    }
+    Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None }
 }
 
 fn put(commit: CommitBuilder, key: Key, value: Bytes, session: Option<SessionId>) -> CommitBuilder {

@@ -148,22 +148,25 @@ impl CommitBuilder {
         self.expect(key, expect)
     }
 
-    /// Writes a value.
-    pub fn put(mut self, key: Key, value: impl Into<Bytes>) -> Self {
-        self.writes.push(Write::Put { key, value: value.into(), session: None });
+    /// Changes one key.
+    pub fn write(mut self, write: Write) -> Self {
+        self.writes.push(write);
         self
+    }
+
+    /// Writes a value.
+    pub fn put(self, key: Key, value: impl Into<Bytes>) -> Self {
+        self.write(Write::Put { key, value: value.into(), session: None })
     }
 
     /// Writes a value that goes away with a session.
-    pub fn put_in_session(mut self, key: Key, value: impl Into<Bytes>, session: SessionId) -> Self {
-        self.writes.push(Write::Put { key, value: value.into(), session: Some(session) });
-        self
+    pub fn put_in_session(self, key: Key, value: impl Into<Bytes>, session: SessionId) -> Self {
+        self.write(Write::Put { key, value: value.into(), session: Some(session) })
     }
 
     /// Takes a key away.
-    pub fn delete(mut self, key: Key) -> Self {
-        self.writes.push(Write::Delete { key });
-        self
+    pub fn delete(self, key: Key) -> Self {
+        self.write(Write::Delete { key })
     }
 
     /// The commit, unless it has no unambiguous meaning, or could be applied twice by a request

@@ -208,11 +208,22 @@ impl RunState {
     }
 
     pub(super) fn set_request_slot(&mut self, shard: ShardId, slot: SplitRequestSlot) {
-        self.forget_asker(shard, self.request_slot(shard).open);
-        if let Some(open) = slot.open {
-            self.asked.insert(open.asker, shard);
+        self.forget_asker(self.request_slot(shard).open);
+        if let Some(open) = slot.open
+            && let Some(before) = self.asked.insert(open.asker, shard)
+        {
+            self.withdraw(before, open.asker);
         }
         self.requests.insert(shard, slot);
+    }
+
+    /// Whoever asks another holder asks the first one no more: a request that has expired stays
+    /// so, even by a clock that is set back.
+    fn withdraw(&mut self, shard: ShardId, asker: WorkerId) {
+        let slot = self.requests.get_mut(&shard);
+        if let Some(slot) = slot.filter(|slot| slot.open.is_some_and(|open| open.asker == asker)) {
+            *slot = slot.answered();
+        }
     }
 
     /// The holder has split, which is what was asked.
@@ -225,14 +236,11 @@ impl RunState {
     /// A request was for the holder; with the holder it goes.
     pub(super) fn forget_requests(&mut self, shard: ShardId) {
         let open = self.requests.remove(&shard).and_then(|slot| slot.open);
-        self.forget_asker(shard, open);
+        self.forget_asker(open);
     }
 
-    /// An asker whose request had expired may wait for another holder by now; that stays.
-    fn forget_asker(&mut self, shard: ShardId, open: Option<SplitRequest>) {
-        if let Some(open) = open
-            && self.asked.get(&open.asker) == Some(&shard)
-        {
+    fn forget_asker(&mut self, open: Option<SplitRequest>) {
+        if let Some(open) = open {
             self.asked.remove(&open.asker);
         }
     }

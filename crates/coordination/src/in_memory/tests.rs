@@ -403,6 +403,21 @@ fn an_asker_whose_request_expired_still_has_one_open_request_at_most() {
 }
 
 #[test]
+fn a_request_that_expired_is_not_opened_again_by_a_clock_that_is_set_back() {
+    let mut coordinator = coordinator(small(), 3);
+    let first = acquire(&mut coordinator, 1, 0);
+    acquire(&mut coordinator, 1, 1);
+    let ask = |coordinator: &mut InMemoryCoordinator, now, shard| {
+        coordinator.request_split(at(now), TENANT, key(shard), worker(2), at(now + 10))
+    };
+    ask(&mut coordinator, 20, 0).unwrap();
+    ask(&mut coordinator, 30, 1).unwrap();
+    let notice = coordinator.renew(at(25), TENANT, &first).unwrap().notice;
+    assert_eq!(notice.split_request, None, "it waits for shard 1");
+    ask(&mut coordinator, 26, 1).unwrap();
+}
+
+#[test]
 fn a_new_holder_hears_nothing_of_what_the_last_one_was_asked() {
     let mut coordinator = coordinator(small(), 1);
     let first = acquire(&mut coordinator, 1, 0);

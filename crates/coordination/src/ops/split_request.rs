@@ -21,8 +21,8 @@ pub struct SplitRequestSlot {
 }
 
 impl SplitRequestSlot {
-    /// The slot after the holder has split: the request is answered, and a time before which
-    /// nobody asks stands.
+    /// The slot when nobody waits any more, because the holder has split or the asker has asked
+    /// another one: a time before which nobody asks stands.
     #[must_use]
     pub const fn answered(self) -> Self {
         Self { open: None, not_before: self.not_before }
@@ -37,7 +37,9 @@ impl SplitRequestSlot {
 
 /// Asks for a part of a shard. There is one open request per shard and, which `open_elsewhere`
 /// tells of the run's other shards, one per asker. Whoever asks the same holder again, because an
-/// answer got lost or patience has grown, has one request still.
+/// answer got lost or patience has grown, has one request still; whoever asks another holder once
+/// the first request has expired withdraws that one, which the backend does with
+/// [`SplitRequestSlot::answered`].
 ///
 /// Emits `SplitRequested`.
 pub fn request_split<const LOG: usize>(

@@ -4,8 +4,10 @@ use std::pin::pin;
 
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
-    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError, IdempotentOutcome,
+    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError,
+    IdempotentOutcome, SplitRequestError,
 };
+use shardwright_store::Store;
 use shardwright_store::memory::MemoryStore;
 
 use crate::flaky::Polite;
@@ -83,6 +85,22 @@ fn a_watch_that_breaks_is_set_up_again_and_nothing_is_missed() {
     site.store.release_watches();
     site.world.run_tasks();
     site.run(other.claim_next_available(TENANT, RUN, worker(3))).unwrap();
+}
+
+#[test]
+fn whoever_asks_another_holder_has_withdrawn_an_expired_request() {
+    let site = Site::new();
+    let (one, other) = pair(&site);
+    site.run(start(&one, 2));
+    site.run(acquire(&one, 0, 1));
+    site.run(acquire(&one, 1, 1));
+    site.run(other.request_split(TENANT, shard(0), worker(2), 10)).unwrap();
+    let early = site.run(other.request_split(TENANT, shard(1), worker(2), 10));
+    assert!(matches!(early, Err(SplitRequestError::SplitAlreadyRequested(_))), "{early:?}");
+    site.world.advance(10);
+    site.run(other.request_split(TENANT, shard(1), worker(2), 10)).unwrap();
+    let stored = site.run(site.store.load(&[site.keys.ask(TENANT, shard(0))])).unwrap();
+    assert_eq!(stored.values, [None], "a holder whose clock is behind would still see it");
 }
 
 #[test]

@@ -108,6 +108,7 @@ impl RunModel {
                 }
             }
             (Request::RequestSplit { key, asker, expires_at }, _) => {
+                self.withdraw_requests(*asker);
                 if let Some(shard) = self.shards.get_mut(&key.shard) {
                     let (asker, expires_at) = (*asker, *expires_at);
                     shard.request = Some(SplitRequest { asker, asked_at: seen.now, expires_at });
@@ -124,6 +125,13 @@ impl RunModel {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// An asker waits for one holder: what it asked before counts no more, by no clock.
+    fn withdraw_requests(&mut self, asker: WorkerId) {
+        for shard in self.shards.values_mut() {
+            shard.request = shard.request.filter(|request| request.asker != asker);
         }
     }
 
