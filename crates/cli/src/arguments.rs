@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use shardwright_coordination::RunName;
 
+use crate::description::Mode;
 use crate::exit;
 use crate::store::StoreAddress;
 
@@ -39,6 +40,9 @@ pub(crate) enum Command {
     Parked(RunChoice),
     /// Lets what was set aside be tried again.
     Unpark(UnparkArguments),
+    /// Tries what was set aside again, here and now.
+    #[command(after_help = exit::HELP)]
+    Retry(RetryArguments),
     /// Hands out nothing new of a run for the time being.
     Pause(RunChoice),
     /// Hands out work of a paused run again.
@@ -74,6 +78,18 @@ pub(crate) struct UnparkArguments {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct RetryArguments {
+    /// What to try again; nothing else can be.
+    #[arg(long, required = true)]
+    parked: bool,
+    /// The run [default: the one that has something parked].
+    #[arg(value_name = "RUN", value_parser = parse_name)]
+    pub(crate) run: Option<RunName>,
+    #[command(flatten)]
+    pub(crate) work: WorkArguments,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct VerifyArguments {
     #[command(flatten)]
     pub(crate) run: RunChoice,
@@ -106,18 +122,11 @@ pub(crate) struct RunArguments {
     /// Start a process per N items: on its input, or as arguments where the command has a `{}`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) batch: Option<u32>,
-    /// How many shards to work on at a time [default: one per core].
-    #[arg(long, short = 'j', value_name = "N", value_parser = between(1, 1_024))]
-    pub(crate) workers: Option<u16>,
-    /// How many items (or batches) of one shard to work on at a time.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = between(1, 4_096))]
-    pub(crate) in_flight: u16,
-    /// How often a failing item is tried again.
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub(crate) retries: u32,
-    /// Stop the run when more items than this have failed: a number, or a percentage like `5%`.
-    #[arg(long, value_name = "N|P%")]
-    pub(crate) max_failures: Option<FailureLimit>,
+    /// Start a process per worker, which stays up and is fed items as docs/worker-protocol.md says.
+    #[arg(long, conflicts_with = "batch")]
+    pub(crate) persistent: bool,
+    #[command(flatten)]
+    pub(crate) work: WorkArguments,
     /// Count an item when it is handed out: faster, and a kill may lose what was under way.
     #[arg(long)]
     pub(crate) at_dispatch: bool,
@@ -139,9 +148,49 @@ pub(crate) struct RunArguments {
     /// After how many seconds without a sign of life a shard is given to another worker.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = between(1, 3_600))]
     pub(crate) lease: u16,
-    /// The command. `{}` stands for the item; without it, the item comes last.
+    /// The command. `{}` stands for the item; without it, the item comes last. A persistent one
+    /// gets its items otherwise.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// How a run is worked on by this process.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct WorkArguments {
+    /// How many shards to work on at a time [default: one per core].
+    #[arg(long, short = 'j', value_name = "N", value_parser = between(1, 1_024))]
+    workers: Option<u16>,
+    /// How many items (or batches) of one shard to work on at a time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = between(1, 4_096))]
+    in_flight: u16,
+    /// How often a failing item is tried again.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) retries: u32,
+    /// Stop the run when more items than this have failed: a number, or a percentage like `5%`.
+    #[arg(long, value_name = "N|P%")]
+    pub(crate) max_failures: Option<FailureLimit>,
+}
+
+impl WorkArguments {
+    pub(crate) fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.workers.map_or_else(cores, usize::from)
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.into()
+    }
+}
+
+impl RunArguments {
+    /// How items get to the command.
+    pub(crate) const fn mode(&self) -> Mode {
+        match self.batch {
+            Some(size) => Mode::Batch { size },
+            None if self.persistent => Mode::Persistent,
+            None => Mode::Item,
+        }
+    }
 }
 
 fn between(least: u16, most: u16) -> clap::builder::RangedI64ValueParser<u16> {

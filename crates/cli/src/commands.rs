@@ -3,8 +3,9 @@
 mod completions;
 mod gc;
 mod parked;
+mod retry;
 mod run;
-mod runs;
+pub(crate) mod runs;
 mod shards;
 mod show;
 mod transition;
@@ -34,6 +35,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Shards(choice) => shards::run(&store, json, choice.run).await,
         Command::Parked(choice) => parked::run(&store, json, choice.run).await,
         Command::Unpark(arguments) => unpark::run(&store, json, &arguments).await,
+        Command::Retry(arguments) => retry::run(&store, json, &arguments).await,
         Command::Pause(choice) => {
             transition::run(&store, json, choice.run, Transition::Pause).await
         }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use shardwright_worker::connector::{Fingerprint, KeyRange};
 use shardwright_worker::process::KeyText;
 
+use crate::arguments::RunArguments;
 use crate::source::Source;
 
 const VERSION: u32 = 1;
@@ -25,12 +26,29 @@ pub(crate) struct Description {
     pub(crate) listed_at_ms: Option<u64>,
     /// What is run.
     pub(crate) command: Vec<KeyText<'static>>,
-    /// How many items a process gets, if not one.
-    pub(crate) batch: Option<u32>,
+    /// How items get to it.
+    pub(crate) mode: Mode,
+    /// The source as it was said, where that is a path: commands get paths like it.
+    given: Option<KeyText<'static>>,
     /// Where results are.
     pub(crate) results: Results,
     /// The ranges of the first shards, in hex.
     ranges: Vec<[String; 2]>,
+}
+
+/// How items get to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Mode {
+    /// A process for each.
+    Item,
+    /// A process for many.
+    Batch {
+        /// For how many.
+        size: u32,
+    },
+    /// Processes that stay up.
+    Persistent,
 }
 
 /// Where results are.
@@ -50,21 +68,19 @@ impl Description {
     pub(crate) fn new(
         source: Source,
         fingerprint: &Fingerprint,
-        command: &[OsString],
-        batch: Option<u32>,
+        arguments: &RunArguments,
         results: Results,
         ranges: &[KeyRange],
     ) -> Self {
+        let owned = |text: &OsString| KeyText::new(text.as_bytes()).into_owned();
         Self {
             version: VERSION,
             source,
             fingerprint: fingerprint.identity.clone(),
             listed_at_ms: fingerprint.listed_at_ms,
-            command: command
-                .iter()
-                .map(|part| KeyText::new(part.as_bytes()).into_owned())
-                .collect(),
-            batch,
+            command: arguments.command.iter().map(owned).collect(),
+            mode: arguments.mode(),
+            given: arguments.source.as_ref().map(owned),
             results,
             ranges: ranges
                 .iter()
@@ -85,6 +101,12 @@ impl Description {
             "the run was made by a later version of this program"
         );
         Ok(description)
+    }
+
+    /// The source as it was said, if that means the same here.
+    pub(crate) fn given(&self) -> Option<PathBuf> {
+        let given = OsString::from_vec(self.given.as_ref()?.to_bytes()?);
+        Some(given.into())
     }
 
     pub(crate) fn command(&self) -> Vec<OsString> {

@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod begin;
 mod commands;
 mod description;
 mod exit;
 mod failures;
+mod job;
 mod naming;
 mod output;
 mod readable;
@@ -19,6 +21,7 @@ mod source;
 mod store;
 mod verify;
 mod view;
+mod work;
 
 use std::process::ExitCode;
 

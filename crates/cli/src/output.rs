@@ -67,6 +67,11 @@ impl Output {
         Spill::new(self.folder.join("stdout"), INLINE_BYTES)
     }
 
+    /// Where persistent programs write what they have to say.
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.folder.join("logs")
+    }
+
     /// Says whose results are here. Whoever makes the run does so.
     pub(crate) fn claim(&self, name: RunName, run: RunId, may_replace: bool) -> anyhow::Result<()> {
         fs::create_dir_all(&self.folder)

@@ -73,9 +73,11 @@ impl Source {
         }
     }
 
-    /// Opens it. Nothing of `ours` is an item.
+    /// Opens it; items are named as it was `given`, if that is the same. Nothing of `ours` is an
+    /// item.
     pub(crate) async fn open(
         &self,
+        given: Option<&Path>,
         state: &Path,
         ours: &[PathBuf],
     ) -> anyhow::Result<AnyConnector> {
@@ -83,7 +85,11 @@ impl Source {
             Self::Tree { path, gitignore } => {
                 let options =
                     TreeOptions { state_folders: ours.to_vec(), respect_gitignore: *gitignore };
-                TreeConnector::open(path_of(path), options).await.map(AnyConnector::Tree)
+                let path = path_of(path);
+                // The same words may mean another folder elsewhere.
+                let is_same = |given: &&Path| std::fs::canonicalize(given).is_ok_and(|it| it == path);
+                let named = given.filter(is_same).unwrap_or(&path).to_owned();
+                TreeConnector::open(named, options).await.map(AnyConnector::Tree)
             }
             Self::Lines { path, null, .. } => {
                 let path = path_of(path);

@@ -12,7 +12,7 @@ mod support;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use support::Site;
+use support::{Site, wait_until};
 
 const KILLS: usize = 50;
 
@@ -80,12 +80,4 @@ fn no_child_survives_a_kill() {
     rustix::process::kill_process(group, rustix::process::Signal::KILL).unwrap();
     child.wait().unwrap();
     wait_until(|| ids.iter().all(|id| !fs::exists(format!("/proc/{id}")).unwrap()));
-}
-
-fn wait_until(mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it does not come to be");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -92,6 +92,21 @@ pub trait Job: Send + Sync + 'static {
 
     /// Works on a batch, and says of each item, in order, what came of it.
     fn process(&self, batch: Batch<'_>) -> impl Future<Output = Vec<Outcome>> + Send;
+
+    /// Everything of a shard up to `key` is committed and never comes again.
+    fn committed(&self, assignment: &Assignment, key: &[u8]) {
+        let _ = (assignment, key);
+    }
+
+    /// The rest of a shard from `end` on is a shard of its own now.
+    fn divided(&self, assignment: &Assignment, end: &[u8]) {
+        let _ = (assignment, end);
+    }
+
+    /// Nothing more comes.
+    fn close(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// A job made of a function of one item; see [`each`].

@@ -6,6 +6,7 @@
 mod batch;
 mod guard;
 mod item;
+mod persistent;
 mod record;
 mod run;
 mod spill;
@@ -14,6 +15,7 @@ mod template;
 pub use batch::{BatchInput, ProcessPerBatch};
 pub use guard::{Guard, GuardError};
 pub use item::ProcessPerItem;
+pub use persistent::{PersistentError, PersistentProcess};
 pub use record::{ItemRecord, KeyText};
 pub use spill::Spill;
 pub use template::{Template, TemplateError};

@@ -208,6 +208,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Worker<B, C, J, K, E> {
             }
             worst = worse(worst, ending);
         }
+        shared.job.close().await;
         worst
     }
 }

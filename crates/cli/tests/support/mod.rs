@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// A folder with a source and the state of its runs.
 pub(crate) struct Site {
@@ -80,4 +81,21 @@ pub(crate) fn keys(results: &Path) -> Vec<String> {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Keys and outputs in a result file.
+pub(crate) fn outputs(results: &Path) -> Vec<(String, String)> {
+    let lines = fs::read_to_string(results).unwrap();
+    let parsed = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    parsed.map(|line: serde_json::Value| (text(&line["key"]), text(&line["stdout"]))).collect()
+}
+
+/// Waits for something that has to come about.
+pub(crate) fn wait_until(mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not come to be");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -52,6 +52,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         self.lease.notice(notice);
         let now = shared.env.monotonic();
         self.ledger.note_committed(&key, now, now.saturating_sub(start));
+        shared.job.committed(self.assignment, &key);
         let (envelope, shard) = (self.ledger.envelope(), self.shard());
         let (items, bytes) = (envelope.items, envelope.bytes);
         self.holder.tell(WorkerEvent::Committed { shard, key: &key, items, bytes });
@@ -77,6 +78,9 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
                 }
                 Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
             }
+        }
+        if let Some(key) = &key {
+            shared.job.committed(self.assignment, key);
         }
         self.holder.tell(WorkerEvent::Completed { shard: self.shard() });
         Ok(End::Completed)

@@ -84,6 +84,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         self.lease.answered();
         self.feed.narrow(boundary);
         self.advice.narrowed(boundary);
+        shared.job.divided(self.assignment, boundary);
         let shard = self.shard();
         self.holder.tell(WorkerEvent::Split { shard, residual, boundary });
         Ok(())

@@ -18,7 +18,7 @@ use crate::connector::Item;
 use crate::job::{Assignment, JobFailure};
 
 /// How much of what a program complains about is kept.
-const COMPLAINT_BYTES: usize = 8 * 1_024;
+pub(super) const COMPLAINT_BYTES: usize = 8 * 1_024;
 const READ_BYTES: usize = 16 * 1_024;
 
 /// A program, what it gets, and under which right.
@@ -139,7 +139,7 @@ async fn last_of(stderr: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     kept
 }
 
-fn describe(status: ExitStatus, complaint: &[u8]) -> String {
+pub(super) fn describe(status: ExitStatus, complaint: &[u8]) -> String {
     let how = match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),

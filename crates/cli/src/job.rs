@@ -1,0 +1,97 @@
+//! What is run for the items, in whichever way was chosen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_contracts::RunId;
+use shardwright_worker::connector::Item;
+use shardwright_worker::job::{Assignment, Batch, Job, JobFailure, Outcome};
+use shardwright_worker::process::{
+    BatchInput, Guard, PersistentProcess, ProcessPerBatch, ProcessPerItem, Template,
+};
+
+use crate::description::{Description, Mode};
+use crate::output::Output;
+use crate::source::Source;
+
+/// What is run, in whichever way was chosen.
+pub(crate) enum Command {
+    Item(ProcessPerItem),
+    Batch(ProcessPerBatch),
+    Persistent(PersistentProcess),
+}
+
+impl Command {
+    /// The command of a run. One that is to stay up shows first that it can.
+    pub(crate) async fn new(
+        run: RunId,
+        description: &Description,
+        output: &Output,
+        in_flight: usize,
+        lease: Duration,
+    ) -> anyhow::Result<Self> {
+        let template = Template::new(&description.command())?;
+        let spill = output.spill();
+        Ok(match description.mode {
+            Mode::Item => Self::Item(ProcessPerItem::new(template, Arc::new(Guard::start()?), spill)),
+            Mode::Batch { size } => {
+                let is_null = matches!(description.source, Source::Lines { null: true, .. });
+                let input = if is_null { BatchInput::Nul } else { BatchInput::Lines };
+                let (guard, size) = (Arc::new(Guard::start()?), usize::try_from(size)?);
+                Self::Batch(ProcessPerBatch::new(template, guard, spill, size, input))
+            }
+            Mode::Persistent => {
+                // The part of a lease in which the work has to have stopped.
+                let grace = lease / 10;
+                let job = PersistentProcess::new(template, output.logs(), spill, in_flight, grace);
+                job.try_out(run).await?;
+                Self::Persistent(job)
+            }
+        })
+    }
+
+    /// How many batches of a shard to work on at a time.
+    pub(crate) fn in_flight(&self, asked: usize) -> usize {
+        match self {
+            Self::Item(_) | Self::Batch(_) => asked,
+            Self::Persistent(job) => job.batches_in_flight(),
+        }
+    }
+}
+
+/// Does with whichever it is what is said.
+macro_rules! with {
+    ($any:ident, $job:ident => $work:expr) => {
+        match $any {
+            Command::Item($job) => $work,
+            Command::Batch($job) => $work,
+            Command::Persistent($job) => $work,
+        }
+    };
+}
+
+impl Job for Command {
+    fn batch_size(&self) -> usize {
+        with!(self, job => job.batch_size())
+    }
+
+    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Vec<u8> {
+        with!(self, job => job.failure_record(item, failure))
+    }
+
+    async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
+        with!(self, job => job.process(batch).await)
+    }
+
+    fn committed(&self, assignment: &Assignment, key: &[u8]) {
+        with!(self, job => job.committed(assignment, key));
+    }
+
+    fn divided(&self, assignment: &Assignment, end: &[u8]) {
+        with!(self, job => job.divided(assignment, end));
+    }
+
+    async fn close(&self) {
+        with!(self, job => job.close().await);
+    }
+}

@@ -1,0 +1,118 @@
+//! Working on a run until there is nothing left to do, and telling what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use shardwright_contracts::{OpId, RunId};
+use shardwright_coordination::{AsyncRunManagement as _, RunName, RunStatus};
+use shardwright_engine::TokioEnv;
+use shardwright_worker::{Ending, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerOptions};
+
+use crate::arguments::WorkArguments;
+use crate::begin::Begun;
+use crate::commands::TENANT;
+use crate::commands::runs::word;
+use crate::description::Description;
+use crate::exit::Exit;
+use crate::failures::FailureWatch;
+use crate::job::Command;
+use crate::output::{Output, write_whole};
+use crate::receipt::Receipt;
+use crate::say::note;
+use crate::signals::stop_on_signals;
+use crate::store::Coordinator;
+use crate::view::View;
+
+/// Works on a run that was found or made.
+pub(crate) async fn work(
+    coordinator: &Coordinator,
+    json: bool,
+    begun: Begun,
+    arguments: &WorkArguments,
+) -> anyhow::Result<Exit> {
+    let Begun { name, run, description, connector, output, is_resumed } = begun;
+    let record = coordinator.get_run(TENANT, run).await?;
+    let view = View::new(json, name);
+    match record.status {
+        RunStatus::Done => {
+            let receipt = conclude(coordinator, name, run, &description, &output).await?;
+            view.finished(&receipt, "was done before; say --fresh to do it again");
+            return Ok(Exit::Done);
+        }
+        RunStatus::Failed | RunStatus::Cancelled => {
+            let status = word(record.status, record.paused);
+            anyhow::bail!("the run {name} is {status}; say --fresh to begin a new one");
+        }
+        RunStatus::Initializing | RunStatus::Active => {}
+    }
+    let lease = Duration::from_millis(record.config.lease_duration_ms.get());
+    let command = Command::new(run, &description, &output, arguments.in_flight(), lease).await?;
+    let stop = Stop::default();
+    stop_on_signals(stop.clone())?;
+    let failures = FailureWatch::new(arguments.max_failures, stop.clone(), view.observer());
+    view.begin(is_resumed, &description, arguments.workers());
+    let options = options(arguments, &command);
+    let ending = Worker::builder(TENANT, run)
+        .backend(coordinator.clone())
+        .env(TokioEnv::current().context("there is no runtime")?)
+        .connector(connector)
+        .job(command)
+        .sink(output.sink())
+        .options(options)
+        .stop(stop)
+        .observer(Arc::clone(&failures) as Arc<dyn Observer>)
+        .run()
+        .await;
+    view.end();
+    if failures.is_over() {
+        // Nobody else goes on with it either, until somebody has looked.
+        let _paused = coordinator.pause_run(TENANT, run, OpId::from_raw(fastrand::u64(..))).await;
+        note!("stopped: too many items failed; `shardwright parked {name}` shows why, and");
+        note!("`shardwright resume {name}` lets the same command go on");
+        return Ok(Exit::TooManyFailures);
+    }
+    let (exit, how) = match ending {
+        Ok(Ending::Done) => (Exit::Done, "is done"),
+        Ok(Ending::Parked { .. }) => (Exit::Parked, "is done but for what is parked"),
+        Ok(Ending::Stopped) => {
+            coordinator.close().await?;
+            view.interrupted();
+            return Ok(Exit::Interrupted);
+        }
+        Err(WorkerError::RunEnded { status }) => {
+            anyhow::bail!("the run {name} was ended by somebody: it is {}", word(status, false))
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let receipt = conclude(coordinator, name, run, &description, &output).await?;
+    coordinator.close().await?;
+    view.finished(&receipt, how);
+    Ok(exit)
+}
+
+fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {
+    let retry = RetryPolicy { retries: arguments.retries, ..RetryPolicy::default() };
+    WorkerOptions {
+        slots: arguments.workers(),
+        in_flight: command.in_flight(arguments.in_flight()),
+        retry,
+        ..WorkerOptions::default()
+    }
+}
+
+/// Writes the result file and the receipt.
+async fn conclude(
+    coordinator: &Coordinator,
+    name: RunName,
+    run: RunId,
+    description: &Description,
+    output: &Output,
+) -> anyhow::Result<Receipt> {
+    let record = coordinator.get_run(TENANT, run).await?;
+    let shards = coordinator.inspect_shards(TENANT, run).await?;
+    let built = output.build(run, &shards).await?;
+    let receipt = Receipt::new(name, &record, description, &shards, &built)?;
+    write_whole(&output.receipt(), &serde_json::to_vec_pretty(&receipt)?)?;
+    Ok(receipt)
+}

@@ -1,0 +1,288 @@
+//! What a program has in hand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use shardwright_coordination::ParkReason;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+
+use super::PersistentError;
+use super::message::{self, Heard, VERSION};
+use crate::job::{Batch, JobFailure};
+
+/// What came of an item.
+pub(super) type Answer = Result<Done, JobFailure>;
+
+/// An item that is done.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) took: Duration,
+    pub(super) output: Vec<u8>,
+}
+
+/// What is known of a batch in the end; an answer that is missing was lost with the program.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    pub(super) answers: Vec<Option<Answer>>,
+    /// Why some are missing.
+    pub(super) lost: Option<Arc<PersistentError>>,
+    /// Whether what is missing was all that the program had in hand.
+    pub(super) was_alone: bool,
+}
+
+/// One running program, from its start to its end.
+pub(super) struct Link {
+    state: Mutex<State>,
+    /// There is something to write, or nothing will ever be.
+    pub(super) to_write: Notify,
+    /// It has to be killed.
+    pub(super) is_over: Notify,
+    /// It is gone.
+    pub(super) is_gone: Notify,
+    grace: Duration,
+    runtime: Handle,
+}
+
+struct State {
+    next_id: u64,
+    /// By the id of the first item.
+    waiting: BTreeMap<u64, Waiting>,
+    /// What was revoked and is not given back yet.
+    revoked: BTreeSet<u64>,
+    out: Vec<u8>,
+    hello: Option<oneshot::Sender<()>>,
+    is_closing: bool,
+    ended: Option<Arc<PersistentError>>,
+}
+
+/// A batch that is not answered yet.
+struct Waiting {
+    answers: Vec<Option<Answer>>,
+    missing: usize,
+    begun: Instant,
+    sender: oneshot::Sender<Answers>,
+}
+
+impl Link {
+    pub(super) fn new(grace: Duration, hello: oneshot::Sender<()>, first_line: Vec<u8>) -> Self {
+        let state = State {
+            next_id: 1,
+            waiting: BTreeMap::new(),
+            revoked: BTreeSet::new(),
+            out: first_line,
+            hello: Some(hello),
+            is_closing: false,
+            ended: None,
+        };
+        Self {
+            state: Mutex::new(state),
+            to_write: Notify::new(),
+            is_over: Notify::new(),
+            is_gone: Notify::new(),
+            grace,
+            runtime: Handle::current(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why it does not go on, if it does not.
+    pub(super) fn ended(&self) -> Option<Arc<PersistentError>> {
+        self.state().ended.clone()
+    }
+
+    /// The same for the only one who knows the program.
+    pub(super) fn take_ended(&self) -> Option<PersistentError> {
+        let mut state = self.state();
+        state.is_closing = true;
+        state.out.clear();
+        state.ended.take().and_then(Arc::into_inner)
+    }
+
+    /// Gives a batch to the program.
+    pub(super) fn submit(self: &Arc<Self>, batch: &Batch<'_>) -> Ticket {
+        let (sender, answers) = oneshot::channel();
+        let mut state = self.state();
+        let (first, count) = (state.next_id, batch.items.len());
+        state.next_id += count as u64;
+        let mut waiting = Waiting {
+            answers: Vec::new(),
+            missing: count,
+            begun: Instant::now(),
+            sender,
+        };
+        waiting.answers.resize_with(count, || None);
+        match &state.ended {
+            Some(ended) => waiting.lose(Arc::clone(ended), false),
+            None => {
+                message::items(&mut state.out, first, batch);
+                state.waiting.insert(first, waiting);
+                drop(state);
+                self.to_write.notify_one();
+            }
+        }
+        Ticket { link: Arc::clone(self), first, answers }
+    }
+
+    /// Tells the program something, if it still listens.
+    pub(super) fn tell(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state();
+        if state.ended.is_none() && !state.is_closing {
+            write(&mut state.out);
+            drop(state);
+            self.to_write.notify_one();
+        }
+    }
+
+    /// Takes in some lines of the program.
+    pub(super) fn hear<'l>(
+        &self,
+        lines: impl Iterator<Item = &'l [u8]>,
+    ) -> Result<(), PersistentError> {
+        let mut state = self.state();
+        lines.map(message::parse).try_for_each(|heard| state.hear(heard?))
+    }
+
+    /// Takes back what nobody waits for any more, and ends the program if it does not let go.
+    fn withdraw(self: &Arc<Self>, first: u64) {
+        let mut state = self.state();
+        let Some(waiting) = state.waiting.remove(&first) else { return };
+        let unanswered = (first..).zip(&waiting.answers).filter(|(_, answer)| answer.is_none());
+        let ids: Vec<u64> = unanswered.map(|(id, _)| id).collect();
+        state.revoked.extend(&ids);
+        message::revoke(&mut state.out, &ids);
+        drop(state);
+        self.to_write.notify_one();
+        let link = Arc::clone(self);
+        // Whoever drops a future may do so outside of the runtime.
+        self.runtime.spawn(async move {
+            tokio::time::sleep(link.grace).await;
+            if ids.iter().any(|id| link.state().revoked.contains(id)) {
+                link.end(PersistentError::Deaf { milliseconds: link.grace.as_millis() });
+            }
+        });
+    }
+
+    /// What is to be written now; none if nothing ever will be again.
+    pub(super) fn take_output(&self) -> Option<Vec<u8>> {
+        let mut state = self.state();
+        let is_last = state.ended.is_some() || state.is_closing && state.out.is_empty();
+        (!is_last).then(|| std::mem::take(&mut state.out))
+    }
+
+    /// Lets the program end by itself: there is nothing more to do.
+    pub(super) fn close(&self) {
+        self.state().is_closing = true;
+        self.to_write.notify_one();
+    }
+
+    /// Ends it. Whoever waits learns why.
+    pub(super) fn end(&self, error: PersistentError) {
+        let mut state = self.state();
+        if state.ended.is_none() {
+            let error = Arc::new(error);
+            state.ended = Some(Arc::clone(&error));
+            state.hello = None;
+            let waiting = std::mem::take(&mut state.waiting);
+            let in_hand: usize = waiting.values().map(|waiting| waiting.missing).sum();
+            for waiting in waiting.into_values() {
+                waiting.lose(Arc::clone(&error), in_hand + state.revoked.len() == 1);
+            }
+        }
+        drop(state);
+        self.to_write.notify_one();
+        self.is_over.notify_one();
+    }
+}
+
+impl State {
+    fn hear(&mut self, heard: Heard<'_>) -> Result<(), PersistentError> {
+        match heard {
+            Heard::Hello { version: VERSION } => match self.hello.take() {
+                // Whoever waited for it may be gone.
+                Some(hello) => {
+                    let _gone = hello.send(());
+                    Ok(())
+                }
+                None => Err(PersistentError::Malformed { line: "a second hello".to_owned() }),
+            },
+            Heard::Hello { version: found } => Err(PersistentError::Version { found }),
+            _ if self.hello.is_some() => Err(PersistentError::HelloNotFirst),
+            Heard::Done { id, output } => {
+                self.answer(id, |took| Ok(Done { took, output }))
+            }
+            Heard::Failed { id, detail, may_retry } => self.answer(id, |_| {
+                Err(if may_retry {
+                    JobFailure::retryable(detail)
+                } else {
+                    JobFailure::fatal(ParkReason::Other, detail)
+                })
+            }),
+            Heard::Revoked { id } => {
+                if self.revoked.remove(&id) {
+                    return Ok(());
+                }
+                Err(PersistentError::UnknownItem { id })
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        id: u64,
+        answer: impl FnOnce(Duration) -> Answer,
+    ) -> Result<(), PersistentError> {
+        // What comes too late is no mistake of the program's.
+        if self.revoked.remove(&id) {
+            return Ok(());
+        }
+        let unknown = PersistentError::UnknownItem { id };
+        let batch = self.waiting.range_mut(..=id).next_back();
+        let Some((first, waiting)) = batch else { return Err(unknown) };
+        let (first, took) = (*first, waiting.begun.elapsed());
+        let place = usize::try_from(id - first).ok().and_then(|at| waiting.answers.get_mut(at));
+        match place {
+            Some(place @ None) => *place = Some(answer(took)),
+            Some(Some(_)) | None => return Err(unknown),
+        }
+        waiting.missing -= 1;
+        if waiting.missing == 0
+            && let Some(Waiting { answers, sender, .. }) = self.waiting.remove(&first)
+        {
+            // Whoever waited for it may be gone.
+            let _gone = sender.send(Answers { answers, lost: None, was_alone: false });
+        }
+        Ok(())
+    }
+}
+
+impl Waiting {
+    fn lose(self, error: Arc<PersistentError>, was_alone: bool) {
+        let Self { answers, sender, .. } = self;
+        let _gone = sender.send(Answers { answers, lost: Some(error), was_alone });
+    }
+}
+
+/// A batch in a program's hands. Whoever drops it takes back what is not answered.
+pub(super) struct Ticket {
+    link: Arc<Link>,
+    first: u64,
+    answers: oneshot::Receiver<Answers>,
+}
+
+impl Ticket {
+    pub(super) async fn answers(mut self) -> Answers {
+        // Its sender is used or lives on in the link, which this holds.
+        (&mut self.answers).await.unwrap_or_default()
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.link.withdraw(self.first);
+    }
+}

@@ -1,0 +1,212 @@
+//! Starting a program that stays up, and following it to its end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use command_fds::{CommandFdExt as _, FdMapping};
+use memchr::memchr;
+use shardwright_contracts::{RunId, WorkerId};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::PersistentError;
+use super::link::Link;
+use super::message;
+use crate::process::guard::Guard;
+use crate::process::run::{COMPLAINT_BYTES, describe};
+use crate::process::template::Template;
+
+/// Where a program reads what it is told, and where it answers.
+const READ_FD: i32 = 3;
+const WRITE_FD: i32 = 4;
+/// The longest line that a program may say.
+pub(super) const MAX_LINE: usize = 1 << 20;
+const CHUNK_BYTES: usize = 64 * 1_024;
+/// A program may have much to load before it says hello.
+const HELLO_WAIT: Duration = Duration::from_secs(30);
+/// How long a program that says no more has to end, before that is held against it.
+const END_WAIT: Duration = Duration::from_secs(1);
+
+/// What is started, again and again.
+pub(super) struct Program {
+    pub(super) template: Template,
+    /// A folder for what programs write.
+    pub(super) logs: PathBuf,
+    pub(super) grace: Duration,
+}
+
+impl Program {
+    /// Starts one, and waits until it is ready.
+    pub(super) async fn start(
+        &self,
+        run: RunId,
+        worker: WorkerId,
+    ) -> Result<Arc<Link>, PersistentError> {
+        let descriptors = PersistentError::Descriptors;
+        let (theirs_to_read, ours_to_write) = io::pipe().map_err(descriptors)?;
+        let (ours_to_read, theirs_to_write) = io::pipe().map_err(descriptors)?;
+        let path = self.logs.join(format!("{:016x}.log", worker.as_raw()));
+        let log = open_log(&path).map_err(descriptors)?;
+        // Its own guard, so that its end is the end of whatever it has started.
+        let guard = Guard::start()?;
+        let mut command = Command::new(self.template.program());
+        command
+            .args(self.template.arguments())
+            .env("SHARDWRIGHT_PROTOCOL", message::VERSION.to_string())
+            .env("SHARDWRIGHT_RUN", format!("{:016x}", run.as_raw()))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(descriptors)?)
+            .stderr(Stdio::piped())
+            .process_group(guard.group()?)
+            .kill_on_drop(true)
+            .fd_mappings(vec![
+                FdMapping { parent_fd: OwnedFd::from(theirs_to_read), child_fd: READ_FD },
+                FdMapping { parent_fd: OwnedFd::from(theirs_to_write), child_fd: WRITE_FD },
+            ])
+            .map_err(|error| descriptors(io::Error::other(error)))?;
+        let program = || self.template.program().display().to_string();
+        let child = command
+            .spawn()
+            .map_err(|error| PersistentError::Start { program: program(), error })?;
+        // It holds the other ends of the pipes.
+        drop(command);
+        let to = Sender::from_owned_fd(ours_to_write.into()).map_err(descriptors)?;
+        let from = Receiver::from_owned_fd(ours_to_read.into()).map_err(descriptors)?;
+        let (hello, is_ready) = oneshot::channel();
+        let mut first_line = Vec::new();
+        message::hello(&mut first_line, run);
+        let link = Arc::new(Link::new(self.grace, hello, first_line));
+        tokio::spawn(write_lines(Arc::clone(&link), to));
+        tokio::spawn(follow(Arc::clone(&link), child, guard, from, log, path));
+        self.is_ready(&link, is_ready).await?;
+        Ok(link)
+    }
+
+    async fn is_ready(
+        &self,
+        link: &Link,
+        is_ready: oneshot::Receiver<()>,
+    ) -> Result<(), PersistentError> {
+        let seconds = HELLO_WAIT.as_secs();
+        match timeout(HELLO_WAIT, is_ready).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(_)) => {}
+            Err(_) => link.end(PersistentError::NoHello { seconds }),
+        }
+        // Nobody else has learned of it, because nobody had the link.
+        link.is_gone.notified().await;
+        let ended = link.take_ended();
+        Err(ended.unwrap_or(PersistentError::NoHello { seconds }))
+    }
+}
+
+fn open_log(path: &Path) -> io::Result<File> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+/// Writes what is to be told, as much at once as there is.
+async fn write_lines(link: Arc<Link>, mut to: Sender) {
+    while let Some(lines) = link.take_output() {
+        if lines.is_empty() {
+            link.to_write.notified().await;
+        } else if to.write_all(&lines).await.is_err() {
+            // It does not listen any more. Whoever follows it finds out why.
+            return;
+        }
+    }
+}
+
+/// Follows a program to its end, and sees to it that it is one.
+async fn follow(
+    link: Arc<Link>,
+    mut child: Child,
+    guard: Guard,
+    from: Receiver,
+    log: File,
+    log_path: PathBuf,
+) {
+    let complaint = Arc::new(Mutex::new(Vec::new()));
+    let mut complaining = tokio::spawn(keep_last(child.stderr.take(), Arc::clone(&complaint), log));
+    let heard = tokio::select! {
+        biased;
+        error = read_lines(&link, from) => Some(error),
+        () = link.is_over.notified() => None,
+    };
+    if let Some(error) = heard {
+        let status = match error {
+            // What it has to say about it comes with its end.
+            PersistentError::Closed => timeout(END_WAIT, child.wait()).await.ok(),
+            _ => None,
+        };
+        link.end(match status {
+            Some(Ok(status)) => {
+                let _all_said = timeout(END_WAIT / 5, &mut complaining).await;
+                let said = complaint.lock().unwrap_or_else(PoisonError::into_inner);
+                PersistentError::Ended { how: describe(status, &said) }
+            }
+            Some(Err(_)) | None => error,
+        });
+    }
+    // The guard takes along whatever the program has started.
+    drop(guard);
+    let _killed = child.start_kill();
+    let _reaped = child.wait().await;
+    if fs::metadata(&log_path).is_ok_and(|log| log.len() == 0) {
+        let _untidy = fs::remove_file(&log_path);
+    }
+    link.is_gone.notify_one();
+}
+
+/// Takes in what the program says, until it says something wrong or nothing more.
+async fn read_lines(link: &Link, mut from: Receiver) -> PersistentError {
+    let mut buffer = Vec::with_capacity(CHUNK_BYTES);
+    let mut scanned = 0;
+    loop {
+        match from.read_buf(&mut buffer).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return PersistentError::Closed,
+        }
+        let mut rest = buffer.as_slice();
+        let lines = std::iter::from_fn(|| {
+            let end = scanned + memchr(b'\n', rest.get(scanned..)?)?;
+            let (line, behind) = (rest.get(..end)?, rest.get(end + 1..)?);
+            (rest, scanned) = (behind, 0);
+            Some(line)
+        });
+        if let Err(error) = link.hear(lines) {
+            return error;
+        }
+        scanned = rest.len();
+        let taken = buffer.len() - rest.len();
+        if scanned > MAX_LINE {
+            return PersistentError::TooLong { limit: MAX_LINE };
+        }
+        buffer.drain(..taken);
+    }
+}
+
+/// Keeps the last of what a program complains about, and writes all of it down.
+async fn keep_last(stderr: Option<ChildStderr>, last: Arc<Mutex<Vec<u8>>>, mut log: File) {
+    let Some(mut stderr) = stderr else { return };
+    let mut buffer = Vec::with_capacity(CHUNK_BYTES);
+    while let Ok(1..) = stderr.read_buf(&mut buffer).await {
+        // A full disk is no reason to stop the work.
+        let _unwritten = log.write_all(&buffer);
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.extend_from_slice(&buffer);
+        let extra = last.len().saturating_sub(COMPLAINT_BYTES);
+        last.drain(..extra);
+        buffer.clear();
+    }
+}
