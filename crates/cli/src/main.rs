@@ -16,6 +16,7 @@ mod output;
 mod readable;
 mod receipt;
 mod say;
+mod scan;
 mod signals;
 mod source;
 mod store;

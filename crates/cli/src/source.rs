@@ -9,6 +9,7 @@ use shardwright_worker::connector::{
     ObjectConnector, Page, PageLimit, Position, Separator, TreeConnector, TreeOptions, spool,
 };
 use shardwright_worker::process::KeyText;
+use shardwright_worker::scan::uri;
 
 use crate::arguments::RunArguments;
 
@@ -73,6 +74,17 @@ impl Source {
         }
     }
 
+    /// The address below which its items are, with a slash at its end.
+    pub(crate) fn base(&self) -> String {
+        match self {
+            Self::Tree { path, .. } | Self::Lines { path, .. } => {
+                let path = uri(&path.to_bytes().unwrap_or_default());
+                format!("file://{}/", path.trim_end_matches('/'))
+            }
+            Self::Objects { url } => format!("{}/", url.trim_end_matches('/')),
+        }
+    }
+
     /// Opens it; items are named as it was `given`, if that is the same. Nothing of `ours` is an
     /// item.
     pub(crate) async fn open(
@@ -87,7 +99,8 @@ impl Source {
                     TreeOptions { state_folders: ours.to_vec(), respect_gitignore: *gitignore };
                 let path = path_of(path);
                 // The same words may mean another folder elsewhere.
-                let is_same = |given: &&Path| std::fs::canonicalize(given).is_ok_and(|it| it == path);
+                let is_same =
+                    |given: &&Path| std::fs::canonicalize(given).is_ok_and(|it| it == path);
                 let named = given.filter(is_same).unwrap_or(&path).to_owned();
                 TreeConnector::open(named, options).await.map(AnyConnector::Tree)
             }

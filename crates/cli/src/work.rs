@@ -20,6 +20,7 @@ use crate::job::Command;
 use crate::output::{Output, write_whole};
 use crate::receipt::Receipt;
 use crate::say::note;
+use crate::scan::Scan;
 use crate::signals::stop_on_signals;
 use crate::store::Coordinator;
 use crate::view::View;
@@ -30,12 +31,18 @@ pub(crate) async fn work(
     json: bool,
     begun: Begun,
     arguments: &WorkArguments,
+    scan: Option<&Scan<'_>>,
 ) -> anyhow::Result<Exit> {
     let Begun { name, run, description, connector, output, is_resumed } = begun;
     let record = coordinator.get_run(TENANT, run).await?;
     let view = View::new(json, name);
     match record.status {
         RunStatus::Done => {
+            if let Some(scan) = scan {
+                // It was done between two looks.
+                let receipt = conclude(coordinator, name, run, &description, &output).await?;
+                return scan.finish(&view, &description, &output, &receipt, "is done");
+            }
             let receipt = conclude(coordinator, name, run, &description, &output).await?;
             view.finished(&receipt, "was done before; say --fresh to do it again");
             return Ok(Exit::Done);
@@ -47,7 +54,10 @@ pub(crate) async fn work(
         RunStatus::Initializing | RunStatus::Active => {}
     }
     let lease = Duration::from_millis(record.config.lease_duration_ms.get());
-    let command = Command::new(run, &description, &output, arguments.in_flight(), lease).await?;
+    let command = match scan {
+        Some(scan) => scan.command(&connector)?,
+        None => Command::new(run, &description, &output, arguments.in_flight(), lease).await?,
+    };
     let stop = Stop::default();
     stop_on_signals(stop.clone())?;
     let failures = FailureWatch::new(arguments.max_failures, stop.clone(), view.observer());
@@ -87,6 +97,9 @@ pub(crate) async fn work(
     };
     let receipt = conclude(coordinator, name, run, &description, &output).await?;
     coordinator.close().await?;
+    if let Some(scan) = scan {
+        return scan.finish(&view, &description, &output, &receipt, how);
+    }
     view.finished(&receipt, how);
     Ok(exit)
 }

@@ -62,8 +62,7 @@ fn the_documented_examples_work_and_are_those_that_lie_beside_it() {
 fn what_a_program_writes_is_its_own_and_is_kept() {
     let site = Site::with_files(3);
     let worker = worker(&site, r#"echo '{"type":"done","id":99}'; echo loud >&2; finish"#);
-    let command =
-        ["run", "data", "--run", "loud", "-j", "1", "--persistent", "--", "sh", &worker];
+    let command = ["run", "data", "--run", "loud", "-j", "1", "--persistent", "--", "sh", &worker];
     site.expect(0, &command);
     let logs = fs::read_dir(site.results("loud").join("logs")).unwrap();
     let logs: Vec<String> =
@@ -105,8 +104,7 @@ fn only_the_item_that_kills_programs_is_set_aside() {
         let body = format!("case $item in *-bad) {end} ;; esac; finish");
         let worker = worker(&site, &body);
         let flags = ["--persistent", "--in-flight", "16", "-j", "2", "--retries", "1", "--"];
-        let command =
-            [&["run", "data", "--run", name], &flags[..], &["sh", &worker]].concat();
+        let command = [&["run", "data", "--run", name], &flags[..], &["sh", &worker]].concat();
         let told = site.expect(if name == "repeats" { 0 } else { 3 }, &command);
         let expected = match name {
             "dies" => "exit code 9: no luck",
@@ -119,7 +117,10 @@ fn only_the_item_that_kills_programs_is_set_aside() {
         assert!(told.contains(expected), "{name}: {told}");
         let keys = site.keys(name);
         let is_there = keys.iter().any(|key| key.ends_with("-bad"));
-        assert_eq!((keys.len(), is_there), if name == "repeats" { (61, true) } else { (60, false) });
+        assert_eq!(
+            (keys.len(), is_there),
+            if name == "repeats" { (61, true) } else { (60, false) }
+        );
         assert!(site.expect(0, &["verify", name]).contains("the receipt holds"));
     }
 }
@@ -131,8 +132,7 @@ fn no_program_survives_a_kill_nor_what_it_has_started() {
     fs::create_dir(&marks).unwrap();
     let body = "sleep 1000 & echo > marks/$!; echo > marks/$$; wait";
     let worker = worker(&site, body);
-    let mut child =
-        site.start(&["run", "data", "-j", "2", "--persistent", "--", "sh", &worker]);
+    let mut child = site.start(&["run", "data", "-j", "2", "--persistent", "--", "sh", &worker]);
     let mut ids: Vec<i32> = Vec::new();
     wait_until(|| {
         let names = fs::read_dir(&marks).unwrap().map(|entry| entry.unwrap().file_name());

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[cfg(feature = "objects")]
 use object_store::ObjectStore;
 pub use record::ScanRecord;
+pub use shardwright_scan::report::{Totals, uri};
 pub use shardwright_scan::{
     FileReport, Format, Report, RuleSet, RulesError, Scanner, Scratch, Secrecy, Skipped,
 };
@@ -115,7 +116,9 @@ impl Bench {
         let mut scratch = self.scratch();
         let each = items.iter().map(|item| {
             let report = match &item.payload {
-                Payload::File(path) => file::scan(&self.scanner, &item.key, path, &mut scratch, lost),
+                Payload::File(path) => {
+                    file::scan(&self.scanner, &item.key, path, &mut scratch, lost)
+                }
                 Payload::Row { bytes, .. } => Ok(self.scanner.scan(&item.key, bytes, &mut scratch)),
                 Payload::Object(_) => Err(no_reader()),
             };
@@ -136,9 +139,7 @@ fn line(item: &Item, attempt: u32, report: FileReport) -> Vec<u8> {
 }
 
 /// Runs what takes a while beside the tasks. It gets to know when nobody waits for it any more.
-async fn on_own_thread<T: Send + 'static>(
-    work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
-) -> T
+async fn on_own_thread<T: Send + 'static>(work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> T
 where
     T: Default,
 {

@@ -226,7 +226,8 @@ impl Job for PersistentProcess {
     }
 
     async fn close(&self) {
-        let places = std::mem::take(&mut *self.places.lock().unwrap_or_else(PoisonError::into_inner));
+        let places =
+            std::mem::take(&mut *self.places.lock().unwrap_or_else(PoisonError::into_inner));
         let links: Vec<Arc<Link>> = places.values().filter_map(|place| place.link()).collect();
         // All at once: each has something to finish.
         futures_util::future::join_all(links.iter().map(|link| close(link))).await;

@@ -109,12 +109,8 @@ impl Link {
         let mut state = self.state();
         let (first, count) = (state.next_id, batch.items.len());
         state.next_id += count as u64;
-        let mut waiting = Waiting {
-            answers: Vec::new(),
-            missing: count,
-            begun: Instant::now(),
-            sender,
-        };
+        let mut waiting =
+            Waiting { answers: Vec::new(), missing: count, begun: Instant::now(), sender };
         waiting.answers.resize_with(count, || None);
         match &state.ended {
             Some(ended) => waiting.lose(Arc::clone(ended), false),
@@ -212,9 +208,7 @@ impl State {
             },
             Heard::Hello { version: found } => Err(PersistentError::Version { found }),
             _ if self.hello.is_some() => Err(PersistentError::HelloNotFirst),
-            Heard::Done { id, output } => {
-                self.answer(id, |took| Ok(Done { took, output }))
-            }
+            Heard::Done { id, output } => self.answer(id, |took| Ok(Done { took, output })),
             Heard::Failed { id, detail, may_retry } => self.answer(id, |_| {
                 Err(if may_retry {
                     JobFailure::retryable(detail)
