@@ -9,6 +9,7 @@
 )]
 
 mod bench;
+mod bench_scan;
 mod deny;
 mod proof;
 mod system_packages;
@@ -60,6 +61,8 @@ enum Chore {
         /// Measure only `file`, `etcd`, `shards` or `memory`.
         only: Option<String>,
     },
+    /// Measures `shardwright scan` beside ripgrep and Kingfisher, on a tree it makes.
+    BenchScan,
     /// Licences, sources and banned crates among the dependencies.
     Deny,
 }
@@ -86,6 +89,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::MutantsPlanted => proof::planted(&metadata),
         Chore::Chaos { arguments } => proof::chaos(&metadata, arguments),
         Chore::BenchStores { only } => bench::stores(&metadata, only.as_deref()),
+        Chore::BenchScan => bench_scan::run(&metadata),
         Chore::Deny => deny::run(&metadata),
     }
 }

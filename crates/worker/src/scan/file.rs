@@ -59,3 +59,52 @@ fn why_unread(error: &io::Error) -> Option<Skipped> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::mkfifoat;
+    use shardwright_scan::{RuleSet, Secrecy};
+
+    use super::*;
+
+    fn skipped(path: &Path) -> Option<Skipped> {
+        let rules = "[[rules]]\nid='a'\nregex='secret'\n[[rules]]\nid='b'\npath='bad'";
+        let rules = RuleSet::parse("rules", rules, Path::new("")).unwrap();
+        let scanner = Scanner::new(rules, Secrecy::Shown).unwrap();
+        let (mut scratch, lost) = (Scratch::new(), AtomicBool::new(false));
+        let report = scan(&scanner, b"bad", path, &mut scratch, &lost).unwrap();
+        let expected = 1 + usize::from(report.skipped.is_none());
+        assert_eq!(report.findings.len(), expected, "a path is judged in any case");
+        report.skipped
+    }
+
+    #[test]
+    fn what_took_a_files_place_is_neither_followed_nor_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "a secret").unwrap();
+        symlink(path("file"), path("link")).unwrap();
+        mkfifoat(CWD, path("pipe"), Mode::RWXU).unwrap();
+        assert_eq!(skipped(&path("file")), None);
+        for gone in ["link", "pipe", "nothing", "file/below", "."] {
+            assert_eq!(skipped(&path(gone)), Some(Skipped::Vanished), "{gone}");
+        }
+    }
+
+    #[test]
+    fn only_the_files_own_trouble_is_a_reason_to_pass_it_over() {
+        for (errno, expected) in [
+            (Errno::ACCESS, Some(Skipped::Unreadable)),
+            (Errno::PERM, Some(Skipped::Unreadable)),
+            (Errno::NOENT, Some(Skipped::Vanished)),
+            (Errno::MFILE, None),
+            (Errno::NOMEM, None),
+            (Errno::IO, None),
+        ] {
+            assert_eq!(why_unread(&errno.into()), expected, "{errno}");
+        }
+    }
+}
