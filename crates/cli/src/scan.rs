@@ -107,6 +107,7 @@ fn lines(report: &Report<'_>) -> Vec<String> {
     let found = match (report.found().len(), totals.places) {
         (0, _) => "no secrets".to_owned(),
         (1, 1) => "1 secret in 1 place".to_owned(),
+        (1, places) => format!("1 secret in {places} places"),
         (secrets, places) => format!("{secrets} secrets in {places} places"),
     };
     let mut line = format!("{found}; {} files, {} bytes", totals.files, totals.bytes);

@@ -21,8 +21,13 @@ use support::{Site, text};
 /// Nobody's keys, in pieces so that nobody finds them here.
 fn secret(number: usize) -> String {
     let letters = b"QWERTYUPASDFGHJKLZXCVBNM234567";
-    let letter = |at: usize| char::from(letters[(number * 31 + at * at * 7 + at) % letters.len()]);
-    format!("AK{}{}", "IA", (0..16).map(letter).collect::<String>())
+    let mut state = number as u64 + 1;
+    let mut letter = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(letters[(state >> 33) as usize % letters.len()])
+    };
+    format!("AK{}{}", "IA", (0..16).map(|_| letter()).collect::<String>())
 }
 
 /// A site with files of which some hold secrets; the same secret is in `data/a` and `data/b/c`.
@@ -205,7 +210,8 @@ fn a_scan_that_was_killed_goes_on_and_finds_each_secret_once() {
     let mut kills = 0;
     loop {
         let mut child = site.start(&command);
-        let patience = Duration::from_millis(if kills < 12 { fastrand::u64(5..150) } else { 60_000 });
+        let patience =
+            Duration::from_millis(if kills < 12 { fastrand::u64(5..150) } else { 60_000 });
         let start = Instant::now();
         while child.try_wait().unwrap().is_none() && start.elapsed() < patience {
             std::thread::sleep(Duration::from_millis(1));

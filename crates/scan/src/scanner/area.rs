@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::reach::Reach;
 
-/// Parts of a window, in order and apart from each other.
+/// Parts of a window: apart from each other, or one for each keyword that a match can begin with.
 #[derive(Debug, Default)]
 pub(super) struct Area {
     parts: Vec<Range<usize>>,
@@ -17,6 +17,13 @@ impl Area {
 
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
+    }
+
+    /// Puts parts in the order of their beginnings, which that of keywords' ends need not be.
+    pub(super) fn sort(&mut self) {
+        if !self.parts.is_sorted_by_key(|part| part.start) {
+            self.parts.sort_by_key(|part| part.start);
+        }
     }
 
     pub(super) fn parts(&self) -> &[Range<usize>] {
@@ -32,6 +39,15 @@ impl Area {
             Reach::Around { longest } => {
                 let start = keyword.end.saturating_sub(longest);
                 start..keyword.start.saturating_add(longest).min(window)
+            }
+            // Those that begin in the same place are one, and come one behind the other.
+            Reach::At { .. } if self.parts.last().is_some_and(|it| it.start == keyword.start) => {
+                return;
+            }
+            Reach::At { longest } => {
+                let end = keyword.start.saturating_add(longest).min(window);
+                self.parts.push(keyword.start..end);
+                return;
             }
         };
         match self.parts.last_mut() {
@@ -60,5 +76,15 @@ mod tests {
         area.add(Reach::WithKeyword, 96..97, 100);
         area.add(Reach::WithKeyword, 97..98, 100);
         assert_eq!(area.parts(), [0..100]);
+    }
+
+    #[test]
+    fn keywords_that_begin_a_match_are_tried_in_the_order_of_their_beginnings() {
+        let (mut area, at) = (Area::default(), Reach::At { longest: 10 });
+        for keyword in [5..8, 5..9, 7..10, 3..20, 95..99] {
+            area.add(at, keyword, 100);
+        }
+        area.sort();
+        assert_eq!(area.parts(), [3..13, 5..15, 7..17, 95..100]);
     }
 }

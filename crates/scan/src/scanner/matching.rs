@@ -54,7 +54,12 @@ impl Scanner {
             if rule.path.as_ref().is_some_and(|path| !path.is_match(window.path)) {
                 continue;
             }
-            self.match_rule(window, rule, pattern, scratch, &mut |it| found(index, it));
+            let anchored = match reach {
+                Reach::At { .. } => Anchored::Yes,
+                _ => Anchored::No,
+            };
+            scratch.area.sort();
+            self.match_rule(window, rule, pattern, anchored, scratch, &mut |it| found(index, it));
         }
     }
 
@@ -64,6 +69,7 @@ impl Scanner {
         window: Window<'_>,
         rule: &Rule,
         pattern: &Pattern,
+        anchored: Anchored,
         scratch: &mut RuleScratch,
         found: &mut impl FnMut(Found),
     ) {
@@ -74,8 +80,12 @@ impl Scanner {
             let behind_last = reached.saturating_sub(window.offset);
             let behind_last = usize::try_from(behind_last).unwrap_or(usize::MAX);
             let mut at = part.start.max(window.fresh.0).max(behind_last);
+            // A match begins where the part does, or not at all.
+            if anchored == Anchored::Yes && at > part.start {
+                continue;
+            }
             while at < part.end {
-                let input = Input::new(window.bytes).span(at..part.end);
+                let input = Input::new(window.bytes).span(at..part.end).anchored(anchored);
                 let Some(matched) = pattern.regex.search_with(cache, &input) else { break };
                 if matched.start() >= window.fresh.1 {
                     return;
@@ -90,6 +100,9 @@ impl Scanner {
                 let it = secret.and_then(|it| self.judge(window, rule, matched, it, &mut locator));
                 if let Some(it) = it {
                     found(it);
+                }
+                if anchored == Anchored::Yes {
+                    break;
                 }
             }
         }

@@ -112,9 +112,11 @@ fn each_default_rule_finds_what_it_is_for() {
 fn the_default_rules_look_around_their_keywords_only() {
     let scanner = built_in();
     for (rule, reach) in scanner.rules().rules().iter().zip(&scanner.reaches) {
-        let is_near = matches!(reach, Reach::Around { .. } | Reach::Nowhere);
+        let is_near = !matches!(reach, Reach::Everywhere | Reach::WithKeyword);
         assert!(is_near, "{}: {reach:?}", rule.id());
     }
+    let around = scanner.reaches.iter().filter(|reach| matches!(reach, Reach::Around { .. }));
+    assert!(around.count() < 8, "{:?}", scanner.reaches);
 }
 
 #[test]
@@ -274,6 +276,10 @@ id = 'around'
 regex = '''\b(tok_[a-z]{3,20})\b'''
 keywords = ['tok_']
 [[rules]]
+id = 'inner'
+regex = '''[a-z]?-?(tok_|_)[a-z]{3,20}'''
+keywords = ['_']
+[[rules]]
 id = 'long'
 regex = '''(?s)BEGIN(.{5,90}?)END'''
 keywords = ['begin']
@@ -300,7 +306,7 @@ fn a_secret_is_found_once_wherever_a_window_ends() {
     for before in 8_100..8_700 {
         let text = format!("{}\n{secret}\n{}", " ".repeat(before), " ".repeat(9_000));
         let expected = whole.scan(b"f", text.as_bytes(), &mut scratch.0);
-        assert_eq!(expected.findings.len(), 3);
+        assert_eq!(expected.findings.len(), 4);
         assert_eq!(tight.scan(b"f", text.as_bytes(), &mut scratch.1), expected, "{before}");
     }
 }
