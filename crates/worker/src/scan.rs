@@ -139,10 +139,9 @@ fn line(item: &Item, attempt: u32, report: FileReport) -> Vec<u8> {
 }
 
 /// Runs what takes a while beside the tasks. It gets to know when nobody waits for it any more.
-async fn on_own_thread<T: Send + 'static>(work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> T
-where
-    T: Default,
-{
+async fn on_own_thread<T: Default + Send + 'static>(
+    work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+) -> T {
     /// Tells the thread when the future is dropped.
     struct Waiting(Arc<AtomicBool>);
     impl Drop for Waiting {
