@@ -26,7 +26,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     Package {
         name: "python3-pip",
         proof: Proof::File("/usr/lib/python3/dist-packages/pip/__main__.py"),
-        reason: "TLC comes in a Python package",
+        reason: "TLC and the S3 server of the tests come in Python packages",
     },
 ];
 

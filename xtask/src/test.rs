@@ -88,7 +88,7 @@ fn plan(has_nextest: bool) -> Vec<Step> {
         cargo_step("etcd chaos", "run --quiet --locked --package shardwright-chaos -- --minutes 5"),
         Step { name: "specification (TLC)", action: Action::Specification },
         cargo_step("examples build", "build --workspace --examples --locked"),
-        // In the profile of the tests, whose parts are there already: that they build is the question.
+        // In the profile of the tests, whose parts are there already.
         cargo_step("benches build", "build --workspace --benches --all-features --locked"),
         Step {
             name: "documentation",

@@ -154,9 +154,9 @@ pub(crate) struct MakeArguments {
     /// Begin a new run, even if there is one of that name.
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// Where results go: a folder that every worker reaches.
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) out: Option<PathBuf>,
+    /// Where results go: a folder that every worker reaches, or the address of an object store.
+    #[arg(long, value_name = "FOLDER|URL")]
+    pub(crate) out: Option<OsString>,
     /// On a shared store: let every machine keep the results of its own work.
     #[arg(long, conflicts_with = "out")]
     pub(crate) out_local: bool,

@@ -68,10 +68,9 @@ pub(crate) async fn begin(
         }
         return joined;
     }
-    let results = place_results(store, state, arguments, name)?;
-    let output = Output::of(&results, state, name);
-    std::fs::create_dir_all(output.folder())
-        .with_context(|| format!("{} cannot be made", output.folder().display()))?;
+    let results = place_results(store, state, arguments, name, &source)?;
+    let output = Output::of(&results, state, name).await?;
+    output.make_folder()?;
     let ours = [state.to_owned(), std::fs::canonicalize(output.folder())?];
     let given = arguments.source.as_ref().map(PathBuf::from);
     let connector = source.open(given.as_deref(), state, &ours).await?;
@@ -89,7 +88,7 @@ pub(crate) async fn begin(
         let description = Description::decode(&job.description)?;
         return join(coordinator, state, arguments, name, named, description).await;
     }
-    output.claim(name, run, arguments.make.fresh || found.is_some())?;
+    output.claim(name, run, arguments.make.fresh || found.is_some()).await?;
     create(coordinator, run, &description, arguments).await?;
     Ok(Begun { name, run, description, connector, output, is_resumed: false })
 }
@@ -140,15 +139,17 @@ pub(crate) async fn resume(
     run: RunId,
     description: Description,
 ) -> anyhow::Result<Begun> {
-    let output = Output::of(&description.results, state, name);
+    let output = Output::of(&description.results, state, name).await?;
     match description.results {
-        Results::Folder { .. } => match coordinator.get_run(TENANT, run).await {
-            Ok(_) => output.join(run)?,
-            // It was named and not begun.
-            Err(RunQueryError::RunNotFound(_)) => output.claim(name, run, true)?,
-            Err(error) => return Err(error.into()),
-        },
-        Results::Local => output.claim(name, run, true)?,
+        Results::Folder { .. } | Results::Objects { .. } => {
+            match coordinator.get_run(TENANT, run).await {
+                Ok(_) => output.join(run).await?,
+                // It was named and not begun.
+                Err(RunQueryError::RunNotFound(_)) => output.claim(name, run, true).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Results::Local => output.claim(name, run, true).await?,
     }
     let ours = [state.to_owned(), std::fs::canonicalize(output.folder())?];
     let connector = description.source.open(given.as_deref(), state, &ours).await?;
@@ -178,15 +179,24 @@ fn place_results(
     state: &Path,
     arguments: &RunArguments,
     name: RunName,
+    source: &Source,
 ) -> anyhow::Result<Results> {
     if arguments.make.out_local {
         return Ok(Results::Local);
     }
+    let address = arguments.make.out.as_ref().and_then(|out| out.to_str());
+    if let Some(url) = address.filter(|address| address.contains("://")) {
+        anyhow::ensure!(
+            !source.holds(url),
+            "{url} is a part of the source; results would be items"
+        );
+        return Ok(Results::Objects { url: url.to_owned() });
+    }
     let folder = match &arguments.make.out {
-        Some(folder) => folder.clone(),
+        Some(folder) => PathBuf::from(folder),
         None if store.is_shared() => anyhow::bail!(
-            "on a shared store say where results go: --out FOLDER, which every worker must reach, \
-             or --out-local to leave them on each machine"
+            "on a shared store say where results go: --out FOLDER or URL, which every worker must \
+             reach, or --out-local to leave them on each machine"
         ),
         None => default_folder(state, name),
     };

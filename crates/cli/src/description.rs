@@ -65,6 +65,11 @@ pub(crate) enum Results {
         /// The folder, absolute.
         path: PathBuf,
     },
+    /// In an object store.
+    Objects {
+        /// Its address.
+        url: String,
+    },
     /// On each machine those of its own work.
     Local,
 }
@@ -108,7 +113,7 @@ impl Description {
         Ok(description)
     }
 
-    /// The source as it was said, if that means the same here.
+    /// The source as it was said. The same words may mean something else here.
     pub(crate) fn given(&self) -> Option<PathBuf> {
         let given = OsString::from_vec(self.given.as_ref()?.to_bytes()?);
         Some(given.into())

@@ -1,22 +1,34 @@
-//! Stopping when too many items fail.
+//! Stopping when too many items fail, whoever of the run's workers they fail with.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use shardwright_contracts::RunId;
+use shardwright_coordination::ShardStatus;
+use shardwright_worker::extent::Envelope;
 use shardwright_worker::{Observer, Stop, WorkerEvent};
+use tokio::sync::Notify;
 
 use crate::arguments::FailureLimit;
+use crate::commands::TENANT;
+use crate::store::Coordinator;
 
 /// A percentage means nothing before so many items were tried.
 const LEAST_TRIED: u64 = 100;
+/// How often others' failures are looked for.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long to wait at least between two looks.
+const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Counts failures, stops the worker when there are too many, and passes everything on.
+/// Counts what failed in the whole run, stops the worker when it is too much, and passes
+/// everything on.
 pub(crate) struct FailureWatch {
     limit: Option<FailureLimit>,
     stop: Stop,
     next: Arc<dyn Observer>,
-    done: AtomicU64,
-    failed: AtomicU64,
+    /// Something failed here.
+    failed: Notify,
     is_over: AtomicBool,
 }
 
@@ -26,43 +38,80 @@ impl FailureWatch {
         stop: Stop,
         next: Arc<dyn Observer>,
     ) -> Arc<Self> {
-        let (done, failed, is_over) =
-            (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { limit, stop, next, done, failed, is_over })
+        let (failed, is_over) = (Notify::new(), AtomicBool::new(false));
+        Arc::new(Self { limit, stop, next, failed, is_over })
     }
 
-    /// Whether there were too many.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "a percentage need not be exact")]
-    fn is_too_many(&self, failed: u64) -> bool {
-        match self.limit {
-            None => false,
-            Some(FailureLimit::Items(most)) => failed > most,
-            Some(FailureLimit::Percent(most)) => {
-                let tried = self.done.load(Ordering::Relaxed) + failed;
-                tried >= LEAST_TRIED && failed as f64 * 100.0 > most * tried as f64
+    /// Looks at the run for as long as it goes on.
+    pub(crate) fn follow(self: &Arc<Self>, coordinator: &Coordinator, run: RunId) {
+        if self.limit.is_none() {
+            return;
+        }
+        let (watch, coordinator) = (Arc::clone(self), coordinator.clone());
+        tokio::spawn(async move {
+            // A look that fails is followed by another one.
+            while !matches!(watch.is_over(&coordinator, run).await, Ok(true)) {
+                tokio::time::sleep(LEAST_INTERVAL).await;
+                let _early = tokio::time::timeout(LOOK_INTERVAL, watch.failed.notified()).await;
             }
+        });
+    }
+
+    /// Whether too much has failed.
+    pub(crate) async fn is_over(
+        &self,
+        coordinator: &Coordinator,
+        run: RunId,
+    ) -> anyhow::Result<bool> {
+        let Some(limit) = self.limit else { return Ok(false) };
+        if self.is_over.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let Count { failed, done } = Count::of(coordinator, run).await?;
+        let is_over = is_too_many(limit, failed, done);
+        if is_over {
+            self.is_over.store(true, Ordering::Relaxed);
+            self.stop.stop();
+        }
+        Ok(is_over)
+    }
+}
+
+/// What is committed of a run.
+#[derive(Default)]
+struct Count {
+    failed: u64,
+    done: u64,
+}
+
+impl Count {
+    async fn of(coordinator: &Coordinator, run: RunId) -> anyhow::Result<Self> {
+        let mut count = Self::default();
+        for shard in coordinator.inspect_shards(TENANT, run).await? {
+            let envelope = Envelope::decode(shard.cursor.as_update().token())?;
+            // One that cannot be set aside has a result that says so.
+            count.failed += u64::from(shard.head.status == ShardStatus::Parked) + envelope.failed;
+            count.done += envelope.items.saturating_sub(envelope.failed);
+        }
+        Ok(count)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a percentage need not be exact")]
+fn is_too_many(limit: FailureLimit, failed: u64, done: u64) -> bool {
+    match limit {
+        FailureLimit::Items(most) => failed > most,
+        FailureLimit::Percent(most) => {
+            let tried = done + failed;
+            tried >= LEAST_TRIED && failed as f64 * 100.0 > most * tried as f64
         }
     }
 }
 
 impl Observer for FailureWatch {
     fn event(&self, slot: usize, event: WorkerEvent<'_>) {
-        match event {
-            WorkerEvent::Done { .. } => {
-                self.done.fetch_add(1, Ordering::Relaxed);
-            }
-            WorkerEvent::Parked { .. } | WorkerEvent::Failed { .. } => {
-                let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
-                if self.is_too_many(failed) {
-                    self.is_over.store(true, Ordering::Relaxed);
-                    self.stop.stop();
-                }
-            }
-            _ => {}
+        if let WorkerEvent::Parked { .. } | WorkerEvent::Failed { .. } = event {
+            self.failed.notify_one();
         }
         self.next.event(slot, event);
     }
@@ -70,34 +119,19 @@ impl Observer for FailureWatch {
 
 #[cfg(test)]
 mod tests {
-    use shardwright_contracts::ShardId;
-
     use super::*;
-
-    const FAILED: WorkerEvent<'_> =
-        WorkerEvent::Failed { shard: ShardId::from_raw(1), key: b"k", detail: "" };
-    const DONE: WorkerEvent<'_> =
-        WorkerEvent::Done { shard: ShardId::from_raw(1), key: b"k", bytes: 0, retries: 0 };
 
     #[test]
     fn a_number_is_a_number_of_items() {
-        let stop = Stop::default();
-        let watch = FailureWatch::new(Some(FailureLimit::Items(2)), stop.clone(), Arc::new(()));
-        watch.event(0, FAILED);
-        watch.event(0, FAILED);
-        assert!(!watch.is_over() && !stop.is_stopped());
-        watch.event(0, FAILED);
-        assert!(watch.is_over() && stop.is_stopped());
+        assert!(!is_too_many(FailureLimit::Items(2), 2, 0));
+        assert!(is_too_many(FailureLimit::Items(2), 3, 1_000_000));
     }
 
     #[test]
     fn a_percentage_counts_once_enough_were_tried() {
-        let watch =
-            FailureWatch::new(Some(FailureLimit::Percent(10.0)), Stop::default(), Arc::new(()));
-        (0..9).for_each(|_| watch.event(0, FAILED));
-        (0..90).for_each(|_| watch.event(0, DONE));
-        assert!(!watch.is_over());
-        (0..2).for_each(|_| watch.event(0, FAILED));
-        assert!(watch.is_over());
+        let limit = FailureLimit::Percent(10.0);
+        assert!(!is_too_many(limit, 9, 90));
+        assert!(!is_too_many(limit, 10, 90));
+        assert!(is_too_many(limit, 11, 90));
     }
 }

@@ -10,21 +10,26 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{RunName, ShardRecord};
 use shardwright_worker::extent::Envelope;
 use shardwright_worker::process::Spill;
-use shardwright_worker::sink::{FolderSink, Sink};
+use shardwright_worker::sink::{FolderSink, ObjectSink, Sink};
 
 use crate::description::Results;
+use crate::sink::AnySink;
 
 const MARKER: &str = "run.json";
+pub(crate) const RESULTS: &str = "results.jsonl";
+const RECEIPT: &str = "receipt.json";
 /// The longest output of a program that is kept in its record.
 const INLINE_BYTES: usize = 64 * 1_024;
 
-/// The folder of a run's results.
+/// The place of a run's results, as this machine reaches it.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
+    /// Where they are, or are put together before they go elsewhere.
     folder: PathBuf,
+    objects: Option<ObjectSink>,
 }
 
-/// What says whose results are in a folder.
+/// What says whose results are in a place.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Marker {
     run: String,
@@ -33,38 +38,50 @@ struct Marker {
 
 /// The result file, as it was built.
 pub(crate) struct Built {
-    pub(crate) path: PathBuf,
+    pub(crate) place: String,
     pub(crate) bytes: u64,
     pub(crate) digest: String,
 }
 
 impl Output {
-    /// Where a run's results are on this machine.
-    pub(crate) fn of(results: &Results, state: &Path, name: RunName) -> Self {
-        match results {
-            Results::Folder { path } => Self { folder: path.clone() },
-            Results::Local => Self { folder: default_folder(state, name) },
-        }
+    /// Where a run's results are.
+    pub(crate) async fn of(results: &Results, state: &Path, name: RunName) -> anyhow::Result<Self> {
+        Ok(match results {
+            Results::Folder { path } => Self { folder: path.clone(), objects: None },
+            Results::Objects { url } => {
+                let objects = ObjectSink::open(url.clone()).await;
+                let objects = objects.with_context(|| format!("{url} cannot be opened"))?;
+                Self { folder: default_folder(state, name), objects: Some(objects) }
+            }
+            Results::Local => Self { folder: default_folder(state, name), objects: None },
+        })
     }
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    pub(crate) fn results(&self) -> PathBuf {
-        self.folder.join("results.jsonl")
+    /// What a file among the results is called.
+    pub(crate) fn place(&self, file: &str) -> String {
+        match &self.objects {
+            Some(objects) => objects.place(file),
+            None => self.folder.join(file).display().to_string(),
+        }
     }
 
-    pub(crate) fn receipt(&self) -> PathBuf {
-        self.folder.join("receipt.json")
-    }
-
-    pub(crate) fn sink(&self) -> FolderSink {
-        FolderSink::new(self.folder.join("segments"))
+    pub(crate) fn sink(&self) -> AnySink {
+        match &self.objects {
+            Some(objects) => AnySink::Objects(objects.clone()),
+            None => AnySink::Folder(FolderSink::new(self.folder.join("segments"))),
+        }
     }
 
     pub(crate) fn spill(&self) -> Spill {
-        Spill::new(self.folder.join("stdout"), INLINE_BYTES)
+        let spill = Spill::new(self.folder.join("stdout"), INLINE_BYTES);
+        match &self.objects {
+            Some(objects) => spill.to_objects(objects.clone()),
+            None => spill,
+        }
     }
 
     /// Where persistent programs write what they have to say.
@@ -73,47 +90,82 @@ impl Output {
     }
 
     /// Says whose results are here. Whoever makes the run does so.
-    pub(crate) fn claim(&self, name: RunName, run: RunId, may_replace: bool) -> anyhow::Result<()> {
-        fs::create_dir_all(&self.folder)
-            .with_context(|| format!("{} cannot be made", self.folder.display()))?;
+    pub(crate) async fn claim(
+        &self,
+        name: RunName,
+        run: RunId,
+        may_replace: bool,
+    ) -> anyhow::Result<()> {
+        self.make_folder()?;
         let marker = Marker { run: shown(run), name: name.to_string() };
-        match self.marker()? {
+        match self.marker().await? {
             Some(found) if found == marker => return Ok(()),
             Some(found) if found.name != marker.name || !may_replace => anyhow::bail!(
-                "{} holds the results of the run {}; say another folder with --out",
-                self.folder.display(),
+                "{} is of the run {}; say another place for results with --out",
+                self.place(MARKER),
                 found.name
             ),
             Some(_) | None => {}
         }
-        write_whole(&self.folder.join(MARKER), &serde_json::to_vec(&marker)?)
+        self.write(MARKER, serde_json::to_vec(&marker)?).await
     }
 
-    /// Makes sure that this is the folder that the run's maker meant.
-    pub(crate) fn join(&self, run: RunId) -> anyhow::Result<()> {
-        let found = self.marker()?;
+    /// Makes sure that this is the place that the run's maker meant.
+    pub(crate) async fn join(&self, run: RunId) -> anyhow::Result<()> {
+        self.make_folder()?;
+        let found = self.marker().await?;
         anyhow::ensure!(
             found.is_some_and(|marker| marker.run == shown(run)),
-            "{} is not the folder in which this run was begun: every worker has to reach the same \
-             one; say --out-local to a new run if they cannot",
-            self.folder.display()
+            "{} does not say that results of this run go there: every worker has to reach the \
+             place that it was begun with; say --out-local to a new run if they cannot",
+            self.place(MARKER)
         );
         Ok(())
     }
 
-    fn marker(&self) -> anyhow::Result<Option<Marker>> {
-        let path = self.folder.join(MARKER);
-        match fs::read(&path) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| path.display().to_string()),
+    /// Everybody needs a folder, if only to put things together.
+    pub(crate) fn make_folder(&self) -> anyhow::Result<()> {
+        fs::create_dir_all(&self.folder)
+            .with_context(|| format!("{} cannot be made", self.folder.display()))
+    }
+
+    async fn marker(&self) -> anyhow::Result<Option<Marker>> {
+        let found = match &self.objects {
+            Some(objects) => objects.get(MARKER).await?.map(Vec::from),
+            None => match fs::read(self.folder.join(MARKER)) {
+                Ok(bytes) => Some(bytes),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error).with_context(|| self.place(MARKER)),
+            },
+        };
+        Ok(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    async fn write(&self, file: &str, bytes: Vec<u8>) -> anyhow::Result<()> {
+        match &self.objects {
+            Some(objects) => Ok(objects.put(file, bytes.into()).await?),
+            None => write_whole(&self.folder.join(file), &bytes),
         }
+    }
+
+    pub(crate) async fn write_receipt(&self, bytes: Vec<u8>) -> anyhow::Result<()> {
+        self.write(RECEIPT, bytes).await
+    }
+
+    /// The folder in which the result file and the receipt can be read; a temporary one, if they
+    /// have to be fetched.
+    pub(crate) async fn readable(&self) -> anyhow::Result<(PathBuf, Option<tempfile::TempDir>)> {
+        let Some(objects) = &self.objects else { return Ok((self.folder.clone(), None)) };
+        let folder = tempfile::tempdir()?;
+        for file in [RESULTS, RECEIPT] {
+            objects.get_file(file, &folder.path().join(file)).await?;
+        }
+        Ok((folder.path().to_owned(), Some(folder)))
     }
 
     /// Builds the result file from what the cursors of all shards name. It can be done again and
     /// by several at once: the file appears whole.
     pub(crate) async fn build(&self, run: RunId, shards: &[ShardRecord]) -> anyhow::Result<Built> {
-        let path = self.results();
         let file = tempfile::NamedTempFile::new_in(&self.folder)
             .with_context(|| format!("{} cannot be written", self.folder.display()))?;
         let (mut writer, mut hasher) = (BufWriter::new(file), blake3::Hasher::new());
@@ -129,11 +181,16 @@ impl Output {
                 sink.read(run, extent, &mut piece).await?;
             }
         }
-        let file = writer.into_inner().map_err(|error| error.into_error())?;
-        file.as_file().sync_all()?;
-        file.persist(&path)?;
-        File::open(&self.folder)?.sync_all()?;
-        Ok(Built { path, bytes, digest: hasher.finalize().to_hex().to_string() })
+        let mut file = writer.into_inner().map_err(|error| error.into_error())?;
+        if let Some(objects) = &self.objects {
+            objects.put_file(RESULTS, file.as_file_mut()).await?;
+        } else {
+            file.as_file().sync_all()?;
+            file.persist(self.folder.join(RESULTS))?;
+            File::open(&self.folder)?.sync_all()?;
+        }
+        let digest = hasher.finalize().to_hex().to_string();
+        Ok(Built { place: self.place(RESULTS), bytes, digest })
     }
 }
 

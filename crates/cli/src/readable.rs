@@ -1,3 +1,7 @@
+//! What people are shown of keys, sizes and times.
+
+use std::time::Duration;
+
 /// Longest key that is shown whole, in bytes.
 const LONGEST: usize = 48;
 
@@ -8,6 +12,32 @@ pub(crate) fn readable(key: &[u8]) -> String {
     if key.len() > LONGEST { format!("{text}\u{2026}") } else { text }
 }
 
+/// A size with three digits.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub(crate) fn readable_bytes(bytes: u64) -> String {
+    let mut size = bytes as f64;
+    for unit in ["B", "kB", "MB", "GB", "TB"] {
+        if size < 999.5 {
+            let digits = if unit == "B" || size >= 99.95 { 0 } else { 1 };
+            return format!("{size:.digits$} {unit}");
+        }
+        size /= 1_000.0;
+    }
+    format!("{size:.0} PB")
+}
+
+/// A time in its two largest units.
+pub(crate) fn readable_time(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (minutes, hours) = (seconds / 60, seconds / 3_600);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, _) => format!("{minutes} min {} s", seconds % 60),
+        (..48, _) => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{} d {} h", hours / 24, hours % 24),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -16,5 +46,25 @@ mod tests {
     fn nothing_that_a_terminal_obeys_is_shown() {
         assert_eq!(readable(b"a/\x1b[2J\n\xff"), "a/\\x1b[2J\\n\\xff");
         assert_eq!(readable(&[b'a'; 60]).chars().count(), LONGEST + 1);
+    }
+
+    #[test]
+    fn sizes_and_times_are_short() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.0 kB"),
+            (99_960, "100 kB"),
+            (999_600, "1.0 MB"),
+            (12_345_678, "12.3 MB"),
+            (u64::MAX, "18447 PB"),
+        ] {
+            assert_eq!(readable_bytes(bytes), shown);
+        }
+        for (seconds, shown) in
+            [(59, "59 s"), (61, "1 min 1 s"), (7_325, "2 h 2 min"), (200_000, "2 d 7 h")]
+        {
+            assert_eq!(readable_time(Duration::from_secs(seconds)), shown);
+        }
     }
 }

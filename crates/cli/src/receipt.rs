@@ -28,6 +28,8 @@ pub(crate) struct Receipt {
     pub(crate) keys: u64,
     pub(crate) bytes: u64,
     pub(crate) retries: u64,
+    /// Keys whose result is that they failed; with cursors that are `completed` they are parked.
+    pub(crate) failed: u64,
     /// How often a shard was taken up.
     pub(crate) acquired: u64,
     /// Shards that were made out of others.
@@ -80,12 +82,14 @@ impl Receipt {
         built: &Built,
     ) -> anyhow::Result<Self> {
         let run: RunId = record.run;
-        let (mut keys, mut bytes, mut retries, mut acquired, mut splits) = (0, 0, 0, 0, 0);
+        let (mut keys, mut bytes, mut retries, mut failed) = (0, 0, 0, 0);
+        let (mut acquired, mut splits) = (0, 0);
         for shard in shards {
             let envelope = Envelope::decode(shard.cursor.as_update().token())?;
             keys += envelope.items;
             bytes += envelope.bytes;
             retries += envelope.retries;
+            failed += envelope.failed;
             acquired += u64::from(shard.head.acquire_count);
             splits += shard.head.spawned.len() as u64;
         }
@@ -107,12 +111,13 @@ impl Receipt {
             keys,
             bytes,
             retries,
+            failed,
             acquired,
             splits,
             coverage: coverage(shards),
             parked: shards.iter().filter_map(parked).collect(),
             results: ResultFile {
-                file: built.path.display().to_string(),
+                file: built.place.clone(),
                 bytes: built.bytes,
                 blake3: built.digest.clone(),
             },
@@ -134,6 +139,9 @@ impl Receipt {
             lines.push(
                 "items counted when handed out: those under way at a kill are missing".into(),
             );
+        }
+        if self.failed > 0 {
+            lines.push(format!("{} failed; their results say why", self.failed));
         }
         if !self.parked.is_empty() {
             lines.push(format!(

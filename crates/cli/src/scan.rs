@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -12,7 +13,7 @@ use crate::arguments::ScanArguments;
 use crate::description::Description;
 use crate::exit::Exit;
 use crate::job::Command;
-use crate::output::{Output, write_whole};
+use crate::output::{Output, RESULTS, write_whole};
 use crate::receipt::Receipt;
 use crate::say::write_bytes;
 use crate::source::AnyConnector;
@@ -35,7 +36,7 @@ impl Scan<'_> {
     }
 
     /// Brings together what was found, and tells it.
-    pub(crate) fn finish(
+    pub(crate) async fn finish(
         &self,
         view: &View,
         description: &Description,
@@ -43,7 +44,9 @@ impl Scan<'_> {
         receipt: &Receipt,
         how: &str,
     ) -> anyhow::Result<Exit> {
-        let report = self.collect(output)?;
+        // Where results are elsewhere, they are fetched into a folder that is gone in the end.
+        let (folder, _fetched) = output.readable().await?;
+        let report = self.collect(&folder.join(RESULTS))?;
         let mut written = Vec::new();
         report.write(self.arguments.format, &description.source.base(), &mut written)?;
         if let Some(file) = &self.arguments.report {
@@ -72,10 +75,9 @@ impl Scan<'_> {
         })
     }
 
-    fn collect(&self, output: &Output) -> anyhow::Result<Report<'_>> {
-        let path = output.results();
+    fn collect(&self, path: &Path) -> anyhow::Result<Report<'_>> {
         let open = || format!("{} cannot be read", path.display());
-        let mut reader = BufReader::new(File::open(&path).with_context(open)?);
+        let mut reader = BufReader::new(File::open(path).with_context(open)?);
         let (mut report, mut line) = (Report::new(&self.rules), Vec::new());
         while {
             line.clear();

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use shardwright_frontier::{ManifestRowKey, decode_manifest_row_key};
 use shardwright_worker::connector::{
     Connector, ConnectorError, Estimate, Fingerprint, KeyRange, LineConnector, LineOptions,
     ObjectConnector, Page, PageLimit, Position, Separator, TreeConnector, TreeOptions, spool,
@@ -12,6 +13,7 @@ use shardwright_worker::process::KeyText;
 use shardwright_worker::scan::uri;
 
 use crate::arguments::RunArguments;
+use crate::readable::readable;
 
 /// A source, as it is written down with its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +84,31 @@ impl Source {
                 format!("file://{}/", path.trim_end_matches('/'))
             }
             Self::Objects { url } => format!("{}/", url.trim_end_matches('/')),
+        }
+    }
+
+    /// Whether an address lies in it.
+    pub(crate) fn holds(&self, address: &str) -> bool {
+        let folder = |address: &str| format!("{}/", address.trim_end_matches('/'));
+        match self {
+            Self::Objects { url } => folder(address).starts_with(&folder(url)),
+            Self::Tree { .. } | Self::Lines { .. } => false,
+        }
+    }
+
+    /// A key as people call it: a row by its number, counted from one.
+    pub(crate) fn key_shown(&self, key: &[u8]) -> String {
+        let row = match self {
+            Self::Lines { .. } => key.get(..ManifestRowKey::ENCODED_LEN),
+            Self::Tree { .. } | Self::Objects { .. } => None,
+        };
+        match row.and_then(decode_manifest_row_key) {
+            // What goes on behind a row's key is the place right behind it.
+            Some(row) if key.len() > ManifestRowKey::ENCODED_LEN => {
+                format!("row {}", row.row.saturating_add(2))
+            }
+            Some(row) => format!("row {}", row.row.saturating_add(1)),
+            None => readable(key),
         }
     }
 

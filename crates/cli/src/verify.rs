@@ -51,29 +51,41 @@ impl Findings {
     }
 }
 
+/// What the run has left behind.
+pub(crate) struct Written<'a> {
+    /// Where it can be read.
+    pub(crate) folder: &'a Path,
+    /// What the result file is called.
+    pub(crate) results: String,
+}
+
 /// Compares everything with everything.
 pub(crate) async fn verify(
     coordinator: &Coordinator,
     name: RunName,
     run: RunId,
     description: &Description,
-    folder: &Path,
+    written: &Written<'_>,
     source: Option<&AnyConnector>,
 ) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     let record = coordinator.get_run(TENANT, run).await?;
     let stored = shards::read(coordinator, run, &mut findings).await?;
-    let results_path = folder.join("results.jsonl");
+    let results_path = written.folder.join("results.jsonl");
     let read = results::read(&results_path, &stored, &mut findings)?;
+    let failed: u64 = stored.iter().map(|shard| shard.token.failed).sum();
+    if failed != read.failed {
+        findings.add(format!("{failed} items failed, and the results say {}", read.failed));
+    }
     let truth = receipt::Truth {
         name,
         record: &record,
         description,
         shards: &stored,
         results: &read,
-        results_path: &results_path,
+        results_place: &written.results,
     };
-    receipt::compare(&folder.join("receipt.json"), &truth, &mut findings)?;
+    receipt::compare(&written.folder.join("receipt.json"), &truth, &mut findings)?;
     if let Some(source) = source {
         listing::compare(source, description, &stored, &results_path, &mut findings).await?;
     }

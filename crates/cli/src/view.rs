@@ -1,6 +1,7 @@
 //! What a person sees of a run while it goes on.
 
 mod board;
+mod forecast;
 mod live;
 
 use std::io::IsTerminal as _;
@@ -10,7 +11,8 @@ use std::time::Duration;
 use shardwright_coordination::RunName;
 use shardwright_worker::{Observer, WorkerEvent};
 
-use self::board::Board;
+pub(crate) use self::board::Board;
+pub(crate) use self::forecast::Amount;
 use self::live::Live;
 use crate::description::Description;
 use crate::receipt::Receipt;
@@ -47,6 +49,11 @@ impl View {
 
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
         Arc::clone(&self.board) as Arc<dyn Observer>
+    }
+
+    /// Where what is known of the run is noted.
+    pub(crate) fn board(&self) -> Arc<Board> {
+        Arc::clone(&self.board)
     }
 
     pub(crate) fn begin(&self, is_resumed: bool, description: &Description, slots: usize) {

@@ -17,7 +17,8 @@ use crate::description::Description;
 use crate::exit::Exit;
 use crate::failures::FailureWatch;
 use crate::job::Command;
-use crate::output::{Output, write_whole};
+use crate::output::Output;
+use crate::progress;
 use crate::receipt::Receipt;
 use crate::say::note;
 use crate::scan::Scan;
@@ -41,7 +42,7 @@ pub(crate) async fn work(
             if let Some(scan) = scan {
                 // It was done between two looks.
                 let receipt = conclude(coordinator, name, run, &description, &output).await?;
-                return scan.finish(&view, &description, &output, &receipt, "is done");
+                return scan.finish(&view, &description, &output, &receipt, "is done").await;
             }
             let receipt = conclude(coordinator, name, run, &description, &output).await?;
             view.finished(&receipt, "was done before; say --fresh to do it again");
@@ -61,7 +62,10 @@ pub(crate) async fn work(
     let stop = Stop::default();
     stop_on_signals(stop.clone())?;
     let failures = FailureWatch::new(arguments.max_failures, stop.clone(), view.observer());
+    failures.follow(coordinator, run);
     view.begin(is_resumed, &description, arguments.workers());
+    let connector = Arc::new(connector);
+    progress::follow(&view, coordinator, run, &description, &connector)?;
     let options = options(arguments, &command);
     let ending = Worker::builder(TENANT, run)
         .backend(coordinator.clone())
@@ -75,7 +79,7 @@ pub(crate) async fn work(
         .run()
         .await;
     view.end();
-    if failures.is_over() {
+    if failures.is_over(coordinator, run).await? {
         // Nobody else goes on with it either, until somebody has looked.
         let _paused = coordinator.pause_run(TENANT, run, OpId::from_raw(fastrand::u64(..))).await;
         note!("stopped: too many items failed; `shardwright parked {name}` shows why, and");
@@ -98,7 +102,7 @@ pub(crate) async fn work(
     let receipt = conclude(coordinator, name, run, &description, &output).await?;
     coordinator.close().await?;
     if let Some(scan) = scan {
-        return scan.finish(&view, &description, &output, &receipt, how);
+        return scan.finish(&view, &description, &output, &receipt, how).await;
     }
     view.finished(&receipt, how);
     Ok(exit)
@@ -126,6 +130,6 @@ async fn conclude(
     let shards = coordinator.inspect_shards(TENANT, run).await?;
     let built = output.build(run, &shards).await?;
     let receipt = Receipt::new(name, &record, description, &shards, &built)?;
-    write_whole(&output.receipt(), &serde_json::to_vec_pretty(&receipt)?)?;
+    output.write_receipt(serde_json::to_vec_pretty(&receipt)?).await?;
     Ok(receipt)
 }

@@ -81,3 +81,31 @@ fn no_child_survives_a_kill() {
     child.wait().unwrap();
     wait_until(|| ids.iter().all(|id| !fs::exists(format!("/proc/{id}")).unwrap()));
 }
+
+#[test]
+fn an_item_that_kills_whoever_works_on_it_is_set_aside_alone() {
+    let site = Site::with_files(40);
+    fs::write(site.path("data/05/killer"), "bad").unwrap();
+    // The parent of the command is the program itself.
+    let script = "if grep -q bad \"$1\"; then kill -9 $PPID; sleep 1000; fi; cat \"$1\"";
+    let flags = ["--run", "deadly", "-j", "2", "--in-flight", "4", "--"];
+    let command = [&["run", "data"], &flags[..], &["sh", "-c", script, "sh", "{}"]].concat();
+    let mut deaths = 0;
+    let code = loop {
+        match site.run(&command).status.code() {
+            Some(code) => break code,
+            None => deaths += 1,
+        }
+        assert!(deaths < 20, "it goes on and on");
+    };
+    assert_eq!(code, 3);
+    assert!(deaths >= 2, "nobody is set aside who was not tried alone");
+    assert_eq!(site.keys("deadly").len(), 40);
+    let parked = site.expect(0, &["parked", "deadly"]);
+    assert!(parked.contains("Poisoned") && parked.contains("05/killer"), "{parked}");
+    assert!(site.expect(0, &["verify", "deadly"]).contains("the receipt holds"));
+    fs::write(site.path("data/05/killer"), "good").unwrap();
+    site.expect(0, &["retry", "--parked", "deadly"]);
+    assert_eq!(site.keys("deadly").len(), 41);
+    assert!(site.expect(0, &["verify", "deadly"]).contains("the receipt holds"));
+}

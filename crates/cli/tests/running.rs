@@ -13,7 +13,7 @@ use std::fs;
 use std::io::Write as _;
 use std::process::Stdio;
 
-use support::{Site, keys, text};
+use support::{Site, keys, outputs, text};
 
 #[test]
 fn a_run_is_done_once_and_says_so_when_asked_again() {
@@ -189,7 +189,7 @@ fn output_goes_where_it_was_told_to() {
     assert_eq!(keys(&site.path("out/results.jsonl")).len(), 5);
     assert!(site.expect(0, &["verify", "there"]).contains("the receipt holds"));
     let told = site.expect(2, &["run", "data", "--run", "other", "--out", "out", "--", "wc", "{}"]);
-    assert!(told.contains("holds the results of the run there"), "{told}");
+    assert!(told.contains("is of the run there"), "{told}");
 }
 
 #[test]
@@ -207,4 +207,57 @@ fn a_reader_that_has_seen_enough_is_no_trouble() {
     let output = child.wait_with_output().unwrap();
     assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn commands_get_paths_as_the_source_was_given() {
+    let site = Site::with_files(3);
+    for (name, source) in [("plain", "data"), ("dotted", "./data/")] {
+        site.expect(0, &["run", source, "--run", name, "--", "echo", "{}"]);
+        for (key, output) in outputs(&site.results(name).join("results.jsonl")) {
+            let given = source.trim_end_matches('/');
+            assert_eq!(output, format!("{given}/{key}\n"));
+        }
+        assert!(site.expect(0, &["verify", name]).contains("the receipt holds"));
+    }
+}
+
+#[test]
+fn rows_are_called_by_their_numbers() {
+    let site = Site::new();
+    fs::write(site.path("rows"), "a\nb\nc\nd\n").unwrap();
+    let script = "test $1 != c";
+    let flags = ["--run", "rows", "--shards", "1", "--retries", "0", "-j", "1", "--"];
+    let command =
+        [&["run", "--lines", "rows"], &flags[..], &["sh", "-c", script, "sh", "{}"]].concat();
+    assert!(site.expect(3, &command).contains("row 3: exit code 1"));
+    assert!(site.expect(0, &["parked", "rows"]).contains("row 3: exit code 1"));
+    let shards = site.expect(0, &["shards", "rows"]);
+    assert!(shards.contains("row 1 .. row 2 .. row 4"), "{shards}");
+    assert!(shards.contains("row 4 .. row 4 .. row 5"), "{shards}");
+    let results = fs::read_to_string(site.results("rows").join("results.jsonl")).unwrap();
+    let rows: Vec<u64> = results
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .map(|line| line["row"].as_u64().unwrap())
+        .collect();
+    assert_eq!(rows, [1, 2, 4]);
+}
+
+#[test]
+fn what_is_parked_is_tried_again_without_a_command_line() {
+    let site = Site::with_files(20);
+    fs::write(site.path("data/bad"), "bad").unwrap();
+    assert!(site.expect(2, &["retry", "--parked"]).contains("no run"));
+    let script = "! grep -q bad \"$1\" && echo $1";
+    let flags = ["--run", "mixed", "--retries", "0", "--"];
+    let command = [&["run", "data"], &flags[..], &["sh", "-c", script, "sh", "{}"]].concat();
+    site.expect(3, &command);
+    site.expect(3, &["retry", "--parked", "--retries", "0"]);
+    fs::write(site.path("data/bad"), "good").unwrap();
+    let told = site.expect(0, &["retry", "--parked", "mixed"]);
+    assert!(told.contains("1 unparked") && told.contains("is done"), "{told}");
+    assert_eq!(site.keys("mixed").len(), 21);
+    assert!(site.expect(0, &["verify", "mixed"]).contains("the receipt holds"));
+    site.expect(2, &["retry", "mixed"]);
 }

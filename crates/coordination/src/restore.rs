@@ -79,6 +79,7 @@ pub struct AcquireScratch {
     spawned: Vec<Spawned>,
     parent: Option<ShardId>,
     cursor_semantics: CursorSemantics,
+    fruitless_acquires: u32,
 }
 
 impl AcquireScratch {
@@ -93,15 +94,7 @@ impl AcquireScratch {
         &mut self,
         shard: &impl ShardState<LOG>,
     ) -> ShardSnapshotView<'_> {
-        let head = shard.head();
-        self.copy(&ShardSnapshotView {
-            status: head.status,
-            spec: shard.spec(),
-            cursor: shard.cursor(),
-            cursor_semantics: head.cursor_semantics,
-            parent: head.parent,
-            spawned: &head.spawned,
-        })
+        self.copy(&ShardSnapshotView::of(shard))
     }
 
     /// Copies a snapshot in, and lends it out again.
@@ -123,6 +116,7 @@ impl AcquireScratch {
         self.spawned.extend_from_slice(snapshot.spawned);
         self.parent = snapshot.parent;
         self.cursor_semantics = snapshot.cursor_semantics;
+        self.fruitless_acquires = snapshot.fruitless_acquires;
         self.snapshot()
     }
 
@@ -136,6 +130,7 @@ impl AcquireScratch {
             cursor_semantics: self.cursor_semantics,
             parent: self.parent,
             spawned: &self.spawned,
+            fruitless_acquires: self.fruitless_acquires,
         }
     }
 }
@@ -173,6 +168,9 @@ pub struct RestoredShardState {
     pub parent: Option<ShardId>,
     /// Which shards were split from it.
     pub spawned: Vec<Spawned>,
+    /// How often it was acquired in a row without progress, this time included. More than once
+    /// means that whoever had it before was lost, and maybe because of it.
+    pub fruitless_acquires: u32,
     /// How much there is to do besides.
     pub capacity: CapacityHint,
 }
@@ -190,6 +188,7 @@ impl RestoredShardState {
             cursor_semantics: snapshot.cursor_semantics,
             parent: snapshot.parent,
             spawned: snapshot.spawned.to_vec(),
+            fruitless_acquires: snapshot.fruitless_acquires,
             capacity: *capacity,
         }
     }
@@ -204,6 +203,7 @@ impl RestoredShardState {
             cursor_semantics: self.cursor_semantics,
             parent: self.parent,
             spawned: &self.spawned,
+            fruitless_acquires: self.fruitless_acquires,
         }
     }
 }

@@ -16,7 +16,7 @@ pub enum Expect {
 }
 
 /// A key and what must be true of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Expectation {
     /// The key.
     pub key: Key,

@@ -124,7 +124,8 @@ pub enum SessionError {
 /// The expectations of a commit were not true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What was found under each key that something was expected of, in the order in which it was.
+    /// What was found under each key that something was expected of, in the order in which it was:
+    /// at the moment of the commit, or right after it.
     pub found: Vec<(Key, Option<Versioned>)>,
 }
 

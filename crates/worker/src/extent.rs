@@ -7,8 +7,8 @@
 use shardwright_contracts::limits::MAX_TOKEN_SIZE;
 use shardwright_contracts::{FenceEpoch, ShardId};
 
-const VERSION: u8 = 1;
-const HEAD_BYTES: usize = 1 + 3 * 8 + 4;
+const VERSION: u8 = 2;
+const HEAD_BYTES: usize = 1 + 4 * 8 + 4;
 const EXTENT_BYTES: usize = 4 * 8 + 32;
 
 /// Most extents that a shard carries along. A holder that finds more copies them into one.
@@ -42,6 +42,8 @@ pub struct Envelope {
     pub bytes: u64,
     /// How often an item was tried again.
     pub retries: u64,
+    /// How many of the items failed and could not be set aside.
+    pub failed: u64,
     /// Where the results are.
     pub extents: Vec<Extent>,
 }
@@ -67,7 +69,7 @@ impl Envelope {
         let extents = self.extents.len() * EXTENT_BYTES;
         let mut out = Vec::with_capacity(HEAD_BYTES + extents + self.connector.len());
         out.push(VERSION);
-        for number in [self.items, self.bytes, self.retries] {
+        for number in [self.items, self.bytes, self.retries, self.failed] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         let count = u32::try_from(self.extents.len()).unwrap_or(u32::MAX);
@@ -92,13 +94,14 @@ impl Envelope {
             [VERSION] => {}
             [found] => return Err(EnvelopeError::Version { found }),
         }
-        let [items, bytes, retries] = [reader.number()?, reader.number()?, reader.number()?];
+        let [items, bytes] = [reader.number()?, reader.number()?];
+        let [retries, failed] = [reader.number()?, reader.number()?];
         let count = u32::from_le_bytes(reader.take()?) as usize;
         if count > reader.0.len() / EXTENT_BYTES {
             return Err(EnvelopeError::Damaged);
         }
         let extents = (0..count).map(|_| reader.extent()).collect::<Result<_, _>>()?;
-        Ok(Self { connector: reader.0.to_vec(), items, bytes, retries, extents })
+        Ok(Self { connector: reader.0.to_vec(), items, bytes, retries, failed, extents })
     }
 }
 
@@ -138,6 +141,7 @@ mod tests {
             items: 1,
             bytes: 2,
             retries: 3,
+            failed: 4,
             extents: (0..MAX_EXTENTS as u64).map(extent).collect(),
         }
     }
@@ -162,8 +166,8 @@ mod tests {
         for length in 0..token.len() {
             assert_eq!(Envelope::decode(Some(&token[..length])), Err(EnvelopeError::Damaged));
         }
-        let later = [&[2], &token[1..]].concat();
-        assert_eq!(Envelope::decode(Some(&later)), Err(EnvelopeError::Version { found: 2 }));
+        let later = [&[3], &token[1..]].concat();
+        assert_eq!(Envelope::decode(Some(&later)), Err(EnvelopeError::Version { found: 3 }));
         let mut without_fence = token;
         without_fence[HEAD_BYTES + 8..HEAD_BYTES + 16].fill(0);
         assert_eq!(Envelope::decode(Some(&without_fence)), Err(EnvelopeError::Damaged));

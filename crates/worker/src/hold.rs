@@ -5,6 +5,7 @@
 //! its results were not committed, so they do not exist.
 
 mod advice;
+mod care;
 mod commit;
 mod divide;
 mod feed;

@@ -23,6 +23,9 @@ pub struct WorkerOptions {
     pub least_split: Duration,
     /// How often a holder tells how far it is, at most.
     pub estimate_interval: Duration,
+    /// How often in a row a shard may be acquired without progress before its next item is taken
+    /// for what kills workers, and set aside unseen. Two at least: once in company, once alone.
+    pub crash_limit: u32,
     /// How long a store or a source may fail to answer before the worker gives up.
     pub patience: Duration,
 }
@@ -38,6 +41,7 @@ impl Default for WorkerOptions {
             page: PageLimit::items(512),
             least_split: Duration::from_millis(100),
             estimate_interval: Duration::from_secs(1),
+            crash_limit: 5,
             patience: Duration::from_secs(120),
         }
     }

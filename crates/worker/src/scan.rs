@@ -94,12 +94,12 @@ impl Job for ScanJob {
         let mut outcomes = Vec::with_capacity(batch.items.len());
         let mut items = batch.items;
         while let [first, ..] = items {
-            if let Payload::Object(path) = &first.payload {
+            if let Payload::Object { path, .. } = &first.payload {
                 outcomes.push(self.object(first, path, attempt).await);
                 items = items.get(1..).unwrap_or_default();
                 continue;
             }
-            let is_object = |item: &Item| matches!(item.payload, Payload::Object(_));
+            let is_object = |item: &Item| matches!(item.payload, Payload::Object { .. });
             let count = items.iter().position(is_object).unwrap_or(items.len());
             let (local, rest) = items.split_at_checked(count).unwrap_or((items, &[]));
             let (bench, local) = (Arc::clone(&self.bench), local.to_vec());
@@ -120,7 +120,7 @@ impl Bench {
                     file::scan(&self.scanner, &item.key, path, &mut scratch, lost)
                 }
                 Payload::Row { bytes, .. } => Ok(self.scanner.scan(&item.key, bytes, &mut scratch)),
-                Payload::Object(_) => Err(no_reader()),
+                Payload::Object { .. } => Err(no_reader()),
             };
             report.map(|report| line(item, attempt, report))
         });

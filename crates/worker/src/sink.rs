@@ -5,12 +5,16 @@
 
 mod discard;
 mod folder;
+#[cfg(feature = "objects")]
+mod objects;
 
 use std::future::Future;
 use std::io;
 
 pub use discard::Discard;
-pub use folder::FolderSink;
+pub use folder::{FileSegment, FolderSink};
+#[cfg(feature = "objects")]
+pub use objects::{ObjectSegment, ObjectSink};
 use shardwright_contracts::{FenceEpoch, RunId, ShardKey};
 
 use crate::extent::Extent;

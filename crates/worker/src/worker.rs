@@ -1,5 +1,6 @@
 //! A worker: claims shards of a run and works on them until nothing is left.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub(crate) struct Shared<B, C, J, K, E> {
     pub(crate) stop: Stop,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) backoff: RetryPolicy,
+    /// How often a shard may be acquired without progress before it parks itself.
+    pub(crate) retry_limit: Option<NonZeroU32>,
     lease: Duration,
 }
 
@@ -172,6 +175,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> WorkerBuilder<B, C, J, K
             stop,
             observer,
             backoff: BACKOFF,
+            retry_limit: record.config.max_shard_retries,
             lease,
         };
         Ok(Worker { shared: Arc::new(shared) })

@@ -51,7 +51,7 @@ fn texts(items: &[Item]) -> Vec<&[u8]> {
         .iter()
         .filter_map(|item| match &item.payload {
             Payload::Row { bytes, .. } => Some(bytes.as_ref()),
-            Payload::File(_) | Payload::Object(_) => None,
+            Payload::File(_) | Payload::Object { .. } => None,
         })
         .collect()
 }

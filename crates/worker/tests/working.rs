@@ -139,7 +139,7 @@ async fn a_failing_item_is_parked_alone_and_can_be_tried_again() {
     for shard in coordinator.list_shards(TENANT, RUN, ShardFilter::parked()).await.unwrap() {
         assert_eq!(shard.park_reason, Some(ParkReason::TooManyErrors));
         let detail = String::from_utf8(shard.park_detail.unwrap().into_vec()).unwrap();
-        assert!(detail.starts_with("0000") && detail.ends_with(": no luck"), "{detail}");
+        assert!(detail.starts_with("row ") && detail.ends_with(": no luck"), "{detail}");
         let key = ShardKey::new(RUN, shard.shard);
         coordinator.unpark_shard(TENANT, key, OpId::from_raw(7)).await.unwrap();
     }

@@ -3,13 +3,12 @@ use shardwright_worker::process::KeyText;
 
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
-use crate::readable::readable;
 use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;
-    let (run, _) = find(&coordinator, name).await?;
+    let (run, description) = find(&coordinator, name).await?;
     for shard in coordinator.list_shards(TENANT, run, ShardFilter::all()).await? {
         let id = shard.shard.to_string();
         let status = format!("{:?}", shard.status).to_lowercase();
@@ -23,7 +22,8 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
         } else {
             let held = if shard.lease_deadline.is_some() { "held" } else { "" };
             let cursor = shard.last_key.as_deref().unwrap_or(&shard.start);
-            let [start, cursor, end] = [&shard.start, cursor, &shard.end].map(readable);
+            let shown = |key: &[u8]| description.source.key_shown(key);
+            let [start, cursor, end] = [&shard.start, cursor, &shard.end].map(shown);
             say!("{id}  {status:7} {held:4}  {start} .. {cursor} .. {end}");
         }
     }

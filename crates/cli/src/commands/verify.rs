@@ -2,10 +2,10 @@ use crate::arguments::VerifyArguments;
 use crate::commands::{find, print_json};
 use crate::description::Results;
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, RESULTS};
 use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
-use crate::verify::verify;
+use crate::verify::{Written, verify};
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -21,7 +21,7 @@ pub(crate) async fn run(
         description.results != Results::Local,
         "the results of {name} are spread over the machines that worked on it"
     );
-    let output = Output::of(&description.results, &state, name);
+    let output = Output::of(&description.results, &state, name).await?;
     let source = if arguments.without_source {
         None
     } else {
@@ -29,8 +29,10 @@ pub(crate) async fn run(
         let ours: Vec<_> = ours.into_iter().filter(|folder| folder.exists()).collect();
         Some(description.source.open(None, &state, &ours).await?)
     };
-    let folder = output.folder();
-    let findings = verify(&coordinator, name, run, &description, folder, source.as_ref()).await?;
+    let (folder, _fetched) = output.readable().await?;
+    let written = Written { folder: &folder, results: output.place(RESULTS) };
+    let source = source.as_ref();
+    let findings = verify(&coordinator, name, run, &description, &written, source).await?;
     if json {
         print_json(&serde_json::json!({
             "name": name.as_str(), "holds": findings.is_empty(), "findings": findings.kept(),

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 
-use shardwright_worker::connector::{Connector, KeyRange, PageLimit, Position};
+use shardwright_worker::connector::{Connector, Item, KeyRange, PageLimit, Payload, Position};
 
 use super::Findings;
 use super::results::Line;
@@ -102,12 +102,17 @@ fn is_parked(shards: &[Stored], key: &[u8]) -> bool {
     })
 }
 
-/// Whether a file came into being after the source was listed.
-fn is_newer(description: &Description, item: &shardwright_worker::connector::Item) -> bool {
+/// Whether an item came into being after the source was listed.
+fn is_newer(description: &Description, item: &Item) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let shardwright_worker::connector::Payload::File(path) = &item.payload else { return false };
-    let Ok(metadata) = std::fs::symlink_metadata(path) else { return true };
-    let changed_ms = u64::try_from(metadata.ctime()).unwrap_or_default().saturating_mul(1_000);
-    // The clock of a file system is coarse.
+    let changed_ms = match &item.payload {
+        Payload::File(path) => {
+            let Ok(metadata) = std::fs::symlink_metadata(path) else { return true };
+            u64::try_from(metadata.ctime()).unwrap_or_default().saturating_mul(1_000)
+        }
+        Payload::Object { modified_ms: Some(modified_ms), .. } => *modified_ms,
+        Payload::Object { modified_ms: None, .. } | Payload::Row { .. } => return false,
+    };
+    // The clocks of file systems and object stores are coarse.
     description.listed_at_ms.is_some_and(|listed| changed_ms + 1_000 >= listed)
 }

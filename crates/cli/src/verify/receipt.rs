@@ -19,7 +19,7 @@ pub(super) struct Truth<'a> {
     pub(super) description: &'a Description,
     pub(super) shards: &'a [Stored],
     pub(super) results: &'a Read,
-    pub(super) results_path: &'a Path,
+    pub(super) results_place: &'a str,
 }
 
 /// Compares the receipt with what was found out.
@@ -71,6 +71,7 @@ impl Truth<'_> {
             "keys": keys,
             "bytes": results.item_bytes,
             "retries": retries,
+            "failed": results.failed,
             "acquired": sum(|shard| shard.acquired),
             "splits": sum(|shard| shard.spawned),
             "coverage": {
@@ -83,7 +84,7 @@ impl Truth<'_> {
             },
             "parked": shards.iter().filter_map(|shard| shard.parked.clone()).collect::<Vec<_>>(),
             "results": {
-                "file": self.results_path.display().to_string(),
+                "file": self.results_place,
                 "bytes": results.file_bytes,
                 "blake3": results.digest,
             },

@@ -17,6 +17,7 @@ pub(super) struct Read {
     pub(super) file_bytes: u64,
     pub(super) item_bytes: u64,
     pub(super) retries: u64,
+    pub(super) failed: u64,
     pub(super) digest: String,
 }
 
@@ -27,6 +28,7 @@ pub(super) struct Line {
     #[serde(default)]
     bytes: u64,
     attempt: Option<u64>,
+    failed: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -90,6 +92,7 @@ pub(super) fn read(
             continue;
         };
         read.item_bytes += parsed.bytes;
+        read.failed += u64::from(parsed.failed.is_some());
         read.retries += parsed.attempt.unwrap_or(1).saturating_sub(1);
         match &before {
             Some(before) if *before == key => {

@@ -1,4 +1,4 @@
-//! The token of a cursor, by its format: a version, three counts, the number of extents, each with
+//! The token of a cursor, by its format: a version, four counts, the number of extents, each with
 //! shard, fence, length, items (all `u64`, little-endian) and a digest, and the connector's bytes.
 
 /// What a cursor says of results.
@@ -6,6 +6,7 @@
 pub(super) struct Token {
     pub(super) items: u64,
     pub(super) retries: u64,
+    pub(super) failed: u64,
     pub(super) extents: Vec<TokenExtent>,
 }
 
@@ -24,10 +25,10 @@ pub(super) fn parse(token: &[u8]) -> Option<Token> {
         at += size;
         Some(bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte)))
     };
-    if number(1)? != 1 {
+    if number(1)? != 2 {
         return None;
     }
-    let (items, _bytes, retries) = (number(8)?, number(8)?, number(8)?);
+    let (items, _bytes, retries, failed) = (number(8)?, number(8)?, number(8)?, number(8)?);
     let count = number(4)?;
     let mut extents = Vec::new();
     for _ in 0..count {
@@ -39,5 +40,5 @@ pub(super) fn parse(token: &[u8]) -> Option<Token> {
         }
         extents.push(TokenExtent { length, items, digest });
     }
-    Some(Token { items, retries, extents })
+    Some(Token { items, retries, failed, extents })
 }

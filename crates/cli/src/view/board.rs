@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use shardwright_contracts::ShardId;
 use shardwright_worker::{Observer, WorkerEvent};
 
-use crate::readable::readable;
+use super::forecast::{Amount, Forecast};
+use crate::readable::{readable, readable_bytes, readable_time};
 
 /// The speed is that of about so long.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -33,6 +34,7 @@ struct State {
     window_start: Instant,
     window_items: u64,
     items_per_second: f64,
+    forecast: Forecast,
 }
 
 /// What one slot is doing.
@@ -60,6 +62,7 @@ impl Board {
             window_start: now,
             window_items: 0,
             items_per_second: 0.0,
+            forecast: Forecast::default(),
         };
         Self { json, ended: AtomicBool::new(false), state: Mutex::new(state) }
     }
@@ -76,14 +79,37 @@ impl Board {
         self.ended.load(Ordering::Relaxed)
     }
 
+    /// Notes how much the whole run is.
+    pub(crate) fn expect(&self, whole: Amount) {
+        self.state().forecast = Forecast::new(whole);
+    }
+
+    /// Notes how much of the run is left now.
+    pub(crate) fn look(&self, left: Amount) {
+        let mut state = self.state();
+        let at = state.start.elapsed();
+        state.forecast.look(at, left);
+    }
+
     /// One line about everything.
     pub(crate) fn summary(&self) -> String {
         let mut state = self.state();
         state.measure();
-        let State { items, bytes, splits, parked, lost, retries, items_per_second, .. } = &*state;
-        let seconds = state.start.elapsed().as_secs();
-        let mut line =
-            format!("{items} items, {bytes} bytes, {items_per_second:.0}/s, {seconds} s");
+        let State { items, splits, parked, lost, retries, items_per_second, forecast, .. } =
+            &*state;
+        let elapsed = state.start.elapsed();
+        let mut line = String::new();
+        if let Some(percent) = forecast.items_done() {
+            line.push_str(&format!("{percent} % of items, "));
+        }
+        if let Some(percent) = forecast.bytes_done() {
+            line.push_str(&format!("{percent} % of bytes, "));
+        }
+        let (bytes, time) = (readable_bytes(state.bytes), readable_time(elapsed));
+        line.push_str(&format!("{items} items here, {bytes}, {items_per_second:.0}/s, {time}"));
+        if let Some(left) = forecast.left_at(elapsed) {
+            line.push_str(&format!(", about {} left", readable_time(left)));
+        }
         for (count, what) in
             [(splits, "splits"), (retries, "retries"), (parked, "parked"), (lost, "lost")]
         {

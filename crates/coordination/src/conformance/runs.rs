@@ -110,12 +110,16 @@ pub async fn registering_again_is_a_replay_or_a_conflict<H: Harness>(harness: &H
 pub async fn a_shard_that_makes_no_progress_parks_itself<H: Harness>(harness: &H) {
     let config = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, Some(2)).unwrap();
     let world = World::with_config(harness, &[b"a", b"z"], config).await;
-    for worker in 1..3 {
-        world.acquire(0, worker).await;
+    let acquire = async |worker| {
+        let worker = WorkerId::from_raw(worker);
+        world.backend().acquire_and_restore(world.tenant, world.key(0), worker).await
+    };
+    for attempt in 1..3 {
+        let state = acquire(attempt).await.unwrap();
+        assert_eq!(u64::from(state.fruitless_acquires), attempt, "its holder knows how often");
         harness.advance(LEASE_MS).await;
     }
-    let worker = WorkerId::from_raw(3);
-    let third = world.backend().acquire_and_restore(world.tenant, world.key(0), worker).await;
+    let third = acquire(3).await;
     assert!(matches!(third, Err(AcquireError::RetriesExhausted(_))), "{third:?}");
     let summary = world.shard(ShardId::from_raw(0)).await;
     let parked = (ShardStatus::Parked, Some(ParkReason::TooManyErrors));

@@ -244,6 +244,8 @@ pub struct ShardSnapshotView<'a> {
     pub parent: Option<ShardId>,
     /// Which shards were split from it.
     pub spawned: &'a [Spawned],
+    /// How often it was acquired in a row without progress, this time included.
+    pub fruitless_acquires: u32,
 }
 
 impl<'a> ShardSnapshotView<'a> {
@@ -257,6 +259,7 @@ impl<'a> ShardSnapshotView<'a> {
             cursor_semantics: head.cursor_semantics,
             parent: head.parent,
             spawned: &head.spawned,
+            fruitless_acquires: head.fruitless_acquires,
         }
     }
 }

@@ -101,11 +101,13 @@ fn a_snapshot_shows_what_a_worker_may_see() {
         cursor: Cursor::try_from_update(CursorUpdate::at(b"c")).unwrap(),
     };
     record.head.spawned = vec![spawned(1 << 63)];
+    (record.head.acquire_count, record.head.fruitless_acquires) = (5, 2);
     let view = ShardSnapshotView::of(&record);
     assert_eq!((view.status, view.parent), (ShardStatus::Active, None));
     assert_eq!((view.spec, view.cursor), (record.spec.as_spec_ref(), CursorUpdate::at(b"c")));
     assert_eq!(view.spawned, record.head.spawned);
     assert_eq!(view.cursor_semantics, CursorSemantics::Completed);
+    assert_eq!(view.fruitless_acquires, 2);
 }
 
 fn run() -> RunRecord {

@@ -108,6 +108,7 @@ fn holding(lease: &Lease) -> Option<RestoredShardState> {
         cursor_semantics: CursorSemantics::default(),
         parent: None,
         spawned: Vec::new(),
+        fruitless_acquires: 1,
         capacity: CapacityHint::default(),
     })
 }

@@ -1,26 +1,27 @@
 //! Carrying batches of commits out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::answer::nonsense;
 use super::client::Repeat;
 use super::connection::Connection;
-use super::session;
 use super::store::Shared;
 use super::transaction::{Composer, replaced};
 use super::verdict::{Effect, Remedy, Saying, Trouble};
 use super::wire::{TxnRequest, TxnResponse};
+use super::{read, session};
 use crate::batch::{Batch, BatchEngine, BatchSize};
 use crate::commit::{Commit, Write};
-use crate::error::{CommitError, Fault, FaultKind};
-use crate::store::{Revision, SessionId};
+use crate::error::{CommitError, Conflict, Fault, FaultKind};
+use crate::key::Key;
+use crate::store::{Revision, SessionId, Versioned};
 
 /// Requests under way at the same time: one is decided while the next is on its way. More would
 /// leave less to go together, and were slower wherever we measured.
 const IN_FLIGHT: usize = 2;
 
-type Decision = Result<Revision, CommitError>;
+type Told = Result<Revision, CommitError>;
 
 impl BatchEngine for Shared {
     fn fits(&self, size: &BatchSize) -> bool {
@@ -58,12 +59,39 @@ impl Shared {
         }
     }
 
-    pub(super) async fn send(&self, commits: &[&Commit]) -> Result<Vec<Decision>, Trouble> {
+    pub(super) async fn send(&self, commits: &[&Commit]) -> Result<Vec<Told>, Trouble> {
         let answer = self
             .transact("a commit", Repeat::IfNothingHappened, self.composer.request(commits))
             .await?;
-        let undecided = || vec![Err(CommitError::Unknown(nonsense("a commit"))); commits.len()];
-        Ok(self.composer.decisions(commits, answer).unwrap_or_else(undecided))
+        match self.composer.decisions(commits, answer) {
+            Some(decisions) => Ok(self.explain(commits, decisions).await),
+            None => Ok(vec![Err(CommitError::Unknown(nonsense("a commit"))); commits.len()]),
+        }
+    }
+
+    /// What is told of each commit. What those would find that conflict is read now.
+    async fn explain(&self, commits: &[&Commit], decisions: Vec<Option<Revision>>) -> Vec<Told> {
+        let refused = commits.iter().zip(&decisions).filter(|(_, decided)| decided.is_none());
+        let keys: BTreeSet<&Key> = refused.flat_map(|(commit, _)| expected_keys(commit)).collect();
+        let keys: Vec<Key> = keys.into_iter().cloned().collect();
+        let seen: Result<BTreeMap<&Key, Option<Versioned>>, CommitError> = match keys.as_slice() {
+            [] => Ok(BTreeMap::new()),
+            keys => match read::load(self, keys).await {
+                Ok(snapshot) => Ok(keys.iter().zip(snapshot.values).collect()),
+                Err(error) => Err(not_applied(error.fault().clone())),
+            },
+        };
+        let told = |(commit, decided): (&&Commit, Option<Revision>)| {
+            if let Some(revision) = decided {
+                return Ok(revision);
+            }
+            let seen = seen.as_ref().map_err(CommitError::clone)?;
+            let found = expected_keys(commit)
+                .map(|key| (key.clone(), seen.get(key).cloned().flatten()))
+                .collect();
+            Err(CommitError::Conflict(Conflict { found }))
+        };
+        commits.iter().zip(decisions).map(told).collect()
     }
 
     pub(super) async fn transact(
@@ -113,7 +141,7 @@ impl Shared {
     /// If what would be untrue after a commit is still true, the commit was not applied, unless it
     /// made a key that somebody has taken away again. If it is not true any more, that may be the
     /// work of somebody else.
-    async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Decision> {
+    async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Told> {
         let inquiry = self.composer.inquiry(commits);
         let answer = self.transact("an inquiry", Repeat::Freely, inquiry).await.ok();
         let findings = answer.and_then(Composer::findings).unwrap_or_default();
@@ -133,7 +161,7 @@ impl Shared {
         decisions
     }
 
-    async fn send_alone(&self, commit: &Commit) -> Decision {
+    async fn send_alone(&self, commit: &Commit) -> Told {
         match self.send(&[commit]).await {
             Ok(decisions) => decisions
                 .into_iter()
@@ -143,6 +171,10 @@ impl Shared {
             Err(trouble) => Err(CommitError::Unknown(trouble.fault)),
         }
     }
+}
+
+fn expected_keys(commit: &Commit) -> impl Iterator<Item = &Key> {
+    commit.expectations().iter().map(|expected| &expected.key)
 }
 
 fn not_applied(fault: Fault) -> CommitError {

@@ -18,12 +18,24 @@ pub struct Item {
 }
 
 impl Item {
+    /// What people call it: a row by its number, counted from one as editors do, and everything
+    /// else by its key.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match &self.payload {
+            Payload::Row { number, .. } => format!("row {}", number.saturating_add(1)),
+            Payload::File(_) | Payload::Object { .. } => {
+                self.key.iter().flat_map(|byte| byte.escape_ascii()).map(char::from).collect()
+            }
+        }
+    }
+
     /// About how much memory the item takes.
     pub(super) fn footprint(&self) -> usize {
         let payload = match &self.payload {
             Payload::File(path) => path.as_os_str().len(),
             Payload::Row { bytes, .. } => bytes.len(),
-            Payload::Object(path) => path.len(),
+            Payload::Object { path, url, .. } => path.len() + url.len(),
         };
         size_of::<Self>() + self.key.len() + payload
     }
@@ -41,8 +53,15 @@ pub enum Payload {
         /// What it says, without its separator.
         bytes: Bytes,
     },
-    /// An object, by its whole path in its store.
-    Object(String),
+    /// An object.
+    Object {
+        /// Its whole path in its store.
+        path: String,
+        /// Its address, as the store was given.
+        url: String,
+        /// When it was last written, in milliseconds since 1970.
+        modified_ms: Option<u64>,
+    },
 }
 
 /// How much one page may hold. A page holds at least one item even so, if there is one.

@@ -33,6 +33,7 @@ mod split;
 mod tree;
 
 use std::future::Future;
+use std::sync::Arc;
 
 pub use error::ConnectorError;
 pub use estimate::{Estimate, Quantity};
@@ -40,6 +41,8 @@ pub use fingerprint::Fingerprint;
 pub use item::{Item, Page, PageLimit, Payload, Position};
 pub use lines::{LineConnector, LineOptions, Separator, spool};
 pub use notice::{Notice, NoticeKind, Notices};
+#[cfg(feature = "objects")]
+pub(crate) use objects::open_store;
 #[cfg(feature = "objects")]
 pub use objects::{ListingOrder, ObjectConnector};
 pub use range::KeyRange;
@@ -94,4 +97,44 @@ pub trait Connector: Send + Sync + 'static {
 
     /// What tells this source from another, so that a run is not resumed on a changed one.
     fn fingerprint(&self) -> impl Future<Output = Result<Fingerprint, ConnectorError>> + Send;
+}
+
+/// A source that several look at.
+impl<C: Connector> Connector for Arc<C> {
+    fn page(
+        &self,
+        range: &KeyRange,
+        from: &Position,
+        limit: PageLimit,
+    ) -> impl Future<Output = Result<Page, ConnectorError>> + Send {
+        C::page(self, range, from, limit)
+    }
+
+    fn estimate(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+    ) -> impl Future<Output = Result<Estimate, ConnectorError>> + Send {
+        C::estimate(self, range, after)
+    }
+
+    fn propose_split(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+        fraction: f64,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, ConnectorError>> + Send {
+        C::propose_split(self, range, after, fraction)
+    }
+
+    fn initial_ranges(
+        &self,
+        wanted: usize,
+    ) -> impl Future<Output = Result<Vec<KeyRange>, ConnectorError>> + Send {
+        C::initial_ranges(self, wanted)
+    }
+
+    fn fingerprint(&self) -> impl Future<Output = Result<Fingerprint, ConnectorError>> + Send {
+        C::fingerprint(self)
+    }
 }

@@ -11,6 +11,14 @@ use crate::sink::{Segment, Sink, SinkError};
 /// A commit may take this part of the time at most.
 const COMMIT_SHARE: u32 = 10;
 
+/// How an item came to its result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tries {
+    pub(super) retries: u32,
+    /// It has none, and cannot be set aside.
+    pub(super) has_failed: bool,
+}
+
 /// What is done of a shard, and how much of it is committed.
 pub(super) struct Ledger<K: Sink> {
     shard: ShardKey,
@@ -102,7 +110,7 @@ impl<K: Sink> Ledger<K> {
         sink: &K,
         key: &[u8],
         bytes: u64,
-        retries: u32,
+        tries: Tries,
         result: &[u8],
     ) -> Result<(), SinkError> {
         if !result.is_empty() {
@@ -110,7 +118,8 @@ impl<K: Sink> Ledger<K> {
         }
         self.envelope.items += 1;
         self.envelope.bytes = self.envelope.bytes.saturating_add(bytes);
-        self.envelope.retries += u64::from(retries);
+        self.envelope.retries += u64::from(tries.retries);
+        self.envelope.failed += u64::from(tries.has_failed);
         self.uncommitted_items += 1;
         match &mut self.done {
             Some(done) => key.clone_into(done),

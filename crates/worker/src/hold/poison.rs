@@ -17,15 +17,15 @@ use crate::event::WorkerEvent;
 use crate::job::Job;
 use crate::sink::Sink;
 
-/// How much of a key is shown. A byte may take four letters.
-const KEY_SHOWN: usize = 128;
+/// How much of an item's name is kept, in letters.
+const NAME_SHOWN: usize = 512;
 
 impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> {
     /// Parks a failing item, and nothing but it.
     pub(super) async fn isolate(mut self, failed: Attempted) -> Result<End, Stopped> {
         let shared = self.holder.shared;
         let Err(failure) = failed.outcome else { return self.release().await };
-        let key = failed.item.key;
+        let key = failed.item.key.clone();
         // What was begun behind it belongs to whoever gets the rest.
         self.running.clear();
         if self.is_ahead() {
@@ -39,7 +39,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         {
             self.divide(boundary).await?;
         }
-        let described = describe(&key, &failure.detail);
+        let described = describe(&failed.item.name(), &failure.detail);
         let (op, mut failures) = (self.new_op(), 0);
         loop {
             let (tenant, lease) = (shared.tenant, self.lease.lease());
@@ -61,10 +61,9 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
 
 /// What to keep with a parked shard: which item, and what went wrong. The shard's range does not
 /// name the item if nothing came behind it.
-fn describe(key: &[u8], detail: &str) -> String {
-    let shown = key.iter().take(KEY_SHOWN).flat_map(|byte| byte.escape_ascii());
-    let mut described: String = shown.map(char::from).collect();
-    described.push_str(if key.len() > KEY_SHOWN { "\u{2026}: " } else { ": " });
+fn describe(name: &str, detail: &str) -> String {
+    let mut described: String = name.chars().take(NAME_SHOWN).collect();
+    described.push_str(if described.len() < name.len() { "\u{2026}: " } else { ": " });
     described.push_str(tail(detail, MAX_PARK_DETAIL_SIZE - described.len()));
     described
 }
@@ -84,8 +83,8 @@ mod tests {
 
     #[test]
     fn what_is_kept_names_the_item_and_fits() {
-        assert_eq!(describe(b"a/b\n", "exit code 1"), "a/b\\n: exit code 1");
-        let longest = describe(&[0xff; 4_096], &"x".repeat(5_000));
+        assert_eq!(describe("a/b", "exit code 1"), "a/b: exit code 1");
+        let longest = describe(&"k".repeat(4_096), &"x".repeat(5_000));
         assert_eq!(longest.len(), MAX_PARK_DETAIL_SIZE);
     }
 

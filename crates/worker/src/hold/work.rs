@@ -5,21 +5,22 @@ use std::pin::{Pin, pin};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{CursorSemantics, ShardId, ShardSpec};
-use shardwright_coordination::RestoredShardState;
+use shardwright_coordination::{ParkReason, RestoredShardState};
 
 use super::advice::Advice;
+use super::care::Care;
 use super::feed::Feed;
 use super::lease_cell::LeaseCell;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Tries};
 use super::{End, Holder, Stopped};
 use crate::Env;
 use crate::attempt::{Attempted, attempt};
 use crate::backend::Backend;
-use crate::connector::{Connector, ConnectorError, Page};
+use crate::connector::{Connector, ConnectorError, Item, Page};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::extent::Envelope;
-use crate::job::{Assignment, Job};
+use crate::job::{Assignment, Job, JobFailure};
 use crate::sink::Sink;
 use crate::tracker::{Ticket, Tracker};
 
@@ -43,6 +44,7 @@ pub(super) struct Work<'w, B, C, J, K: Sink, E> {
     pub(super) tracker: Tracker<Attempted>,
     /// The last key that was handed out, here or before.
     pub(super) handed_out: Option<Vec<u8>>,
+    pub(super) care: Care,
     sequence: u64,
 }
 
@@ -66,8 +68,11 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             .map_err(|error| WorkerError::ForeignCursor { shard: assignment.shard, error })?;
         let after = cursor.last_key().map(<[u8]>::to_vec);
         let feed = Feed::new(&shard.spec, after.as_deref(), &envelope.connector);
-        let now = holder.shared.env.monotonic();
+        let (shared, now) = (holder.shared, holder.shared.env.monotonic());
+        let in_hand = shared.options.in_flight * shared.job.batch_size() * WAITING_PER_RUNNING;
+        let fruitless = shard.fruitless_acquires;
         Ok(Self {
+            care: Care::of(fruitless, shared.retry_limit, &shared.options, in_hand),
             holder,
             assignment,
             lease,
@@ -106,6 +111,11 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             if let Some(failed) = self.settle().await? {
                 return self.isolate(failed).await;
             }
+            if let Care::SetAside { losses } = self.care
+                && let Some(item) = self.feed.take(1).pop()
+            {
+                return self.isolate(killer(item, losses)).await;
+            }
             if self.feed.has_ended() && self.feed.is_empty() && self.tracker.is_empty() {
                 return self.complete().await;
             }
@@ -113,8 +123,11 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                 return self.release().await;
             }
             let now = shared.env.monotonic();
-            if self.is_ahead() && self.ledger.is_due(now, &shared.options) {
+            let is_due = self.care.is_one_by_one() || self.ledger.is_due(now, &shared.options);
+            if self.is_ahead() && is_due {
                 self.commit().await?;
+                self.care.note_committed();
+                continue;
             }
             if self.lease.split_request().is_some() && !self.is_stopping() {
                 self.answer().await?;
@@ -143,7 +156,20 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
     }
 
     fn batch_size(&self) -> usize {
-        self.holder.shared.job.batch_size().max(1)
+        match self.care {
+            Care::None => self.holder.shared.job.batch_size().max(1),
+            Care::OneByOne { .. } | Care::SetAside { .. } => 1,
+        }
+    }
+
+    /// How many batches may be worked on now.
+    fn most_running(&self) -> usize {
+        match self.care {
+            Care::None => self.holder.shared.options.in_flight.max(1),
+            // What is done is committed first.
+            Care::OneByOne { .. } => usize::from(self.tracker.is_empty() && !self.is_ahead()),
+            Care::SetAside { .. } => 0,
+        }
     }
 
     fn is_stopping(&self) -> bool {
@@ -153,11 +179,11 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
     /// Hands out as many batches as may be worked on at a time.
     fn hand_out(&mut self) {
         let shared = self.holder.shared;
-        let (in_flight, batch) = (shared.options.in_flight.max(1), self.batch_size());
+        let batch = self.batch_size();
         // A full batch is waited for, unless nothing more comes.
         let is_ready = |feed: &Feed| !feed.is_empty() && !feed.wants_page(batch);
-        while self.running.len() < in_flight
-            && self.tracker.len() < in_flight * batch * WAITING_PER_RUNNING
+        while self.running.len() < self.most_running()
+            && self.tracker.len() < self.most_running() * batch * WAITING_PER_RUNNING
             && is_ready(&self.feed)
             && !self.is_stopping()
         {
@@ -181,6 +207,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         let shared = self.holder.shared;
         while let Some(attempted) = self.tracker.take_first() {
             let Attempted { item, outcome, retries } = attempted;
+            let tries = Tries { retries, has_failed: outcome.is_err() };
             let result = match outcome {
                 Ok(result) => result,
                 Err(failure) if self.semantics == CursorSemantics::Dispatched => {
@@ -194,7 +221,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                 }
             };
             let bytes = item.size.unwrap_or_default();
-            let done = self.ledger.enter(&shared.sink, &item.key, bytes, retries, &result).await;
+            let done = self.ledger.enter(&shared.sink, &item.key, bytes, tries, &result).await;
             done.map_err(WorkerError::from)?;
             self.advice.done(bytes);
             let (shard, key) = (self.shard(), item.key.as_ref());
@@ -253,4 +280,11 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         shared.env.sleep(shared.backoff.wait(*failures, shared.env.random())).await;
         Ok(())
     }
+}
+
+/// An item that workers were lost with, as if it had been tried once more.
+fn killer(item: Item, losses: u32) -> Attempted {
+    let detail = format!("{losses} workers in a row were lost before they were done with it");
+    let outcome = Err(JobFailure::fatal(ParkReason::Poisoned, detail));
+    Attempted { item, outcome, retries: 0 }
 }

@@ -5,7 +5,7 @@ use super::record::{ItemRecord, KeyText};
 use super::run::{Finished, Invocation, Output};
 use super::spill::Spill;
 use super::template::Template;
-use crate::connector::Item;
+use crate::connector::{Item, Payload};
 use crate::job::{Batch, Job, JobFailure, Outcome};
 
 /// Runs a program for each item.
@@ -57,6 +57,7 @@ pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option
     };
     ItemRecord {
         key: KeyText::new(&item.key),
+        row: row_of(item),
         bytes: item.size.unwrap_or_default(),
         exit: 0,
         ms: u64::try_from(finished.took.as_millis()).unwrap_or(u64::MAX),
@@ -69,10 +70,19 @@ pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option
     .to_line()
 }
 
+/// The number of a row as people count.
+const fn row_of(item: &Item) -> Option<u64> {
+    match item.payload {
+        Payload::Row { number, .. } => Some(number.saturating_add(1)),
+        Payload::File(_) | Payload::Object { .. } => None,
+    }
+}
+
 /// The line of an item that failed where it cannot be set aside.
 pub(super) fn failure_line(item: &Item, failure: &JobFailure) -> Vec<u8> {
     ItemRecord {
         key: KeyText::new(&item.key),
+        row: row_of(item),
         bytes: item.size.unwrap_or_default(),
         exit: -1,
         ms: 0,

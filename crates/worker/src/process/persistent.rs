@@ -139,7 +139,7 @@ impl PersistentProcess {
         if let Some(Some(answer)) = answers.into_iter().next() {
             place.state().suspects.remove(&suspect);
             let done = answer?;
-            return self.record(batch, 0, done);
+            return self.record(batch, 0, done).await;
         }
         if was_alone {
             place.state().suspects.insert(suspect);
@@ -148,18 +148,16 @@ impl PersistentProcess {
     }
 
     /// The line of an item that is done.
-    fn record(&self, batch: &Batch<'_>, index: usize, done: Done) -> Outcome {
+    async fn record(&self, batch: &Batch<'_>, index: usize, done: Done) -> Outcome {
         let Done { took, output } = done;
         let output = if output.len() <= self.spill.inline_bytes {
             Output::Inline(output)
         } else {
             let sequence = batch.sequence + index as u64;
-            let spilled = self.spill.begin(batch.assignment, sequence).and_then(|mut file| {
-                file.append(&output)?;
-                file.finish()
-            });
             let lost = |error| JobFailure::retryable(format!("its output was lost: {error}"));
-            Output::File(spilled.map_err(lost)?)
+            let mut file = self.spill.begin(batch.assignment, sequence).map_err(lost)?;
+            file.append(&output).map_err(lost)?;
+            Output::File(file.finish().await.map_err(lost)?)
         };
         let item = batch.items.get(index).ok_or_else(unanswered)?;
         Ok(line(item, &Finished { took, output }, batch.attempt, None))
@@ -199,7 +197,7 @@ impl Job for PersistentProcess {
         for (index, answer) in answers.into_iter().enumerate() {
             let sequence = batch.sequence + index as u64;
             let outcome = match (answer, &lost) {
-                (Some(Ok(done)), _) => self.record(&batch, index, done),
+                (Some(Ok(done)), _) => self.record(&batch, index, done).await,
                 (Some(Err(failure)), _) => Err(failure),
                 (None, Some(error)) if was_alone => {
                     let Assignment { shard, fence, .. } = *batch.assignment;

@@ -55,6 +55,9 @@ pub struct ItemRecord<'a> {
     /// Its key.
     #[serde(borrow)]
     pub key: KeyText<'a>,
+    /// Which row it is, counted from one, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
     /// How many bytes the item stands for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u64,
@@ -105,6 +108,7 @@ mod tests {
     fn record(key: &[u8]) -> ItemRecord<'_> {
         ItemRecord {
             key: KeyText::new(key),
+            row: None,
             bytes: 7,
             exit: 0,
             ms: 3,

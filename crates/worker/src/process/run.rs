@@ -119,7 +119,7 @@ impl Invocation<'_> {
             }
         }
         match spilled {
-            Some(file) => Ok(Output::File(file.finish()?)),
+            Some(file) => Ok(Output::File(file.finish().await?)),
             None => Ok(Output::Inline(gathered)),
         }
     }

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::job::Assignment;
+#[cfg(feature = "objects")]
+use crate::sink::ObjectSink;
 
 /// A folder for what a program wrote, where it wrote much.
 #[derive(Clone, Debug)]
@@ -12,25 +14,47 @@ pub struct Spill {
     folder: PathBuf,
     /// The longest output that is kept in the result itself.
     pub inline_bytes: usize,
+    #[cfg(feature = "objects")]
+    objects: Option<ObjectSink>,
 }
 
 impl Spill {
     /// Puts output of more than `inline_bytes` into files of `folder`.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>, inline_bytes: usize) -> Self {
-        Self { folder: folder.into(), inline_bytes }
+        Self {
+            folder: folder.into(),
+            inline_bytes,
+            #[cfg(feature = "objects")]
+            objects: None,
+        }
+    }
+
+    /// Moves finished files to an object store.
+    #[cfg(feature = "objects")]
+    #[must_use]
+    pub fn to_objects(mut self, objects: ObjectSink) -> Self {
+        self.objects = Some(objects);
+        self
     }
 
     /// Begins the file of an item. Its name is the attempt's own, so that two owners never write
     /// to the same file.
     pub(super) fn begin(&self, assignment: &Assignment, sequence: u64) -> io::Result<SpillFile> {
         let Assignment { run, shard, fence, .. } = assignment;
-        let folder = self.folder.join(format!("{:016x}", run.as_raw()));
+        let run = format!("{:016x}", run.as_raw());
+        let folder = self.folder.join(&run);
         fs::create_dir_all(&folder)?;
         let name = format!("{:016x}-{:016x}-{sequence}", shard.as_raw(), fence.as_raw());
-        let path = folder.join(name);
-        let file = File::create(&path)?;
-        Ok(SpillFile { path, file })
+        let path = folder.join(&name);
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        Ok(SpillFile {
+            path,
+            file,
+            #[cfg(feature = "objects")]
+            upload: self.objects.clone().map(|to| (to, format!("stdout/{run}/{name}"))),
+        })
     }
 }
 
@@ -38,6 +62,8 @@ impl Spill {
 pub(super) struct SpillFile {
     path: PathBuf,
     file: File,
+    #[cfg(feature = "objects")]
+    upload: Option<(ObjectSink, String)>,
 }
 
 impl SpillFile {
@@ -45,8 +71,17 @@ impl SpillFile {
         self.file.write_all(bytes)
     }
 
-    /// Makes it durable and gives its path.
-    pub(super) fn finish(self) -> io::Result<PathBuf> {
+    /// Makes it durable and gives its path or address.
+    pub(super) async fn finish(
+        #[allow(unused_mut, reason = "objects need it")] mut self,
+    ) -> io::Result<PathBuf> {
+        #[cfg(feature = "objects")]
+        if let Some((objects, name)) = self.upload.take() {
+            let failed = |error| io::Error::other(error);
+            objects.put_file(&name, &mut self.file).await.map_err(failed)?;
+            fs::remove_file(&self.path)?;
+            return Ok(objects.place(&name).into());
+        }
         self.file.sync_all()?;
         if let Some(folder) = self.path.parent() {
             sync_folder(folder)?;

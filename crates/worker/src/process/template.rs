@@ -89,7 +89,7 @@ pub(super) fn text_of(item: &Item) -> &[u8] {
     match &item.payload {
         Payload::File(path) => path.as_os_str().as_bytes(),
         Payload::Row { bytes, .. } => bytes,
-        Payload::Object(path) => path.as_bytes(),
+        Payload::Object { url, .. } => url.as_bytes(),
     }
 }
 

@@ -60,7 +60,9 @@ async fn objects_below_the_prefix_come_in_byte_order_with_their_sizes() {
         let page = everything(&connector(store.clone(), order)).await;
         assert_eq!(keys(&page.items), ["A", "a.txt", "a/b", "a/b0", "a/long", "a0", "é"]);
         assert_eq!(page.items[4].size, Some(33));
-        assert_eq!(page.items[4].payload, Payload::Object("in/a/long".to_owned()));
+        let Payload::Object { path, url, modified_ms } = &page.items[4].payload else { panic!() };
+        assert_eq!((path.as_str(), url.as_str()), ("in/a/long", "memory:///in/a/long"));
+        assert!(modified_ms.is_some());
         assert!(page.notices.is_empty());
     }
 }

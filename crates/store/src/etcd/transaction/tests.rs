@@ -78,54 +78,113 @@ fn small(number: usize, operations: usize) -> Commit {
     builder.build().unwrap()
 }
 
-#[test]
-fn a_batch_that_fits_passes_and_one_more_commit_does_not() {
-    let composer = composer(12);
-    for (operations, most) in [(1, 127), (3, 125), (13, 115), (14, 114), (64, 64), (100, 28)] {
-        let commits: Vec<Commit> = (0..=most).map(|number| small(number, operations)).collect();
-        let mut size = BatchSize::default();
-        for commit in &commits[..most] {
-            size.commits += 1;
-            size.operations += commit.expectations().len() + commit.writes().len();
-            size.longest = operations;
-            size.bytes += commit.bytes();
-        }
-        assert!(composer.room.fits(&size), "{most} of {operations}");
-        let all: Vec<&Commit> = commits.iter().collect();
-        let request = composer.request(&all[..most]);
-        assert!(passes(&request, SERVER.operations), "{most} of {operations}");
-        assert!(request.encoded_len() <= SERVER.bytes);
+/// One that looks at the gate of a run before anything else.
+fn gated(gate: &'static str, number: usize, operations: usize) -> Commit {
+    let guarded = Commit::builder().guard(Key::from(gate), Expect::At(Revision::new(3)));
+    let builder = (1..operations).fold(guarded, |builder, at| {
+        let key = Key::from(format!("{number}/{at}"));
+        builder.expect(key.clone(), Expect::Absent).put(key, "value")
+    });
+    builder.put(Key::from(format!("{number}/last")), "value").build().unwrap()
+}
+
+fn size(commits: &[Commit]) -> BatchSize {
+    let mut size = BatchSize::default();
+    for commit in commits {
+        let (expectations, writes) = (commit.expectations().len(), commit.writes().len());
         size.commits += 1;
-        assert!(!composer.room.fits(&size), "{} of {operations}", most + 1);
-        assert!(!passes(&composer.request(&all), SERVER.operations));
+        size.operations += expectations + writes;
+        size.longest = size.longest.max(expectations).max(writes);
+        size.bytes += commit.bytes();
     }
+    size
+}
+
+#[test]
+fn a_batch_that_fits_passes_however_its_commits_go_together() {
+    let composer = composer(12);
+    for operations in [1, 3, 13, 14, 64, 100] {
+        let most = SERVER.operations - operations - 1;
+        for gates in [vec![], vec!["one"], vec!["one", "two"]] {
+            let commit = |number: usize| match gates.get(number % 3) {
+                Some(gate) => gated(gate, number, operations),
+                None => small(number, operations),
+            };
+            let commits: Vec<Commit> = (0..=most).map(commit).collect();
+            assert!(composer.room.fits(&size(&commits[..most])), "{most} of {operations}");
+            assert!(!composer.room.fits(&size(&commits)), "{most} of {operations} and one");
+            let all: Vec<&Commit> = commits.iter().take(most).collect();
+            let request = composer.request(&all);
+            assert!(passes(&request, SERVER.operations), "{most} of {operations}, {gates:?}");
+            assert!(request.encoded_len() <= SERVER.bytes);
+        }
+    }
+}
+
+#[test]
+fn what_all_expect_first_is_compared_once_and_nothing_is_read() {
+    let composer = composer(12);
+    let commits: Vec<Commit> = (0..100).map(|number| gated("gate", number, 3)).collect();
+    let commits: Vec<&Commit> = commits.iter().collect();
+    let request = composer.request(&commits);
+    let [RequestOp { request: Some(Request::RequestTxn(group)) }] = request.success.as_slice()
+    else {
+        panic!("{request:?}");
+    };
+    assert_eq!((group.compare.len(), group.success.len(), group.failure.len()), (1, 100, 0));
+    for inner in &group.success {
+        let Some(Request::RequestTxn(inner)) = &inner.request else { panic!("{inner:?}") };
+        assert_eq!((inner.compare.len(), inner.success.len(), inner.failure.len()), (2, 3, 0));
+    }
+}
+
+fn answered(succeeded: bool, inner: Vec<TxnResponse>) -> TxnResponse {
+    let inner =
+        inner.into_iter().map(|one| ResponseOp { response: Some(Response::ResponseTxn(one)) });
+    TxnResponse { succeeded, responses: inner.collect(), ..TxnResponse::default() }
+}
+
+#[test]
+fn each_commit_of_a_group_gets_its_own_answer() {
+    let composer = composer(12);
+    let commits = [gated("one", 0, 2), small(1, 1), gated("two", 2, 2), gated("one", 3, 2)];
+    let gone = gated("two", 4, 2);
+    let commits: Vec<&Commit> = commits.iter().chain([&gone]).collect();
+    let decided = |succeeded| answered(succeeded, Vec::new());
+    let one = answered(true, vec![decided(false), decided(true)]);
+    let answer = answered(true, vec![one, decided(true), decided(false)]);
+    let applied = Some(Revision::ZERO);
+    let expected = vec![None, applied, None, applied, None];
+    assert_eq!(composer.decisions(&commits, answer), Some(expected));
+    // An answer that does not fit the question decides nothing.
+    let short = answered(true, vec![answered(true, vec![decided(true)]), decided(true)]);
+    assert_eq!(composer.decisions(&commits, short), None);
 }
 
 #[test]
 fn a_batch_never_has_more_bytes_than_a_server_takes() {
     let composer = composer(64);
-    // Keys that are only expected something of are sent twice.
     let heavy = |number: usize| {
         let key = |at: usize| Key::from(format!("{number:04}{at:01020}"));
-        let builder = (0..10).fold(Commit::builder(), |builder, at| {
+        let builder = (0..14).fold(Commit::builder(), |builder, at| {
             builder.guard(key(at), Expect::At(Revision::new(u64::MAX >> 1)))
         });
         builder.put(Key::from(format!("{number}")), "").build().unwrap()
     };
-    let commits: Vec<Commit> = (0..118).map(heavy).collect();
+    let commits: Vec<Commit> = (0..112).map(heavy).collect();
     let mut size = BatchSize::default();
     let mut fitting = Vec::new();
     for commit in &commits {
         size.commits += 1;
-        size.operations += 11;
-        size.longest = 10;
+        size.operations += 15;
+        size.longest = 14;
         size.bytes += commit.bytes();
         if !composer.room.fits(&size) {
             break;
         }
         fitting.push(commit);
     }
-    assert!(fitting.len() > 60 && fitting.len() < 118, "{}", fitting.len());
+    assert!(fitting.len() > 60 && fitting.len() < 112, "{}", fitting.len());
     assert!(composer.request(&fitting).encoded_len() + 256 <= SERVER.bytes);
 }
 

@@ -35,6 +35,14 @@ const KEY_SPACE_END: &[u8] = &[0xff];
 /// How many objects are asked after at once.
 const AT_ONCE: usize = 16;
 
+/// Opens the store at an address: the store, the prefix in it, and the address without secrets.
+pub(crate) async fn open_store(
+    url: String,
+) -> Result<(Arc<dyn ObjectStore>, Path, String), ConnectorError> {
+    let Opened { store, prefix, url, .. } = blocking(move || open::open(&url)).await?;
+    Ok((store, prefix, url))
+}
+
 /// How a store gives its objects in key order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListingOrder {
@@ -243,11 +251,12 @@ impl Bucket {
             .await;
         let mut items = Vec::with_capacity(looked_at.len());
         for result in looked_at {
-            let (Found { key, size }, is_marker) = result?;
+            let (Found { key, size, modified_ms }, is_marker) = result?;
             if is_marker {
                 notices.add(key.as_bytes(), NoticeKind::FolderMarker, None);
             } else {
-                let payload = Payload::Object(self.place.full(&key));
+                let url = format!("{}/{key}", self.url.trim_end_matches('/'));
+                let payload = Payload::Object { path: self.place.full(&key), url, modified_ms };
                 items.push(Item { key: Bytes::from(key), size: Some(size), payload });
             }
         }

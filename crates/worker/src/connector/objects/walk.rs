@@ -13,6 +13,8 @@ use crate::connector::range::Remainder;
 pub(super) struct Found {
     pub(super) key: String,
     pub(super) size: u64,
+    /// When it was last written, in milliseconds since 1970.
+    pub(super) modified_ms: Option<u64>,
 }
 
 /// A way through a store, by whichever listing gives its keys in order.
@@ -85,7 +87,8 @@ impl FlatWalk {
             let key = key.to_owned();
             if remainder.contains(key.as_bytes()) {
                 self.last = Some(key.clone());
-                return Ok(Some(Found { key, size: object.size }));
+                let modified_ms = modified_ms(&object);
+                return Ok(Some(Found { key, size: object.size, modified_ms }));
             }
         }
         Ok(None)
@@ -107,6 +110,11 @@ struct Folder {
 pub(super) struct Entry {
     pub(super) key: String,
     pub(super) size: Option<u64>,
+    modified_ms: Option<u64>,
+}
+
+fn modified_ms(object: &ObjectMeta) -> Option<u64> {
+    u64::try_from(object.last_modified.timestamp_millis()).ok()
 }
 
 impl FolderWalk {
@@ -133,7 +141,8 @@ impl FolderWalk {
                 return Ok(None);
             }
             if let Some(size) = entry.size {
-                return Ok(Some(Found { key: entry.key, size }));
+                let Entry { key, modified_ms, .. } = entry;
+                return Ok(Some(Found { key, size, modified_ms }));
             }
             match Folder::list(bucket, &entry.key, &self.remainder).await {
                 Ok(folder) => self.folders.push(folder),
@@ -175,13 +184,21 @@ pub(super) async fn list_folder(
     let listed = store.list_with_delimiter(Some(&path)).await?;
     let folders = listed.common_prefixes.iter().filter_map(|folder| {
         let key = format!("{}/", place.key(folder)?);
-        remainder.reaches_into(key.as_bytes()).then_some(Entry { key, size: None })
+        remainder.reaches_into(key.as_bytes()).then_some(Entry {
+            key,
+            size: None,
+            modified_ms: None,
+        })
     });
     let objects = listed.objects.iter().filter_map(|object| {
         let found = place.key(&object.location)?;
         // The placeholder of the folder itself is called as the folder is.
         let inside = found.starts_with(key) && remainder.contains(found.as_bytes());
-        inside.then(|| Entry { key: found.to_owned(), size: Some(object.size) })
+        inside.then(|| Entry {
+            key: found.to_owned(),
+            size: Some(object.size),
+            modified_ms: modified_ms(object),
+        })
     });
     let mut entries: Vec<Entry> = folders.chain(objects).collect();
     entries.sort_unstable_by(|one, other| one.key.cmp(&other.key));

@@ -31,7 +31,7 @@ pub enum PersistentError {
     #[error("the worker's first line is no hello; does it speak the worker protocol?")]
     HelloNotFirst,
     /// It speaks another version.
-    #[error("the worker speaks version {found} of the worker protocol; known is {known}", known = VERSION)]
+    #[error("the worker speaks version {found} of the protocol; known is {known}", known = VERSION)]
     Version {
         /// Which.
         found: u64,

@@ -148,8 +148,13 @@ pub(super) fn parse(line: &[u8]) -> Result<Heard<'_>, PersistentError> {
 
 /// The beginning of a line, without anything that a terminal obeys.
 fn shown(line: &[u8]) -> String {
-    let bytes = line.iter().take(SHOWN_BYTES).flat_map(|byte| byte.escape_ascii());
-    let mut text: String = bytes.map(char::from).collect();
+    let mut text = String::new();
+    for byte in line.iter().take(SHOWN_BYTES) {
+        match byte {
+            b' '..=b'~' => text.push(char::from(*byte)),
+            other => text.extend(other.escape_ascii().map(char::from)),
+        }
+    }
     if line.len() > SHOWN_BYTES {
         text.push('\u{2026}');
     }

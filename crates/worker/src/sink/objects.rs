@@ -1,0 +1,306 @@
+//! Results in an object store.
+//!
+//! An object cannot be appended to. So a segment is a folder of parts, one for each time that
+//! results were made durable, and an extent is as many of the first parts as its length says.
+
+use std::io::{self, SeekFrom, Write as _};
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _, WriteMultipart};
+use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
+use tempfile::SpooledTempFile;
+
+use super::{Segment, Sink, SinkError};
+use crate::connector::{ConnectorError, open_store};
+use crate::extent::Extent;
+
+/// What is longer goes to a file before it is sent, and is sent in parts.
+const IN_MEMORY_BYTES: usize = 8 << 20;
+/// Parts that are sent at a time.
+const AT_ONCE: usize = 2;
+
+/// Keeps segments below an address such as `s3://bucket/prefix`.
+#[derive(Clone, Debug)]
+pub struct ObjectSink {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    url: Arc<str>,
+}
+
+impl ObjectSink {
+    /// Opens the store at an address, with the settings that the environment has for it.
+    pub async fn open(url: impl Into<String>) -> Result<Self, ConnectorError> {
+        let (store, prefix, url) = open_store(url.into()).await?;
+        Ok(Self { store, prefix, url: url.into() })
+    }
+
+    /// What an object below the address is called.
+    #[must_use]
+    pub fn place(&self, name: &str) -> String {
+        format!("{}/{name}", self.url.trim_end_matches('/'))
+    }
+
+    fn path(&self, name: &str) -> Result<Path, SinkError> {
+        let path =
+            if self.prefix.is_root() { name.to_owned() } else { format!("{}/{name}", self.prefix) };
+        let wrong =
+            |error| SinkError::Io { place: self.place(name), error: io::Error::other(error) };
+        Path::parse(path).map_err(wrong)
+    }
+
+    fn failed(&self, name: &str) -> impl FnOnce(object_store::Error) -> SinkError {
+        let place = self.place(name);
+        move |error| SinkError::Io { place, error: io::Error::other(error) }
+    }
+
+    /// Reads an object, if it is there.
+    pub async fn get(&self, name: &str) -> Result<Option<Bytes>, SinkError> {
+        match self.store.get(&self.path(name)?).await {
+            Ok(found) => found.bytes().await.map(Some).map_err(self.failed(name)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(name)(error)),
+        }
+    }
+
+    /// Reads an object into a file.
+    pub async fn get_file(&self, name: &str, file: &FilePath) -> Result<(), SinkError> {
+        let found = self.store.get(&self.path(name)?).await.map_err(self.failed(name))?;
+        let local = |error| SinkError::Io { place: file.display().to_string(), error };
+        let mut out = std::fs::File::create(file).map_err(local)?;
+        let mut pieces = found.into_stream();
+        while let Some(piece) = pieces.try_next().await.map_err(self.failed(name))? {
+            out.write_all(&piece).map_err(local)?;
+        }
+        out.flush().map_err(local)
+    }
+
+    /// Writes an object, which appears whole.
+    pub async fn put(&self, name: &str, bytes: Bytes) -> Result<(), SinkError> {
+        let written = self.store.put(&self.path(name)?, bytes.into()).await;
+        written.map(|_| ()).map_err(self.failed(name))
+    }
+
+    /// Writes an object from a file, however long.
+    pub async fn put_file(&self, name: &str, file: &mut std::fs::File) -> Result<(), SinkError> {
+        self.put_from(name, file).await
+    }
+
+    async fn put_from(
+        &self,
+        name: &str,
+        source: &mut (impl io::Read + io::Seek + Send),
+    ) -> Result<(), SinkError> {
+        let local = |error| SinkError::Io { place: self.place(name), error };
+        let length = source.seek(SeekFrom::End(0)).map_err(local)?;
+        source.rewind().map_err(local)?;
+        if length <= IN_MEMORY_BYTES as u64 {
+            let mut bytes = Vec::new();
+            source.read_to_end(&mut bytes).map_err(local)?;
+            return self.put(name, bytes.into()).await;
+        }
+        let upload = self.store.put_multipart(&self.path(name)?).await;
+        let upload = upload.map_err(self.failed(name))?;
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, IN_MEMORY_BYTES);
+        let mut buffer = vec![0; IN_MEMORY_BYTES];
+        loop {
+            let read = source.read(&mut buffer).map_err(local)?;
+            let Some(piece @ [_, ..]) = buffer.get(..read) else { break };
+            upload.wait_for_capacity(AT_ONCE).await.map_err(self.failed(name))?;
+            upload.write(piece);
+        }
+        upload.finish().await.map(|_| ()).map_err(self.failed(name))
+    }
+}
+
+fn folder_of(run: RunId) -> String {
+    format!("segments/{:016x}", run.as_raw())
+}
+
+fn segment_of(run: RunId, shard: ShardId, fence: FenceEpoch) -> String {
+    format!("{}/{:016x}-{:016x}", folder_of(run), shard.as_raw(), fence.as_raw())
+}
+
+impl Sink for ObjectSink {
+    type Segment = ObjectSegment;
+
+    async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<ObjectSegment, SinkError> {
+        Ok(ObjectSegment {
+            name: segment_of(shard.run, shard.shard, fence),
+            sink: self.clone(),
+            parts: 0,
+            waiting: SpooledTempFile::new(IN_MEMORY_BYTES),
+            hasher: blake3::Hasher::new(),
+            extent: Extent { shard: shard.shard, fence, length: 0, items: 0, digest: [0; 32] },
+            synced: 0,
+        })
+    }
+
+    async fn read(
+        &self,
+        run: RunId,
+        extent: Extent,
+        piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
+    ) -> Result<(), SinkError> {
+        let segment = segment_of(run, extent.shard, extent.fence);
+        let damaged = |problem| SinkError::Damaged { place: self.place(&segment), problem };
+        let (mut hasher, mut left) = (blake3::Hasher::new(), extent.length);
+        for part in 0.. {
+            if left == 0 {
+                break;
+            }
+            let name = part_of(&segment, part);
+            let found = match self.store.get(&self.path(&name)?).await {
+                Ok(found) => found,
+                Err(object_store::Error::NotFound { .. }) => {
+                    return Err(damaged("it is too short"));
+                }
+                Err(error) => return Err(self.failed(&name)(error)),
+            };
+            let mut pieces = found.into_stream();
+            while let Some(bytes) = pieces.try_next().await.map_err(self.failed(&name))? {
+                // What was sent and not committed lies behind it.
+                let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                let bytes = bytes.get(..wanted).unwrap_or_default();
+                hasher.update(bytes);
+                left -= bytes.len() as u64;
+                let failed = |error| SinkError::Io { place: self.place(&name), error };
+                piece(bytes).map_err(failed)?;
+            }
+        }
+        if *hasher.finalize().as_bytes() == extent.digest {
+            Ok(())
+        } else {
+            Err(damaged("its bytes were changed"))
+        }
+    }
+
+    async fn discard(&self, run: RunId) -> Result<(), SinkError> {
+        let folder = folder_of(run);
+        let mut listed = self.store.list(Some(&self.path(&folder)?));
+        while let Some(object) = listed.try_next().await.map_err(self.failed(&folder))? {
+            match self.store.delete(&object.location).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(self.failed(&folder)(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn part_of(segment: &str, part: u64) -> String {
+    format!("{segment}/{part:08}")
+}
+
+/// The objects of one shard and fence.
+#[derive(Debug)]
+pub struct ObjectSegment {
+    sink: ObjectSink,
+    name: String,
+    parts: u64,
+    /// What was not sent yet.
+    waiting: SpooledTempFile,
+    hasher: blake3::Hasher,
+    extent: Extent,
+    synced: u64,
+}
+
+impl Segment for ObjectSegment {
+    fn append(&mut self, result: &[u8]) -> Result<(), SinkError> {
+        self.append_copied(result, 1)
+    }
+
+    fn append_copied(&mut self, bytes: &[u8], items: u64) -> Result<(), SinkError> {
+        self.extent.items += items;
+        self.extent.length += bytes.len() as u64;
+        self.hasher.update(bytes);
+        let failed = |error| SinkError::Io { place: self.sink.place(&self.name), error };
+        self.waiting.write_all(bytes).map_err(failed)
+    }
+
+    async fn sync(&mut self) -> Result<Option<Extent>, SinkError> {
+        if self.synced < self.extent.length {
+            let part = part_of(&self.name, self.parts);
+            self.sink.put_from(&part, &mut self.waiting).await?;
+            self.parts += 1;
+            self.waiting = SpooledTempFile::new(IN_MEMORY_BYTES);
+            self.synced = self.extent.length;
+        }
+        self.extent.digest = *self.hasher.finalize().as_bytes();
+        Ok((self.extent.length > 0).then_some(self.extent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    const RUN: RunId = RunId::from_raw(7);
+
+    fn sink() -> ObjectSink {
+        let (store, prefix) = (Arc::new(InMemory::new()), Path::from("out"));
+        ObjectSink { store, prefix, url: "memory:///out".into() }
+    }
+
+    async fn read(sink: &ObjectSink, extent: Extent) -> Result<Vec<u8>, SinkError> {
+        let mut all = Vec::new();
+        let mut piece = |bytes: &[u8]| {
+            all.extend_from_slice(bytes);
+            Ok(())
+        };
+        sink.read(RUN, extent, &mut piece).await.map(|()| all)
+    }
+
+    async fn segment(sink: &ObjectSink) -> ObjectSegment {
+        let shard = ShardKey::new(RUN, ShardId::from_raw(1));
+        sink.begin(shard, FenceEpoch::from_raw(1).unwrap()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_was_synced_is_read_and_what_came_later_is_not_there() {
+        let sink = sink();
+        let mut segment = segment(&sink).await;
+        assert_eq!(segment.sync().await.unwrap(), None);
+        segment.append(b"one\n").unwrap();
+        let first = segment.sync().await.unwrap().unwrap();
+        segment.append(b"two\n").unwrap();
+        segment.append(b"three\n").unwrap();
+        let second = segment.sync().await.unwrap().unwrap();
+        segment.append(b"four\n").unwrap();
+        assert_eq!((first.items, second.items), (1, 3));
+        assert_eq!(read(&sink, first).await.unwrap(), b"one\n");
+        assert_eq!(read(&sink, second).await.unwrap(), b"one\ntwo\nthree\n");
+        assert_eq!(segment.sync().await.unwrap().unwrap().length, second.length + 5);
+    }
+
+    #[tokio::test]
+    async fn results_that_were_cut_or_changed_are_found_out() {
+        let sink = sink();
+        let mut segment = segment(&sink).await;
+        segment.append(b"one\n").unwrap();
+        let extent = segment.sync().await.unwrap().unwrap();
+        sink.put(&part_of(&segment.name, 0), Bytes::from_static(b"0ne\n")).await.unwrap();
+        let problem = |result| match result {
+            Err(SinkError::Damaged { problem, .. }) => problem,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(problem(read(&sink, extent).await), "its bytes were changed");
+        sink.discard(RUN).await.unwrap();
+        assert_eq!(problem(read(&sink, extent).await), "it is too short");
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_into_memory_is_sent_in_parts_and_read_whole() {
+        let sink = sink();
+        let mut segment = segment(&sink).await;
+        let long: Vec<u8> = (0..IN_MEMORY_BYTES * 2 + 17).map(|at| (at % 251) as u8).collect();
+        segment.append(&long).unwrap();
+        let extent = segment.sync().await.unwrap().unwrap();
+        assert!(read(&sink, extent).await.unwrap() == long);
+    }
+}

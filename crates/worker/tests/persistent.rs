@@ -1,0 +1,162 @@
+//! What programs that stay up are told, and what becomes of those that do not listen.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that panics is a test that fails"
+)]
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
+use shardwright_worker::Job as _;
+use shardwright_worker::connector::{Item, Payload};
+use shardwright_worker::job::{Assignment, Batch};
+use shardwright_worker::process::{PersistentProcess, Spill, Template};
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Answers with its own id; an item `stuck` is marked and never answered. What `on_revoke` says is
+/// done for each revoke.
+fn script(on_revoke: &str) -> String {
+    format!(
+        r#"echo '{{"type":"hello","version":1}}' >&4
+        while read -r line <&3; do
+            echo "$line"
+            id=${{line#*\"id\":}}; id=${{id%%,*}}
+            case $line in
+            *'"item":"stuck"'*) : > "$1/stuck" ;;
+            *'"type":"item"'*) echo "{{\"type\":\"done\",\"id\":$id,\"output\":\"$$\"}}" >&4 ;;
+            *'"type":"revoke"'*) {on_revoke} ;;
+            esac
+        done"#
+    )
+}
+
+fn job(folder: &Path, on_revoke: &str, grace: Duration) -> PersistentProcess {
+    let script = script(on_revoke);
+    let command = ["sh", "-c", &script, "sh", folder.to_str().unwrap()].map(OsString::from);
+    let template = Template::new(&command).unwrap();
+    let spill = Spill::new(folder.join("spill"), 100);
+    PersistentProcess::new(template, folder.join("logs"), spill, 4, grace)
+}
+
+fn item(text: &str) -> Item {
+    let bytes = Bytes::copy_from_slice(text.as_bytes());
+    let payload = Payload::Row { number: 0, bytes: bytes.clone() };
+    Item { key: bytes, size: None, payload }
+}
+
+fn assignment() -> Assignment {
+    Assignment {
+        run: RunId::from_raw(1),
+        shard: ShardId::from_raw(2),
+        fence: FenceEpoch::from_raw(3).unwrap(),
+        worker: WorkerId::from_raw(4),
+    }
+}
+
+/// Which program works on an item.
+async fn program(job: &PersistentProcess) -> String {
+    let (assignment, items) = (assignment(), [item("plain")]);
+    let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
+    let line = job.process(batch).await.remove(0).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&line).unwrap();
+    record["stdout"].as_str().unwrap().to_owned()
+}
+
+/// Gives a program an item that it does not answer, and takes it back.
+async fn give_and_take_back(job: &PersistentProcess, folder: &Path) {
+    let (assignment, items) = (assignment(), [item("stuck")]);
+    let batch = Batch { assignment: &assignment, sequence: 1, items: &items, attempt: 1 };
+    let mut given = Box::pin(job.process(batch));
+    let start = Instant::now();
+    while !folder.join("stuck").exists() {
+        assert!(start.elapsed() < LONG);
+        let a_moment = tokio::time::sleep(Duration::from_millis(5));
+        tokio::select! {
+            biased;
+            _ = &mut given => panic!("it was answered"),
+            () = a_moment => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_gives_back_what_is_revoked_lives_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let revoked = r#"echo '{"type":"revoked","id":2}' >&4"#;
+    let job = job(folder.path(), revoked, LONG);
+    let before = program(&job).await;
+    give_and_take_back(&job, folder.path()).await;
+    assert_eq!(program(&job).await, before);
+    job.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_answer_to_what_was_revoked_is_no_mistake_and_no_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let late = r#"echo '{"type":"done","id":2,"output":"late"}' >&4"#;
+    let job = job(folder.path(), late, LONG);
+    let before = program(&job).await;
+    give_and_take_back(&job, folder.path()).await;
+    assert_eq!(program(&job).await, before);
+    job.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_keeps_what_is_revoked_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = job(folder.path(), ":", Duration::from_millis(20));
+    let before = program(&job).await;
+    give_and_take_back(&job, folder.path()).await;
+    let start = Instant::now();
+    while program(&job).await == before {
+        assert!(start.elapsed() < LONG);
+    }
+    // A killed program may linger until it is reaped, but not for long.
+    while Path::new("/proc").join(&before).exists() {
+        assert!(start.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    job.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_learns_what_is_committed_and_what_was_split_off_and_ends_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = job(folder.path(), ":", LONG);
+    let id = program(&job).await;
+    job.committed(&assignment(), b"plain");
+    job.divided(&assignment(), b"q");
+    job.close().await;
+    assert!(!Path::new("/proc").join(&id).exists());
+    let log = folder.path().join("logs").join(format!("{:016x}.log", 4));
+    let log = std::fs::read_to_string(log).unwrap();
+    let told: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = told.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["hello", "item", "checkpoint", "split"]);
+    assert_eq!((&told[2]["key"], &told[3]["end"]), (&"plain".into(), &"q".into()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_output_goes_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let long = r#"echo '{"type":"hello","version":1}' >&4; read -r _ <&3; read -r _ <&3
+        echo "{\"type\":\"done\",\"id\":1,\"output\":\"$(printf %0200d 0)\"}" >&4; read -r _ <&3"#;
+    let template = Template::new(&["sh", "-c", long].map(OsString::from)).unwrap();
+    let spill = Spill::new(folder.path().join("spill"), 100);
+    let job = PersistentProcess::new(template, folder.path().join("logs"), spill, 1, LONG);
+    let (assignment, items) = (assignment(), [item("plain")]);
+    let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
+    let line = job.process(batch).await.remove(0).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&line).unwrap();
+    let kept = std::fs::read_to_string(record["stdout_path"].as_str().unwrap()).unwrap();
+    assert_eq!(kept, "0".repeat(200));
+    job.close().await;
+}
