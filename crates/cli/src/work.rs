@@ -39,14 +39,12 @@ pub(crate) async fn work(
     let view = View::new(json, name);
     match record.status {
         RunStatus::Done => {
-            if let Some(scan) = scan {
-                // It was done between two looks.
-                let receipt = conclude(coordinator, name, run, &description, &output).await?;
-                return scan.finish(&view, &description, &output, &receipt, "is done").await;
-            }
             let receipt = conclude(coordinator, name, run, &description, &output).await?;
-            view.finished(&receipt, "was done before; say --fresh to do it again");
-            return Ok(Exit::Done);
+            // A scan that was done before is not joined; this one was done between two looks.
+            let before = "was done before; say --fresh to do it again";
+            let how = if scan.is_some() { "is done" } else { before };
+            let end = End { view: &view, description: &description, output: &output, scan };
+            return end.tell(&receipt, Exit::Done, how).await;
         }
         RunStatus::Failed | RunStatus::Cancelled => {
             let status = word(record.status, record.paused);
@@ -86,26 +84,50 @@ pub(crate) async fn work(
         note!("`shardwright resume {name}` lets the same command go on");
         return Ok(Exit::TooManyFailures);
     }
-    let (exit, how) = match ending {
-        Ok(Ending::Done) => (Exit::Done, "is done"),
-        Ok(Ending::Parked { .. }) => (Exit::Parked, "is done but for what is parked"),
-        Ok(Ending::Stopped) => {
+    let (exit, how) = match ended(name, ending)? {
+        Ending::Done => (Exit::Done, "is done"),
+        Ending::Parked { .. } => (Exit::Parked, "is done but for what is parked"),
+        Ending::Stopped => {
             coordinator.close().await?;
             view.interrupted();
             return Ok(Exit::Interrupted);
         }
-        Err(WorkerError::RunEnded { status }) => {
-            anyhow::bail!("the run {name} was ended by somebody: it is {}", word(status, false))
-        }
-        Err(error) => return Err(error.into()),
     };
     let receipt = conclude(coordinator, name, run, &description, &output).await?;
     coordinator.close().await?;
-    if let Some(scan) = scan {
-        return scan.finish(&view, &description, &output, &receipt, how).await;
+    let end = End { view: &view, description: &description, output: &output, scan };
+    end.tell(&receipt, exit, how).await
+}
+
+/// How the work ended, unless that is an error.
+fn ended(name: RunName, ending: Result<Ending, WorkerError>) -> anyhow::Result<Ending> {
+    match ending {
+        Ok(ending) => Ok(ending),
+        Err(WorkerError::RunEnded { status }) => {
+            anyhow::bail!("the run {name} was ended by somebody: it is {}", word(status, false))
+        }
+        Err(error) => Err(error.into()),
     }
-    view.finished(&receipt, how);
-    Ok(exit)
+}
+
+/// What is needed to tell how a run ended.
+struct End<'a> {
+    view: &'a View,
+    description: &'a Description,
+    output: &'a Output,
+    scan: Option<&'a Scan<'a>>,
+}
+
+impl End<'_> {
+    async fn tell(&self, receipt: &Receipt, exit: Exit, how: &str) -> anyhow::Result<Exit> {
+        match self.scan {
+            Some(scan) => scan.finish(self.view, self.description, self.output, receipt, how).await,
+            None => {
+                self.view.finished(receipt, how);
+                Ok(exit)
+            }
+        }
+    }
 }
 
 fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {

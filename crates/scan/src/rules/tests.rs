@@ -92,7 +92,7 @@ fn what_is_wrong_is_told_with_file_and_line() {
         ("[extend]\nurl='https://x'", 2, "`url` is not supported"),
         ("[extend]\nuseDefault=true\npath='x'", 3, "either"),
         (
-            "[[rules]]\nid='a'\nregex='b'\n[[rules.allowlists]]\nstopwords=['s']\ntargetRules=['a']",
+            "[[rules]]\nid='a'\nregex='b'\n[rules.allowlist]\npaths=['s']\ntargetRules=['a']",
             6,
             "for that rule",
         ),

@@ -75,7 +75,7 @@ mod tests {
         area.clear();
         area.add(Reach::WithKeyword, 96..97, 100);
         area.add(Reach::WithKeyword, 97..98, 100);
-        assert_eq!(area.parts(), [0..100]);
+        assert_eq!(area.parts(), std::slice::from_ref(&(0..100)));
     }
 
     #[test]
