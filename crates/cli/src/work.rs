@@ -26,6 +26,8 @@ use crate::signals::stop_on_signals;
 use crate::store::Coordinator;
 use crate::view::View;
 
+const DONE_BEFORE: &str = "was done before; say --fresh to do it again";
+
 /// Works on a run that was found or made.
 pub(crate) async fn work(
     coordinator: &Coordinator,
@@ -41,8 +43,7 @@ pub(crate) async fn work(
         RunStatus::Done => {
             let receipt = conclude(coordinator, name, run, &description, &output).await?;
             // A scan that was done before is not joined; this one was done between two looks.
-            let before = "was done before; say --fresh to do it again";
-            let how = if scan.is_some() { "is done" } else { before };
+            let how = scan.map_or(DONE_BEFORE, |_| "is done");
             let end = End { view: &view, description: &description, output: &output, scan };
             return end.tell(&receipt, Exit::Done, how).await;
         }
