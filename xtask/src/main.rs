@@ -9,6 +9,7 @@
 )]
 
 mod bench;
+mod bench_scan;
 mod deny;
 mod proof;
 mod system_packages;
@@ -62,6 +63,8 @@ enum Chore {
     },
     /// Measures routing, planning and movement of a cluster, beside other ways to place shards.
     BenchCluster,
+    /// Measures `shardwright scan` beside ripgrep and Kingfisher, on a tree it makes.
+    BenchScan,
     /// Licences, sources and banned crates among the dependencies.
     Deny,
 }
@@ -89,6 +92,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::Chaos { arguments } => proof::chaos(&metadata, arguments),
         Chore::BenchStores { only } => bench::stores(&metadata, only.as_deref()),
         Chore::BenchCluster => bench::cluster(&metadata),
+        Chore::BenchScan => bench_scan::run(&metadata),
         Chore::Deny => deny::run(&metadata),
     }
 }

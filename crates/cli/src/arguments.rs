@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use shardwright_coordination::RunName;
+use shardwright_worker::scan::{Format, Secrecy};
 
 use crate::description::Mode;
 use crate::exit;
@@ -30,6 +31,9 @@ pub(crate) enum Command {
     /// Runs a command for every item of a source; the same command again goes on.
     #[command(after_help = exit::HELP)]
     Run(Box<RunArguments>),
+    /// Looks for secrets in every file of a folder, or every object of a store.
+    #[command(after_help = exit::HELP)]
+    Scan(Box<ScanArguments>),
     /// Lists runs.
     Runs,
     /// Shows a run.
@@ -130,6 +134,20 @@ pub(crate) struct RunArguments {
     /// Count an item when it is handed out: faster, and a kill may lose what was under way.
     #[arg(long)]
     pub(crate) at_dispatch: bool,
+    #[command(flatten)]
+    pub(crate) make: MakeArguments,
+    /// What to look for, if the command is ours.
+    #[arg(skip)]
+    pub(crate) scan: Option<Secrecy>,
+    /// The command. `{}` stands for the item; without it, the item comes last. A persistent one
+    /// gets its items otherwise.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Which run is meant, and how it is made if it is not there.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct MakeArguments {
     /// Call the run this, instead of a name made of source and command.
     #[arg(long = "run", value_name = "NAME", value_parser = parse_name)]
     pub(crate) name: Option<RunName>,
@@ -148,10 +166,55 @@ pub(crate) struct RunArguments {
     /// After how many seconds without a sign of life a shard is given to another worker.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = between(1, 3_600))]
     pub(crate) lease: u16,
-    /// The command. `{}` stands for the item; without it, the item comes last. A persistent one
-    /// gets its items otherwise.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ScanArguments {
+    /// A folder, or the address of an object store.
+    #[arg(value_name = "SOURCE")]
+    source: OsString,
+    /// Rules in the Gitleaks format, instead of the default ones.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// How findings are written: `text`, `jsonl` or `sarif`.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: Format,
+    /// Write findings to a file, not to the output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Write secrets as they are. They are also kept so in the results of the run.
+    #[arg(long)]
+    pub(crate) show_secrets: bool,
+    /// Leave out what `.gitignore` files name.
+    #[arg(long)]
+    gitignore: bool,
+    #[command(flatten)]
+    work: WorkArguments,
+    #[command(flatten)]
+    make: MakeArguments,
+}
+
+impl ScanArguments {
+    pub(crate) const fn secrecy(&self) -> Secrecy {
+        if self.show_secrets { Secrecy::Shown } else { Secrecy::Redacted }
+    }
+
+    /// The same as a run whose command is ours; the rules' digest tells it from others.
+    pub(crate) fn as_run(&self, rules: [u8; 32]) -> RunArguments {
+        RunArguments {
+            source: Some(self.source.clone()),
+            lines: None,
+            null: false,
+            gitignore: self.gitignore,
+            batch: None,
+            persistent: false,
+            work: self.work,
+            at_dispatch: false,
+            make: self.make.clone(),
+            scan: Some(self.secrecy()),
+            command: vec!["shardwright".into(), "scan".into(), hex::encode(rules).into()],
+        }
+    }
 }
 
 /// How a run is worked on by this process.
@@ -192,6 +255,9 @@ impl WorkArguments {
 impl RunArguments {
     /// How items get to the command.
     pub(crate) const fn mode(&self) -> Mode {
+        if let Some(secrecy) = self.scan {
+            return Mode::Scan { shows_secrets: matches!(secrecy, Secrecy::Shown) };
+        }
         match self.batch {
             Some(size) => Mode::Batch { size },
             None if self.persistent => Mode::Persistent,

@@ -50,17 +50,23 @@ pub(crate) async fn begin(
     arguments: &RunArguments,
 ) -> anyhow::Result<Begun> {
     let source = Source::from_arguments(arguments, state).await?;
-    let name = arguments.name.unwrap_or_else(|| derived_name(&source, arguments));
+    let name = arguments.make.name.unwrap_or_else(|| derived_name(&source, arguments));
     let found = coordinator.find_run(TENANT, name).await?;
     let job = match found {
         Some(run) => coordinator.job_of(TENANT, run).await?.map(|job| (run, job)),
         None => None,
     };
     if let Some((run, job)) = job
-        && !arguments.fresh
+        && !arguments.make.fresh
+        && !is_outdated(coordinator, arguments, run).await?
     {
         let description = Description::decode(&job.description)?;
-        return join(coordinator, state, arguments, name, run, description).await;
+        let joined = join(coordinator, state, arguments, name, run, description).await;
+        if joined.is_err() && coordinator.find_run(TENANT, name).await? != Some(run) {
+            // Somebody has begun it anew just now.
+            return Box::pin(begin(store, coordinator, state, arguments)).await;
+        }
+        return joined;
     }
     let results = place_results(store, state, arguments, name, &source)?;
     let output = Output::of(&results, state, name).await?;
@@ -70,7 +76,7 @@ pub(crate) async fn begin(
     let connector = source.open(given.as_deref(), state, &ours).await?;
     let fingerprint = connector.fingerprint().await?;
     let by_workers = || (arguments.work.workers() * SHARDS_PER_WORKER).min(MOST_SHARDS);
-    let wanted = arguments.shards.map_or_else(by_workers, usize::from);
+    let wanted = arguments.make.shards.map_or_else(by_workers, usize::from);
     let ranges = connector.initial_ranges(wanted).await?;
     let description = Description::new(source, &fingerprint, arguments, results, &ranges);
     let run = RunId::from_raw(fastrand::u64(1..));
@@ -82,9 +88,27 @@ pub(crate) async fn begin(
         let description = Description::decode(&job.description)?;
         return join(coordinator, state, arguments, name, named, description).await;
     }
-    output.claim(name, run, arguments.fresh || found.is_some()).await?;
+    output.claim(name, run, arguments.make.fresh || found.is_some()).await?;
     create(coordinator, run, &description, arguments).await?;
     Ok(Begun { name, run, description, connector, output, is_resumed: false })
+}
+
+/// Whether a run says nothing any more of what was asked: files change, and whoever looks for
+/// secrets again wants to know what is in them now.
+async fn is_outdated(
+    coordinator: &Coordinator,
+    arguments: &RunArguments,
+    run: RunId,
+) -> anyhow::Result<bool> {
+    if arguments.scan.is_none() {
+        return Ok(false);
+    }
+    match coordinator.get_run(TENANT, run).await {
+        Ok(record) => Ok(!matches!(record.status, RunStatus::Initializing | RunStatus::Active)),
+        // It was named and not begun.
+        Err(RunQueryError::RunNotFound(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Goes on with a run, if it is the one that was asked for.
@@ -157,10 +181,10 @@ fn place_results(
     name: RunName,
     source: &Source,
 ) -> anyhow::Result<Results> {
-    if arguments.out_local {
+    if arguments.make.out_local {
         return Ok(Results::Local);
     }
-    let address = arguments.out.as_ref().and_then(|out| out.to_str());
+    let address = arguments.make.out.as_ref().and_then(|out| out.to_str());
     if let Some(url) = address.filter(|address| address.contains("://")) {
         anyhow::ensure!(
             !source.holds(url),
@@ -168,7 +192,7 @@ fn place_results(
         );
         return Ok(Results::Objects { url: url.to_owned() });
     }
-    let folder = match &arguments.out {
+    let folder = match &arguments.make.out {
         Some(folder) => PathBuf::from(folder),
         None if store.is_shared() => anyhow::bail!(
             "on a shared store say where results go: --out FOLDER or URL, which every worker must \
@@ -196,7 +220,7 @@ async fn create(
     } else {
         CursorSemantics::Completed
     };
-    let config = RunConfig::try_new(semantics, u64::from(arguments.lease) * 1_000, None)?;
+    let config = RunConfig::try_new(semantics, u64::from(arguments.make.lease) * 1_000, None)?;
     let ranges = description.ranges()?;
     let shards: Vec<InitialShardInput<'_>> = ranges
         .iter()

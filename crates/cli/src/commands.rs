@@ -6,6 +6,7 @@ mod parked;
 mod retry;
 mod run;
 pub(crate) mod runs;
+mod scan;
 mod shards;
 mod show;
 mod transition;
@@ -30,6 +31,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let Arguments { store, json, command } = arguments;
     match command {
         Command::Run(arguments) => run::run(&store, json, &arguments).await,
+        Command::Scan(arguments) => scan::run(&store, json, &arguments).await,
         Command::Runs => runs::run(&store, json).await,
         Command::Show(choice) => show::run(&store, json, choice.run).await,
         Command::Shards(choice) => shards::run(&store, json, choice.run).await,

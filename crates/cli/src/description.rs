@@ -49,6 +49,11 @@ pub(crate) enum Mode {
     },
     /// Processes that stay up.
     Persistent,
+    /// None: it is the built-in job that looks for secrets.
+    Scan {
+        /// Whether results hold them as they are.
+        shows_secrets: bool,
+    },
 }
 
 /// Where results are.

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// All is well.
     Done = 0,
-    /// What was looked at is not as it should be.
+    /// What was looked at is not as it should be, or holds a secret.
     Findings = 1,
     /// Something went wrong, or was asked in a wrong way.
     Error = 2,
-    /// Everything is done but what is parked.
+    /// Everything is done but what is parked or may not be read.
     Parked = 3,
     /// Too many items failed.
     TooManyFailures = 4,
@@ -20,9 +20,9 @@ pub(crate) enum Exit {
 /// What the help says about them.
 pub(crate) const HELP: &str = "Exit codes:
   0    done
-  1    verify: something does not hold
+  1    scan: secrets were found; verify: something does not hold
   2    an error, or a wrong command line
-  3    done, but items are parked
+  3    done, but items are parked, or files could not be read
   4    stopped: too many items failed
   130  interrupted; the same command goes on";
 

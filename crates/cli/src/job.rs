@@ -9,6 +9,7 @@ use shardwright_worker::job::{Assignment, Batch, Job, JobFailure, Outcome};
 use shardwright_worker::process::{
     BatchInput, Guard, PersistentProcess, ProcessPerBatch, ProcessPerItem, Template,
 };
+use shardwright_worker::scan::ScanJob;
 
 use crate::description::{Description, Mode};
 use crate::output::Output;
@@ -19,6 +20,7 @@ pub(crate) enum Command {
     Item(ProcessPerItem),
     Batch(ProcessPerBatch),
     Persistent(PersistentProcess),
+    Scan(ScanJob),
 }
 
 impl Command {
@@ -49,6 +51,10 @@ impl Command {
                 job.try_out(run).await?;
                 Self::Persistent(job)
             }
+            Mode::Scan { .. } => anyhow::bail!(
+                "the rules of a scan are not kept with it: unpark what is parked, and say the \
+                 same `shardwright scan` again"
+            ),
         })
     }
 
@@ -56,6 +62,8 @@ impl Command {
     pub(crate) fn in_flight(&self, asked: usize) -> usize {
         match self {
             Self::Item(_) | Self::Batch(_) => asked,
+            // One is looked at while what was found in the other is entered.
+            Self::Scan(_) => asked.max(2),
             Self::Persistent(job) => job.batches_in_flight(),
         }
     }
@@ -68,6 +76,7 @@ macro_rules! with {
             Command::Item($job) => $work,
             Command::Batch($job) => $work,
             Command::Persistent($job) => $work,
+            Command::Scan($job) => $work,
         }
     };
 }

@@ -17,6 +17,7 @@ mod progress;
 mod readable;
 mod receipt;
 mod say;
+mod scan;
 mod signals;
 mod sink;
 mod source;

@@ -203,7 +203,7 @@ pub(crate) fn shown(run: RunId) -> String {
 }
 
 /// Writes a file that appears whole or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let write = || {
         let mut file = tempfile::NamedTempFile::new_in(folder)?;

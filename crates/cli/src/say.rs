@@ -12,6 +12,13 @@ pub(crate) fn write_line(line: Arguments<'_>) {
     }
 }
 
+/// Writes what is made already to the output. Whoever closed it wants no more of it, and is told
+/// by the exit code what came of it.
+pub(crate) fn write_bytes(bytes: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    let _unread = stdout.write_all(bytes).and_then(|()| stdout.flush());
+}
+
 /// Writes a line about what goes on. Nothing depends on anybody reading it.
 pub(crate) fn write_note(line: Arguments<'_>) {
     let _unread = writeln!(io::stderr().lock(), "{line}");

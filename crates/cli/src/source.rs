@@ -10,6 +10,7 @@ use shardwright_worker::connector::{
     ObjectConnector, Page, PageLimit, Position, Separator, TreeConnector, TreeOptions, spool,
 };
 use shardwright_worker::process::KeyText;
+use shardwright_worker::scan::uri;
 
 use crate::arguments::RunArguments;
 use crate::readable::readable;
@@ -72,6 +73,17 @@ impl Source {
                 path_of(path).display().to_string()
             }
             Self::Objects { url } => url.clone(),
+        }
+    }
+
+    /// The address below which its items are, with a slash at its end.
+    pub(crate) fn base(&self) -> String {
+        match self {
+            Self::Tree { path, .. } | Self::Lines { path, .. } => {
+                let path = uri(&path.to_bytes().unwrap_or_default());
+                format!("file://{}/", path.trim_end_matches('/'))
+            }
+            Self::Objects { url } => format!("{}/", url.trim_end_matches('/')),
         }
     }
 

@@ -101,6 +101,21 @@ impl View {
         }
     }
 
+    /// Tells what came of it beside the output, which is for something else.
+    pub(crate) fn concluded(&self, receipt: &Receipt, how: &str, lines: &[String]) {
+        if let Style::Json = self.style {
+            return;
+        }
+        note!("run {} {how}", self.name);
+        for line in receipt.lines().iter().chain(lines) {
+            note!("{line}");
+        }
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.style, Style::Json)
+    }
+
     pub(crate) fn finished(&self, receipt: &Receipt, how: &str) {
         if let Style::Json = self.style {
             emit(&serde_json::json!({ "event": "finished", "receipt": receipt }));
@@ -113,7 +128,7 @@ impl View {
     }
 }
 
-fn emit(value: &serde_json::Value) {
+pub(crate) fn emit(value: &serde_json::Value) {
     say!("{value}");
 }
 

@@ -21,9 +21,12 @@ use crate::output::Output;
 use crate::progress;
 use crate::receipt::Receipt;
 use crate::say::note;
+use crate::scan::Scan;
 use crate::signals::stop_on_signals;
 use crate::store::Coordinator;
 use crate::view::View;
+
+const DONE_BEFORE: &str = "was done before; say --fresh to do it again";
 
 /// Works on a run that was found or made.
 pub(crate) async fn work(
@@ -31,6 +34,7 @@ pub(crate) async fn work(
     json: bool,
     begun: Begun,
     arguments: &WorkArguments,
+    scan: Option<&Scan<'_>>,
 ) -> anyhow::Result<Exit> {
     let Begun { name, run, description, connector, output, is_resumed } = begun;
     let record = coordinator.get_run(TENANT, run).await?;
@@ -38,8 +42,10 @@ pub(crate) async fn work(
     match record.status {
         RunStatus::Done => {
             let receipt = conclude(coordinator, name, run, &description, &output).await?;
-            view.finished(&receipt, "was done before; say --fresh to do it again");
-            return Ok(Exit::Done);
+            // A scan that was done before is not joined; this one was done between two looks.
+            let how = scan.map_or(DONE_BEFORE, |_| "is done");
+            let end = End { view: &view, description: &description, output: &output, scan };
+            return end.tell(&receipt, Exit::Done, how).await;
         }
         RunStatus::Failed | RunStatus::Cancelled => {
             let status = word(record.status, record.paused);
@@ -48,7 +54,10 @@ pub(crate) async fn work(
         RunStatus::Initializing | RunStatus::Active => {}
     }
     let lease = Duration::from_millis(record.config.lease_duration_ms.get());
-    let command = Command::new(run, &description, &output, arguments.in_flight(), lease).await?;
+    let command = match scan {
+        Some(scan) => scan.command(&connector)?,
+        None => Command::new(run, &description, &output, arguments.in_flight(), lease).await?,
+    };
     let stop = Stop::default();
     stop_on_signals(stop.clone())?;
     let failures = FailureWatch::new(arguments.max_failures, stop.clone(), view.observer());
@@ -76,23 +85,50 @@ pub(crate) async fn work(
         note!("`shardwright resume {name}` lets the same command go on");
         return Ok(Exit::TooManyFailures);
     }
-    let (exit, how) = match ending {
-        Ok(Ending::Done) => (Exit::Done, "is done"),
-        Ok(Ending::Parked { .. }) => (Exit::Parked, "is done but for what is parked"),
-        Ok(Ending::Stopped) => {
+    let (exit, how) = match ended(name, ending)? {
+        Ending::Done => (Exit::Done, "is done"),
+        Ending::Parked { .. } => (Exit::Parked, "is done but for what is parked"),
+        Ending::Stopped => {
             coordinator.close().await?;
             view.interrupted();
             return Ok(Exit::Interrupted);
         }
-        Err(WorkerError::RunEnded { status }) => {
-            anyhow::bail!("the run {name} was ended by somebody: it is {}", word(status, false))
-        }
-        Err(error) => return Err(error.into()),
     };
     let receipt = conclude(coordinator, name, run, &description, &output).await?;
     coordinator.close().await?;
-    view.finished(&receipt, how);
-    Ok(exit)
+    let end = End { view: &view, description: &description, output: &output, scan };
+    end.tell(&receipt, exit, how).await
+}
+
+/// How the work ended, unless that is an error.
+fn ended(name: RunName, ending: Result<Ending, WorkerError>) -> anyhow::Result<Ending> {
+    match ending {
+        Ok(ending) => Ok(ending),
+        Err(WorkerError::RunEnded { status }) => {
+            anyhow::bail!("the run {name} was ended by somebody: it is {}", word(status, false))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is needed to tell how a run ended.
+struct End<'a> {
+    view: &'a View,
+    description: &'a Description,
+    output: &'a Output,
+    scan: Option<&'a Scan<'a>>,
+}
+
+impl End<'_> {
+    async fn tell(&self, receipt: &Receipt, exit: Exit, how: &str) -> anyhow::Result<Exit> {
+        match self.scan {
+            Some(scan) => scan.finish(self.view, self.description, self.output, receipt, how).await,
+            None => {
+                self.view.finished(receipt, how);
+                Ok(exit)
+            }
+        }
+    }
 }
 
 fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {

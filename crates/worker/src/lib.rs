@@ -10,6 +10,7 @@
 //! | [`connector`] | sources: trees, lines, object stores |
 //! | [`job`] | what is done with an item |
 //! | [`process`] | jobs that are programs |
+//! | `scan` (a feature) | the built-in job: looking for secrets |
 //! | [`sink`], [`extent`] | where results go, and how a cursor names them |
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,8 @@ pub mod connector;
 pub mod extent;
 pub mod job;
 pub mod process;
+#[cfg(feature = "scan")]
+pub mod scan;
 pub mod sink;
 
 mod attempt;

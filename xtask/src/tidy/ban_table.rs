@@ -86,10 +86,10 @@ const PURE: Profile = Profile {
 /// The crates that the simulator runs: all they do must be replayable.
 const SIMULATED: Profile = Profile {
     crates: &["engine", "worker", "node"],
-    // Somewhere the real world has to begin. Connectors, sinks and programs are part of it: they
-    // read and write files, ask servers and start processes, and the simulator puts others in
-    // their place.
-    except: &["world", "connector", "sink", "process"],
+    // Somewhere the real world has to begin. Connectors, sinks and jobs are part of it: they read
+    // and write files, ask servers and start processes, and the simulator puts others in their
+    // place.
+    except: &["world", "connector", "sink", "process", "scan"],
     bans: &[
         Ban {
             paths: &["tokio::time", "std::time::Instant::now", "std::time::SystemTime::now"],

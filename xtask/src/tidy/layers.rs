@@ -17,7 +17,8 @@ const LAYERS: &[Layer] = &[
     row("store", &[]),
     row("engine", &["coordination", "placement", "store"]),
     row("api", &["coordination"]),
-    row("worker", &["coordination", "frontier"]),
+    row("scan", &[]),
+    row("worker", &["coordination", "frontier", "scan"]),
     row("node", &["placement", "engine", "api"]),
     row("server", &["engine", "api"]),
     row("sim", &["engine", "worker", "node"]),
@@ -69,7 +70,7 @@ mod tests {
     #[test]
     fn what_is_beneath_a_crate_is_everything_its_arrows_reach() {
         let names = |name| beneath(layer(name).unwrap()).into_iter().collect::<Vec<_>>();
-        assert_eq!(names("worker"), ["contracts", "coordination", "frontier"]);
+        assert_eq!(names("worker"), ["contracts", "coordination", "frontier", "scan"]);
         assert_eq!(names("engine"), ["contracts", "coordination", "placement", "store"]);
         assert!(names("contracts").is_empty() && names("store").is_empty());
         let under_cli = names("cli");

@@ -39,7 +39,7 @@ pub(crate) async fn run(
     if !json {
         note!("{} unparked", parked.len());
     }
-    work(&coordinator, json, begun, &arguments.work).await
+    work(&coordinator, json, begun, &arguments.work, None).await
 }
 
 /// The run that is meant when none is named.

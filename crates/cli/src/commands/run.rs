@@ -22,5 +22,5 @@ pub(crate) async fn run(
     let state = state_folder(store)?;
     let coordinator = store.open(Purpose::Work).await?;
     let begun = begin(store, &coordinator, &state, arguments).await?;
-    work(&coordinator, json, begun, &arguments.work).await
+    work(&coordinator, json, begun, &arguments.work, None).await
 }

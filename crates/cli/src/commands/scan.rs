@@ -1,0 +1,32 @@
+//! `shardwright scan`: the built-in job.
+
+use anyhow::Context as _;
+use shardwright_worker::scan::{Format, RuleSet};
+
+use crate::arguments::ScanArguments;
+use crate::begin::{begin, state_folder};
+use crate::exit::Exit;
+use crate::scan::Scan;
+use crate::store::{Purpose, StoreAddress};
+use crate::work::work;
+
+pub(crate) async fn run(
+    store: &StoreAddress,
+    json: bool,
+    arguments: &ScanArguments,
+) -> anyhow::Result<Exit> {
+    anyhow::ensure!(
+        !json || arguments.format == Format::Text || arguments.report.is_some(),
+        "with --json the output is for events; say --report FILE for the findings"
+    );
+    let rules = match &arguments.rules {
+        Some(file) => RuleSet::read(file).context("these rules cannot be used")?,
+        None => RuleSet::built_in()?,
+    };
+    let as_run = arguments.as_run(rules.digest());
+    let state = state_folder(store)?;
+    let coordinator = store.open(Purpose::Work).await?;
+    let begun = begin(store, &coordinator, &state, &as_run).await?;
+    let scan = Scan { rules, arguments };
+    work(&coordinator, json, begun, &as_run.work, Some(&scan)).await
+}

@@ -1,0 +1,112 @@
+//! SARIF 2.1.0, the format of the OASIS for what analysis tools find.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::jsonl::hundredths;
+use super::{FoundAt, Group, Report, uri};
+use crate::rules::Rule;
+
+/// What stands for the address of the source in those of files.
+const BASE: &str = "SOURCE";
+
+/// The whole document. Files are named relative to `base`.
+pub(super) fn document(report: &Report<'_>, base: &str) -> Value {
+    let rules = report.rules.rules();
+    let index: BTreeMap<&str, usize> = rules.iter().map(Rule::id).zip(0..).collect();
+    let results: Vec<Value> =
+        report.found.iter().map(|group| result(report, group, &index)).collect();
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {
+                "driver": {
+                    "name": "shardwright",
+                    "semanticVersion": env!("CARGO_PKG_VERSION"),
+                    "rules": rules.iter().map(descriptor).collect::<Vec<_>>(),
+                },
+            },
+            "invocations": [{
+                "executionSuccessful": true,
+                "toolExecutionNotifications": notifications(report),
+            }],
+            "originalUriBaseIds": { BASE: { "uri": base } },
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+fn descriptor(rule: &Rule) -> Value {
+    json!({
+        "id": rule.id(),
+        "shortDescription": { "text": rule.description() },
+        "defaultConfiguration": { "level": "error" },
+        "properties": { "tags": rule.tags() },
+    })
+}
+
+fn result(report: &Report<'_>, group: &Group, index: &BTreeMap<&str, usize>) -> Value {
+    let description = report.rules.rule(&group.rule).map_or("", Rule::description);
+    // A leaked secret is dealt with when it is gone from every place, so all are of one result.
+    let mut result = json!({
+        "ruleId": group.rule,
+        "level": "error",
+        "message": { "text": description },
+        "locations": group.places.iter().map(location).collect::<Vec<_>>(),
+        "occurrenceCount": (group.places.len() as u64).saturating_add(group.more),
+        "partialFingerprints": { "secretDigest/v1": group.fingerprint },
+        "properties": { "secret": group.secret, "entropy": hundredths(group.entropy) },
+    });
+    if let (Some(fields), Some(at)) = (result.as_object_mut(), index.get(group.rule.as_str())) {
+        fields.insert("ruleIndex".to_owned(), (*at).into());
+    }
+    result
+}
+
+fn artifact(path: &[u8]) -> Value {
+    json!({ "uri": uri(path), "uriBaseId": BASE })
+}
+
+fn location(place: &FoundAt) -> Value {
+    let mut physical = json!({ "artifactLocation": artifact(&place.path) });
+    if let (Some(fields), Some(span)) = (physical.as_object_mut(), place.span) {
+        let region = json!({
+            "startLine": span.line,
+            "startColumn": span.column,
+            "endLine": span.end_line,
+            "endColumn": span.end_column,
+            "byteOffset": span.offset,
+            "byteLength": span.length,
+        });
+        fields.insert("region".to_owned(), region);
+    }
+    json!({ "physicalLocation": physical })
+}
+
+/// What a reader must know to judge what is not there.
+fn notifications(report: &Report<'_>) -> Vec<Value> {
+    let unread = report.unread.iter().map(|path| {
+        json!({
+            "level": "warning",
+            "message": { "text": "the file could not be read" },
+            "locations": [{ "physicalLocation": { "artifactLocation": artifact(path) } }],
+        })
+    });
+    let mut notifications: Vec<Value> = unread.collect();
+    let totals = report.totals();
+    let named = report.unread.len() as u64;
+    let more = totals.unreadable.saturating_sub(named);
+    for (count, what) in [
+        (more, "more files could not be read"),
+        (totals.omitted, "more findings are in files that have too many"),
+    ] {
+        if count > 0 {
+            let text = format!("{count} {what}");
+            notifications.push(json!({ "level": "warning", "message": { "text": text } }));
+        }
+    }
+    notifications
+}

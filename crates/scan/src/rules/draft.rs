@@ -1,0 +1,128 @@
+//! Rules while they are put together from several files.
+
+use super::error::{Place, Problem, RulesError};
+use super::{Allowlist, Pattern, Rule, RuleSet};
+
+/// A value, and where it was said.
+#[derive(Clone, Debug)]
+pub(super) struct Located<T> {
+    pub(super) place: Place,
+    pub(super) value: T,
+}
+
+impl<T> Located<T> {
+    pub(super) fn refuse(&self, problem: Problem) -> RulesError {
+        RulesError::At { place: self.place.clone(), problem }
+    }
+}
+
+/// A rule, as far as one file says what it is.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) id: Located<String>,
+    pub(super) description: Option<String>,
+    pub(super) pattern: Option<Pattern>,
+    pub(super) secret_group: Option<Located<usize>>,
+    pub(super) entropy: Option<f64>,
+    pub(super) path: Option<Pattern>,
+    pub(super) keywords: Vec<String>,
+    pub(super) tags: Vec<String>,
+    pub(super) allowlists: Vec<Allowlist>,
+}
+
+impl Draft {
+    /// What a later file says of the same rule: it replaces what is one, and adds to what is many.
+    fn amend(&mut self, later: Self) {
+        self.id.place = later.id.place;
+        self.description = later.description.or(self.description.take());
+        self.pattern = later.pattern.or(self.pattern.take());
+        self.secret_group = later.secret_group.or(self.secret_group.take());
+        self.entropy = later.entropy.or(self.entropy);
+        self.path = later.path.or(self.path.take());
+        self.keywords.extend(later.keywords);
+        self.tags.extend(later.tags);
+        self.allowlists.extend(later.allowlists);
+    }
+
+    fn finish(self) -> Result<Rule, RulesError> {
+        if self.pattern.is_none() && self.path.is_none() {
+            return Err(self.id.refuse(Problem::FindsNothing(self.id.value.clone())));
+        }
+        let groups = self.pattern.as_ref().map_or(0, Pattern::groups);
+        if let Some(group) = &self.secret_group
+            && group.value > groups
+        {
+            return Err(group.refuse(Problem::NoSuchGroup { group: group.value, groups }));
+        }
+        let mut keywords = self.keywords;
+        keywords.sort();
+        keywords.dedup();
+        Ok(Rule {
+            description: self.description.unwrap_or_else(|| self.id.value.clone()),
+            id: self.id.value,
+            tags: self.tags,
+            pattern: self.pattern,
+            secret_group: self.secret_group.map_or(0, |group| group.value),
+            // Zero is how Gitleaks says that it does not matter.
+            entropy: self.entropy.filter(|&bits| bits > 0.0),
+            path: self.path,
+            keywords,
+            allowlists: self.allowlists,
+        })
+    }
+}
+
+/// The rules of a file and of those it extends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Drafts {
+    rules: Vec<Draft>,
+    allowlists: Vec<Located<Allowlist>>,
+}
+
+impl Drafts {
+    /// Takes a rule away.
+    pub(super) fn disable(&mut self, id: &Located<String>) -> Result<(), RulesError> {
+        let before = self.rules.len();
+        self.rules.retain(|rule| rule.id.value != id.value);
+        if self.rules.len() < before {
+            return Ok(());
+        }
+        Err(id.refuse(Problem::UnknownRule(id.value.clone())))
+    }
+
+    /// Adds the rules of a file. Those that were there before it are amended.
+    pub(super) fn add(&mut self, rules: Vec<Draft>) -> Result<(), RulesError> {
+        for (index, rule) in rules.iter().enumerate() {
+            let earlier = rules.get(..index).unwrap_or_default();
+            if earlier.iter().any(|it| it.id.value == rule.id.value) {
+                return Err(rule.id.refuse(Problem::DuplicateRule(rule.id.value.clone())));
+            }
+        }
+        for rule in rules {
+            match self.rules.iter_mut().find(|it| it.id.value == rule.id.value) {
+                Some(before) => before.amend(rule),
+                None => self.rules.push(rule),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn allow(&mut self, allowlists: Vec<Located<Allowlist>>) {
+        self.allowlists.extend(allowlists);
+    }
+
+    /// Checks what can only be checked when everything is there.
+    pub(super) fn finish(self) -> Result<RuleSet, RulesError> {
+        for allowlist in &self.allowlists {
+            for id in allowlist.value.rules.iter().flatten() {
+                if !self.rules.iter().any(|rule| rule.id.value == *id) {
+                    return Err(allowlist.refuse(Problem::UnknownRule(id.clone())));
+                }
+            }
+        }
+        Ok(RuleSet {
+            rules: self.rules.into_iter().map(Draft::finish).collect::<Result<_, _>>()?,
+            allowlists: self.allowlists.into_iter().map(|it| it.value).collect(),
+        })
+    }
+}

@@ -1,0 +1,175 @@
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+fn parse(text: &str) -> Result<RuleSet, RulesError> {
+    RuleSet::parse("rules.toml", text, Path::new(""))
+}
+
+fn refused(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn the_default_rules_are_described_and_have_keywords_and_a_longest_match() {
+    let set = RuleSet::built_in().unwrap();
+    assert!((25..=45).contains(&set.rules().len()), "{}", set.rules().len());
+    for rule in set.rules() {
+        assert!(!rule.description().is_empty() && !rule.tags().is_empty(), "{}", rule.id());
+        let Some(pattern) = &rule.pattern else { continue };
+        assert!(!rule.keywords.is_empty(), "{}", rule.id());
+        assert!(pattern.hir.properties().maximum_len().is_some(), "{}", rule.id());
+    }
+}
+
+#[test]
+fn everything_that_gitleaks_rules_say_is_read() {
+    let set = parse(
+        r#"
+title = "t"
+description = "d"
+minVersion = "v8.25.0"
+[[rules]]
+id = "one"
+description = "One"
+regex = '''(a)(b+)'''
+secretGroup = 2
+entropy = 3.5
+path = '''\.env$'''
+keywords = ["AB"]
+tags = ["x"]
+[[rules.allowlists]]
+description = "fine"
+condition = "AND"
+paths = ['''^tests/''']
+regexes = ['''^b$''']
+regexTarget = "match"
+stopwords = ["Word"]
+[[rules]]
+id = "two"
+path = "id_rsa"
+[rules.allowlist]
+paths = ["fixtures"]
+[[allowlists]]
+targetRules = ["one"]
+stopwords = ["x"]
+"#,
+    )
+    .unwrap();
+    let rule = set.rule("one").unwrap();
+    assert_eq!((rule.secret_group, rule.entropy), (2, Some(3.5)));
+    assert_eq!((&rule.keywords[..], &rule.tags[..]), (&["ab".into()][..], &["x".into()][..]));
+    assert_eq!(rule.allowlists[0].stopwords, ["word"]);
+    assert_eq!(set.rule("two").unwrap().allowlists.len(), 1);
+    assert!(set.allowlists[0].concerns("one") && !set.allowlists[0].concerns("two"));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_file_and_line() {
+    for (text, line, told) in [
+        ("[[rules]]\nid = 3", 2, "invalid type"),
+        ("[[rules]\n", 1, ""),
+        ("\n[[rules]]\nid='a'\nregexp='b'", 4, "unknown field `regexp`"),
+        ("[[rules]]\nregex='b'", 1, "missing field `id`"),
+        ("[[rules]]\nid=' '\nregex='b'", 2, "id is empty"),
+        ("[[rules]]\nid='a'\nregex='('", 3, "the pattern cannot be used"),
+        ("[[rules]]\nid='a'\nregex='''x\\<y'''", 3, "mean different things"),
+        ("[[rules]]\nid='a'", 2, "neither a regex nor a path"),
+        ("[[rules]]\nid='a'\nregex='(b)'\n\nsecretGroup=2", 5, "has 1 groups"),
+        ("[[rules]]\nid='a'\nregex='b'\nentropy=9.0", 4, "entropy goes from 0 to 8"),
+        ("[[rules]]\nid='a'\nregex='b'\nkeywords=['x',\n'']", 5, "must not be empty"),
+        ("[[rules]]\nid='a'\nregex='b'\n[[rules]]\nid='a'\nregex='c'", 5, "a rule `a` above"),
+        ("[[rules]]\nid='a'\nregex='b'\nskipReport=true", 4, "`skipReport` is not supported"),
+        ("[[rules]]\nid='a'\nregex='b'\n[[rules.required]]\nid='b'", 4, "`required`"),
+        ("[[rules]]\nid='a'\nregex='b'\n[[rules.allowlists]]", 4, "names no paths"),
+        ("[allowlist]\ncommits=['abc']", 2, "`commits` is not supported"),
+        ("[[allowlists]]\npaths=['a']\ncondition='XOR'", 3, "`XOR` is not one of"),
+        ("[[allowlists]]\npaths=['a']\nregexTarget='file'", 3, "`file` is not one of"),
+        ("[[allowlists]]\npaths=['a']\ntargetRules=['z']", 1, "no rule `z`"),
+        ("[allowlist]\npaths=['a']\n[[allowlists]]\npaths=['b']", 1, "not both"),
+        ("[extend]\nuseDefault=true\ndisabledRules=['nope']", 3, "no rule `nope`"),
+        ("[extend]\nurl='https://x'", 2, "`url` is not supported"),
+        ("[extend]\nuseDefault=true\npath='x'", 3, "either"),
+        (
+            "[[rules]]\nid='a'\nregex='b'\n[rules.allowlist]\npaths=['s']\ntargetRules=['a']",
+            6,
+            "for that rule",
+        ),
+    ] {
+        let found = refused(text);
+        assert!(found.starts_with(&format!("rules.toml:{line}: ")), "{text}\n{found}");
+        assert!(found.contains(told), "{text}\n{found}");
+    }
+}
+
+#[test]
+fn a_file_builds_on_another_and_on_the_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(
+        path("base.toml"),
+        "[[rules]]\nid='a'\nregex='(x)'\nkeywords=['x']\nentropy=1.0\n[[rules]]\nid='b'\nregex='y'",
+    )
+    .unwrap();
+    let own = "[extend]\npath='base.toml'\ndisabledRules=['b']\n\
+               [[rules]]\nid='a'\nentropy=2.0\nkeywords=['z']\n[[rules]]\nid='c'\nregex='w'";
+    fs::write(path("own.toml"), own).unwrap();
+    let set = RuleSet::read(&path("own.toml")).unwrap();
+    assert_eq!(set.rules().iter().map(Rule::id).collect::<Vec<_>>(), ["a", "c"]);
+    let rule = set.rule("a").unwrap();
+    assert_eq!((rule.entropy, &rule.keywords[..]), (Some(2.0), &["x".into(), "z".into()][..]));
+    assert_eq!(rule.pattern.as_ref().unwrap().text, "(x)");
+
+    let set = parse("[extend]\nuseDefault=true\ndisabledRules=['private-key']").unwrap();
+    assert_eq!(set.rules().len() + 1, RuleSet::built_in().unwrap().rules().len());
+
+    fs::write(path("loop.toml"), "[extend]\npath='loop.toml'").unwrap();
+    let told = RuleSet::read(&path("loop.toml")).unwrap_err().to_string();
+    assert!(told.contains("loop.toml:2: ") && told.contains("more than 4 deep"), "{told}");
+    let told = RuleSet::read(&path("missing.toml")).unwrap_err().to_string();
+    assert!(told.contains("missing.toml: "), "{told}");
+}
+
+#[test]
+fn rules_that_find_something_else_have_another_digest() {
+    let digest = |text: &str| parse(text).unwrap().digest();
+    let rule = "[[rules]]\nid='a'\nregex='b(c)'\n";
+    let mut digests = vec![digest(rule), RuleSet::built_in().unwrap().digest()];
+    for more in [
+        "description='d'",
+        "secretGroup=1",
+        "entropy=1.0",
+        "path='p'",
+        "keywords=['k']",
+        "tags=['t']",
+        "[[rules.allowlists]]\npaths=['p']",
+        "[[rules.allowlists]]\nregexes=['p']",
+        "[[rules.allowlists]]\nregexes=['p']\nregexTarget='line'",
+        "[[rules.allowlists]]\nregexes=['p']\ncondition='AND'",
+        "[[allowlists]]\nregexes=['p']",
+        "[[allowlists]]\nregexes=['p']\ntargetRules=['a']",
+    ] {
+        digests.push(digest(&format!("{rule}{more}")));
+    }
+    let count = digests.len();
+    digests.sort_unstable();
+    digests.dedup();
+    assert_eq!(digests.len(), count);
+    assert_eq!(digest(rule), digest(rule));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_reading_rules_panic(text: String, pattern: String) {
+        let _ = parse(&text);
+        let pattern = toml_string(&pattern);
+        let _ = parse(&format!("[[rules]]\nid='a'\nregex={pattern}\nkeywords=[{pattern}]"));
+    }
+}
+
+fn toml_string(text: &str) -> String {
+    let escaped: String =
+        text.chars().map(|letter| format!("\\U{:08x}", u32::from(letter))).collect();
+    format!("\"{escaped}\"")
+}

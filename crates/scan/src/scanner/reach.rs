@@ -1,0 +1,214 @@
+//! How far from a keyword a match can be.
+//!
+//! Gitleaks looks at a whole file once a keyword is anywhere in it. If every match of a pattern
+//! holds one of its keywords, the neighbourhood of keywords is enough, and gives the same; if every
+//! match begins with one, the keywords themselves are.
+
+use regex_syntax::hir::literal::Extractor;
+use regex_syntax::hir::{Class, Hir, HirKind};
+
+use crate::rules::{Pattern, Rule};
+
+/// Most spellings of a pattern's beginning that are looked at.
+const SPELLINGS: usize = 1_024;
+
+/// Where a rule has to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Nowhere: it has no pattern.
+    Nowhere,
+    /// Everywhere, in every file.
+    Everywhere,
+    /// Everywhere in what holds a keyword.
+    WithKeyword,
+    /// Around keywords: a match holds one, and is at most so long.
+    Around {
+        /// The longest match, in bytes.
+        longest: usize,
+    },
+    /// At keywords: a match begins with one, and is at most so long.
+    At {
+        /// The longest match, in bytes.
+        longest: usize,
+    },
+}
+
+impl Reach {
+    /// Of a rule, if no match that counts is longer than `longest`.
+    pub(super) fn of(rule: &Rule, longest: usize) -> Self {
+        let Some(Pattern { hir, .. }) = &rule.pattern else { return Self::Nowhere };
+        if rule.keywords.is_empty() {
+            return Self::Everywhere;
+        }
+        let longest = hir.properties().maximum_len().map_or(longest, |most| most.min(longest));
+        if begins_with_keyword(hir, &rule.keywords) {
+            Self::At { longest }
+        } else if holds_keyword(hir, &rule.keywords) {
+            Self::Around { longest }
+        } else {
+            Self::WithKeyword
+        }
+    }
+}
+
+fn starts_with_keyword(text: &[u8], keywords: &[String]) -> bool {
+    let text = text.to_ascii_lowercase();
+    keywords.iter().any(|word| text.starts_with(word.as_bytes()))
+}
+
+/// Whether every match begins with one of the keywords, in any case of letters. A no may be wrong.
+fn begins_with_keyword(hir: &Hir, keywords: &[String]) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => false,
+        HirKind::Literal(literal) => starts_with_keyword(&literal.0, keywords),
+        HirKind::Capture(capture) => begins_with_keyword(&capture.sub, keywords),
+        HirKind::Repetition(repeated) => {
+            repeated.min > 0 && begins_with_keyword(&repeated.sub, keywords)
+        }
+        HirKind::Alternation(branches) => {
+            branches.iter().all(|branch| begins_with_keyword(branch, keywords))
+        }
+        HirKind::Concat(parts) => {
+            let is_look = |part: &Hir| matches!(part.kind(), HirKind::Look(_));
+            let looks = parts.iter().take_while(|part| is_look(part)).count();
+            let parts = parts.get(looks..).unwrap_or_default();
+            parts.first().is_some_and(|first| begins_with_keyword(first, keywords))
+                || starts_with_keyword(&first_run(parts), keywords)
+                || all_spellings(parts, |spelling| starts_with_keyword(spelling, keywords))
+        }
+    }
+}
+
+/// The letters that every match of some parts begins with, in lower case where both cases match.
+fn first_run(parts: &[Hir]) -> Vec<u8> {
+    let mut run = Vec::new();
+    for part in parts {
+        match part.kind() {
+            HirKind::Literal(literal) => run.extend_from_slice(&literal.0),
+            HirKind::Class(class) => match single_letter(class) {
+                Some(letter) => run.push(letter),
+                None => break,
+            },
+            _ => break,
+        }
+    }
+    run
+}
+
+fn has_keyword(text: &[u8], keywords: &[String]) -> bool {
+    let text = text.to_ascii_lowercase();
+    keywords.iter().any(|word| memchr::memmem::find(&text, word.as_bytes()).is_some())
+}
+
+/// Whether every match holds one of the keywords, in any case of letters. A no may be wrong.
+fn holds_keyword(hir: &Hir, keywords: &[String]) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => false,
+        HirKind::Literal(literal) => has_keyword(&literal.0, keywords),
+        HirKind::Capture(capture) => holds_keyword(&capture.sub, keywords),
+        HirKind::Repetition(repeated) => repeated.min > 0 && holds_keyword(&repeated.sub, keywords),
+        HirKind::Alternation(branches) => {
+            branches.iter().all(|branch| holds_keyword(branch, keywords))
+        }
+        HirKind::Concat(parts) => {
+            parts.iter().any(|part| holds_keyword(part, keywords))
+                || runs_hold_keyword(parts, keywords)
+                || beginnings_hold_keyword(parts, keywords)
+        }
+    }
+}
+
+/// Whether letters that follow one another spell a keyword.
+fn runs_hold_keyword(parts: &[Hir], keywords: &[String]) -> bool {
+    (0..parts.len())
+        .any(|from| has_keyword(&first_run(parts.get(from..).unwrap_or_default()), keywords))
+}
+
+/// The letter that a class is both cases of.
+fn single_letter(class: &Class) -> Option<u8> {
+    let Class::Bytes(class) = class else { return None };
+    let mut bytes = class.iter().flat_map(|range| range.start()..=range.end());
+    let first = bytes.next()?.to_ascii_lowercase();
+    bytes.all(|byte| byte.to_ascii_lowercase() == first).then_some(first)
+}
+
+/// Whether some rest of the parts can only begin in ways that spell a keyword.
+fn beginnings_hold_keyword(parts: &[Hir], keywords: &[String]) -> bool {
+    (0..parts.len()).any(|from| {
+        let rest = parts.get(from..).unwrap_or_default();
+        all_spellings(rest, |spelling| has_keyword(spelling, keywords))
+    })
+}
+
+/// Whether something is true of every way in which some parts can begin.
+fn all_spellings(parts: &[Hir], holds: impl Fn(&[u8]) -> bool) -> bool {
+    let mut extractor = Extractor::new();
+    extractor.limit_total(SPELLINGS).limit_class(16).limit_repeat(4);
+    let spellings = extractor.extract(&Hir::concat(parts.to_vec()));
+    let spellings = spellings.literals().unwrap_or_default();
+    !spellings.is_empty() && spellings.iter().all(|spelling| holds(spelling.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(pattern: &str, keywords: &[&str]) -> bool {
+        let keywords: Vec<String> = keywords.iter().map(|&word| word.to_owned()).collect();
+        holds_keyword(&Pattern::new(pattern).unwrap().hir, &keywords)
+    }
+
+    #[test]
+    fn a_pattern_that_spells_a_keyword_holds_it() {
+        for (pattern, keywords) in [
+            (r"\b(AKIA[A-Z]{16})\b", &["akia"][..]),
+            (r"(?i)pass(?:word)?\s=", &["pass"]),
+            (r"(?i)(?:secret|token)=\w+", &["secret", "token"]),
+            (r"gh[op]_\w{36}", &["ghp_", "gho_"]),
+            (r"(?:x(?:sk|rk)_live_)+", &["_live_"]),
+            (r"\w{3,9}(?i:-----BEGIN)", &["begin"]),
+        ] {
+            assert!(holds(pattern, keywords), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_spells_a_keyword_first_begins_with_it() {
+        let begins = |pattern: &str, keywords: &[&str]| {
+            let keywords: Vec<String> = keywords.iter().map(|&word| word.to_owned()).collect();
+            begins_with_keyword(&Pattern::new(pattern).unwrap().hir, &keywords)
+        };
+        for (pattern, keywords) in [
+            (r"\b(AKIA[A-Z]{16})\b", &["akia"][..]),
+            (r"(?i)^\b(?:secret|password|passwd)=\w+", &["secret", "password", "passwd"]),
+            (r"gh[op]_\w{36}", &["ghp_", "gho_"]),
+            (r"(?:rk|sk)_(?:live|prod)_", &["sk_live_", "rk_live_", "sk_prod_", "rk_prod_"]),
+            (r"(?:abc)+", &["abc"]),
+        ] {
+            assert!(begins(pattern, keywords), "{pattern}");
+        }
+        for (pattern, keywords) in [
+            (r"xAKIA", &["akia"][..]),
+            (r"x?AKIA", &["akia"]),
+            (r"(?:secret|my_secret)=", &["secret"]),
+            (r"\s*secret", &["secret"]),
+            (r"(?:secret)?abc", &["secret"]),
+        ] {
+            assert!(!begins(pattern, keywords), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_can_match_without_a_keyword_does_not_hold_it() {
+        for (pattern, keywords) in [
+            (r"[0-9a-f]{32}", &["twilio"][..]),
+            (r"(?:secret|other)=\w+", &["secret"]),
+            (r"(?:secret)?=\w+", &["secret"]),
+            (r"gh[op]_\w{36}", &["ghp_"]),
+            (r"sec.?ret", &["secret"]),
+            (r"", &["secret"]),
+        ] {
+            assert!(!holds(pattern, keywords), "{pattern}");
+        }
+    }
+}

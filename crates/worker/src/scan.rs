@@ -1,0 +1,162 @@
+//! The built-in job: looking for secrets.
+//!
+//! Each item leaves one [line](ScanRecord) in the results, whether something was found in it or
+//! not, so that results tell what was looked at. What a secret is says `shardwright-scan`.
+
+mod file;
+#[cfg(feature = "objects")]
+mod object;
+mod record;
+
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[cfg(feature = "objects")]
+use object_store::ObjectStore;
+pub use record::ScanRecord;
+pub use shardwright_scan::report::{Totals, uri};
+pub use shardwright_scan::{
+    FileReport, Format, Report, RuleSet, RulesError, Scanner, Scratch, Secrecy, Skipped,
+};
+
+use crate::connector::{Item, Payload};
+use crate::job::{Batch, Job, JobFailure, Outcome};
+
+/// How many items are worked on in one go: enough to make up for the change of threads, few
+/// enough that not much is done twice after a kill.
+const BATCH: usize = 16;
+
+/// Looks for secrets in items.
+#[derive(Clone)]
+pub struct ScanJob {
+    bench: Arc<Bench>,
+    #[cfg(feature = "objects")]
+    store: Option<Arc<dyn ObjectStore>>,
+}
+
+/// What threads need to look at items.
+struct Bench {
+    scanner: Scanner,
+    /// What threads have left behind for the next.
+    scratches: Mutex<Vec<Scratch>>,
+}
+
+impl ScanJob {
+    /// Looks for what a scanner finds.
+    #[must_use]
+    pub fn new(scanner: Scanner) -> Self {
+        let bench = Arc::new(Bench { scanner, scratches: Mutex::default() });
+        Self {
+            bench,
+            #[cfg(feature = "objects")]
+            store: None,
+        }
+    }
+
+    /// Reads objects from a store.
+    #[cfg(feature = "objects")]
+    #[must_use]
+    pub fn with_store(self, store: Arc<dyn ObjectStore>) -> Self {
+        Self { store: Some(store), ..self }
+    }
+
+    #[cfg(feature = "objects")]
+    async fn object(&self, item: &Item, path: &str, attempt: u32) -> Outcome {
+        let Some(store) = &self.store else { return Err(no_reader()) };
+        let report = object::scan(&self.bench, store, item, path).await?;
+        Ok(line(item, attempt, report))
+    }
+
+    #[cfg(not(feature = "objects"))]
+    async fn object(&self, _: &Item, _: &str, _: u32) -> Outcome {
+        Err(no_reader())
+    }
+}
+
+impl Bench {
+    fn scratch(&self) -> Scratch {
+        self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn put_back(&self, scratch: Scratch) {
+        self.scratches.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+    }
+}
+
+impl Job for ScanJob {
+    fn batch_size(&self) -> usize {
+        BATCH
+    }
+
+    async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
+        let attempt = batch.attempt;
+        let mut outcomes = Vec::with_capacity(batch.items.len());
+        let mut items = batch.items;
+        while let [first, ..] = items {
+            if let Payload::Object { path, .. } = &first.payload {
+                outcomes.push(self.object(first, path, attempt).await);
+                items = items.get(1..).unwrap_or_default();
+                continue;
+            }
+            let is_object = |item: &Item| matches!(item.payload, Payload::Object { .. });
+            let count = items.iter().position(is_object).unwrap_or(items.len());
+            let (local, rest) = items.split_at_checked(count).unwrap_or((items, &[]));
+            let (bench, local) = (Arc::clone(&self.bench), local.to_vec());
+            outcomes.extend(on_own_thread(move |lost| bench.local(&local, attempt, lost)).await);
+            items = rest;
+        }
+        outcomes
+    }
+}
+
+impl Bench {
+    /// Looks at items that need no waiting for a network.
+    fn local(&self, items: &[Item], attempt: u32, lost: &AtomicBool) -> Vec<Outcome> {
+        let mut scratch = self.scratch();
+        let each = items.iter().map(|item| {
+            let report = match &item.payload {
+                Payload::File(path) => {
+                    file::scan(&self.scanner, &item.key, path, &mut scratch, lost)
+                }
+                Payload::Row { bytes, .. } => Ok(self.scanner.scan(&item.key, bytes, &mut scratch)),
+                Payload::Object { .. } => Err(no_reader()),
+            };
+            report.map(|report| line(item, attempt, report))
+        });
+        let outcomes = each.collect();
+        self.put_back(scratch);
+        outcomes
+    }
+}
+
+fn no_reader() -> JobFailure {
+    JobFailure::retryable("there is no store to read the object from")
+}
+
+fn line(item: &Item, attempt: u32, report: FileReport) -> Vec<u8> {
+    ScanRecord::new(item, attempt, report).to_line()
+}
+
+/// Runs what takes a while beside the tasks. It gets to know when nobody waits for it any more.
+async fn on_own_thread<T: Default + Send + 'static>(
+    work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+) -> T {
+    /// Tells the thread when the future is dropped.
+    struct Waiting(Arc<AtomicBool>);
+    impl Drop for Waiting {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let waiting = Waiting(Arc::new(AtomicBool::new(false)));
+    let lost = Arc::clone(&waiting.0);
+    match tokio::task::spawn_blocking(move || work(&lost)).await {
+        Ok(done) => done,
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            // The runtime is ending, and so is everybody who could want to know.
+            Err(_) => T::default(),
+        },
+    }
+}
