@@ -44,7 +44,7 @@ macro_rules! id {
 }
 
 id! {
-    /// One finite job. A run id is used once: a store refuses it for as long as it keeps the run, and
+    /// One finite job. A run id is used once: a store refuses it while it keeps the run, and
     /// whoever chooses ids takes care of the time after.
     RunId
 }
