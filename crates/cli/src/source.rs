@@ -108,7 +108,11 @@ impl Source {
                 format!("row {}", row.row.saturating_add(2))
             }
             Some(row) => format!("row {}", row.row.saturating_add(1)),
-            None => readable(key),
+            // No name has a zero in it; as the last byte it means what follows right behind.
+            None => match key.split_last() {
+                Some((0, name)) => format!("behind {}", readable(name)),
+                _ => readable(key),
+            },
         }
     }
 
@@ -227,5 +231,22 @@ impl Connector for AnyConnector {
 
     async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
         with!(self, connector => connector.fingerprint().await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_shown_as_people_call_them() {
+        let tree = Source::Tree { path: text(Path::new("/data")), gitignore: false };
+        assert_eq!(tree.key_shown(b"a/b.txt"), "a/b.txt");
+        assert_eq!(tree.key_shown(b"a/b.txt\0"), "behind a/b.txt");
+        let path = text(Path::new("/rows"));
+        let lines = Source::Lines { path, null: false, piped: false };
+        let key = [0_u64.to_be_bytes(), 41_u64.to_be_bytes()].concat();
+        assert_eq!(lines.key_shown(&key), "row 42");
+        assert_eq!(lines.key_shown(&[key.as_slice(), b"\0"].concat()), "row 43");
     }
 }

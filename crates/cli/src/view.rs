@@ -17,6 +17,7 @@ use self::live::Live;
 use crate::description::Description;
 use crate::receipt::Receipt;
 use crate::say::{note, say};
+use crate::source::Source;
 
 /// How often plain lines tell how far it is.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -35,8 +36,8 @@ enum Style {
 }
 
 impl View {
-    pub(crate) fn new(json: bool, name: RunName) -> Self {
-        let board = Arc::new(Board::new(json));
+    pub(crate) fn new(json: bool, name: RunName, source: Source) -> Self {
+        let board = Arc::new(Board::new(json, source));
         let style = if json {
             Style::Json
         } else if std::io::stderr().is_terminal() {

@@ -38,7 +38,7 @@ pub(crate) async fn work(
 ) -> anyhow::Result<Exit> {
     let Begun { name, run, description, connector, output, is_resumed } = begun;
     let record = coordinator.get_run(TENANT, run).await?;
-    let view = View::new(json, name);
+    let view = View::new(json, name, description.source.clone());
     match record.status {
         RunStatus::Done => {
             let receipt = conclude(coordinator, name, run, &description, &output).await?;

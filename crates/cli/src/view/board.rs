@@ -8,7 +8,8 @@ use shardwright_contracts::ShardId;
 use shardwright_worker::{Observer, WorkerEvent};
 
 use super::forecast::{Amount, Forecast};
-use crate::readable::{readable, readable_bytes, readable_time};
+use crate::readable::{readable_bytes, readable_time};
+use crate::source::Source;
 
 /// The speed is that of about so long.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -16,6 +17,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// What is known of a run, as far as this process works on it.
 pub(crate) struct Board {
     json: bool,
+    source: Source,
     ended: AtomicBool,
     state: Mutex<State>,
 }
@@ -47,7 +49,7 @@ pub(crate) struct SlotState {
 }
 
 impl Board {
-    pub(crate) fn new(json: bool) -> Self {
+    pub(crate) fn new(json: bool, source: Source) -> Self {
         let now = Instant::now();
         let state = State {
             start: now,
@@ -64,7 +66,7 @@ impl Board {
             items_per_second: 0.0,
             forecast: Forecast::default(),
         };
-        Self { json, ended: AtomicBool::new(false), state: Mutex::new(state) }
+        Self { json, source, ended: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -124,6 +126,11 @@ impl Board {
         self.state().slots.clone()
     }
 
+    /// A key as people call it.
+    pub(crate) fn shown(&self, key: &[u8]) -> String {
+        self.source.key_shown(key)
+    }
+
     /// What is to be told once.
     pub(crate) fn take_news(&self) -> Vec<String> {
         std::mem::take(&mut self.state().news)
@@ -179,16 +186,17 @@ impl Observer for Board {
             }
             WorkerEvent::Split { shard, boundary, .. } => {
                 state.splits += 1;
-                let at = readable(boundary);
+                let at = self.shown(boundary);
                 state.news.push(format!("shard {:016x} was split at {at}", shard.as_raw()));
             }
             WorkerEvent::Indivisible { key, .. } => {
-                let at = key.map_or_else(String::new, readable);
+                let at = key.map_or_else(String::new, |key| self.shown(key));
                 state.news.push(format!("{at} takes long and cannot be divided"));
             }
             WorkerEvent::Parked { key, detail, .. } | WorkerEvent::Failed { key, detail, .. } => {
                 state.parked += 1;
-                let (key, detail) = (readable(key), detail.lines().next().unwrap_or_default());
+                let key = self.shown(key);
+                let detail = detail.lines().next().unwrap_or_default();
                 state.news.push(format!("failed: {key}: {detail}"));
                 state.slot(number).shard = None;
             }
@@ -203,7 +211,7 @@ impl Observer for Board {
             WorkerEvent::Paused => state.slot(number).is_paused = true,
             WorkerEvent::Noticed { notices } => {
                 for notice in notices.kept() {
-                    let key = readable(&notice.key);
+                    let key = self.shown(&notice.key);
                     state.news.push(format!("passed over: {key}: {:?}", notice.kind));
                 }
             }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::board::Board;
-use crate::readable::readable;
 
 const REDRAWS_PER_SECOND: u8 = 8;
 
@@ -62,8 +61,9 @@ fn draw(board: &Board, screen: &MultiProgress, lines: &[ProgressBar]) {
             Some(slot) if slot.is_paused => "paused".to_owned(),
             Some(slot) => match slot.shard {
                 Some(shard) => {
-                    let (shard, items, key) = (shard.as_raw(), slot.items, readable(&slot.key));
-                    format!("shard {shard:016x}  {items:>8} items  {key}")
+                    let (shard, items) = (shard.as_raw(), slot.items);
+                    let at = board.shown(&slot.key);
+                    format!("shard {shard:016x}  {items:>8} items  {at}")
                 }
                 None => "waiting".to_owned(),
             },
