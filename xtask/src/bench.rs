@@ -1,4 +1,4 @@
-//! Benches that need more than cargo: servers of their own.
+//! Benches that are more than one `cargo bench`, or need servers of their own.
 
 use anyhow::Result;
 use cargo_metadata::Metadata;
@@ -10,5 +10,12 @@ pub(crate) fn stores(metadata: &Metadata, only: Option<&str>) -> Result<()> {
     system_packages::ensure(system_packages::PACKAGES, &mut system_packages::Debian)?;
     let mut command = workspace::cargo(metadata, &["bench", "--quiet", "--locked"]);
     command.args(["--package", "shardwright-engine", "--bench", "stores", "--"]).args(only);
+    workspace::succeed(&mut command)
+}
+
+/// Clusters: routing, planning and movement.
+pub(crate) fn cluster(metadata: &Metadata) -> Result<()> {
+    let mut command = workspace::cargo(metadata, &["bench", "--quiet", "--locked"]);
+    command.args(["--package", "shardwright-placement", "--bench", "placement"]);
     workspace::succeed(&mut command)
 }

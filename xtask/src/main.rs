@@ -61,6 +61,8 @@ enum Chore {
         /// Measure only `file`, `etcd`, `shards` or `memory`.
         only: Option<String>,
     },
+    /// Measures routing, planning and movement of a cluster, beside other ways to place shards.
+    BenchCluster,
     /// Measures `shardwright scan` beside ripgrep and Kingfisher, on a tree it makes.
     BenchScan,
     /// Licences, sources and banned crates among the dependencies.
@@ -89,6 +91,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::MutantsPlanted => proof::planted(&metadata),
         Chore::Chaos { arguments } => proof::chaos(&metadata, arguments),
         Chore::BenchStores { only } => bench::stores(&metadata, only.as_deref()),
+        Chore::BenchCluster => bench::cluster(&metadata),
         Chore::BenchScan => bench_scan::run(&metadata),
         Chore::Deny => deny::run(&metadata),
     }

@@ -81,6 +81,10 @@ fn plan(has_nextest: bool) -> Vec<Step> {
              -p shardwright-engine --lib --locked",
         ),
         cargo_step(
+            "worker without object stores",
+            "check -p shardwright-worker --no-default-features --lib --locked",
+        ),
+        cargo_step(
             "tests, default features",
             "test -p shardwright-coordination --lib --tests --locked",
         ),

@@ -229,6 +229,9 @@ pub(crate) struct WorkArguments {
     /// How often a failing item is tried again.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) retries: u32,
+    /// Set an item aside unseen when so many workers in a row were lost with it.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = between(2, 10_000))]
+    max_crashes: u16,
     /// Stop the run when more items than this have failed: a number, or a percentage like `5%`.
     #[arg(long, value_name = "N|P%")]
     pub(crate) max_failures: Option<FailureLimit>,
@@ -238,6 +241,10 @@ impl WorkArguments {
     pub(crate) fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.workers.map_or_else(cores, usize::from)
+    }
+
+    pub(crate) fn max_crashes(&self) -> u32 {
+        self.max_crashes.into()
     }
 
     pub(crate) fn in_flight(&self) -> usize {

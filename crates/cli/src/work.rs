@@ -137,6 +137,7 @@ fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {
         slots: arguments.workers(),
         in_flight: command.in_flight(arguments.in_flight()),
         retry,
+        crash_limit: arguments.max_crashes(),
         ..WorkerOptions::default()
     }
 }

@@ -1,6 +1,6 @@
 //! Names for runs, and what each run is for.
 //!
-//! A run's id is never used twice. A person who starts the same work again wants the run that is
+//! A run's id is used once. A person who starts the same work again wants the run that is
 //! there, so a *name* points to a run, and can be pointed to a new one. What a run is for (its
 //! source, its command) is kept beside it as bytes that mean something only to whoever made it.
 //! None of this decides who owns a shard.

@@ -56,7 +56,8 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         self.collect_into(retention, out).await
     }
 
-    /// Takes away what is not to be kept any longer, and puts it into `out`.
+    /// Takes away what is not to be kept any longer, and puts it into `out`. A run that cannot be
+    /// taken away keeps no other from it; the first failure is told in the end.
     pub async fn collect_into(
         &self,
         retention: Retention,
@@ -65,12 +66,18 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         out.clear();
         let now = self.core.now().await?;
         self.core.served.forget_expired(now);
+        let mut failure = None;
         for found in self.core.all_runs().await? {
-            if found.is_due(now, retention) && self.core.collect(&found).await? {
-                out.push(found.address);
+            if !found.is_due(now, retention) {
+                continue;
+            }
+            match self.core.collect(&found).await {
+                Ok(true) => out.push(found.address),
+                Ok(false) => {}
+                Err(error) => failure = failure.or(Some(error)),
             }
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 }
 

@@ -82,6 +82,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let ask = SplitAsk { fence: head.fence, slot: asked.slot }.encode();
             let commit = Commit::builder()
                 .guard(self.core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
+                .expect(self.core.keys.owner(tenant, key), shard.basis.owner)
                 .expect(self.core.keys.ask(tenant, key), asked.expect)
                 .expect(asker_key.clone(), elsewhere.asker);
             let commit = elsewhere.withdraw(commit);
@@ -119,6 +120,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let ask = SplitAsk { fence: head.fence, slot: asked.slot }.encode();
             let commit = Commit::builder()
                 .guard(self.core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
+                .expect(self.core.keys.owner(tenant, key), shard.basis.owner)
                 .expect(self.core.keys.ask(tenant, key), asked.expect);
             let mut commit = put(commit, self.core.keys.ask(tenant, key), ask, session);
             if let Some(asker) = asker {

@@ -78,7 +78,9 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
                 return Ok(());
             }
             let mut events = core.publisher.collector();
-            let record = ops::create_run(&call, run, config, existing.as_ref(), &mut events)?;
+            let made = ops::create_run(&call, run, config, existing.as_ref(), &mut events);
+            // What exists may be what an attempt of this call has made, and others have changed.
+            let record = made.map_err(|refusal| unknown.any().map_or(refusal, Into::into))?;
             let commit = Commit::builder()
                 .expect(core.keys.run(tenant, run), Expect::Absent)
                 .put(core.keys.run(tenant, run), Run::encode_of(&record, false))

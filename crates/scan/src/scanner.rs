@@ -9,6 +9,7 @@ mod reach;
 mod scratch;
 #[cfg(test)]
 mod tests;
+mod triples;
 mod window;
 
 use std::sync::Arc;

@@ -252,6 +252,23 @@ impl Batch {
         }
     }
 
+    /// Answers the commits that are decided, in their order, and ends the batch. The others are
+    /// answered apart, and nobody waits for them.
+    pub fn part(
+        mut self,
+        decided: impl IntoIterator<Item = Option<Result<Revision, CommitError>>>,
+    ) -> Undecided {
+        let mut decided = decided.into_iter();
+        let mut members = Vec::new();
+        for member in self.members.drain(..) {
+            match decided.next().unwrap_or_else(|| Some(Err(interrupted()))) {
+                Some(result) => member.answer(result),
+                None => members.push(member),
+            }
+        }
+        Undecided { members }
+    }
+
     /// Answers all commits alike.
     pub fn fail(mut self, error: &CommitError) {
         for member in self.members.drain(..) {
@@ -282,6 +299,42 @@ impl Drop for Batch {
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
+/// Commits of a batch that is over, whose callers still wait.
+///
+/// If they are dropped without an answer, the callers hear that the outcome is unknown.
+#[must_use = "callers wait for the answer"]
+pub struct Undecided {
+    members: Vec<Member>,
+}
+
+impl Undecided {
+    /// The commits, in the order in which they came.
+    pub fn commits(&self) -> impl ExactSizeIterator<Item = &Commit> {
+        self.members.iter().map(|member| &member.commit)
+    }
+
+    /// Answers each commit, in their order.
+    pub fn finish(mut self, results: impl IntoIterator<Item = Result<Revision, CommitError>>) {
+        for (member, result) in self.members.drain(..).zip(results) {
+            member.answer(result);
+        }
+    }
+}
+
+impl Drop for Undecided {
+    fn drop(&mut self) {
+        for member in self.members.drain(..) {
+            member.answer(Err(interrupted()));
+        }
+    }
+}
+
+impl fmt::Debug for Undecided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Undecided").field("members", &self.members).finish_non_exhaustive()
     }
 }
 

@@ -21,6 +21,7 @@ use std::time::Duration;
 use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{ShardId, WorkerId};
 use shardwright_coordination::{CoordError, InfraError, RestoredShardState};
+use tokio::sync::MutexGuard;
 
 use self::advice::Advice;
 use self::lease_cell::LeaseCell;
@@ -66,13 +67,16 @@ pub(crate) struct Holder<'w, B, C, J, K, E> {
 }
 
 impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E> {
-    /// Works on a shard that was acquired after `asked_at`.
-    pub(crate) async fn hold(
-        &self,
+    /// Works on a shard that was acquired after `asked_at`. While `turn` is kept, nobody else of
+    /// this worker acquires one.
+    pub(crate) async fn hold<'t>(
+        &'t self,
         state: RestoredShardState,
         asked_at: Duration,
+        turn: MutexGuard<'t, ()>,
     ) -> Result<End, WorkerError> {
         let shard = state.lease.key().shard;
+        let solitude = (state.fruitless_acquires > 1).then_some(turn);
         self.tell(WorkerEvent::Claimed {
             shard,
             fence: state.lease.fence(),
@@ -88,7 +92,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
             fence: state.lease.fence(),
             worker: self.worker,
         };
-        let work = Work::new(self, &assignment, &lease, &advice, state)?;
+        let work = Work::new(self, &assignment, &lease, &advice, state, solitude)?;
         let mut kept = pin!(self.keep(&lease).fuse());
         let mut work = pin!(work.run().fuse());
         let mut advising = pin!(self.advise(&lease, &advice).fuse());

@@ -25,6 +25,7 @@ pub struct WorkerOptions {
     pub estimate_interval: Duration,
     /// How often in a row a shard may be acquired without progress before its next item is taken
     /// for what kills workers, and set aside unseen. Two at least: once in company, once alone.
+    /// Whoever kills workers on purpose should allow for more: nobody can tell why one was lost.
     pub crash_limit: u32,
     /// How long a store or a source may fail to answer before the worker gives up.
     pub patience: Duration,
@@ -41,7 +42,7 @@ impl Default for WorkerOptions {
             page: PageLimit::items(512),
             least_split: Duration::from_millis(100),
             estimate_interval: Duration::from_secs(1),
-            crash_limit: 5,
+            crash_limit: 10,
             patience: Duration::from_secs(120),
         }
     }

@@ -55,13 +55,15 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Slot<B, C, J, K, E> {
         let (mut failures, mut failing_since) = (0, None);
         let mut wait = SHORTEST_WAIT;
         while !shared.stop.is_stopped() {
+            let turn = shared.claiming.lock().await;
             let asked_at = shared.env.monotonic();
             let claimed =
                 shared.backend.claim_next_available(shared.tenant, shared.run, self.worker).await;
-            let next = match claimed {
-                Ok(state) => {
+            // Whoever gets nothing lets others try.
+            let next = match claimed.map(|state| (state, turn)) {
+                Ok((state, turn)) => {
                     wait = SHORTEST_WAIT;
-                    holder.hold(state, asked_at).await.map(|_| Next::Claim)
+                    holder.hold(state, asked_at, turn).await.map(|_| Next::Claim)
                 }
                 Err(ClaimError::NoneAvailable(_)) => self.idle(&holder, &mut wait).await,
                 Err(ClaimError::Throttled(throttled)) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_contracts::{Env, RunId, TenantId};
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 
 use crate::backend::Backend;
 use crate::connector::Connector;
@@ -38,6 +38,9 @@ pub(crate) struct Shared<B, C, J, K, E> {
     pub(crate) stop: Stop,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) backoff: RetryPolicy,
+    /// Slots claim in turn, and whoever got a shard that may kill workers keeps the turn until it
+    /// has made progress: a shard that was acquired meanwhile would be blamed as well.
+    pub(crate) claiming: Mutex<()>,
     /// How often a shard may be acquired without progress before it parks itself.
     pub(crate) retry_limit: Option<NonZeroU32>,
     lease: Duration,
@@ -175,6 +178,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> WorkerBuilder<B, C, J, K
             stop,
             observer,
             backoff: BACKOFF,
+            claiming: Mutex::new(()),
             retry_limit: record.config.max_shard_retries,
             lease,
         };

@@ -44,7 +44,8 @@ macro_rules! id {
 }
 
 id! {
-    /// One finite job. A run id is never used twice.
+    /// One finite job. A run id is used once: a store refuses it while it keeps the run, and
+    /// whoever chooses ids takes care of the time after.
     RunId
 }
 id! {

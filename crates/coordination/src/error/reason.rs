@@ -22,7 +22,7 @@ pub struct RunNotFound {
     pub run: RunId,
 }
 
-/// A run of that id exists already; run ids are never used twice.
+/// A run of that id exists already; a run id is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("run {run} exists already")]
 pub struct RunAlreadyExists {

@@ -3,13 +3,14 @@
 use shardwright_contracts::{CursorUpdate, RunId};
 use shardwright_coordination::error::reason::RunNotFound;
 use shardwright_coordination::{
-    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError,
+    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError, InfraError,
 };
 use shardwright_engine::{Retention, RunAddress};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{Store, StoreLimits};
 
 use crate::flaky::{Fate, Flaky};
+use crate::quarantine::scribble;
 use crate::site::{Engine, RUN, Site, TENANT, op, start, start_run, worker};
 
 const AT_ONCE: Retention = Retention { ended_ms: 1, initializing_ms: 1 };
@@ -132,4 +133,21 @@ fn a_steady_flow_of_runs_leaves_the_store_as_small_as_it_was() {
     }
     assert!(sizes.iter().all(|size| *size == sizes[0]), "{sizes:?}");
     site.audit();
+}
+
+#[test]
+fn a_run_that_cannot_be_cleared_away_keeps_no_other_from_it() {
+    const OTHER: RunId = RunId::from_raw(2);
+    let site = with_an_ended_run();
+    let engine = site.engine();
+    site.run(async {
+        start_run(&engine, OTHER, 2).await;
+        finish(&engine, OTHER).await;
+        scribble(&site, site.keys.count(TENANT, RUN)).await;
+    });
+    site.world.advance(10);
+    let mut collected = Vec::new();
+    let told = site.run(engine.collect_into(AT_ONCE, &mut collected));
+    assert!(matches!(told, Err(InfraError::Corrupt { .. })), "{told:?}");
+    assert_eq!(collected, [RunAddress { tenant: TENANT, run: OTHER }]);
 }

@@ -9,7 +9,7 @@ use shardwright_store::{Commit, Expect, Key, Store};
 
 use crate::site::{LEASE_MS, RUN, Site, TENANT, op, shard, start, worker};
 
-async fn scribble(site: &Site, key: Key) {
+pub(crate) async fn scribble(site: &Site, key: Key) {
     write(site, key, Bytes::from_static(b"scribble")).await;
 }
 

@@ -10,7 +10,7 @@ use shardwright_coordination::{
 use shardwright_store::Store;
 use shardwright_store::memory::MemoryStore;
 
-use crate::flaky::Polite;
+use crate::flaky::{Fate, Polite};
 use crate::site::{
     Engine, LEASE_MS, Manifest, RUN, Site, TENANT, acquire, list, op, run_config, shard, start,
     worker,
@@ -101,6 +101,25 @@ fn whoever_asks_another_holder_has_withdrawn_an_expired_request() {
     site.run(other.request_split(TENANT, shard(1), worker(2), 10)).unwrap();
     let stored = site.run(site.store.load(&[site.keys.ask(TENANT, shard(0))])).unwrap();
     assert_eq!(stored.values, [None], "a holder whose clock is behind would still see it");
+}
+
+#[test]
+fn what_is_asked_or_declined_too_late_for_a_holder_is_not_stored() {
+    let site = Site::new();
+    let (late, store) = site.flaky_engine();
+    let engine = site.engine();
+    site.run(start(&late, 2));
+    let first = site.run(acquire(&late, 0, 1));
+    let second = site.run(acquire(&late, 1, 1));
+    store.next([Fate::Late, Fate::Late]);
+    site.run(late.decline_split(TENANT, &first, 50)).unwrap_err();
+    site.run(late.request_split(TENANT, shard(1), worker(3), 50)).unwrap_err();
+    // Both shards change hands before the two arrive.
+    for (id, lease) in [first, second].iter().enumerate() {
+        site.run(engine.release(TENANT, lease, op(id as u64))).unwrap();
+        site.run(acquire(&engine, id as u64, 2));
+    }
+    assert_eq!(site.run(store.deliver_late()), 0);
 }
 
 #[test]

@@ -365,3 +365,17 @@ fn a_mark_of_the_clock_whose_answer_is_lost_troubles_nobody() {
     let text = format!("{renewed:?}");
     assert!(text.contains("NotApplied"), "nothing was done yet: {text}");
 }
+
+#[test]
+fn a_run_that_was_made_and_then_changed_is_not_told_as_that_of_somebody_else() {
+    let site = Site::new();
+    let (engine, store) = site.flaky_engine();
+    site.run(start(&engine, 1));
+    let (world, other) = (site.world.clone(), site.engine());
+    store.meanwhile(move || {
+        world.run_or_drop(other.cancel_run(TENANT, OTHER, op(1))).unwrap().unwrap();
+    });
+    store.next([Fate::LoseAnswer]);
+    let made = site.run(engine.create_run(TENANT, OTHER, run_config()));
+    assert!(matches!(&made, Err(CreateRunError::BackendError(e)) if is_unknown(e)), "{made:?}");
+}

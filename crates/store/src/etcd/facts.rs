@@ -30,8 +30,8 @@ fn create(name: &str) -> CommitBuilder {
 /// Sends commits in one request, whether they fit or not.
 async fn send(shared: &Shared, commits: &[Commit]) -> Result<usize, Trouble> {
     let commits: Vec<&Commit> = commits.iter().collect();
-    let decisions = shared.send(&commits).await?;
-    Ok(decisions.iter().filter(|decision| decision.is_ok()).count())
+    let decisions = shared.decide(&commits).await?;
+    Ok(decisions.iter().filter(|decision| matches!(decision, Some(Ok(_)))).count())
 }
 
 fn refused(result: Result<usize, Trouble>) -> Trouble {

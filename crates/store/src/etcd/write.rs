@@ -41,8 +41,14 @@ impl BatchEngine for Shared {
 impl Shared {
     async fn carry_out(&self, batch: Batch) {
         let commits: Vec<&Commit> = batch.commits().collect();
-        let trouble = match self.send(&commits).await {
-            Ok(decisions) => return batch.finish(decisions),
+        let trouble = match self.decide(&commits).await {
+            Ok(decisions) => {
+                // Who conflicts still wants to know what is there. Nobody else waits for that.
+                let conflicting = batch.part(decisions);
+                let commits: Vec<&Commit> = conflicting.commits().collect();
+                let told = self.conflicts(&commits).await;
+                return conflicting.finish(told.into_iter().map(Err));
+            }
             Err(trouble) => trouble,
         };
         match trouble.effect {
@@ -59,39 +65,32 @@ impl Shared {
         }
     }
 
-    pub(super) async fn send(&self, commits: &[&Commit]) -> Result<Vec<Told>, Trouble> {
+    /// What has become of commits that are sent together; nothing of those that conflict.
+    pub(super) async fn decide(&self, commits: &[&Commit]) -> Result<Vec<Option<Told>>, Trouble> {
         let answer = self
             .transact("a commit", Repeat::IfNothingHappened, self.composer.request(commits))
             .await?;
-        match self.composer.decisions(commits, answer) {
-            Some(decisions) => Ok(self.explain(commits, decisions).await),
-            None => Ok(vec![Err(CommitError::Unknown(nonsense("a commit"))); commits.len()]),
-        }
+        Ok(match self.composer.decisions(commits, answer) {
+            Some(decisions) => decisions.into_iter().map(|decided| decided.map(Ok)).collect(),
+            None => vec![Some(Err(CommitError::Unknown(nonsense("a commit")))); commits.len()],
+        })
     }
 
-    /// What is told of each commit. What those would find that conflict is read now.
-    async fn explain(&self, commits: &[&Commit], decisions: Vec<Option<Revision>>) -> Vec<Told> {
-        let refused = commits.iter().zip(&decisions).filter(|(_, decided)| decided.is_none());
-        let keys: BTreeSet<&Key> = refused.flat_map(|(commit, _)| expected_keys(commit)).collect();
+    /// What is there instead of what commits expect that conflict.
+    async fn conflicts(&self, commits: &[&Commit]) -> Vec<CommitError> {
+        let keys: BTreeSet<&Key> = commits.iter().flat_map(|it| expected_keys(it)).collect();
         let keys: Vec<Key> = keys.into_iter().cloned().collect();
-        let seen: Result<BTreeMap<&Key, Option<Versioned>>, CommitError> = match keys.as_slice() {
-            [] => Ok(BTreeMap::new()),
-            keys => match read::load(self, keys).await {
-                Ok(snapshot) => Ok(keys.iter().zip(snapshot.values).collect()),
-                Err(error) => Err(not_applied(error.fault().clone())),
-            },
+        if keys.is_empty() {
+            return Vec::new();
+        }
+        let seen: BTreeMap<&Key, Option<Versioned>> = match read::load(self, &keys).await {
+            Ok(snapshot) => keys.iter().zip(snapshot.values).collect(),
+            Err(error) => return vec![not_applied(error.fault().clone()); commits.len()],
         };
-        let told = |(commit, decided): (&&Commit, Option<Revision>)| {
-            if let Some(revision) = decided {
-                return Ok(revision);
-            }
-            let seen = seen.as_ref().map_err(CommitError::clone)?;
-            let found = expected_keys(commit)
-                .map(|key| (key.clone(), seen.get(key).cloned().flatten()))
-                .collect();
-            Err(CommitError::Conflict(Conflict { found }))
-        };
-        commits.iter().zip(decisions).map(told).collect()
+        let found = |key: &Key| (key.clone(), seen.get(key).cloned().flatten());
+        let conflict =
+            |commit: &&Commit| Conflict { found: expected_keys(commit).map(found).collect() };
+        commits.iter().map(|commit| CommitError::Conflict(conflict(commit))).collect()
     }
 
     pub(super) async fn transact(
@@ -162,11 +161,14 @@ impl Shared {
     }
 
     async fn send_alone(&self, commit: &Commit) -> Told {
-        match self.send(&[commit]).await {
-            Ok(decisions) => decisions
-                .into_iter()
-                .next()
-                .unwrap_or_else(|| Err(CommitError::Unknown(nonsense("a commit")))),
+        match self.decide(&[commit]).await {
+            Ok(decisions) => match decisions.into_iter().next().flatten() {
+                Some(told) => told,
+                None => {
+                    let told = self.conflicts(&[commit]).await.pop();
+                    Err(told.unwrap_or_else(|| CommitError::Unknown(nonsense("a commit"))))
+                }
+            },
             Err(trouble) if trouble.effect == Effect::Nothing => Err(not_applied(trouble.fault)),
             Err(trouble) => Err(CommitError::Unknown(trouble.fault)),
         }

@@ -163,6 +163,8 @@ pub(super) fn network_kind(magic: i64) -> Option<&'static str> {
         0x0116_1970 => "GFS2",
         0x7461_636f => "OCFS2",
         0x1983_0326 => "BeeGFS",
+        0x786f_4256 => "a folder of VirtualBox's host",
+        0xbacb_acbc => "a folder of VMware's host",
         0x6573_5546 => "FUSE, behind which may be anything",
         _ => return None,
     })

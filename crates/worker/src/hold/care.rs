@@ -3,8 +3,9 @@
 //! An item can kill not only the program that works on it but the whole worker. Then nobody is
 //! left to say which one it was, and the shard comes back without progress. Whoever gets such a
 //! shard works on one item at a time and commits each, so that the cursor stands right before the
-//! killer; and when that has not helped often enough, the item behind the cursor is set aside
-//! unseen.
+//! killer. Until the first is committed, nobody beside it in the same worker acquires a shard,
+//! which would be lost with it. When that has not helped often enough, the item behind the cursor
+//! is set aside unseen.
 
 use std::num::NonZeroU32;
 

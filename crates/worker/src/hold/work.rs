@@ -6,6 +6,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{CursorSemantics, ShardId, ShardSpec};
 use shardwright_coordination::{ParkReason, RestoredShardState};
+use tokio::sync::MutexGuard;
 
 use super::advice::Advice;
 use super::care::Care;
@@ -45,6 +46,8 @@ pub(super) struct Work<'w, B, C, J, K: Sink, E> {
     /// The last key that was handed out, here or before.
     pub(super) handed_out: Option<Vec<u8>>,
     pub(super) care: Care,
+    /// Kept until the shard has made progress.
+    solitude: Option<MutexGuard<'w, ()>>,
     sequence: u64,
 }
 
@@ -62,6 +65,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         lease: &'w LeaseCell,
         advice: &'w Advice,
         shard: RestoredShardState,
+        solitude: Option<MutexGuard<'w, ()>>,
     ) -> Result<Self, WorkerError> {
         let cursor = shard.cursor.as_update();
         let envelope = Envelope::decode(cursor.token())
@@ -72,6 +76,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         let in_hand = shared.options.in_flight * shared.job.batch_size() * WAITING_PER_RUNNING;
         let fruitless = shard.fruitless_acquires;
         Ok(Self {
+            solitude,
             care: Care::of(fruitless, shared.retry_limit, &shared.options, in_hand),
             holder,
             assignment,
@@ -127,6 +132,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             if self.is_ahead() && is_due {
                 self.commit().await?;
                 self.care.note_committed();
+                self.solitude = None;
                 continue;
             }
             if self.lease.split_request().is_some() && !self.is_stopping() {

@@ -1,0 +1,221 @@
+use std::fmt;
+use std::sync::Arc;
+
+use crate::address::{NodeAddress, NodeAddressError};
+use crate::limits::{MAX_FLAG_SIZE, MAX_FLAGS};
+
+const PINNED: &str = "pinned";
+const HOME: &str = "home=";
+
+/// Something that is said of a shard besides where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// `pinned`: the shard is not moved for the sake of balance.
+    Pinned,
+    /// `home=<address>`: a pinned shard that had to leave its node belongs there.
+    Home(NodeAddress),
+    /// What others wrote; it is kept and means nothing here.
+    Other(Arc<str>),
+}
+
+/// Why a text is no flag, or no list of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlagError {
+    /// There is no text.
+    #[error("a flag is empty")]
+    Empty,
+    /// The text is too long.
+    #[error("a flag has {size} bytes, at most {MAX_FLAG_SIZE} are allowed")]
+    TooLong {
+        /// Its bytes.
+        size: usize,
+    },
+    /// It has a comma or a control character, which its stored form cannot hold.
+    #[error("a flag has a character at byte {at} that is not allowed")]
+    Character {
+        /// Where.
+        at: usize,
+    },
+    /// The home is no node.
+    #[error("a flag names no home: {0}")]
+    Home(#[source] NodeAddressError),
+    /// The same flag is there twice, or two homes are.
+    #[error("a flag is there twice")]
+    Twice,
+    /// There are too many.
+    #[error("a shard has {count} flags, at most {MAX_FLAGS} are allowed")]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+}
+
+impl Flag {
+    /// Reads a flag.
+    pub fn parse(text: &str) -> Result<Self, FlagError> {
+        if text.is_empty() {
+            return Err(FlagError::Empty);
+        }
+        if text.len() > MAX_FLAG_SIZE {
+            return Err(FlagError::TooLong { size: text.len() });
+        }
+        if let Some(at) = text.find(|c: char| c == ',' || c.is_control()) {
+            return Err(FlagError::Character { at });
+        }
+        if text == PINNED {
+            return Ok(Self::Pinned);
+        }
+        match text.strip_prefix(HOME) {
+            Some(address) => NodeAddress::parse(address).map(Self::Home).map_err(FlagError::Home),
+            None => Ok(Self::Other(Arc::from(text))),
+        }
+    }
+
+    /// Whether a list can have only one of both.
+    fn excludes(&self, other: &Self) -> bool {
+        self == other || matches!((self, other), (Self::Home(_), Self::Home(_)))
+    }
+}
+
+/// The text that [`Flag::parse`] reads.
+impl fmt::Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pinned => f.write_str(PINNED),
+            Self::Home(address) => write!(f, "{HOME}{address}"),
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The flags of a shard, in the order in which they were set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags(Vec<Flag>);
+
+impl Flags {
+    /// Checks a list of flags.
+    pub fn try_new(flags: Vec<Flag>) -> Result<Self, FlagError> {
+        if flags.len() > MAX_FLAGS {
+            return Err(FlagError::TooMany { count: flags.len() });
+        }
+        for (at, flag) in flags.iter().enumerate() {
+            if flags.iter().take(at).any(|earlier| earlier.excludes(flag)) {
+                return Err(FlagError::Twice);
+            }
+        }
+        Ok(Self(flags))
+    }
+
+    /// The flags.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Flag> {
+        self.0.iter()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the shard is pinned.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.0.contains(&Flag::Pinned)
+    }
+
+    /// Where a pinned shard belongs that had to leave.
+    #[must_use]
+    pub fn home(&self) -> Option<&NodeAddress> {
+        self.0.iter().find_map(|flag| match flag {
+            Flag::Home(address) => Some(address),
+            Flag::Pinned | Flag::Other(_) => None,
+        })
+    }
+
+    /// The same flags for a shard that is pinned where it is.
+    #[must_use]
+    pub fn pinned(&self) -> Self {
+        let mut flags = self.without_home();
+        if !flags.is_pinned() {
+            flags.0.push(Flag::Pinned);
+        }
+        flags
+    }
+
+    /// The same flags for a shard that is not pinned.
+    #[must_use]
+    pub fn unpinned(&self) -> Self {
+        let mut flags = self.without_home();
+        flags.0.retain(|flag| *flag != Flag::Pinned);
+        flags
+    }
+
+    /// The same flags for a shard that is away from its home.
+    #[must_use]
+    pub fn away_from(&self, home: &NodeAddress) -> Self {
+        let mut flags = self.without_home();
+        flags.0.push(Flag::Home(home.clone()));
+        flags
+    }
+
+    /// The same flags for a shard that is where it belongs.
+    #[must_use]
+    pub fn without_home(&self) -> Self {
+        let kept = self.0.iter().filter(|flag| !matches!(flag, Flag::Home(_)));
+        Self(kept.cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn flags(texts: &[&str]) -> Result<Flags, FlagError> {
+        Flags::try_new(texts.iter().map(|text| Flag::parse(text)).collect::<Result<_, _>>()?)
+    }
+
+    #[rstest]
+    #[case(&[""], FlagError::Empty)]
+    #[case(&["a,b"], FlagError::Character { at: 1 })]
+    #[case(&["a\n"], FlagError::Character { at: 1 })]
+    #[case(&["home="], FlagError::Home(NodeAddressError::Empty))]
+    #[case(&["home=a/b"], FlagError::Home(NodeAddressError::Character { at: 1 }))]
+    #[case(&["pinned", "x", "pinned"], FlagError::Twice)]
+    #[case(&["home=a", "home=b"], FlagError::Twice)]
+    #[case(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f", "g"],
+        FlagError::TooMany { count: 17 })]
+    fn what_cannot_be_a_list_of_flags_is_told(#[case] texts: &[&str], #[case] error: FlagError) {
+        assert_eq!(flags(texts), Err(error));
+    }
+
+    #[test]
+    fn a_flag_may_have_1024_bytes_and_no_more() {
+        assert!(Flag::parse(&"x".repeat(1_024)).is_ok());
+        assert_eq!(Flag::parse(&"x".repeat(1_025)), Err(FlagError::TooLong { size: 1_025 }));
+    }
+
+    #[test]
+    fn pinning_away_and_back_keeps_what_others_wrote() {
+        let before = flags(&["hot"]).unwrap();
+        let home = NodeAddress::parse("n1:1").unwrap();
+        let pinned = before.pinned();
+        assert!(pinned.is_pinned() && pinned.pinned() == pinned);
+        let away = pinned.away_from(&home);
+        assert_eq!((away.home(), away.is_pinned()), (Some(&home), true));
+        assert_eq!(away.without_home(), pinned);
+        assert_eq!(away.pinned(), pinned);
+        assert_eq!(away.unpinned(), before);
+    }
+
+    proptest! {
+        #[test]
+        fn a_flag_that_is_read_is_written_the_same(text in "[ -~]{0,30}") {
+            if let Ok(flag) = Flag::parse(&text) {
+                prop_assert_eq!(flag.to_string(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+use std::num::NonZeroU32;
+
+use shardwright_contracts::LogicalTime;
+
+use crate::address::NodeAddress;
+
+/// One life of a node. A node that comes back under its old address is another one, and holds
+/// nothing of what the former held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(u64);
+
+impl Incarnation {
+    /// Wraps a raw number; every number is valid, and no two lives of an address share one.
+    #[must_use]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The raw number.
+    #[must_use]
+    pub const fn as_raw(self) -> u64 {
+        self.0
+    }
+}
+
+/// A node in one of its lives: whoever claims shards or leads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Holder {
+    /// Where it is reached.
+    pub address: NodeAddress,
+    /// Which of its lives.
+    pub incarnation: Incarnation,
+}
+
+impl Holder {
+    /// The same, borrowed.
+    #[must_use]
+    pub const fn borrowed(&self) -> HolderRef<'_> {
+        HolderRef { address: &self.address, incarnation: self.incarnation }
+    }
+}
+
+/// A [`Holder`] that is borrowed from somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HolderRef<'a> {
+    /// Where it is reached.
+    pub address: &'a NodeAddress,
+    /// Which of its lives.
+    pub incarnation: Incarnation,
+}
+
+impl HolderRef<'_> {
+    /// The same, kept.
+    #[must_use]
+    pub fn to_holder(self) -> Holder {
+        Holder { address: self.address.clone(), incarnation: self.incarnation }
+    }
+}
+
+/// A node that is in the cluster now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Who it is.
+    pub holder: Holder,
+    /// Its share of the shards, relative to those of others.
+    pub weight: NonZeroU32,
+    /// Whether it is leaving: it gives shards away and gets none.
+    pub draining: bool,
+}
+
+impl Member {
+    /// A node of weight one that stays.
+    #[must_use]
+    pub const fn new(address: NodeAddress, incarnation: Incarnation) -> Self {
+        let holder = Holder { address, incarnation };
+        Self { holder, weight: NonZeroU32::MIN, draining: false }
+    }
+
+    /// Where it is reached.
+    #[must_use]
+    pub const fn address(&self) -> &NodeAddress {
+        &self.holder.address
+    }
+}
+
+/// The nodes of the cluster as one process sees them at one moment. Gates are not among them:
+/// they own nothing, so whether they come or go says nothing about where shards should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// By address, each once.
+    members: Vec<Member>,
+    changed_at: LogicalTime,
+}
+
+/// One address cannot be two members.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is a member twice")]
+pub struct DuplicateMember(pub NodeAddress);
+
+impl Membership {
+    /// The members there are, since when they are the same.
+    pub fn try_new(
+        members: impl IntoIterator<Item = Member>,
+        changed_at: LogicalTime,
+    ) -> Result<Self, DuplicateMember> {
+        let mut members: Vec<Member> = members.into_iter().collect();
+        members.sort_by(|one, other| one.address().cmp(other.address()));
+        let pairs = members.iter().zip(members.iter().skip(1));
+        if let Some((twice, _)) = pairs.clone().find(|(one, next)| one.address() == next.address())
+        {
+            return Err(DuplicateMember(twice.address().clone()));
+        }
+        Ok(Self { members, changed_at })
+    }
+
+    /// What became of the members by `now`.
+    ///
+    /// The time of the last change is now if a node came, went or came back in another life. That
+    /// it drains or weighs something else keeps nobody waiting.
+    pub fn updated(
+        &self,
+        members: impl IntoIterator<Item = Member>,
+        now: LogicalTime,
+    ) -> Result<Self, DuplicateMember> {
+        let next = Self::try_new(members, now)?;
+        let same = next.members.len() == self.members.len()
+            && next.iter().zip(self.iter()).all(|(one, other)| one.holder == other.holder);
+        Ok(if same { Self { changed_at: self.changed_at, ..next } } else { next })
+    }
+
+    /// The members, by address.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Member> + DoubleEndedIterator {
+        self.members.iter()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Since when the same nodes are members.
+    #[must_use]
+    pub const fn changed_at(&self) -> LogicalTime {
+        self.changed_at
+    }
+
+    /// The member at an address.
+    #[must_use]
+    pub fn get(&self, address: &str) -> Option<&Member> {
+        self.position(address).and_then(|at| self.members.get(at))
+    }
+
+    /// Whether that life of a node is a member.
+    #[must_use]
+    pub fn is_live(&self, holder: HolderRef<'_>) -> bool {
+        self.get(holder.address.as_str())
+            .is_some_and(|member| member.holder.incarnation == holder.incarnation)
+    }
+
+    /// The place of an address among the members.
+    pub(crate) fn position(&self, address: &str) -> Option<usize> {
+        self.members.binary_search_by(|member| member.address().as_str().cmp(address)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(address: &str, incarnation: u64) -> Member {
+        let address = NodeAddress::parse(address).unwrap();
+        Member::new(address, Incarnation::from_raw(incarnation))
+    }
+
+    fn at(millis: u64) -> LogicalTime {
+        LogicalTime::from_millis(millis)
+    }
+
+    #[test]
+    fn members_are_found_whatever_order_they_came_in() {
+        let members = Membership::try_new([member("b", 1), member("a", 2)], at(0)).unwrap();
+        assert_eq!(members.get("a").unwrap().holder.incarnation.as_raw(), 2);
+        assert_eq!(members.get("c"), None);
+        let addresses: Vec<_> = members.iter().map(|one| one.address().as_str()).collect();
+        assert_eq!(addresses, ["a", "b"]);
+    }
+
+    #[test]
+    fn an_address_is_one_member() {
+        let twice = Membership::try_new([member("a", 1), member("b", 1), member("a", 2)], at(0));
+        assert_eq!(twice.unwrap_err().to_string(), "a is a member twice");
+    }
+
+    #[test]
+    fn another_life_of_a_node_is_not_the_member() {
+        let members = Membership::try_new([member("a", 2)], at(0)).unwrap();
+        assert!(members.is_live(member("a", 2).holder.borrowed()));
+        assert!(!members.is_live(member("a", 1).holder.borrowed()));
+        assert!(!members.is_live(member("b", 2).holder.borrowed()));
+    }
+
+    #[test]
+    fn coming_going_and_coming_back_are_changes_and_draining_is_none() {
+        let members = Membership::try_new([member("a", 1), member("b", 1)], at(5)).unwrap();
+        let changed = |next: Vec<Member>| members.updated(next, at(9)).unwrap().changed_at();
+        assert_eq!(changed(vec![member("b", 1), member("a", 1)]), at(5));
+        let leaving = Member { draining: true, ..member("b", 1) };
+        let heavier = Member { weight: NonZeroU32::new(3).unwrap(), ..member("a", 1) };
+        assert_eq!(changed(vec![heavier, leaving]), at(5));
+        assert_eq!(changed(vec![member("a", 1)]), at(9));
+        assert_eq!(changed(vec![member("a", 1), member("b", 2)]), at(9));
+        assert_eq!(changed(vec![member("a", 1), member("b", 1), member("c", 1)]), at(9));
+    }
+}

@@ -1,0 +1,337 @@
+//! Ids of objects, parsed once. Whoever routes, locks, evicts or releases asks the parsed id where
+//! its object lives and never looks at the text again.
+//!
+//! | text | lives |
+//! |---|---|
+//! | `user-12345` (no `/`) | in the shard that its hash says |
+//! | `shard#5/counter` | in shard 5 |
+//! | `10.0.0.5:47001/status` | on that node, outside all shards |
+//!
+//! The first `/` divides; what follows it may hold more of them.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use shardwright_contracts::{Redacted, ShardId};
+
+use crate::address::{self, NodeAddressError, SHARD_PREFIX};
+use crate::limits::{MAX_NUM_SHARDS, MAX_OBJECT_ID_SIZE};
+
+/// Where an object lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home<'a> {
+    /// In the shard that the hash of its whole id says.
+    Hashed,
+    /// In the shard that its id names.
+    Shard(ShardId),
+    /// On the node that its id names. It belongs to no shard and takes no shard's lock.
+    Node(&'a str),
+}
+
+/// Why a text is no object id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectIdError {
+    /// There is no text.
+    #[error("an object id is empty")]
+    Empty,
+    /// The text is too long.
+    #[error("an object id has {size} bytes, at most {MAX_OBJECT_ID_SIZE} are allowed")]
+    TooLong {
+        /// Its bytes.
+        size: usize,
+    },
+    /// Nothing follows the shard or the node.
+    #[error("an object id names where its object lives, and no object")]
+    NoObject,
+    /// There is no number between `shard#` and `/`.
+    #[error("an object id names a shard without a number")]
+    NoShardNumber,
+    /// What stands between `shard#` and `/` is no number in decimal digits.
+    #[error("an object id names a shard by something that is not a decimal number")]
+    ShardNotANumber,
+    /// The number has leading zeros, so that one shard would have many names.
+    #[error("an object id names a shard by a number with leading zeros")]
+    ShardLeadingZero,
+    /// No cluster has so many shards.
+    #[error("an object id names a shard beyond the most that a cluster may have")]
+    ShardTooLarge,
+    /// What stands before `/` is no address.
+    #[error("an object id names no node: {0}")]
+    Node(#[source] NodeAddressError),
+}
+
+/// An object id that was parsed and is borrowed from somewhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ObjectIdRef<'a> {
+    text: &'a str,
+    home: Home<'a>,
+}
+
+impl<'a> ObjectIdRef<'a> {
+    /// Parses an id.
+    #[inline]
+    pub fn parse(text: &'a str) -> Result<Self, ObjectIdError> {
+        if text.is_empty() {
+            return Err(ObjectIdError::Empty);
+        }
+        if text.len() > MAX_OBJECT_ID_SIZE {
+            return Err(ObjectIdError::TooLong { size: text.len() });
+        }
+        let home = if has_slash(text.as_bytes()) { named_home(text)? } else { Home::Hashed };
+        Ok(Self { text, home })
+    }
+
+    /// The whole text.
+    #[must_use]
+    pub const fn as_str(self) -> &'a str {
+        self.text
+    }
+
+    /// Where the object lives.
+    #[must_use]
+    pub const fn home(self) -> Home<'a> {
+        self.home
+    }
+}
+
+/// Whether there is a `/`, eight bytes at a time: it is asked for every call.
+#[inline]
+fn has_slash(bytes: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 255;
+    let (words, rest) = bytes.as_chunks::<8>();
+    // Less one, a byte has its highest bit set and had it clear only if it was zero, or if all
+    // below it were and one of them was taken for it; either way there was a zero.
+    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7) != 0;
+    let slashes = ONES * u64::from(b'/');
+    words.iter().any(|word| has_zero(u64::from_le_bytes(*word) ^ slashes)) || rest.contains(&b'/')
+}
+
+/// The home that an id names before its first `/`.
+#[cold]
+fn named_home(text: &str) -> Result<Home<'_>, ObjectIdError> {
+    let Some((before, after)) = text.split_once('/') else { return Ok(Home::Hashed) };
+    let home = match before.strip_prefix(SHARD_PREFIX) {
+        Some(number) => Home::Shard(shard_number(number)?),
+        None => {
+            address::check(before).map_err(ObjectIdError::Node)?;
+            Home::Node(before)
+        }
+    };
+    if after.is_empty() {
+        return Err(ObjectIdError::NoObject);
+    }
+    Ok(home)
+}
+
+fn shard_number(digits: &str) -> Result<ShardId, ObjectIdError> {
+    if digits.is_empty() {
+        return Err(ObjectIdError::NoShardNumber);
+    }
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(ObjectIdError::ShardNotANumber);
+    }
+    if digits.len() > 1 && digits.starts_with('0') {
+        return Err(ObjectIdError::ShardLeadingZero);
+    }
+    match digits.parse::<u32>() {
+        Ok(number) if number < MAX_NUM_SHARDS => Ok(ShardId::from_raw(number.into())),
+        // Digits alone fail to be a number only by being too many.
+        Ok(_) | Err(_) => Err(ObjectIdError::ShardTooLarge),
+    }
+}
+
+impl fmt::Debug for ObjectIdRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = Redacted(self.text.as_bytes());
+        f.debug_struct("ObjectId").field("text", &text).field("home", &self.home).finish()
+    }
+}
+
+/// An object id that was parsed and is kept. It is cheap to copy; ids order by their text.
+#[derive(Clone)]
+pub struct ObjectId {
+    text: Arc<str>,
+    kept: KeptHome,
+}
+
+/// What an id needs to remember of its home, besides its text.
+#[derive(Clone, Copy)]
+enum KeptHome {
+    Hashed,
+    Shard(ShardId),
+    Node { address_size: usize },
+}
+
+impl ObjectId {
+    /// Parses and keeps an id.
+    pub fn parse(text: &str) -> Result<Self, ObjectIdError> {
+        ObjectIdRef::parse(text).map(Self::from)
+    }
+
+    /// The whole text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Where the object lives.
+    #[must_use]
+    pub fn home(&self) -> Home<'_> {
+        match self.kept {
+            KeptHome::Hashed => Home::Hashed,
+            KeptHome::Shard(shard) => Home::Shard(shard),
+            KeptHome::Node { address_size } => {
+                Home::Node(self.text.get(..address_size).unwrap_or_default())
+            }
+        }
+    }
+
+    /// The same id, borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> ObjectIdRef<'_> {
+        ObjectIdRef { text: &self.text, home: self.home() }
+    }
+}
+
+impl From<ObjectIdRef<'_>> for ObjectId {
+    fn from(id: ObjectIdRef<'_>) -> Self {
+        let kept = match id.home {
+            Home::Hashed => KeptHome::Hashed,
+            Home::Shard(shard) => KeptHome::Shard(shard),
+            Home::Node(address) => KeptHome::Node { address_size: address.len() },
+        };
+        Self { text: Arc::from(id.text), kept }
+    }
+}
+
+impl PartialEq for ObjectId {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for ObjectId {}
+
+impl PartialOrd for ObjectId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ObjectId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl Hash for ObjectId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl fmt::Debug for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.borrowed().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn home(text: &str) -> Result<Home<'_>, ObjectIdError> {
+        ObjectIdRef::parse(text).map(ObjectIdRef::home)
+    }
+
+    #[rstest]
+    #[case("user-12345", Home::Hashed)]
+    #[case("session-abc", Home::Hashed)]
+    #[case("shard#5", Home::Hashed)]
+    #[case("näme with spaces, and more", Home::Hashed)]
+    #[case("shard#5/object-123", Home::Shard(ShardId::from_raw(5)))]
+    #[case("shard#0/counter", Home::Shard(ShardId::from_raw(0)))]
+    #[case("shard#10/a/b", Home::Shard(ShardId::from_raw(10)))]
+    #[case("shard#16777215/x", Home::Shard(ShardId::from_raw(16_777_215)))]
+    #[case("localhost:7001/client-123", Home::Node("localhost:7001"))]
+    #[case("10.0.0.5:47001/status", Home::Node("10.0.0.5:47001"))]
+    #[case("[::1]:7001/a/b", Home::Node("[::1]:7001"))]
+    #[case("shard/5", Home::Node("shard"))]
+    fn each_form_has_its_home(#[case] text: &str, #[case] expected: Home<'_>) {
+        assert_eq!(home(text), Ok(expected));
+        assert_eq!(ObjectId::parse(text).unwrap().home(), expected);
+    }
+
+    #[rstest]
+    #[case("", ObjectIdError::Empty)]
+    #[case("/", ObjectIdError::Node(NodeAddressError::Empty))]
+    #[case("/x", ObjectIdError::Node(NodeAddressError::Empty))]
+    #[case("a b/x", ObjectIdError::Node(NodeAddressError::Character { at: 1 }))]
+    #[case("a,b/x", ObjectIdError::Node(NodeAddressError::Character { at: 1 }))]
+    #[case("localhost:7001/", ObjectIdError::NoObject)]
+    #[case("shard#5/", ObjectIdError::NoObject)]
+    #[case("shard#/x", ObjectIdError::NoShardNumber)]
+    #[case("shard#-1/x", ObjectIdError::ShardNotANumber)]
+    #[case("shard#+1/x", ObjectIdError::ShardNotANumber)]
+    #[case("shard# 1/x", ObjectIdError::ShardNotANumber)]
+    #[case("shard#abc/x", ObjectIdError::ShardNotANumber)]
+    #[case("shard#٣/x", ObjectIdError::ShardNotANumber)]
+    #[case("shard#05/x", ObjectIdError::ShardLeadingZero)]
+    #[case("shard#00/x", ObjectIdError::ShardLeadingZero)]
+    #[case("shard#16777216/x", ObjectIdError::ShardTooLarge)]
+    #[case("shard#4294967296/x", ObjectIdError::ShardTooLarge)]
+    #[case("shard#99999999999999999999999/x", ObjectIdError::ShardTooLarge)]
+    fn each_malformed_form_is_told_apart(#[case] text: &str, #[case] error: ObjectIdError) {
+        assert_eq!(home(text), Err(error));
+    }
+
+    #[test]
+    fn an_id_may_have_4096_bytes_and_no_more() {
+        assert_eq!(home(&"a".repeat(4_096)), Ok(Home::Hashed));
+        assert_eq!(home(&"a".repeat(4_097)), Err(ObjectIdError::TooLong { size: 4_097 }));
+    }
+
+    #[test]
+    fn debug_output_and_errors_hold_nothing_of_the_id() {
+        let id = ObjectId::parse("secret").unwrap();
+        assert_eq!(format!("{id:?}"), "ObjectId { text: <6 bytes>, home: Hashed }");
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_takes_any_text_and_kept_ids_say_the_same_as_borrowed_ones(text in ".{0,40}") {
+            match (ObjectIdRef::parse(&text), ObjectId::parse(&text)) {
+                (Ok(borrowed), Ok(kept)) => {
+                    prop_assert_eq!(borrowed, kept.borrowed());
+                    prop_assert_eq!(kept.as_str(), &text);
+                    prop_assert_eq!(borrowed.home() == Home::Hashed, !text.contains('/'));
+                }
+                (Err(one), Err(other)) => prop_assert_eq!(one, other),
+                _ => prop_assert!(false, "one parser, two opinions"),
+            }
+        }
+
+        #[test]
+        fn a_slash_is_seen_wherever_it_stands(
+            before in prop::collection::vec(any::<u8>(), 0..20),
+            after in prop::collection::vec(any::<u8>(), 0..20),
+            slash in any::<bool>(),
+        ) {
+            let mut bytes = before;
+            bytes.extend(slash.then_some(b'/'));
+            bytes.extend(after);
+            prop_assert_eq!(has_slash(&bytes), bytes.contains(&b'/'));
+        }
+
+        #[test]
+        fn an_id_made_for_a_shard_names_that_shard(shard in 0..MAX_NUM_SHARDS, rest in ".{1,10}") {
+            let text = format!("shard#{shard}/{rest}");
+            prop_assert_eq!(home(&text), Ok(Home::Shard(ShardId::from_raw(shard.into()))));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+use crate::address::NodeAddress;
+use crate::member::{Holder, HolderRef, Membership};
+use crate::target::{TargetUpdate, TargetVersion};
+
+/// Why a node may not become the leader.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeadRefused {
+    /// Only members lead.
+    #[error("{0} is not a member in this life")]
+    NotAMember(NodeAddress),
+    /// It leads already.
+    #[error("this node leads already")]
+    AlreadyLeading,
+    /// Another member leads.
+    #[error("{0} leads and is a member")]
+    LedByMember(NodeAddress),
+}
+
+/// What a node writes to become the leader, where `leader` is who is stored as the leader.
+///
+/// Whoever stores it compares the leader's key and both memberships.
+pub fn lead(
+    leader: Option<HolderRef<'_>>,
+    candidate: &Holder,
+    members: &Membership,
+) -> Result<Holder, LeadRefused> {
+    if !members.is_live(candidate.borrowed()) {
+        return Err(LeadRefused::NotAMember(candidate.address.clone()));
+    }
+    match leader {
+        Some(leader) if leader == candidate.borrowed() => Err(LeadRefused::AlreadyLeading),
+        Some(leader) if members.is_live(leader) => {
+            Err(LeadRefused::LedByMember(leader.address.clone()))
+        }
+        Some(_) | None => Ok(candidate.clone()),
+    }
+}
+
+/// Why a write of targets is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeaderRefused {
+    /// There is no leader.
+    #[error("nobody leads")]
+    NoLeader,
+    /// The writer does not lead, or not any more.
+    #[error("{0} leads")]
+    NotLeading(NodeAddress),
+    /// It was decided on targets that are not the latest.
+    #[error("targets are at version {stored}, the write makes version {offered}")]
+    StaleVersion {
+        /// What is stored.
+        stored: TargetVersion,
+        /// What the write would make.
+        offered: TargetVersion,
+    },
+}
+
+/// Whether `writer` may store an update where `leader` and `stored` are what is there.
+///
+/// Whoever stores it compares both again in the same commit, so that a leader that was replaced
+/// since can write nothing.
+pub fn check_leader(
+    leader: Option<HolderRef<'_>>,
+    writer: &Holder,
+    stored: TargetVersion,
+    update: &TargetUpdate,
+) -> Result<(), LeaderRefused> {
+    match leader {
+        None => return Err(LeaderRefused::NoLeader),
+        Some(leader) if leader != writer.borrowed() => {
+            return Err(LeaderRefused::NotLeading(leader.address.clone()));
+        }
+        Some(_) => {}
+    }
+    let offered = update.header.version;
+    if offered != stored.next() {
+        return Err(LeaderRefused::StaleVersion { stored, offered });
+    }
+    Ok(())
+}

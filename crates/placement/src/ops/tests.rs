@@ -1,0 +1,266 @@
+use rstest::rstest;
+use shardwright_contracts::{FenceEpoch, FenceEpochError, LogicalTime, ShardId};
+
+use super::*;
+use crate::claim::{Claim, ShardInfo};
+use crate::flags::Flags;
+use crate::member::{Holder, HolderRef, Incarnation, Member, Membership};
+use crate::target::{Since, TargetHeader, TargetUpdate, TargetVersion};
+use crate::{
+    DrainProgress, Duties, Handover, HandoverStep, NodeAddress, ShardCount, ShardMap, Target,
+};
+
+fn node(text: &str) -> NodeAddress {
+    NodeAddress::parse(text).unwrap()
+}
+
+fn holder(text: &str, life: u64) -> Holder {
+    Holder { address: node(text), incarnation: Incarnation::from_raw(life) }
+}
+
+fn fence(raw: u64) -> FenceEpoch {
+    FenceEpoch::from_raw(raw).unwrap()
+}
+
+/// Nodes `a` and `b` are members, each in its second life.
+fn members() -> Membership {
+    let member = |name| Member::new(node(name), Incarnation::from_raw(2));
+    Membership::try_new([member("a"), member("b")], LogicalTime::ZERO).unwrap()
+}
+
+/// A shard that is meant for `target` and held as `current` says.
+fn with<R>(
+    target: Option<&str>,
+    current: Option<(&str, u64)>,
+    at: Option<u64>,
+    use_it: impl FnOnce(ShardInfo<'_>) -> R,
+) -> R {
+    let (target, current) = (target.map(node), current.map(|(name, life)| holder(name, life)));
+    use_it(ShardInfo {
+        shard: ShardId::from_raw(0),
+        target: target.as_ref(),
+        current: current.as_ref().map(Holder::borrowed),
+        flags: &Flags::default(),
+        fence: at.map(fence),
+        since: Since::Unknown,
+    })
+}
+
+#[rstest]
+#[case::never_claimed(None, None, 2)]
+#[case::released(None, Some(7), 8)]
+#[case::holder_is_gone(Some(("c", 1)), Some(7), 8)]
+#[case::holder_is_another_life_of_a_member(Some(("b", 1)), Some(7), 8)]
+#[case::holder_was_an_earlier_life_of_the_claimer(Some(("a", 1)), Some(7), 8)]
+fn a_shard_is_claimed_with_a_higher_fence(
+    #[case] current: Option<(&str, u64)>,
+    #[case] at: Option<u64>,
+    #[case] expected: u64,
+) {
+    let claimer = holder("a", 2);
+    let claimed =
+        with(Some("a"), current, at, |info| claim(info, &claimer, &members(), FenceEpoch::INITIAL));
+    assert_eq!(claimed, Ok(Claim { holder: Some(claimer), fence: fence(expected) }));
+}
+
+#[rstest]
+#[case::stranger("c", 1, Some("c"), None, ClaimRefused::NotAMember(node("c")))]
+#[case::earlier_life("a", 1, Some("a"), None, ClaimRefused::Replaced(node("a")))]
+#[case::no_target("a", 2, None, None, ClaimRefused::NoTarget)]
+#[case::other_target("a", 2, Some("b"), None, ClaimRefused::MeantForAnother(node("b")))]
+#[case::own("a", 2, Some("a"), Some(("a", 2)), ClaimRefused::AlreadyHeld(fence(7)))]
+#[case::held("a", 2, Some("a"), Some(("b", 2)), ClaimRefused::HeldByMember(node("b")))]
+fn a_claim_is_refused_for_a_reason(
+    #[case] name: &str,
+    #[case] life: u64,
+    #[case] target: Option<&str>,
+    #[case] current: Option<(&str, u64)>,
+    #[case] reason: ClaimRefused,
+) {
+    let refused = with(target, current, Some(7), |info| {
+        claim(info, &holder(name, life), &members(), FenceEpoch::INITIAL)
+    });
+    assert_eq!(refused, Err(reason));
+}
+
+#[test]
+fn a_risen_floor_lifts_the_fence_and_frees_what_was_claimed_below_it() {
+    for current in [("a", 2), ("b", 2)] {
+        let claimed = with(Some("a"), Some(current), Some(7), |info| {
+            claim(info, &holder("a", 2), &members(), fence(100))
+        });
+        assert_eq!(claimed.unwrap().fence, fence(100));
+    }
+}
+
+#[test]
+fn the_last_fence_is_followed_by_none() {
+    let refused = with(Some("a"), None, Some(u64::MAX), |info| {
+        claim(info, &holder("a", 2), &members(), FenceEpoch::INITIAL)
+    });
+    assert_eq!(refused, Err(ClaimRefused::Fence(FenceEpochError::Exhausted)));
+}
+
+#[test]
+fn a_release_keeps_the_fence() {
+    let released = with(Some("b"), Some(("a", 2)), Some(7), |info| {
+        release(info, &holder("a", 2), fence(7), 0, Releasing::Moved)
+    });
+    assert_eq!(released, Ok(Claim { holder: None, fence: fence(7) }));
+}
+
+#[test]
+fn who_leaves_releases_also_what_is_meant_for_it() {
+    let release = |why| {
+        with(Some("a"), Some(("a", 2)), Some(7), |info| {
+            release(info, &holder("a", 2), fence(7), 0, why)
+        })
+    };
+    assert_eq!(release(Releasing::Moved), Err(ReleaseRefused::MeantToStay));
+    assert!(release(Releasing::Leaving).is_ok());
+}
+
+#[rstest]
+#[case::free(None, Some(7), 7, 0, ReleaseRefused::NotHeld)]
+#[case::never_claimed(None, None, 7, 0, ReleaseRefused::NotHeld)]
+#[case::of_another(Some(("b", 2)), Some(7), 7, 0, ReleaseRefused::HeldByAnother(node("b")))]
+#[case::of_another_life(Some(("a", 3)), Some(7), 7, 0, ReleaseRefused::HeldByAnother(node("a")))]
+#[case::stale(Some(("a", 2)), Some(7), 6, 0,
+    ReleaseRefused::StaleFence { presented: fence(6), current: fence(7) })]
+#[case::not_evicted(Some(("a", 2)), Some(7), 7, 3, ReleaseRefused::NotEvicted(3))]
+fn a_release_is_refused_for_a_reason(
+    #[case] current: Option<(&str, u64)>,
+    #[case] at: Option<u64>,
+    #[case] presented: u64,
+    #[case] objects: u64,
+    #[case] reason: ReleaseRefused,
+) {
+    let refused = with(Some("b"), current, at, |info| {
+        release(info, &holder("a", 2), fence(presented), objects, Releasing::Moved)
+    });
+    assert_eq!(refused, Err(reason));
+}
+
+#[test]
+fn a_leader_is_replaced_only_when_it_is_gone() {
+    let (a, b) = (holder("a", 2), holder("b", 2));
+    let former = holder("a", 1);
+    let lead = |leader: Option<&Holder>, candidate: &Holder| {
+        lead(leader.map(Holder::borrowed), candidate, &members())
+    };
+    assert_eq!(lead(None, &a), Ok(a.clone()));
+    assert_eq!(lead(Some(&former), &b), Ok(b.clone()));
+    assert_eq!(lead(Some(&former), &a), Ok(a.clone()));
+    assert_eq!(lead(Some(&a), &b), Err(LeadRefused::LedByMember(node("a"))));
+    assert_eq!(lead(Some(&a), &a), Err(LeadRefused::AlreadyLeading));
+    assert_eq!(lead(None, &former), Err(LeadRefused::NotAMember(node("a"))));
+}
+
+#[test]
+fn only_the_leader_writes_and_only_the_next_version() {
+    let (a, b) = (holder("a", 2), holder("b", 2));
+    let stored = TargetVersion::from_raw(4);
+    let update = |version| {
+        let header =
+            TargetHeader { version: TargetVersion::from_raw(version), ..TargetHeader::default() };
+        TargetUpdate { header, changes: Vec::new() }
+    };
+    let check =
+        |leader: Option<HolderRef<'_>>, version| check_leader(leader, &a, stored, &update(version));
+    assert_eq!(check(Some(a.borrowed()), 5), Ok(()));
+    assert_eq!(check(None, 5), Err(LeaderRefused::NoLeader));
+    assert_eq!(check(Some(b.borrowed()), 5), Err(LeaderRefused::NotLeading(node("b"))));
+    let earlier = holder("a", 1);
+    assert_eq!(check(Some(earlier.borrowed()), 5), Err(LeaderRefused::NotLeading(node("a"))));
+    for offered in [4, 6] {
+        let offered_version = TargetVersion::from_raw(offered);
+        let stale = LeaderRefused::StaleVersion { stored, offered: offered_version };
+        assert_eq!(check(Some(a.borrowed()), offered), Err(stale));
+    }
+}
+
+#[rstest]
+#[case(true, 3, 2, HandoverStep::StopAdmitting)]
+#[case(false, 3, 2, HandoverStep::AwaitCalls)]
+#[case(false, 0, 2, HandoverStep::Evict)]
+#[case(false, 0, 0, HandoverStep::Release)]
+fn a_shard_is_handed_over_step_by_step(
+    #[case] admitting: bool,
+    #[case] calls: u64,
+    #[case] objects: u64,
+    #[case] step: HandoverStep,
+) {
+    let handover = Handover { admitting, calls, objects };
+    let me = holder("a", 2);
+    for (target, leaving) in [("b", false), ("b", true), ("a", true)] {
+        let next = with(Some(target), Some(("a", 2)), Some(7), |info| {
+            handover.next_step(info, &me, leaving)
+        });
+        assert_eq!(next, step);
+    }
+}
+
+#[test]
+fn a_shard_that_stays_is_served_and_one_of_another_is_left_alone() {
+    let next = |admitting, target: Option<&str>, current| {
+        let handover = Handover { admitting, calls: 0, objects: 0 };
+        with(target, current, Some(7), |info| handover.next_step(info, &holder("a", 2), false))
+    };
+    let own = Some(("a", 2));
+    assert_eq!(next(true, Some("a"), own), HandoverStep::Serve);
+    assert_eq!(next(true, None, own), HandoverStep::Serve);
+    assert_eq!(next(false, Some("a"), own), HandoverStep::AdmitAgain);
+    for other in [None, Some(("b", 2)), Some(("a", 1))] {
+        assert_eq!(next(true, Some("b"), other), HandoverStep::Nothing);
+    }
+}
+
+#[test]
+fn a_node_claims_what_it_should_and_gives_up_what_it_should_not() {
+    let mut map = ShardMap::new(ShardCount::try_new(5).unwrap());
+    let number = ShardId::from_raw;
+    for (shard, target, current) in [
+        (0, "b", Some(("a", 2))),
+        (1, "a", Some(("a", 2))),
+        (2, "a", None),
+        (3, "a", Some(("b", 2))),
+        (4, "a", Some(("c", 1))),
+    ] {
+        let target =
+            Target { node: Some(node(target)), flags: Flags::default(), since: Since::Unknown };
+        map.load_target(number(shard), &target).unwrap();
+        if let Some((name, life)) = current {
+            let claim = Claim { holder: Some(holder(name, life)), fence: fence(2) };
+            map.learn_claim(number(shard), &claim).unwrap();
+        }
+    }
+    let duties = |leaving| {
+        let Duties { claim, give_up } =
+            Duties::of(&map, &holder("a", 2), &members(), FenceEpoch::INITIAL, leaving);
+        let raw = |shards: Vec<ShardId>| shards.into_iter().map(ShardId::as_raw).collect();
+        (raw(claim), raw(give_up))
+    };
+    let none: Vec<u64> = Vec::new();
+    assert_eq!(duties(false), (vec![2, 4], vec![0]));
+    assert_eq!(duties(true), (none, vec![0, 1]));
+}
+
+#[test]
+fn a_drain_is_done_when_nothing_is_held_and_nothing_is_meant_to_be() {
+    let mut map = ShardMap::new(ShardCount::try_new(3).unwrap());
+    let target = |name, flags| Target { node: Some(node(name)), flags, since: Since::Unknown };
+    let held = |who: &Holder| Claim { holder: Some(who.clone()), fence: fence(2) };
+    let number = ShardId::from_raw;
+    map.load_target(number(0), &target("a", Flags::default().pinned())).unwrap();
+    map.load_target(number(1), &target("b", Flags::default())).unwrap();
+    map.learn_claim(number(1), &held(&holder("a", 2))).unwrap();
+    // What an earlier life held is nobody's.
+    map.learn_claim(number(2), &held(&holder("a", 1))).unwrap();
+    let progress = |map: &ShardMap| DrainProgress::of(map, &node("a"), &members());
+    assert_eq!(progress(&map), DrainProgress { held: 1, targeted: 1, pinned: 1 });
+    assert!(!progress(&map).is_done());
+    map.load_target(number(0), &target("b", Flags::default())).unwrap();
+    assert!(!progress(&map).is_done());
+    map.learn_claim(number(1), &Claim { holder: None, fence: fence(2) }).unwrap();
+    assert!(progress(&map).is_done());
+}

@@ -1,0 +1,126 @@
+//! What the planner knows of nodes and shards, and what it has decided so far.
+
+use shardwright_contracts::LogicalTime;
+
+use super::budget::Budget;
+use super::cost::Costs;
+use super::dense::{NodeNo, PerNode, PerShard, ShardNo};
+use super::quota::{Portion, Quota, quotas};
+use super::{Move, MoveReason, Note, PlanInput};
+use crate::address::NodeAddress;
+
+pub(super) struct Board<'a> {
+    pub(super) input: &'a PlanInput<'a>,
+    pub(super) nodes: PerNode<Node<'a>>,
+    pub(super) shards: PerShard<Shard>,
+    pub(super) costs: Costs,
+    pub(super) budget: Budget,
+    pub(super) moves: Vec<Move>,
+    pub(super) notes: Vec<Note>,
+    pub(super) ask_again_at: Option<LogicalTime>,
+}
+
+pub(super) struct Node<'a> {
+    pub(super) address: &'a NodeAddress,
+    pub(super) weight: u32,
+    /// Whether it may get shards. One that is draining, or does not claim what it got, may not.
+    pub(super) open: bool,
+    /// What the shards that count here cost, without those that cannot stay.
+    pub(super) has: u128,
+    /// What of that may not be moved.
+    pub(super) fixed: u128,
+}
+
+impl Node<'_> {
+    /// How full it is for its weight. Only the order matters.
+    pub(super) fn level(&self) -> u128 {
+        (self.has << 32) / u128::from(self.weight)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Shard {
+    pub(super) target: Option<NodeNo>,
+    /// The member that has claimed it.
+    pub(super) holder: Option<NodeNo>,
+    pub(super) pinned: bool,
+    pub(super) standing: Standing,
+    /// The node that has it for the purposes of balance, if one does: its target, or the home that
+    /// it will go back to.
+    pub(super) counts_at: Option<NodeNo>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It never had a target, or lost it.
+    Unplaced,
+    /// Its target is no member.
+    Gone,
+    /// Its target is draining.
+    Draining,
+    /// Its target has not claimed it for this long.
+    NotClaimed { for_ms: u64 },
+    /// It is pinned to a node that cannot have it, and waits.
+    Waiting,
+    /// Its target can have it.
+    Home(Mobility),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mobility {
+    Free,
+    /// It is pinned, or no node could bear it.
+    Fixed,
+    /// It is on its way already.
+    InFlight,
+    /// It was moved a moment ago.
+    Cooling {
+        until: LogicalTime,
+    },
+}
+
+impl Board<'_> {
+    /// Gives a shard another target.
+    pub(super) fn relocate(&mut self, shard: ShardNo, to: NodeNo, reason: MoveReason) {
+        let before = self.shards[shard];
+        let cost = self.costs.of(shard);
+        let fixed = if before.pinned { cost } else { 0 };
+        if let Some(from) = before.counts_at {
+            self.nodes[from].has -= cost;
+            self.nodes[from].fixed -= fixed;
+        }
+        self.nodes[to].has += cost;
+        self.nodes[to].fixed += fixed;
+        if before.holder != Some(to) && reason != MoveReason::FirstPlacement {
+            self.budget.occupy(before.holder, to);
+        }
+        let mobility = if before.pinned { Mobility::Fixed } else { Mobility::InFlight };
+        let standing = Standing::Home(mobility);
+        self.shards[shard] = Shard { target: Some(to), counts_at: Some(to), standing, ..before };
+        let from = self.input.map.info(shard.id()).ok().and_then(|info| info.target.cloned());
+        let to = self.nodes[to].address.clone();
+        self.moves.push(Move { shard: shard.id(), from, to, reason });
+    }
+
+    /// What each open node should have of all that open nodes have and `homeless` besides.
+    pub(super) fn shares(&self, homeless: u128) -> PerNode<Option<Quota>> {
+        let open = || self.nodes.iter().filter(|(_, node)| node.open);
+        let portions: Vec<Portion> = open()
+            .map(|(_, node)| Portion { weight: node.weight, has: node.has, fixed: node.fixed })
+            .collect();
+        let total = homeless + portions.iter().map(|portion| portion.has).sum::<u128>();
+        let mut found = quotas(&portions, total).into_iter();
+        self.nodes.iter().map(|(_, node)| if node.open { found.next() } else { None }).collect()
+    }
+
+    /// How many shards have no target.
+    pub(super) fn unplaced(&self) -> u32 {
+        let unplaced = |shard: &Shard| u32::from(shard.standing == Standing::Unplaced);
+        self.shards.iter().map(|(_, shard)| unplaced(shard)).sum()
+    }
+
+    /// Remembers when it is worth asking again.
+    pub(super) fn ask_again(&mut self, at: LogicalTime) {
+        self.ask_again_at = Some(self.ask_again_at.map_or(at, |earlier| earlier.min(at)));
+    }
+}

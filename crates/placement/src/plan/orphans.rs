@@ -1,0 +1,133 @@
+//! Finds a node for every shard that has none, or whose node cannot have it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::board::{Board, Shard, Standing};
+use super::dense::{NodeNo, PerNode, ShardNo};
+use super::quota::Quota;
+use super::{MoveReason, Note};
+
+/// Places what can be placed now. Tells whether something that must go has to wait.
+pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
+    keep_where_served(board);
+    let (urgent, unplaced) = homeless(board);
+    let mut takers = Takers::new(board);
+    let mut waiting = 0;
+    for (shard, reason) in urgent {
+        if !send(board, &mut takers, shard, reason) {
+            waiting += 1;
+        }
+    }
+    if waiting > 0 {
+        board.notes.push(Note::InFlightLimit { waiting });
+    }
+    if !guarded {
+        place_first(board, unplaced);
+    }
+    waiting > 0
+}
+
+/// Nothing is given away here, and nobody calls these shards yet: no limit applies.
+fn place_first(board: &mut Board<'_>, unplaced: Homeless) {
+    let mut takers = Takers::new(board);
+    for (shard, reason) in unplaced {
+        if let Some(to) = takers.next(board, board.costs.of(shard), |_| true) {
+            board.relocate(shard, to, reason);
+            takers.put_back(board, to);
+        }
+    }
+}
+
+/// A shard that is served by a node that can have it stays there.
+fn keep_where_served(board: &mut Board<'_>) {
+    for number in board.shards.numbers() {
+        let shard = board.shards[number];
+        let orphaned =
+            matches!(shard.standing, Standing::Unplaced | Standing::Gone | Standing::Draining);
+        if let Some(holder) = shard.holder
+            && orphaned
+            && board.nodes[holder].open
+        {
+            board.relocate(number, holder, MoveReason::StillServed);
+        }
+    }
+}
+
+type Homeless = Vec<(ShardNo, MoveReason)>;
+
+/// The shards that need a node: those that had one, the worst off first, and those that had none.
+/// The heaviest come first, while there is most choice.
+fn homeless(board: &Board<'_>) -> (Homeless, Homeless) {
+    let (mut urgent, mut unplaced) = (Vec::new(), Vec::new());
+    for (number, shard) in board.shards.iter() {
+        let (rank, reason) = match shard.standing {
+            Standing::Gone => (0, MoveReason::NodeGone),
+            Standing::Draining => (1, MoveReason::NodeDraining),
+            Standing::NotClaimed { for_ms } => (2, MoveReason::NotClaimed { for_ms }),
+            Standing::Unplaced => {
+                unplaced.push((number, MoveReason::FirstPlacement));
+                continue;
+            }
+            Standing::Waiting | Standing::Home(_) => continue,
+        };
+        urgent.push((rank, (number, reason)));
+    }
+    let heavy = |shard: ShardNo| Reverse(board.costs.of(shard));
+    urgent.sort_by_key(|(rank, (shard, _))| (*rank, heavy(*shard), *shard));
+    unplaced.sort_by_key(|(shard, _)| (heavy(*shard), *shard));
+    (urgent.into_iter().map(|(_, shard)| shard).collect(), unplaced)
+}
+
+fn send(board: &mut Board<'_>, takers: &mut Takers, shard: ShardNo, reason: MoveReason) -> bool {
+    let giver = board.shards[shard].holder;
+    if !board.budget.is_open() || giver.is_some_and(|giver| !board.budget.is_open_at(giver)) {
+        return false;
+    }
+    let cost = board.costs.of(shard);
+    let Some(to) = takers.next(board, cost, |node| board.budget.is_open_at(node)) else {
+        return false;
+    };
+    board.relocate(shard, to, reason);
+    takers.put_back(board, to);
+    true
+}
+
+/// The nodes that may get shards, the emptiest first, and among equals by address.
+struct Takers {
+    shares: PerNode<Option<Quota>>,
+    by_level: BinaryHeap<Reverse<(u128, NodeNo)>>,
+}
+
+impl Takers {
+    fn new(board: &Board<'_>) -> Self {
+        let homes = |shard: &Shard| matches!(shard.standing, Standing::Home(_) | Standing::Waiting);
+        let homeless = board.shards.iter().filter(|(_, shard)| !homes(shard));
+        let homeless = homeless.map(|(number, _)| board.costs.of(number)).sum();
+        let open = board.nodes.iter().filter(|(_, node)| node.open);
+        let by_level = open.map(|(number, node)| Reverse((node.level(), number))).collect();
+        Self { shares: board.shares(homeless), by_level }
+    }
+
+    /// Takes out the emptiest node that has room and that `allowed` allows.
+    fn next(
+        &mut self,
+        board: &Board<'_>,
+        cost: u128,
+        allowed: impl Fn(NodeNo) -> bool,
+    ) -> Option<NodeNo> {
+        while let Some(Reverse((_, node))) = self.by_level.pop() {
+            // Loads do not come in pieces: the emptiest takes what there is.
+            let has_room = board.costs.are_loads()
+                || self.shares[node].is_some_and(|one| board.nodes[node].has + cost <= one.pieces);
+            if has_room && allowed(node) {
+                return Some(node);
+            }
+        }
+        None
+    }
+
+    fn put_back(&mut self, board: &Board<'_>, node: NodeNo) {
+        self.by_level.push(Reverse((board.nodes[node].level(), node)));
+    }
+}

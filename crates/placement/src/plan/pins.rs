@@ -1,0 +1,51 @@
+//! Brings pinned shards back that had to leave their node.
+
+use super::board::{Board, Mobility, Standing};
+use super::dense::{NodeNo, Number, ShardNo};
+use super::{MoveReason, Note};
+use crate::target::Since;
+
+pub(super) fn bring_home(board: &mut Board<'_>) {
+    let (cooldown, now) = (board.input.config.move_cooldown_ms, board.input.now);
+    let mut cooling = 0;
+    let mut cooling_until = None;
+    for (shard, home, since) in away(board) {
+        if let Since::Moved(at) = since
+            && now < at.saturating_add(cooldown)
+        {
+            let until = at.saturating_add(cooldown);
+            cooling += 1;
+            cooling_until = Some(cooling_until.map_or(until, |earlier| until.min(earlier)));
+            continue;
+        }
+        let giver = board.shards[shard].holder;
+        let open = board.budget.is_open_for_balance()
+            && giver.into_iter().chain([home]).all(|node| board.budget.is_open_at(node));
+        if open {
+            board.relocate(shard, home, MoveReason::PinnedHome);
+        }
+    }
+    if let Some(until) = cooling_until {
+        board.notes.push(Note::CoolingDown { shards: cooling, until });
+        board.ask_again(until);
+    }
+}
+
+/// The pinned shards whose home could have them now, and since when they are where they are.
+fn away(board: &Board<'_>) -> Vec<(ShardNo, NodeNo, Since)> {
+    let members = board.input.members;
+    let mut found = Vec::new();
+    for (number, raw) in board.shards.numbers().zip(board.input.map.raw()) {
+        let shard = board.shards[number];
+        let Some(home) = raw.flags.home().filter(|_| shard.pinned) else { continue };
+        let Some(home) = members.position(home.as_str()).map(NodeNo::new) else { continue };
+        if board.nodes[home].open
+            && shard.standing == Standing::Home(Mobility::Fixed)
+            && shard.target != Some(home)
+            && shard.holder == shard.target
+        {
+            found.push((number, home, raw.since));
+        }
+    }
+    found
+}

@@ -1,0 +1,158 @@
+//! How much each node should have.
+
+/// What matters of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Portion {
+    /// Its share relative to those of others; not zero.
+    pub(super) weight: u32,
+    /// What it has.
+    pub(super) has: u128,
+    /// What of that cannot go.
+    pub(super) fixed: u128,
+}
+
+/// What each node should have of `total`, in whole pieces that add up to it.
+///
+/// A node whose fixed part is more than its share keeps that and nothing else, and the others share
+/// the rest. Among those, each gets its exact share rounded down or up; up goes first to nodes that
+/// would have to give a piece away otherwise, so that nothing moves without need.
+pub(super) fn quotas(portions: &[Portion], total: u128) -> Vec<Quota> {
+    let (mut left, mut weight, beyond) = without_beyond(portions, total);
+    if weight == 0 {
+        (left, weight) = (0, 1);
+    }
+    let mut quotas: Vec<Quota> = portions
+        .iter()
+        .zip(&beyond)
+        .map(|(portion, beyond)| Quota {
+            pieces: if *beyond {
+                portion.fixed
+            } else {
+                left * u128::from(portion.weight) / weight
+            },
+            beyond: *beyond,
+        })
+        .collect();
+    let down: u128 = quotas.iter().filter(|quota| !quota.beyond).map(|quota| quota.pieces).sum();
+    let mut candidates: Vec<_> = portions
+        .iter()
+        .zip(&quotas)
+        .enumerate()
+        .filter(|(_, (_, quota))| !quota.beyond)
+        .map(|(index, (portion, quota))| {
+            let part = left * u128::from(portion.weight) % weight;
+            (portion.has <= quota.pieces, std::cmp::Reverse(part), index)
+        })
+        // A share that is whole is not rounded.
+        .filter(|(_, part, _)| part.0 > 0)
+        .collect();
+    candidates.sort_unstable();
+    let missing = usize::try_from(left.saturating_sub(down)).unwrap_or(usize::MAX);
+    for (_, _, index) in candidates.into_iter().take(missing) {
+        if let Some(quota) = quotas.get_mut(index) {
+            quota.pieces += 1;
+        }
+    }
+    quotas
+}
+
+/// What a node should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Quota {
+    pub(super) pieces: u128,
+    /// Whether that is more than its share, because it cannot go.
+    pub(super) beyond: bool,
+}
+
+/// What is left, for which weight in all, after those keep their own whose fixed part is beyond
+/// their share; and who they are.
+fn without_beyond(portions: &[Portion], total: u128) -> (u128, u128, Vec<bool>) {
+    let mut left = total;
+    let mut weight: u128 = portions.iter().map(|portion| u128::from(portion.weight)).sum();
+    let mut beyond = vec![false; portions.len()];
+    let mut order: Vec<usize> = (0..portions.len()).collect();
+    // The most crowded first. Each that drops out leaves less for the others, so that the next one
+    // may be crowded too; none that came before can become less so.
+    order.sort_by(|one, other| {
+        let crowd = |index: &usize, rival: &usize| {
+            let own = portions.get(*index).map_or(0, |portion| portion.fixed);
+            own * portions.get(*rival).map_or(1, |portion| u128::from(portion.weight))
+        };
+        crowd(other, one).cmp(&crowd(one, other))
+    });
+    for index in order {
+        let Some(portion) = portions.get(index) else { break };
+        if portion.fixed * weight <= left * u128::from(portion.weight) {
+            break;
+        }
+        left = left.saturating_sub(portion.fixed);
+        weight -= u128::from(portion.weight);
+        if let Some(flag) = beyond.get_mut(index) {
+            *flag = true;
+        }
+    }
+    (left, weight, beyond)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pieces(portions: &[(u32, u128, u128)], total: u128) -> Vec<u128> {
+        let portions: Vec<_> =
+            portions.iter().map(|&(weight, has, fixed)| Portion { weight, has, fixed }).collect();
+        quotas(&portions, total).into_iter().map(|quota| quota.pieces).collect()
+    }
+
+    #[test]
+    fn equal_nodes_get_equal_shares_and_the_first_ones_what_remains() {
+        assert_eq!(pieces(&[(1, 0, 0), (1, 0, 0), (1, 0, 0)], 8), [3, 3, 2]);
+    }
+
+    #[test]
+    fn what_remains_stays_with_those_who_have_it() {
+        assert_eq!(pieces(&[(1, 2, 0), (1, 3, 0), (1, 3, 0)], 8), [2, 3, 3]);
+    }
+
+    #[test]
+    fn heavier_nodes_get_more() {
+        assert_eq!(pieces(&[(1, 0, 0), (3, 0, 0)], 8), [2, 6]);
+        assert_eq!(pieces(&[(1, 0, 0), (2, 0, 0)], 8), [3, 5]);
+    }
+
+    #[test]
+    fn a_node_full_of_pins_keeps_them_and_the_others_share_the_rest() {
+        assert_eq!(pieces(&[(1, 6, 6), (1, 1, 0), (1, 1, 1)], 9), [6, 2, 1]);
+    }
+
+    proptest! {
+        #[test]
+        fn quotas_add_up_and_are_exact_shares_rounded(
+            portions in prop::collection::vec((1..5_u32, 0..30_u128, 0..30_u128), 1..12),
+            free in 0..100_u128,
+        ) {
+            let portions: Vec<_> = portions
+                .into_iter()
+                .map(|(weight, free, fixed)| Portion { weight, has: fixed + free, fixed })
+                .collect();
+            let total = free + portions.iter().map(|portion| portion.fixed).sum::<u128>();
+            let quotas = quotas(&portions, total);
+            prop_assert_eq!(quotas.iter().map(|quota| quota.pieces).sum::<u128>(), total);
+            let sharing = || portions.iter().zip(&quotas).filter(|(_, quota)| !quota.beyond);
+            let left: u128 = sharing().map(|(_, quota)| quota.pieces).sum();
+            let weight: u128 = sharing().map(|(portion, _)| u128::from(portion.weight)).sum();
+            for (portion, quota) in portions.iter().zip(&quotas) {
+                prop_assert!(quota.pieces >= portion.fixed);
+                if quota.beyond {
+                    prop_assert_eq!(quota.pieces, portion.fixed);
+                } else {
+                    let exact = left * u128::from(portion.weight);
+                    prop_assert!(quota.pieces >= exact / weight);
+                    prop_assert!(quota.pieces <= exact.div_ceil(weight));
+                }
+            }
+        }
+    }
+}

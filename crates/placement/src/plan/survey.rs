@@ -1,0 +1,226 @@
+//! Takes stock: which shards are where they should be, which must go, and what is on its way.
+
+use shardwright_contracts::LogicalTime;
+
+use super::board::{Board, Mobility, Node, Shard, Standing};
+use super::budget::Budget;
+use super::cost::Costs;
+use super::dense::{NodeNo, Number, PerNode, PerShard, ShardNo};
+use super::{Note, PlanInput};
+use crate::config::PinPolicy;
+use crate::member::{Incarnation, Member};
+use crate::node_names::NameNumber;
+use crate::shard_map::RawShard;
+use crate::target::Since;
+
+pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
+    let members: PerNode<&Member> = input.members.iter().collect();
+    let view = View {
+        input,
+        places: input
+            .map
+            .names()
+            .all()
+            .map(|name| name.and_then(|name| input.members.position(name.as_str())))
+            .map(|place| place.map(NodeNo::new))
+            .collect(),
+        members: &members,
+    };
+    let shards: PerShard<Shard> = input.map.raw().map(|raw| view.shard(&raw)).collect();
+    let mut budget = Budget::new(input.config, members.len());
+    for (raw, (_, shard)) in input.map.raw().zip(shards.iter()) {
+        if let Some((giver, taker)) = view.in_flight(&raw, shard) {
+            budget.occupy(giver, taker);
+        }
+    }
+    let nodes = members
+        .iter()
+        .map(|(_, member)| Node {
+            address: member.address(),
+            weight: member.weight.get(),
+            open: !member.draining,
+            has: 0,
+            fixed: 0,
+        })
+        .collect();
+    let mut board = Board {
+        input,
+        nodes,
+        shards,
+        costs: Costs::new(input),
+        budget,
+        moves: Vec::new(),
+        notes: Vec::new(),
+        ask_again_at: None,
+    };
+    note_stuck(&mut board, &view);
+    close_nodes_that_do_not_claim(&mut board);
+    fix_what_no_node_could_bear(&mut board);
+    weigh(&mut board);
+    board
+}
+
+struct View<'a> {
+    input: &'a PlanInput<'a>,
+    /// By the number of a name.
+    places: Vec<Option<NodeNo>>,
+    members: &'a PerNode<&'a Member>,
+}
+
+impl View<'_> {
+    fn shard(&self, raw: &RawShard<'_>) -> Shard {
+        let target = raw.target.and_then(|name| self.place(name));
+        let holder = raw.holder.and_then(|(name, life)| self.live(name, life));
+        let pinned = raw.flags.is_pinned();
+        let waits = pinned && self.input.config.pin_policy == PinPolicy::Wait;
+        let standing = match target {
+            None if raw.target.is_none() => Standing::Unplaced,
+            None if waits => Standing::Waiting,
+            None => Standing::Gone,
+            Some(node) if self.members[node].draining && waits => Standing::Waiting,
+            Some(node) if self.members[node].draining => Standing::Draining,
+            Some(_) if pinned => Standing::Home(Mobility::Fixed),
+            Some(node) if holder == Some(node) => Standing::Home(self.settled(raw.since)),
+            Some(_) => match self.late(raw.since) {
+                Some(for_ms) if holder.is_none() => Standing::NotClaimed { for_ms },
+                Some(_) | None => Standing::Home(Mobility::InFlight),
+            },
+        };
+        Shard { target, holder, pinned, standing, counts_at: None }
+    }
+
+    /// Who gives and who gets a shard that is on its way and counts as that.
+    ///
+    /// One that never had another target disturbs nobody, and one that is stuck must hold up
+    /// nobody.
+    fn in_flight(&self, raw: &RawShard<'_>, shard: &Shard) -> Option<(Option<NodeNo>, NodeNo)> {
+        let counts = matches!(shard.standing, Standing::Home(_))
+            && shard.holder != shard.target
+            && !matches!(raw.since, Since::Placed(_))
+            && self.late(raw.since).is_none();
+        counts.then_some((shard.holder, shard.target?))
+    }
+
+    fn settled(&self, since: Since) -> Mobility {
+        let Since::Moved(at) = since else { return Mobility::Free };
+        let until = at.saturating_add(self.input.config.move_cooldown_ms);
+        if self.input.now < until { Mobility::Cooling { until } } else { Mobility::Free }
+    }
+
+    /// For how long a shard has been on its way, if that is too long.
+    ///
+    /// What was settled once came loose when a node came or went, not when it got its target.
+    fn late(&self, since: Since) -> Option<u64> {
+        let since = since.time()?.max(self.input.members.changed_at());
+        let for_ms = self.input.now.millis_since(since);
+        (for_ms >= self.input.config.stuck_after_ms).then_some(for_ms)
+    }
+
+    fn place(&self, name: NameNumber) -> Option<NodeNo> {
+        self.places.get(name.index()).copied().flatten()
+    }
+
+    fn live(&self, name: NameNumber, life: Incarnation) -> Option<NodeNo> {
+        self.place(name).filter(|node| self.members[*node].holder.incarnation == life)
+    }
+}
+
+fn note_stuck(board: &mut Board<'_>, view: &View<'_>) {
+    let mut stuck: PerNode<(u32, Option<ShardNo>)> =
+        board.nodes.iter().map(|_| (0, None)).collect();
+    for (raw, (number, shard)) in board.input.map.raw().zip(board.shards.iter()) {
+        let counts = matches!(shard.standing, Standing::Home(_) | Standing::NotClaimed { .. });
+        if let Some(target) = shard.target
+            && counts
+            && shard.holder != Some(target)
+            && view.late(raw.since).is_some()
+        {
+            let (count, first) = &mut stuck[target];
+            *count += 1;
+            first.get_or_insert(number);
+        }
+    }
+    for (node, (shards, first)) in stuck.iter() {
+        if let Some(first) = first {
+            let node = board.nodes[node].address.clone();
+            board.notes.push(Note::Stuck { node, shards: *shards, first: first.id() });
+        }
+    }
+}
+
+/// A node that leaves shards unclaimed gets no others, unless they all do.
+fn close_nodes_that_do_not_claim(board: &mut Board<'_>) {
+    let mut idle: PerNode<bool> = board.nodes.iter().map(|_| false).collect();
+    for (_, shard) in board.shards.iter() {
+        if let (Standing::NotClaimed { .. }, Some(target)) = (shard.standing, shard.target) {
+            idle[target] = true;
+        }
+    }
+    let some_claim = board.nodes.iter().any(|(number, node)| node.open && !idle[number]);
+    if some_claim {
+        for number in board.nodes.numbers() {
+            board.nodes[number].open &= !idle[number];
+        }
+        return;
+    }
+    for number in board.shards.numbers() {
+        if matches!(board.shards[number].standing, Standing::NotClaimed { .. }) {
+            board.shards[number].standing = Standing::Home(Mobility::InFlight);
+        }
+    }
+}
+
+fn fix_what_no_node_could_bear(board: &mut Board<'_>) {
+    let Costs::Load(costs) = &board.costs else { return };
+    let open = || board.nodes.iter().filter(|(_, node)| node.open);
+    let weight: u128 = open().map(|(_, node)| u128::from(node.weight)).sum();
+    let strongest = open().map(|(_, node)| u128::from(node.weight)).max().unwrap_or(0);
+    let total: u128 = costs.iter().map(|(_, cost)| u128::from(*cost)).sum();
+    let Some(share) = (total * strongest).checked_div(weight) else { return };
+    for (number, cost) in costs.iter().filter(|(_, cost)| u128::from(**cost) > share) {
+        let percent = u128::from(*cost) * 100 / share.max(1);
+        let percent = u32::try_from(percent).unwrap_or(u32::MAX);
+        board.notes.push(Note::TooHeavy { shard: number.id(), percent });
+        if let Standing::Home(mobility) = &mut board.shards[number].standing {
+            *mobility = Mobility::Fixed;
+        }
+    }
+}
+
+/// Adds up what each node has.
+fn weigh(board: &mut Board<'_>) {
+    let mut waiting = (0, None);
+    for (number, raw) in board.shards.numbers().zip(board.input.map.raw()) {
+        let shard = board.shards[number];
+        match shard.standing {
+            Standing::Home(mobility) => {
+                // The place of a pinned shard is kept for it where it belongs; otherwise others
+                // would fill it and have to leave again.
+                let home = raw.flags.home().filter(|_| shard.pinned);
+                let home = home.and_then(|home| board.input.members.position(home.as_str()));
+                let home = home.map(NodeNo::new).filter(|home| board.nodes[*home].open);
+                let Some(counts_at) = home.or(shard.target) else { continue };
+                let cost = board.costs.of(number);
+                board.shards[number].counts_at = Some(counts_at);
+                board.nodes[counts_at].has += cost;
+                if mobility == Mobility::Fixed {
+                    board.nodes[counts_at].fixed += cost;
+                }
+            }
+            Standing::Waiting => {
+                waiting.0 += 1;
+                waiting.1.get_or_insert(number);
+            }
+            _ => {}
+        }
+    }
+    if let (shards, Some(first)) = waiting {
+        board.notes.push(Note::PinnedToAbsent { shards, first: first.id() });
+    }
+}
+
+/// When the guard ends that the last change of members armed.
+pub(super) fn guard_ends(input: &PlanInput<'_>) -> LogicalTime {
+    let duration = input.config.cluster_state_stability_duration_ms;
+    input.members.changed_at().saturating_add(duration)
+}

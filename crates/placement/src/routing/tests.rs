@@ -1,0 +1,169 @@
+use shardwright_contracts::LogicalTime;
+
+use super::*;
+use crate::config::ClusterConfig;
+use crate::flags::Flags;
+use crate::member::{Holder, Incarnation, Member, Membership};
+use crate::shard_map::ShardMap;
+use crate::sharding::ShardCount;
+use crate::target::{Since, Target};
+use crate::{Claim, ShardHash};
+
+fn holder(name: &str, life: u64) -> Holder {
+    let address = NodeAddress::parse(name).unwrap();
+    Holder { address, incarnation: Incarnation::from_raw(life) }
+}
+
+struct Scene {
+    map: ShardMap,
+    members: Membership,
+    config: ClusterConfig,
+}
+
+/// What a shard is meant for, and who holds it since its claim, if there ever was one.
+type Known = (Option<&'static str>, Option<Option<(&'static str, u64)>>);
+
+/// Nodes `a` and `b` are members in their first life, and each shard is meant for and held by what
+/// is said.
+fn scene(shards: &[Known]) -> Scene {
+    let num_shards = ShardCount::try_new(u32::try_from(shards.len()).unwrap()).unwrap();
+    let mut map = ShardMap::new(num_shards);
+    for ((target, claim), shard) in shards.iter().zip(num_shards.shards()) {
+        let node = target.map(|name| holder(name, 1).address);
+        let target = Target { node, flags: Flags::default(), since: Since::Unknown };
+        map.load_target(shard, &target).unwrap();
+        if let Some(current) = claim {
+            let holder = current.map(|(name, life)| holder(name, life));
+            let fence = FenceEpoch::from_raw(10 + shard.as_raw()).unwrap();
+            map.learn_claim(shard, &Claim { holder, fence }).unwrap();
+        }
+    }
+    let member = |name| Member::new(holder(name, 1).address, Incarnation::from_raw(1));
+    let members = Membership::try_new([member("a"), member("b")], LogicalTime::ZERO).unwrap();
+    Scene { map, members, config: ClusterConfig::with_num_shards(num_shards) }
+}
+
+impl Scene {
+    fn table(&self, own: Option<&Holder>) -> RoutingTable {
+        RoutingTable::new(&self.map, &self.members, own, &self.config)
+    }
+}
+
+fn told(table: &RoutingTable, shard: u64) -> String {
+    table.route_text(&format!("shard#{shard}/x")).unwrap().to_string()
+}
+
+const HOLD_SOON: &str = "the call waits for a change, at most 50 ms at a time";
+const HOLD: &str = "the call waits for a change, at most 5000 ms at a time";
+
+#[test]
+fn calls_go_to_the_holder_also_while_the_shard_is_meant_for_another() {
+    let scene = scene(&[
+        (Some("a"), Some(Some(("a", 1)))),
+        (Some("b"), Some(Some(("a", 1)))),
+        (Some("c"), Some(Some(("a", 1)))),
+        (None, Some(Some(("a", 1)))),
+    ]);
+    let (gate, a, b) =
+        (scene.table(None), scene.table(Some(&holder("a", 1))), scene.table(Some(&holder("b", 1))));
+    for shard in 0..4 {
+        assert_eq!(told(&gate, shard), "a serves it");
+        assert_eq!(told(&a, shard), "this node serves it");
+        assert_eq!(told(&b, shard), "a serves it");
+        let id = ShardId::from_raw(shard);
+        assert_eq!(gate.fence(id).unwrap().as_raw(), 10 + shard);
+    }
+    let target = |shard| gate.target(ShardId::from_raw(shard)).map(NodeAddress::as_str);
+    assert_eq!([target(0), target(1), target(2), target(3)], [Some("a"), Some("b"), None, None]);
+}
+
+#[test]
+fn a_shard_between_two_holders_is_moving() {
+    let table = scene(&[(Some("b"), Some(None))]).table(None);
+    let route = table.route_text("shard#0/x").unwrap();
+    assert!(matches!(route, Route::Moving { to, .. } if to.as_str() == "b"));
+    assert_eq!(route.retry(), Some(Retry::Hold { at_most_ms: 50 }));
+}
+
+#[test]
+fn a_shard_that_nobody_has_is_unclaimed() {
+    let scene =
+        scene(&[(None, None), (Some("a"), None), (None, Some(None)), (Some("c"), Some(None))]);
+    let table = scene.table(None);
+    for shard in 0..4 {
+        assert_eq!(told(&table, shard), format!("nobody has claimed it; {HOLD}"));
+    }
+}
+
+#[test]
+fn a_holder_that_is_no_member_or_not_in_that_life_is_gone() {
+    let scene = scene(&[
+        (Some("c"), Some(Some(("c", 1)))),
+        (Some("a"), Some(Some(("c", 1)))),
+        (Some("a"), Some(Some(("a", 7)))),
+    ]);
+    // A node that came back serves nothing of what its former life held.
+    for table in [scene.table(None), scene.table(Some(&holder("a", 1)))] {
+        assert_eq!(told(&table, 0), format!("c had it and is gone; {HOLD}"));
+        assert_eq!(told(&table, 1), format!("c had it and is gone; {HOLD_SOON}"));
+        assert_eq!(told(&table, 2), format!("a had it and is gone; {HOLD_SOON}"));
+    }
+}
+
+#[test]
+fn an_earlier_life_of_a_node_is_not_here() {
+    let scene = scene(&[(Some("a"), Some(Some(("a", 1))))]);
+    let zombie = scene.table(Some(&holder("a", 0)));
+    assert_eq!(told(&zombie, 0), "a serves it");
+    assert_eq!(zombie.route_text("a/x").unwrap().to_string(), "a serves it");
+}
+
+#[test]
+fn only_members_are_named_for_objects_that_live_on_a_node() {
+    let table = scene(&[(None, None)]).table(Some(&holder("a", 1)));
+    assert_eq!(table.route_text("a/x"), Ok(Route::Here { shard: None }));
+    assert!(matches!(table.route_text("b/x"), Ok(Route::There { shard: None, .. })));
+    let gone = table.route_text("10.6.6.6:1/x").unwrap();
+    assert!(matches!(gone, Route::NodeGone { shard: None, node: "10.6.6.6:1", .. }));
+}
+
+#[test]
+fn strict_mode_fails_at_once_and_serves_what_is_served() {
+    let mut scene = scene(&[(Some("b"), Some(None)), (Some("b"), Some(Some(("a", 1))))]);
+    scene.config.strict = true;
+    let table = scene.table(None);
+    let retry = table.route_text("shard#0/x").unwrap().retry();
+    assert_eq!(retry, Some(Retry::Fail { after_ms: 50 }));
+    assert_eq!(told(&table, 1), "a serves it");
+}
+
+#[test]
+fn an_id_that_is_none_or_names_no_shard_is_refused() {
+    let table = scene(&[(None, None)]).table(None);
+    assert_eq!(table.route_text(""), Err(RouteError::Id(ObjectIdError::Empty)));
+    let beyond = RouteError::Shard(ShardOutOfRange { shard: 1, num_shards: 1 });
+    assert_eq!(table.route_text("shard#1/x"), Err(beyond));
+}
+
+#[test]
+fn ids_are_hashed_as_the_cluster_says() {
+    let shards = vec![(Some("a"), Some(Some(("a", 1)))); 64];
+    for hash in ShardHash::ALL {
+        let mut scene = scene(&shards);
+        scene.config.sharding.hash = hash;
+        let table = scene.table(None);
+        let shard = table.route_text("user-12345").unwrap().shard().unwrap();
+        assert_eq!(shard, table.sharding().hashed("user-12345"));
+        assert_eq!(shard.as_raw(), if hash == ShardHash::Fnv1a32 { 48 } else { 47 });
+    }
+}
+
+#[test]
+fn a_table_does_not_change_with_the_map_it_was_made_of() {
+    let mut scene = scene(&[(Some("b"), Some(Some(("a", 1))))]);
+    let table = scene.table(None);
+    let claim = Claim { holder: None, fence: FenceEpoch::from_raw(10).unwrap() };
+    scene.map.learn_claim(ShardId::from_raw(0), &claim).unwrap();
+    assert_eq!(told(&table, 0), "a serves it");
+    assert!(told(&scene.table(None), 0).contains("b is about to claim it"));
+}

@@ -1,0 +1,119 @@
+use proptest::prelude::*;
+use rstest::rstest;
+use shardwright_contracts::LogicalTime;
+
+use super::*;
+use crate::ShardCount;
+use crate::member::Member;
+use crate::shard_map::ShardMap;
+
+fn node(text: &str) -> NodeAddress {
+    NodeAddress::parse(text).unwrap()
+}
+
+fn value(target: &str, current: &str, flags: Vec<Flag>) -> SeedShard {
+    SeedShard {
+        target: optional(target).unwrap(),
+        current: optional(current).unwrap(),
+        flags: Flags::try_new(flags).unwrap(),
+    }
+}
+
+/// The first three are the examples of the specification.
+#[rstest]
+#[case("node1:47001,node1:47001", value("node1:47001", "node1:47001", vec![]))]
+#[case("node2:47001,", value("node2:47001", "", vec![]))]
+#[case("node1:47001,node1:47001,f=pinned", value("node1:47001", "node1:47001", vec![Flag::Pinned]))]
+#[case(",", value("", "", vec![]))]
+#[case(",node1:47001", value("", "node1:47001", vec![]))]
+#[case("a,b,f=hot,f=pinned", value("a", "b", vec![Flag::Other("hot".into()), Flag::Pinned]))]
+#[case("a,,f=pinned,f=home=b:1", value("a", "", vec![Flag::Pinned, Flag::Home(node("b:1"))]))]
+fn values_are_read_and_written_as_they_are(#[case] text: &str, #[case] expected: SeedShard) {
+    assert_eq!(SeedShard::parse(text), Ok(expected.clone()));
+    assert_eq!(expected.to_string(), text);
+}
+
+#[rstest]
+#[case("", SeedValueError::NoCurrent)]
+#[case("node1:47001", SeedValueError::NoCurrent)]
+#[case("a b,", SeedValueError::Target(NodeAddressError::Character { at: 1 }))]
+#[case("a,b c", SeedValueError::Current(NodeAddressError::Character { at: 1 }))]
+#[case("a,b,pinned", SeedValueError::NotAFlag { at: 3 })]
+#[case("a,b,f=pinned,", SeedValueError::NotAFlag { at: 4 })]
+#[case("a,b,f=", SeedValueError::Flag(FlagError::Empty))]
+#[case("a,b,f=pinned,f=pinned", SeedValueError::Flag(FlagError::Twice))]
+fn values_that_mean_nothing_are_refused(#[case] text: &str, #[case] error: SeedValueError) {
+    assert_eq!(SeedShard::parse(text), Err(error));
+}
+
+#[rstest]
+#[case("/goverse/shard/0", SeedKey::Shard(ShardId::from_raw(0)))]
+#[case("/goverse/shard/8191", SeedKey::Shard(ShardId::from_raw(8_191)))]
+#[case("/goverse/nodes/node1:47001", SeedKey::Node(node("node1:47001")))]
+#[case("/goverse/gates/gate1:49000", SeedKey::Gate(node("gate1:49000")))]
+#[case("/goverse/leader", SeedKey::Leader)]
+fn keys_are_read_and_written_as_they_are(#[case] text: &str, #[case] key: SeedKey) {
+    assert_eq!(SeedKey::parse("/goverse", text), Ok(key.clone()));
+    assert_eq!(key.format("/goverse"), text);
+}
+
+#[rstest]
+#[case("/other/shard/0", SeedKeyError::Prefix)]
+#[case("/goverseshard/0", SeedKeyError::Prefix)]
+#[case("/goverse", SeedKeyError::Prefix)]
+#[case("/goverse/", SeedKeyError::Unknown)]
+#[case("/goverse/shard", SeedKeyError::Unknown)]
+#[case("/goverse/leader/x", SeedKeyError::Unknown)]
+#[case("/goverse/shard/", SeedKeyError::Shard)]
+#[case("/goverse/shard/01", SeedKeyError::Shard)]
+#[case("/goverse/shard/+1", SeedKeyError::Shard)]
+#[case("/goverse/shard/-1", SeedKeyError::Shard)]
+#[case("/goverse/shard/1/2", SeedKeyError::Shard)]
+#[case("/goverse/shard/16777216", SeedKeyError::Shard)]
+#[case("/goverse/nodes/", SeedKeyError::Address(NodeAddressError::Empty))]
+fn keys_that_mean_nothing_are_refused(#[case] text: &str, #[case] error: SeedKeyError) {
+    assert_eq!(SeedKey::parse("/goverse", text), Err(error));
+}
+
+#[test]
+fn a_value_goes_through_the_map_and_comes_out_the_same() {
+    let alive = Member::new(node("n1:1"), Incarnation::from_raw(7));
+    let members = Membership::try_new([alive.clone()], LogicalTime::ZERO).unwrap();
+    let mut map = ShardMap::new(ShardCount::try_new(4).unwrap());
+    let texts = ["n1:1,n1:1,f=pinned", "n1:1,n2:1", "n2:1,", ","];
+    for (text, shard) in texts.iter().zip(map.num_shards().shards().collect::<Vec<_>>()) {
+        let value = SeedShard::parse(text).unwrap();
+        map.load_target(shard, &value.to_target()).unwrap();
+        map.learn_claim(shard, &value.to_claim(12, &members).unwrap()).unwrap();
+    }
+    let written: Vec<_> = map.iter().map(|info| SeedShard::of(info).to_string()).collect();
+    assert_eq!(written, texts);
+    let first = map.iter().next().unwrap();
+    assert_eq!(first.current, Some(alive.holder.borrowed()));
+    assert_eq!(first.fence.unwrap().as_raw(), 12);
+    // Who is no member holds the shard in a life that is over.
+    let second = map.iter().nth(1).unwrap();
+    assert!(!members.is_live(second.current.unwrap()));
+}
+
+#[test]
+fn a_key_without_a_revision_is_no_claim() {
+    let members = Membership::try_new([], LogicalTime::ZERO).unwrap();
+    assert_eq!(SeedShard::default().to_claim(0, &members), Err(FenceEpochError::Zero));
+}
+
+proptest! {
+    #[test]
+    fn what_is_read_is_written_the_same(text in "[a-c:,f=]{0,24}") {
+        if let Ok(value) = SeedShard::parse(&text) {
+            prop_assert_eq!(value.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn no_key_makes_the_reader_stumble(key in "/p(/(shard|nodes|gates|leader)?){0,2}.{0,9}") {
+        if let Ok(parsed) = SeedKey::parse("/p", &key) {
+            prop_assert_eq!(parsed.format("/p"), key);
+        }
+    }
+}

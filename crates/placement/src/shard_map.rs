@@ -1,0 +1,214 @@
+use shardwright_contracts::{FenceEpoch, ShardId};
+
+use crate::claim::{Claim, ShardInfo};
+use crate::flags::Flags;
+use crate::member::{HolderRef, Incarnation};
+use crate::node_names::{NameNumber, NodeNames};
+use crate::sharding::{ShardCount, ShardOutOfRange};
+use crate::target::{Since, Target, TargetHeader, TargetUpdate, TargetVersion};
+
+/// Where all shards should be and where they are: the leader's targets under one version, and the
+/// nodes' claims, one per shard.
+///
+/// It decides nothing. Whoever keeps one puts into it what was stored, in whatever order it learns
+/// of it.
+#[derive(Clone, Debug)]
+pub struct ShardMap {
+    num_shards: ShardCount,
+    names: NodeNames,
+    header: TargetHeader,
+    targets: Vec<TargetSlot>,
+    claims: Vec<Option<ClaimSlot>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct TargetSlot {
+    node: Option<NameNumber>,
+    flags: Flags,
+    since: Since,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ClaimSlot {
+    holder: Option<(NameNumber, Incarnation)>,
+    fence: FenceEpoch,
+}
+
+/// The update is not the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpdateError {
+    /// The map is at another version than the one before the update.
+    #[error("targets are at version {current}, the update makes version {offered}")]
+    Version {
+        /// Where the map is.
+        current: TargetVersion,
+        /// What the update would make.
+        offered: TargetVersion,
+    },
+    /// The update is about a shard that is not there.
+    #[error(transparent)]
+    Shard(#[from] ShardOutOfRange),
+}
+
+/// Whether something that was learned is new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learned {
+    /// It is, and is in the map now.
+    New,
+    /// The map knew it, or something later.
+    Old,
+}
+
+/// What the planner reads of a shard without looking up a name.
+pub(crate) struct RawShard<'a> {
+    pub(crate) target: Option<NameNumber>,
+    pub(crate) holder: Option<(NameNumber, Incarnation)>,
+    pub(crate) fence: Option<FenceEpoch>,
+    pub(crate) flags: &'a Flags,
+    pub(crate) since: Since,
+}
+
+impl ShardMap {
+    /// A map in which no shard has a target or a claim.
+    #[must_use]
+    pub fn new(num_shards: ShardCount) -> Self {
+        let count = num_shards.get() as usize;
+        Self {
+            num_shards,
+            names: NodeNames::default(),
+            header: TargetHeader::default(),
+            targets: vec![TargetSlot::default(); count],
+            claims: vec![None; count],
+        }
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub const fn num_shards(&self) -> ShardCount {
+        self.num_shards
+    }
+
+    /// What holds for all targets together.
+    #[must_use]
+    pub const fn header(&self) -> TargetHeader {
+        self.header
+    }
+
+    /// All that is known of a shard.
+    pub fn info(&self, shard: ShardId) -> Result<ShardInfo<'_>, ShardOutOfRange> {
+        let index = self.num_shards.index(shard)?;
+        self.info_at(index, shard)
+            .ok_or(ShardOutOfRange { shard: shard.as_raw(), num_shards: self.num_shards.get() })
+    }
+
+    /// All that is known of every shard, in order.
+    pub fn iter(&self) -> impl Iterator<Item = ShardInfo<'_>> {
+        self.num_shards.shards().enumerate().filter_map(|(index, shard)| self.info_at(index, shard))
+    }
+
+    /// Applies the leader's next write.
+    pub fn apply(&mut self, update: &TargetUpdate) -> Result<(), UpdateError> {
+        let (current, offered) = (self.header.version, update.header.version);
+        if offered != current.next() {
+            return Err(UpdateError::Version { current, offered });
+        }
+        for change in &update.changes {
+            self.num_shards.index(change.shard)?;
+        }
+        for change in &update.changes {
+            self.load_target(change.shard, &change.target)?;
+        }
+        self.header = update.header;
+        Ok(())
+    }
+
+    /// Puts a stored header into the map, with [`ShardMap::load_target`] for the shards of it.
+    pub fn load_header(&mut self, header: TargetHeader) {
+        self.header = header;
+    }
+
+    /// Puts a stored target into the map, as part of a version that is read as a whole.
+    ///
+    /// A stored form that has no place for the time keeps what the map knows of it, as long as the
+    /// node is the same.
+    pub fn load_target(&mut self, shard: ShardId, target: &Target) -> Result<(), ShardOutOfRange> {
+        let index = self.num_shards.index(shard)?;
+        let node = target.node.as_ref().map(|address| self.names.take(address));
+        if let Some(slot) = self.targets.get_mut(index) {
+            let before = slot.node;
+            let since = match target.since {
+                Since::Unknown if before == node => slot.since,
+                since => since,
+            };
+            *slot = TargetSlot { node, flags: target.flags.clone(), since };
+            before.into_iter().for_each(|number| self.names.give_back(number));
+        }
+        Ok(())
+    }
+
+    /// Learns of a claim. One that is older than what the map knows changes nothing: news may
+    /// overtake each other.
+    pub fn learn_claim(
+        &mut self,
+        shard: ShardId,
+        claim: &Claim,
+    ) -> Result<Learned, ShardOutOfRange> {
+        let index = self.num_shards.index(shard)?;
+        // A release keeps the fence of the claim that it ends.
+        let order = |fence: FenceEpoch, released: bool| (fence, released);
+        let known = self.claims.get(index).copied().flatten();
+        if known.is_some_and(|known| {
+            order(known.fence, known.holder.is_none()) >= order(claim.fence, claim.holder.is_none())
+        }) {
+            return Ok(Learned::Old);
+        }
+        let holder =
+            claim.holder.as_ref().map(|one| (self.names.take(&one.address), one.incarnation));
+        if let Some(slot) = self.claims.get_mut(index) {
+            *slot = Some(ClaimSlot { holder, fence: claim.fence });
+        }
+        if let Some((before, _)) = known.and_then(|known| known.holder) {
+            self.names.give_back(before);
+        }
+        Ok(Learned::New)
+    }
+
+    pub(crate) const fn names(&self) -> &NodeNames {
+        &self.names
+    }
+
+    pub(crate) fn raw(&self) -> impl Iterator<Item = RawShard<'_>> {
+        self.targets.iter().zip(&self.claims).map(|(target, claim)| RawShard {
+            target: target.node,
+            holder: claim.and_then(|claim| claim.holder),
+            fence: claim.map(|claim| claim.fence),
+            flags: &target.flags,
+            since: target.since,
+        })
+    }
+
+    fn info_at(&self, index: usize, shard: ShardId) -> Option<ShardInfo<'_>> {
+        let target = self.targets.get(index)?;
+        let claim = self.claims.get(index)?.as_ref();
+        let current = claim.and_then(|claim| claim.holder).and_then(|(number, incarnation)| {
+            Some(HolderRef { address: self.names.name(number)?, incarnation })
+        });
+        Some(ShardInfo {
+            shard,
+            target: target.node.and_then(|number| self.names.name(number)),
+            current,
+            flags: &target.flags,
+            fence: claim.map(|claim| claim.fence),
+            since: target.since,
+        })
+    }
+}
+
+impl AsRef<Self> for ShardMap {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

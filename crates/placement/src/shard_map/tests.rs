@@ -1,0 +1,131 @@
+use shardwright_contracts::LogicalTime;
+
+use super::*;
+use crate::NodeAddress;
+use crate::member::Holder;
+use crate::readiness::Readiness;
+use crate::target::TargetChange;
+use crate::testing::wait_until_ready;
+
+fn map(shards: u32) -> ShardMap {
+    ShardMap::new(ShardCount::try_new(shards).unwrap())
+}
+
+fn holder(name: &str) -> Holder {
+    let address = NodeAddress::parse(name).unwrap();
+    Holder { address, incarnation: Incarnation::from_raw(1) }
+}
+
+fn claim(name: Option<&str>, fence: u64) -> Claim {
+    Claim { holder: name.map(holder), fence: FenceEpoch::from_raw(fence).unwrap() }
+}
+
+fn target(name: &str) -> Target {
+    let since = Since::Placed(LogicalTime::from_millis(3));
+    Target { node: Some(holder(name).address), flags: Flags::default(), since }
+}
+
+fn update(version: u64, shard: u64, name: &str) -> TargetUpdate {
+    let header =
+        TargetHeader { version: TargetVersion::from_raw(version), ..TargetHeader::default() };
+    let shard = ShardId::from_raw(shard);
+    TargetUpdate { header, changes: vec![TargetChange { shard, target: target(name) }] }
+}
+
+const FIRST: ShardId = ShardId::from_raw(0);
+
+#[test]
+fn a_new_map_knows_nothing_of_its_shards() {
+    let map = map(2);
+    assert_eq!(map.iter().count(), 2);
+    for info in map.iter() {
+        assert_eq!((info.target, info.current, info.fence), (None, None, None));
+        assert!(!info.is_settled());
+    }
+    assert!(map.info(ShardId::from_raw(2)).is_err());
+}
+
+#[test]
+fn only_the_next_version_applies_and_a_refused_one_changes_nothing() {
+    let mut map = map(2);
+    map.apply(&update(1, 0, "a")).unwrap();
+    let (current, offered) = (TargetVersion::from_raw(1), TargetVersion::from_raw(3));
+    let error = UpdateError::Version { current, offered };
+    assert_eq!(map.apply(&update(3, 0, "b")), Err(error));
+    assert!(map.apply(&update(1, 0, "b")).is_err());
+    let mut beyond = update(2, 0, "b");
+    beyond.changes.push(update(2, 2, "b").changes.remove(0));
+    assert!(matches!(map.apply(&beyond), Err(UpdateError::Shard(_))));
+    assert_eq!(map.info(FIRST).unwrap().target.unwrap().as_str(), "a");
+    assert_eq!(map.header().version, current);
+    map.apply(&update(2, 0, "b")).unwrap();
+    assert_eq!(map.info(FIRST).unwrap().target.unwrap().as_str(), "b");
+}
+
+#[test]
+fn news_of_claims_that_overtook_each_other_are_put_in_order() {
+    let mut map = map(1);
+    let mut learn = |claim: Claim| map.learn_claim(FIRST, &claim).unwrap();
+    assert_eq!(learn(claim(Some("a"), 2)), Learned::New);
+    assert_eq!(learn(claim(Some("a"), 2)), Learned::Old);
+    assert_eq!(learn(claim(None, 2)), Learned::New);
+    assert_eq!(learn(claim(Some("a"), 2)), Learned::Old);
+    assert_eq!(learn(claim(Some("b"), 3)), Learned::New);
+    assert_eq!(learn(claim(None, 2)), Learned::Old);
+    let info = map.info(FIRST).unwrap();
+    assert_eq!(info.current, Some(holder("b").borrowed()));
+    assert_eq!(info.fence, FenceEpoch::from_raw(3).ok());
+}
+
+#[test]
+fn a_target_read_without_its_time_keeps_the_time_that_is_known() {
+    let mut map = map(1);
+    let timeless = |name| Target { since: Since::Unknown, ..target(name) };
+    map.load_target(FIRST, &target("a")).unwrap();
+    map.load_target(FIRST, &timeless("a")).unwrap();
+    assert_eq!(map.info(FIRST).unwrap().since, target("a").since);
+    map.load_target(FIRST, &timeless("b")).unwrap();
+    assert_eq!(map.info(FIRST).unwrap().since, Since::Unknown);
+}
+
+#[test]
+fn a_map_names_only_nodes_that_its_shards_name() {
+    let mut map = map(2);
+    for n in 2..200 {
+        map.load_target(FIRST, &target(&format!("t{n}"))).unwrap();
+        map.learn_claim(FIRST, &claim(Some(&format!("c{n}")), n)).unwrap();
+    }
+    assert_eq!(map.names().all().flatten().count(), 2);
+    map.learn_claim(FIRST, &claim(None, 199)).unwrap();
+    map.load_target(FIRST, &Target::default()).unwrap();
+    assert_eq!(map.names().all().flatten().count(), 0);
+}
+
+#[test]
+fn a_cluster_is_ready_when_every_shard_is_where_it_should_be() {
+    let mut states = vec![map(2)];
+    let mut next = |change: &dyn Fn(&mut ShardMap)| {
+        let mut state = states.last().unwrap().clone();
+        change(&mut state);
+        states.push(state);
+    };
+    next(&|map| map.load_target(FIRST, &target("a")).unwrap());
+    next(&|map| {
+        map.learn_claim(FIRST, &claim(Some("b"), 2)).unwrap();
+        map.load_target(ShardId::from_raw(1), &target("b")).unwrap();
+        map.learn_claim(ShardId::from_raw(1), &claim(Some("b"), 2)).unwrap();
+    });
+    let told = |map: &ShardMap| Readiness::of(map).to_string();
+    assert_eq!(
+        told(&states[1]),
+        "1 shards have no target, 1 are not claimed and 0 are on another node; the first is shard 0"
+    );
+    let never = wait_until_ready(&states).unwrap_err();
+    assert_eq!((never.states, never.last.unwrap().elsewhere), (3, 1));
+    let mut ready = states.last().unwrap().clone();
+    ready.learn_claim(FIRST, &claim(Some("a"), 3)).unwrap();
+    assert_eq!(told(&ready), "every shard is where it should be");
+    states.push(ready);
+    assert_eq!(wait_until_ready(&states), Ok(3));
+    assert!(wait_until_ready::<ShardMap>([]).is_err());
+}

@@ -1,0 +1,39 @@
+//! Routing a call touches no heap.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+mod support;
+
+use shardwright_placement::{ObjectIdRef, Route, RoutingTable, ShardHash};
+
+use self::support::Cluster;
+
+#[test]
+fn a_route_is_found_without_the_heap() {
+    for hash in ShardHash::ALL {
+        let mut cluster = Cluster::settled(8_192, 3);
+        cluster.config.sharding.hash = hash;
+        // Some shards are gone, so every kind of answer but one comes up.
+        cluster.leave("n01");
+        let table = RoutingTable::new(&cluster.map, &cluster.members, None, &cluster.config);
+        let ids: Vec<String> = (0..1_000)
+            .map(|n| match n % 4 {
+                0 => format!("shard#{n}/x"),
+                1 => format!("n0{}/x", n % 3),
+                _ => format!("user-{n}"),
+            })
+            .collect();
+        let (mut there, mut gone) = (0, 0);
+        let counted = allocation_counter::measure(|| {
+            for id in &ids {
+                let id = ObjectIdRef::parse(id).unwrap();
+                match table.route(id).unwrap() {
+                    Route::There { .. } => there += 1,
+                    Route::NodeGone { .. } => gone += 1,
+                    _ => {}
+                }
+            }
+        });
+        assert_eq!(counted.count_total, 0);
+        assert!(there > 500 && gone > 200, "{there} {gone}");
+    }
+}
