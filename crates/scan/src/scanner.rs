@@ -9,7 +9,6 @@ mod reach;
 mod scratch;
 #[cfg(test)]
 mod tests;
-mod triples;
 mod window;
 
 use std::sync::Arc;

@@ -58,7 +58,7 @@ impl Scanner {
                 Reach::At { .. } => Anchored::Yes,
                 _ => Anchored::No,
             };
-            scratch.area.settle(reach);
+            scratch.area.sort();
             self.match_rule(window, rule, pattern, anchored, scratch, &mut |it| found(index, it));
         }
     }

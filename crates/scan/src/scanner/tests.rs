@@ -292,7 +292,7 @@ id = 'everywhere'
 regex = '''[0-9]{3,}'''
 "#;
 
-/// Rules whose keywords are long enough for the quicker way to find them.
+/// Rules that look at their keywords, and around them.
 const WORDS: &str = r#"
 [[rules]]
 id = 'at'
