@@ -282,7 +282,7 @@ keywords = ['_']
 [[rules]]
 id = 'long'
 regex = '''(?s)BEGIN(.{5,90}?)END'''
-keywords = ['begin']
+keywords = ['begin', 'be']
 [[rules]]
 id = 'unbounded'
 regex = '''(?m)^#+ *(\w+)$'''
@@ -290,6 +290,22 @@ keywords = ['#']
 [[rules]]
 id = 'everywhere'
 regex = '''[0-9]{3,}'''
+"#;
+
+/// Rules that look at their keywords, and around them.
+const WORDS: &str = r#"
+[[rules]]
+id = 'at'
+regex = '''\b(tok_[a-z]{3,20})\b'''
+keywords = ['tok_']
+[[rules]]
+id = 'around'
+regex = '''[a-z]{0,4}tok_[a-z]{3,20}'''
+keywords = ['tok_', 'ok_']
+[[rules]]
+id = 'long'
+regex = '''(?s)BEGIN(.{5,90}?)END'''
+keywords = ['begin']
 "#;
 
 /// Small windows, so that a border comes soon.
@@ -329,8 +345,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn windows_and_pieces_change_nothing(text in pieces(), step in 1_usize..5_000) {
-        let (tight, whole) = (tight(MIXED), scanner(MIXED));
+    fn windows_and_pieces_change_nothing(
+        text in pieces(),
+        step in 1_usize..5_000,
+        rules in prop::sample::select(vec![MIXED, WORDS]),
+    ) {
+        let (tight, whole) = (tight(rules), scanner(rules));
         let expected = whole.scan(b"f", &text, &mut Scratch::new());
         let mut scratch = Scratch::new();
         prop_assert_eq!(&tight.scan(b"f", &text, &mut scratch), &expected);
@@ -354,9 +374,12 @@ proptest! {
     }
 
     #[test]
-    fn looking_around_keywords_finds_what_looking_everywhere_does(text in pieces()) {
-        let everywhere = MIXED.replace("keywords", "tags");
-        let (near, all) = (scanner(MIXED), scanner(&everywhere));
+    fn looking_around_keywords_finds_what_looking_everywhere_does(
+        text in pieces(),
+        rules in prop::sample::select(vec![MIXED, WORDS]),
+    ) {
+        let everywhere = rules.replace("keywords", "tags");
+        let (near, all) = (scanner(rules), scanner(&everywhere));
         let near = near.scan(b"f", &text, &mut Scratch::new());
         prop_assert_eq!(near, all.scan(b"f", &text, &mut Scratch::new()));
     }
