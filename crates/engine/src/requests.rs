@@ -46,11 +46,12 @@ impl AskedElsewhere {
         self.earlier.as_ref().is_some_and(|earlier| earlier.asked.slot.open_at(now).is_some())
     }
 
-    /// Takes back what was asked, so that it is open by no clock.
+    /// Takes back what was asked, so that it is open by no clock. The key stays: were it gone, the
+    /// commit that asked could come late and be applied a second time.
     fn withdraw(self, commit: CommitBuilder) -> CommitBuilder {
         let Some(Earlier { key, fence, asked }) = self.earlier else { return commit };
-        let commit = commit.expect(key.clone(), asked.expect);
-        commit.write(answered(key, fence, asked.slot))
+        let emptied = SplitAsk { fence, slot: asked.slot.answered() }.encode();
+        commit.expect(key.clone(), asked.expect).put(key, emptied)
     }
 }
 
@@ -239,17 +240,12 @@ impl<S: Store, E: Env> Core<S, E> {
         let ask = found.map(|found| SplitAsk::decode(&found.value)).transpose();
         let ask = ask.map_err(|error| fault::decode(operation, &error))?;
         let ask = ask.filter(|ask| ask.fence == fence);
-        Ok(answered(key, fence, ask.map(|ask| ask.slot).unwrap_or_default()))
+        let slot = ask.map(|ask| ask.slot.answered()).unwrap_or_default();
+        if slot == SplitRequestSlot::default() {
+            return Ok(Write::Delete { key });
+        }
+        Ok(Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None })
     }
-}
-
-/// What is kept of a request that nobody waits for any more.
-fn answered(key: Key, fence: FenceEpoch, slot: SplitRequestSlot) -> Write {
-    let slot = slot.answered();
-    if slot == SplitRequestSlot::default() {
-        return Write::Delete { key };
-    }
-    Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None }
 }
 
 fn put(commit: CommitBuilder, key: Key, value: Bytes, session: Option<SessionId>) -> CommitBuilder {

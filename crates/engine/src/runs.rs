@@ -409,9 +409,7 @@ impl<S: Store, E: Env> Core<S, E> {
         let remembered = before.filter(|_| !planted::is_active(Defect::WatermarkGoesBack));
         let mut progress = counter.finish(remembered);
         if progress.watermark.as_deref() != before {
-            let expect = told.as_ref().map_or(Expect::Absent, |(_, at)| Expect::At(*at));
-            progress.watermark =
-                self.raise_watermark(tenant, run, progress.watermark, expect).await?;
+            progress.watermark = self.raise_watermark(tenant, run, progress.watermark).await?;
         }
         Ok(progress)
     }

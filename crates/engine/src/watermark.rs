@@ -28,39 +28,41 @@ impl<S: Store, E: Env> Core<S, E> {
     }
 
     /// Stores a greater watermark, and gives the one that may be told.
+    ///
+    /// The gate is compared so that nothing is stored of a run that was taken away, not even by a
+    /// commit that comes late.
     pub(crate) async fn raise_watermark(
         &self,
         tenant: TenantId,
         run: RunId,
         reached: Option<Box<[u8]>>,
-        mut expect: Expect,
     ) -> Result<Option<Box<[u8]>>, InfraError> {
         let Some(reached) = reached else { return Ok(None) };
-        let key = self.keys.watermark(tenant, run);
+        let keys = [self.keys.watermark(tenant, run), self.keys.gate(tenant, run)];
         for conflicts in 0..=self.config.conflict_retries {
             self.back_off(conflicts).await;
+            let loaded = self.store.load(&keys).await;
+            let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+            let [told, gate] = values.as_slice() else { continue };
+            let expect = match told.as_ref().map(decode).transpose()? {
+                Some((told, _)) if told >= reached => return Ok(Some(told)),
+                Some((_, at)) => Expect::At(at),
+                None => Expect::Absent,
+            };
+            // The run was there: either the read is an old one, or it has gone.
+            let Some(gate) = gate else { continue };
+            let [watermark_key, gate_key] = keys.clone();
             let value = Watermark { reached: reached.clone() }.encode();
-            let commit = Commit::builder().expect(key.clone(), expect).put(key.clone(), value);
-            let commit =
-                commit.build().map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+            let commit = Commit::builder()
+                .expect(gate_key, Expect::At(gate.revision))
+                .expect(watermark_key.clone(), expect)
+                .put(watermark_key, value)
+                .build()
+                .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
             match self.store.commit(commit).await {
                 Ok(_) => return Ok(Some(reached)),
-                Err(CommitError::Conflict(conflict)) => {
-                    let found = conflict.found.into_iter().find_map(|(_, found)| found);
-                    expect = match found.as_ref().map(decode).transpose()? {
-                        Some((told, _)) if told >= reached => return Ok(Some(told)),
-                        Some((_, at)) => Expect::At(at),
-                        None => Expect::Absent,
-                    };
-                }
                 // Whatever comes of it, nobody is harmed by trying again.
-                Err(CommitError::Unknown(_)) => {
-                    expect = match self.watermark(tenant, run).await? {
-                        Some((told, _)) if told >= reached => return Ok(Some(told)),
-                        Some((_, at)) => Expect::At(at),
-                        None => Expect::Absent,
-                    };
-                }
+                Err(CommitError::Conflict(_) | CommitError::Unknown(_)) => {}
                 Err(error) => return Err(fault::commit(OPERATION, &error)),
             }
         }

@@ -172,7 +172,9 @@ impl State {
         // What only guards may be applied twice; what compares a key that it writes may not.
         let is_single = commit.expectations().iter().any(|expected| writes(&expected.key));
         if !self.applied.insert(number) && is_single {
-            self.applied_twice.push(format!("revision {revision} repeats an earlier commit"));
+            let keys: Vec<String> = commit.writes().iter().map(|it| it.key().to_string()).collect();
+            let keys = keys.join(", ");
+            self.applied_twice.push(format!("revision {revision} repeats a commit of {keys}"));
         }
     }
 }
