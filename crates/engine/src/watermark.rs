@@ -11,6 +11,7 @@ use shardwright_store::{Commit, CommitError, Expect, Revision, Snapshot, Store, 
 use crate::codec::{Record, Watermark};
 use crate::coordinator::Core;
 use crate::fault;
+use crate::planted::{self, Defect};
 
 const OPERATION: &str = "watermark";
 
@@ -44,8 +45,9 @@ impl<S: Store, E: Env> Core<S, E> {
             let loaded = self.store.load(&keys).await;
             let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
             let [told, gate] = values.as_slice() else { continue };
+            let goes_back = planted::is_active(Defect::WatermarkGoesBack);
             let expect = match told.as_ref().map(decode).transpose()? {
-                Some((told, _)) if told >= reached => return Ok(Some(told)),
+                Some((told, _)) if told >= reached && !goes_back => return Ok(Some(told)),
                 Some((_, at)) => Expect::At(at),
                 None => Expect::Absent,
             };
