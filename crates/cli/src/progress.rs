@@ -17,7 +17,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// A look takes at most this part of the time.
 const SHARE: u32 = 20;
 
-/// Tells a view how much is left, until it has ended.
+/// Tells a view how much is left, until it has ended, if it shows that.
 pub(crate) fn follow(
     view: &View,
     coordinator: &Coordinator,
@@ -25,7 +25,8 @@ pub(crate) fn follow(
     description: &Description,
     connector: &Arc<AnyConnector>,
 ) -> anyhow::Result<()> {
-    let (board, coordinator) = (view.board(), coordinator.clone());
+    let Some(board) = view.board() else { return Ok(()) };
+    let coordinator = coordinator.clone();
     let (connector, ranges) = (Arc::clone(connector), description.ranges()?);
     tokio::spawn(async move {
         let whole = ranges.into_iter().map(|range| (range, None));

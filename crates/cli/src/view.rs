@@ -52,9 +52,10 @@ impl View {
         Arc::clone(&self.board) as Arc<dyn Observer>
     }
 
-    /// Where what is known of the run is noted.
-    pub(crate) fn board(&self) -> Arc<Board> {
-        Arc::clone(&self.board)
+    /// Where to note how far the run is, if that is shown.
+    pub(crate) fn board(&self) -> Option<Arc<Board>> {
+        let is_shown = !matches!(self.style, Style::Json);
+        is_shown.then(|| Arc::clone(&self.board))
     }
 
     pub(crate) fn begin(&self, is_resumed: bool, description: &Description, slots: usize) {

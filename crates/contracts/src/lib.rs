@@ -10,6 +10,7 @@
 //! | [`canonical`] | the one byte framing that is hashed, and the hash domains |
 //! | [`cursor`] | how far a shard has been processed, and the rule that it only moves forward |
 //! | [`mod@env`] | time, tasks and chance, which whoever drives a protocol gets as an argument |
+//! | [`hash`] | the hashes that say which shard something belongs to |
 //! | [`spec`] | a shard's key range and metadata, owned and borrowed |
 //! | [`arena`] | bounded storage for many specs, with handles that cannot lie |
 //! | [`manifest`] | the initial shards of a run, and what makes such a list valid |
@@ -25,6 +26,7 @@ pub mod arena;
 pub mod canonical;
 pub mod cursor;
 pub mod env;
+pub mod hash;
 pub mod identity;
 pub mod limits;
 pub mod manifest;

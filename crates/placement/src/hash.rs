@@ -1,6 +1,8 @@
 //! From the text of an id to the number of its shard. Objects live where these functions say: no
 //! bit may ever change.
 
+use shardwright_contracts::hash::{avalanched, scaled};
+
 /// How ids become shards.
 ///
 /// The name and the number of shards are part of the cluster's record; see
@@ -42,7 +44,7 @@ impl ShardHash {
     pub(crate) fn place(self, bytes: &[u8], count: u32) -> u32 {
         match self {
             Self::Fnv1a32 => fnv1a_32(bytes) % count,
-            Self::Avalanche64 => scaled(mixed(fnv1a_64(bytes)), count),
+            Self::Avalanche64 => scaled(avalanched(bytes), count),
         }
     }
 }
@@ -50,26 +52,6 @@ impl ShardHash {
 #[inline]
 fn fnv1a_32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
-
-#[inline]
-fn fnv1a_64(bytes: &[u8]) -> u64 {
-    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    bytes.iter().fold(OFFSET_BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
-}
-
-/// The last step of `MurmurHash3`, which takes away the patterns that FNV-1a leaves.
-#[inline]
-fn mixed(mut hash: u64) -> u64 {
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash ^ (hash >> 33)
-}
-
-#[inline]
-fn scaled(hash: u64, count: u32) -> u32 {
-    ((u128::from(hash) * u128::from(count)) >> u64::BITS) as u32
 }
 
 #[cfg(test)]
@@ -114,7 +96,7 @@ mod tests {
                     let id = format!("object-{n:03}").into_bytes();
                     let mut other = id.clone();
                     other[bit / 8] ^= 1 << (bit % 8);
-                    (mixed(fnv1a_64(&id)) ^ mixed(fnv1a_64(&other))).count_ones()
+                    (avalanched(&id) ^ avalanched(&other)).count_ones()
                 })
                 .sum();
             let mean = f64::from(changed) / 256.0;

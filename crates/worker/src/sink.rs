@@ -15,7 +15,7 @@ pub use discard::Discard;
 pub use folder::{FileSegment, FolderSink};
 #[cfg(feature = "objects")]
 pub use objects::{ObjectSegment, ObjectSink};
-use shardwright_contracts::{FenceEpoch, RunId, ShardKey};
+use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
 
 use crate::extent::Extent;
 
@@ -38,6 +38,16 @@ pub enum SinkError {
         /// What is wrong.
         problem: &'static str,
     },
+}
+
+/// What the place of a run's segments is called.
+fn run_name(run: RunId) -> String {
+    format!("{:016x}", run.as_raw())
+}
+
+/// What a segment is called there.
+fn segment_name(shard: ShardId, fence: FenceEpoch) -> String {
+    format!("{:016x}-{:016x}", shard.as_raw(), fence.as_raw())
 }
 
 /// A place for results.

@@ -1,36 +1,23 @@
-//! The hashes that place entities. Stored data lies where they put it: no bit may ever change.
+//! The hashes that place entities, over the eight bytes of an id from the least significant on.
 
-/// FNV-1a, 64 bits, over the eight bytes of `value` from the least significant on.
+use shardwright_contracts::hash;
+
+/// FNV-1a, 64 bits.
 #[inline]
-pub(super) fn fnv1a_64(value: u64) -> u64 {
-    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-
-    value
-        .to_le_bytes()
-        .into_iter()
-        .fold(OFFSET_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+pub(super) fn fnv1a_64(id: u64) -> u64 {
+    hash::fnv1a_64(&id.to_le_bytes())
 }
 
-/// FNV-1a with every bit of the result made to depend on every bit before.
-///
-/// Alone, FNV-1a leaves patterns: modulo some numbers of shards (626, say) it puts more than half
-/// too many sequential ids on one of them. The last step of MurmurHash3 takes the patterns away.
+/// FNV-1a without the patterns that it leaves.
 #[inline]
-pub(super) fn avalanched(value: u64) -> u64 {
-    let mut hash = fnv1a_64(value);
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash ^ (hash >> 33)
+pub(super) fn avalanched(id: u64) -> u64 {
+    hash::avalanched(&id.to_le_bytes())
 }
 
 /// Scales a hash that is spread over all 64-bit numbers down to `0..count`.
-///
-/// This looks at the high bits, which [`avalanched`] makes as good as any, and takes one
-/// multiplication where a remainder would take a division.
 #[inline]
 pub(super) fn scaled(hash: u64, count: u16) -> u64 {
-    ((u128::from(hash) * u128::from(count)) >> u64::BITS) as u64
+    hash::scaled(hash, count.into()).into()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
 
-use super::{Segment, Sink, SinkError};
+use super::{Segment, Sink, SinkError, run_name, segment_name};
 use crate::extent::Extent;
 
 /// How much is gathered before it is written.
@@ -27,13 +27,13 @@ impl FolderSink {
     }
 
     fn of_run(&self, run: RunId) -> PathBuf {
-        self.folder.join(format!("{:016x}", run.as_raw()))
+        self.folder.join(run_name(run))
     }
 
     /// The file of a segment.
     #[must_use]
     pub fn segment_path(&self, run: RunId, shard: ShardId, fence: FenceEpoch) -> PathBuf {
-        self.of_run(run).join(format!("{:016x}-{:016x}", shard.as_raw(), fence.as_raw()))
+        self.of_run(run).join(segment_name(shard, fence))
     }
 }
 

@@ -3,7 +3,7 @@
 //! An object cannot be appended to. So a segment is a folder of parts, one for each time that
 //! results were made durable, and an extent is as many of the first parts as its length says.
 
-use std::io::{self, SeekFrom, Write as _};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _, WriteMultipart};
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
 use tempfile::SpooledTempFile;
 
-use super::{Segment, Sink, SinkError};
+use super::{Segment, Sink, SinkError, run_name, segment_name};
 use crate::connector::{ConnectorError, open_store};
 use crate::extent::Extent;
 
@@ -117,11 +117,11 @@ impl ObjectSink {
 }
 
 fn folder_of(run: RunId) -> String {
-    format!("segments/{:016x}", run.as_raw())
+    format!("segments/{}", run_name(run))
 }
 
 fn segment_of(run: RunId, shard: ShardId, fence: FenceEpoch) -> String {
-    format!("{}/{:016x}-{:016x}", folder_of(run), shard.as_raw(), fence.as_raw())
+    format!("{}/{}", folder_of(run), segment_name(shard, fence))
 }
 
 impl Sink for ObjectSink {
@@ -218,6 +218,8 @@ impl Segment for ObjectSegment {
         self.extent.length += bytes.len() as u64;
         self.hasher.update(bytes);
         let failed = |error| SinkError::Io { place: self.sink.place(&self.name), error };
+        // Sending it may have failed half way.
+        self.waiting.seek(SeekFrom::End(0)).map_err(failed)?;
         self.waiting.write_all(bytes).map_err(failed)
     }
 
