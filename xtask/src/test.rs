@@ -67,10 +67,11 @@ fn plan(has_nextest: bool) -> Vec<Step> {
         cargo_step(
             "tests",
             if has_nextest {
-                "nextest run --workspace --all-features --locked"
+                "nextest run --workspace --all-features --locked --no-fail-fast"
             } else {
                 // All targets but the benches, which would run as if they were tests.
-                "test --workspace --all-features --lib --bins --tests --examples --locked"
+                "test --workspace --all-features --lib --bins --tests --examples --locked \
+                 --no-fail-fast"
             },
         ),
         // Features add up over a workspace, so only what is built by itself shows that a crate
