@@ -51,6 +51,18 @@ fn main() -> ExitCode {
 
 /// Without a backtrace: what went wrong is not a line of this program.
 fn fail(error: &anyhow::Error) -> ExitCode {
-    note!("error: {error:#}");
+    note!("error: {}", said_once(error));
     Exit::Error.into()
+}
+
+/// What went wrong, and why, as far as it has not been said: some causes are told by what they
+/// caused.
+fn said_once(error: &anyhow::Error) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.last().is_none_or(|before| !before.ends_with(&cause)) {
+            told.push(cause);
+        }
+    }
+    told.join(": ")
 }

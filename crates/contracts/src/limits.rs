@@ -28,6 +28,9 @@ pub const MAX_SLAB_SLOTS: u32 = 1 << 24;
 /// Most entries that a preallocated builder may hold inline.
 pub const MAX_BUILDER_CAPACITY: usize = 1_024;
 
+/// Most workers of a run that are counted as waiting for shards.
+pub const MAX_WAITING_WORKERS: usize = 10_000;
+
 /// How many operations a shard remembers for replay.
 pub const OP_LOG_CAPACITY: usize = 16;
 /// How many operations a run remembers for replay.

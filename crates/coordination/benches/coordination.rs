@@ -315,7 +315,8 @@ fn bench_bulk(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), 
         criterion,
         shards,
         &mut [("register/10000", &mut || {
-            _ = black_box(coordinator().and_then(|mut fresh| register(&mut fresh, shards)));
+            let registered = coordinator().and_then(|mut fresh| register(&mut fresh, shards));
+            assert!(black_box(registered).is_ok());
         })],
     );
     recorder.bench(
@@ -323,7 +324,8 @@ fn bench_bulk(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), 
         shards,
         &mut [("list/10000", &mut || {
             let all = ShardFilter::all();
-            _ = black_box(listing.list_shards_into(at(0), TENANT, RUN, all, &mut listed));
+            assert!(listing.list_shards_into(at(0), TENANT, RUN, all, &mut listed).is_ok());
+            assert_eq!(black_box(&listed).len() as u64, shards);
         })],
     );
     let claims = if is_measuring() { MANY } else { FEW };
@@ -338,13 +340,9 @@ fn bench_bulk(criterion: &mut Criterion, recorder: &mut Recorder) -> Result<(), 
             now += 1_000_000;
             for turn in 0..claims {
                 let worker = WorkerId::from_raw(turn % 1_000);
-                _ = black_box(coordinator.claim_next_available(
-                    at(now),
-                    TENANT,
-                    RUN,
-                    worker,
-                    &mut scratch,
-                ));
+                let claimed =
+                    coordinator.claim_next_available(at(now), TENANT, RUN, worker, &mut scratch);
+                assert!(black_box(claimed).is_ok());
             }
         })],
     );
@@ -375,6 +373,7 @@ fn bytes_per_shard() -> Result<(u64, u64), Failure> {
     let Some(mut backend) = outcome else { return Err("registration failed".into()) };
     let fresh = (registering.bytes_current as u64 - u64::from(limits.slab_capacity)) / shards;
     let mut scratch = AcquireScratch::new();
+    let mut moved = 0;
     let working = allocation_counter::measure(|| {
         for key in inputs.iter().map(|input| ShardKey::new(RUN, input.shard)) {
             let worker = WorkerId::from_raw(1);
@@ -384,9 +383,13 @@ fn bytes_per_shard() -> Result<(u64, u64), Failure> {
             let (lease, start) = (acquired.lease, acquired.snapshot.spec.start().to_vec());
             for op in 0..16 {
                 let cursor = CursorUpdate::at(&start);
-                _ = backend.checkpoint(at(2), TENANT, &lease, cursor, OpId::from_raw(op));
+                let done = backend.checkpoint(at(2), TENANT, &lease, cursor, OpId::from_raw(op));
+                moved += u64::from(done.is_ok());
             }
         }
     });
+    if moved != 16 * shards {
+        return Err("checkpoints failed".into());
+    }
     Ok((fresh, fresh + working.bytes_current as u64 / shards))
 }

@@ -36,6 +36,15 @@ use crate::lease::Lease;
 use crate::record::RunConfig;
 use crate::summary::{ShardFilter, ShardSummary};
 
+/// Says that an answer is this refusal and no other.
+macro_rules! assert_refused {
+    ($answer:expr, $refusal:pat) => {{
+        let answer = $answer;
+        assert!(matches!(answer, Err($refusal)), "{answer:?}");
+    }};
+}
+use assert_refused;
+
 /// A backend under test, with a clock that the test moves. Its workers pause for [`COOLDOWN_MS`]
 /// between two claims.
 pub trait Harness: Sync {
@@ -193,6 +202,7 @@ macro_rules! conformance_suite {
                 every_shard_is_claimed_once,
                 a_shard_comes_back_when_its_lease_is_over,
                 a_waiting_worker_is_counted_and_can_ask_for_a_part,
+                a_request_ends_with_the_lease_it_was_made_to,
                 nothing_is_claimed_where_there_is_no_run,
                 a_worker_pauses_between_two_claims,
             }

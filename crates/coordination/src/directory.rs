@@ -109,7 +109,7 @@ pub enum NameRunError {
         length: usize,
     },
     /// Something below failed.
-    #[error(transparent)]
+    #[error("{0}")]
     BackendError(#[from] InfraError),
 }
 

@@ -7,8 +7,8 @@
 //! nothing changed.
 //!
 //! Each refusal is a type of its own in [`reason`], documented and worded once. Each operation has
-//! an enum of exactly the refusals it can give, so that a caller's `match` has no arm that cannot
-//! happen. Every such enum converts into [`CoordError`], which has them all.
+//! an enum of the refusals it may give on some backend, so that a caller's `match` needs no arm for
+//! those of others. Every such enum converts into [`CoordError`], which has them all.
 //!
 //! Messages never contain key bytes, another tenant's id, a worker's id or a payload fingerprint.
 

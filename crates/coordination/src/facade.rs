@@ -7,6 +7,7 @@ use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 use crate::error::reason::NoneAvailable;
 use crate::error::{AcquireError, ClaimError, RunQueryError};
 use crate::lease::Lease;
+use crate::planted::{self, Defect};
 use crate::restore::{AcquireResultView, AcquireScratch, CapacityHint};
 use crate::traits::{CoordinationBackend, RunManagement};
 
@@ -71,6 +72,15 @@ pub(crate) fn claim(
         }
         refused.extend(candidates.iter().copied());
     }
+}
+
+/// The order in which a worker tries candidates: from one that depends on the worker on, so that
+/// many who come at the same time try different ones first.
+pub fn rotated<T>(candidates: &[T], worker: WorkerId) -> impl Iterator<Item = &T> {
+    let turn = if planted::is_active(Defect::RotationStuck) { 0 } else { worker.as_raw() };
+    let first = turn.checked_rem(candidates.len() as u64).unwrap_or_default();
+    let (before, from) = candidates.split_at_checked(first as usize).unwrap_or_default();
+    from.iter().chain(before)
 }
 
 /// What a claim makes of a candidate that could not be acquired: it goes on to the next one, and

@@ -57,6 +57,19 @@ stored_enum! {
     }
 }
 
+// The bytes are stored for as long as the data lives: a change here must not compile.
+const _: () = {
+    assert!(OpKind::Checkpoint as u8 == 0 && OpKind::Complete as u8 == 1);
+    assert!(OpKind::Park as u8 == 2 && OpKind::SplitReplace as u8 == 3);
+    assert!(OpKind::SplitResidual as u8 == 4 && OpKind::Unpark as u8 == 5);
+    assert!(OpKind::Release as u8 == 6 && OpKind::RegisterShards as u8 == 7);
+    assert!(OpKind::CompleteRun as u8 == 8 && OpKind::FailRun as u8 == 9);
+    assert!(OpKind::CancelRun as u8 == 10 && OpKind::PauseRun as u8 == 11);
+    assert!(OpKind::ResumeRun as u8 == 12);
+    assert!(OpResult::Completed as u8 == 0 && OpResult::Error as u8 == 1);
+    assert!(OpResult::Superseded as u8 == 2);
+};
+
 /// One remembered operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpLogEntry {
@@ -142,8 +155,8 @@ pub type RunOpLog = OpLog<RUN_OP_LOG_CAPACITY>;
 struct Remembered<const CAPACITY: usize> {
     /// Oldest first.
     entries: ArrayVec<OpLogEntry, CAPACITY>,
-    /// Whether there were never too many of them, nor one with the id of another. Each entry is
-    /// compared with all before it when it comes, so that a busy shard need not compare all pairs
+    /// Whether there were never too many of them, nor one with the id of another, nor one without
+    /// effect, which would be told as done. Each entry is compared with all before it when it comes, so that a busy shard need not compare all pairs
     /// after each operation.
     is_sound: bool,
 }
@@ -202,7 +215,7 @@ impl<const CAPACITY: usize> OpLog<CAPACITY> {
         self.push(OpLogEntry { op, kind, result, payload_hash, executed_at });
     }
 
-    /// Whether the entries obey the log's rules: few enough, and no id twice.
+    /// Whether the entries obey the log's rules: few enough, no id twice, all with effect.
     pub(crate) fn is_sound(&self) -> bool {
         self.remembered.as_ref().is_none_or(|log| log.is_sound)
     }
@@ -217,7 +230,7 @@ impl<const CAPACITY: usize> OpLog<CAPACITY> {
         });
         let is_new = log.entries.iter().all(|earlier| earlier.op != entry.op);
         let has_room = log.entries.try_push(entry).is_ok();
-        log.is_sound &= is_new && has_room;
+        log.is_sound &= is_new && has_room && entry.result == OpResult::Completed;
     }
 }
 

@@ -5,29 +5,37 @@
 //! inserted, and a driver does the rest.
 
 mod acquire;
+mod change_run;
 mod checkpoint;
 mod complete;
+mod create_run;
 mod cursor;
+mod decline_split;
 mod park;
+mod register_shards;
 mod release;
 mod renew;
-mod run;
+mod request_split;
+mod run_call;
 mod split_replace;
 mod split_request;
 mod split_residual;
 mod unpark;
 
 pub use acquire::{Acquired, acquire};
+pub use change_run::{RunChange, change_run};
 pub use checkpoint::checkpoint;
 pub use complete::complete;
+pub use create_run::{adopt_run, create_run};
+pub use decline_split::decline_split;
 pub use park::park;
+pub use register_shards::{RegisterPending, RegisterStep, register_shards};
 pub use release::release;
 pub use renew::renew;
-pub use run::{
-    RegisterPending, RegisterStep, RunCall, RunChange, change_run, create_run, register_shards,
-};
+pub use request_split::request_split;
+pub use run_call::RunCall;
 pub use split_replace::{ReplacePending, ReplaceStep, SplitReplaceResult, split_replace};
-pub use split_request::{SplitRequestSlot, decline_split, request_split};
+pub use split_request::{SplitRequestSlot, open_request};
 pub use split_residual::{ResidualPending, ResidualStep, SplitResidualResult, split_residual};
 pub use unpark::unpark;
 

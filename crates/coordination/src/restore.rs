@@ -5,6 +5,7 @@ use shardwright_contracts::{
 };
 
 use crate::lease::Lease;
+use crate::op_log::IdempotentOutcome;
 use crate::record::{ShardSnapshotView, ShardState, Spawned};
 use crate::status::ShardStatus;
 
@@ -52,6 +53,15 @@ pub struct HolderNotice {
     pub paused: bool,
     /// Whether somebody wants a part of the shard.
     pub split_request: Option<SplitRequest>,
+}
+
+impl HolderNotice {
+    /// Whether an answer comes with a notice. Whoever repeats itself may hold nothing any more, and
+    /// is told nothing besides.
+    #[must_use]
+    pub const fn is_owed<T>(outcome: &IdempotentOutcome<T>) -> bool {
+        !outcome.is_replay()
+    }
 }
 
 /// What a renewal gives.

@@ -14,6 +14,9 @@ pub enum DerivedShardKind {
     Residual = 1,
 }
 
+// Part of every derived id, so of what is stored.
+const _: () = assert!(DerivedShardKind::Child as u8 == 0 && DerivedShardKind::Residual as u8 == 1);
+
 /// The id of the shard that `op` derives from `parent` as its `index`-th.
 ///
 /// It depends on nothing else, so a retry derives the same id, and every backend does.
@@ -74,8 +77,10 @@ mod tests {
 
     /// Computed with another implementation of BLAKE3.
     #[test]
-    fn golden_id() {
-        let derived = derive(7, 3, 9, DerivedShardKind::Residual, 5);
-        assert_eq!(derived.as_raw(), 0x8f07_0df1_669a_6e9e);
+    fn golden_ids() {
+        let residual = derive(7, 3, 9, DerivedShardKind::Residual, 5);
+        assert_eq!(residual.as_raw(), 0x8f07_0df1_669a_6e9e);
+        let child = derive(7, 3, 9, DerivedShardKind::Child, 5);
+        assert_eq!(child.as_raw(), 0xe8b8_eff8_d453_7364);
     }
 }

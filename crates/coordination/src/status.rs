@@ -12,7 +12,8 @@ pub struct UnknownByte {
     pub byte: u8,
 }
 
-/// Declares an enum that is stored as one byte, and pins the bytes at compile time.
+/// Declares an enum that is stored as one byte. That the bytes stay is asserted where it is
+/// declared, at compile time.
 macro_rules! stored_enum {
     (
         $(#[$doc:meta])* $name:ident, $kind:literal {

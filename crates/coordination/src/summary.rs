@@ -80,6 +80,11 @@ pub struct ShardSummary {
 }
 
 impl ShardSummary {
+    /// The order of lists: by key, and the parent before what it became.
+    pub fn sort(listed: &mut [Self]) {
+        listed.sort_by(|one, other| (&one.start, one.shard).cmp(&(&other.start, other.shard)));
+    }
+
     /// Sums up a shard as it is at `now`. By a lease below the floor nobody holds it.
     pub fn of<const LOG: usize>(
         shard: &impl ShardState<LOG>,

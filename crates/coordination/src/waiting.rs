@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use shardwright_contracts::limits::MAX_WAITING_WORKERS;
 use shardwright_contracts::{LogicalTime, WorkerId};
 
 use crate::planted::{self, Defect};
@@ -23,9 +24,13 @@ impl WaitingWorkers {
         Self { by_time: BTreeSet::new(), until: BTreeMap::new() }
     }
 
-    /// Counts a worker as waiting until `until`, whatever was said of it before.
+    /// Counts a worker as waiting until `until`, whatever was said of it before. Where very many
+    /// wait, one more makes no difference to anybody, and is not remembered.
     pub fn wait(&mut self, worker: WorkerId, until: LogicalTime) {
         self.stop(worker);
+        if self.until.len() >= MAX_WAITING_WORKERS {
+            return;
+        }
         self.by_time.insert((until, worker));
         self.until.insert(worker, until);
     }
@@ -66,6 +71,17 @@ impl WaitingWorkers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_more_are_remembered_than_there_is_room_for() {
+        let mut waiting = WaitingWorkers::new();
+        let (now, later) = (LogicalTime::from_millis(1), LogicalTime::from_millis(2));
+        (0..=MAX_WAITING_WORKERS as u64).for_each(|id| waiting.wait(WorkerId::from_raw(id), later));
+        assert_eq!(waiting.count(now), MAX_WAITING_WORKERS);
+        waiting.forget_expired(later);
+        waiting.wait(WorkerId::from_raw(7), LogicalTime::from_millis(3));
+        assert_eq!(waiting.count(later), 1);
+    }
 
     #[test]
     fn a_worker_counts_once_and_until_its_time_has_come() {

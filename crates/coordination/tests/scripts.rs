@@ -40,7 +40,7 @@ stories! {
     a_forgotten_release_does_not_end_the_next_lease
     a_forgotten_retry_that_moves_nothing_is_done_again
     a_forgotten_token_change_is_done_again
-    a_forgotten_unpark_does_not_unpark_again
+    a_forgotten_unpark_is_judged_anew
     a_full_op_log_forgets_the_oldest_operation
     a_holder_declines_and_is_left_alone
     a_holder_sees_who_wants_a_part
@@ -57,6 +57,7 @@ stories! {
     a_release_does_not_count_as_an_attempt
     a_release_gives_the_shard_back_at_once
     a_renewal_extends_and_never_shortens
+    a_request_ends_with_the_lease_it_was_made_to
     a_request_for_a_part_runs_out
     a_request_goes_with_its_holder
     a_residual_split_is_remembered_longer_than_the_op_log
@@ -92,7 +93,7 @@ stories! {
     each_operation_remembers_what_it_was_asked
     events_are_told_apart_by_tenant
     every_operation_tells_what_it_did
-    every_reason_to_park_is_told_and_no_detail
+    every_reason_to_park_is_told
     fences_can_run_out
     lists_show_what_is_asked_for
     one_request_per_shard_and_one_per_asker

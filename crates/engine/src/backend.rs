@@ -58,8 +58,7 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
             ops::checkpoint(context, record, lease, cursor, op, events).map(verdict)
         });
         let Done { answer, now, shard } = moved.await?;
-        if answer.is_replay() {
-            // Whoever repeats itself may hold nothing any more, and is told nothing besides.
+        if !HolderNotice::is_owed(&answer) {
             return Ok(answer.map(|()| HolderNotice::default()));
         }
         let fence = shard.record.head.fence;

@@ -18,6 +18,7 @@ use shardwright_store::{
 use crate::codec::{Asker, Record, SplitAsk};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
+use crate::keyspace::Keyspace;
 use crate::planted::{self, Defect};
 use crate::shard::{Loaded, Place};
 
@@ -36,21 +37,27 @@ struct AskedElsewhere {
 
 /// A request to the present holder of another shard, expired or not.
 struct Earlier {
-    key: Key,
-    fence: FenceEpoch,
+    place: Place,
+    shard: Loaded,
     asked: Asked,
 }
 
 impl AskedElsewhere {
-    fn is_open_at(&self, now: LogicalTime) -> bool {
-        self.earlier.as_ref().is_some_and(|earlier| earlier.asked.slot.open_at(now).is_some())
+    fn is_open_at(&self, now: LogicalTime, fence_floor: FenceEpoch) -> bool {
+        self.earlier.as_ref().is_some_and(|Earlier { place, shard, asked }| {
+            let gate = shard.run_gate(fence_floor);
+            let context = shard.context(now, place.tenant, &gate);
+            ops::open_request(&context, &shard.record.head, &asked.slot).is_some()
+        })
     }
 
     /// Takes back what was asked, so that it is open by no clock. The key stays: were it gone, the
     /// commit that asked could come late and be applied a second time.
-    fn withdraw(self, commit: CommitBuilder) -> CommitBuilder {
-        let Some(Earlier { key, fence, asked }) = self.earlier else { return commit };
+    fn withdraw(self, keys: &Keyspace, commit: CommitBuilder) -> CommitBuilder {
+        let Some(Earlier { place, shard, asked }) = self.earlier else { return commit };
+        let fence = shard.record.head.fence;
         let emptied = SplitAsk { fence, slot: asked.slot.answered() }.encode();
+        let key = keys.ask(place.tenant, place.key);
         commit.expect(key.clone(), asked.expect).put(key, emptied)
     }
 }
@@ -71,7 +78,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let shard = self.shard::<SplitRequestError>(place, OPERATION).await?;
             let mut asked = self.asked(place, &shard.record.head, OPERATION).await?;
             let elsewhere = self.asked_elsewhere(place, asker, OPERATION).await?;
-            let open_elsewhere = elsewhere.is_open_at(now);
+            let open_elsewhere = elsewhere.is_open_at(now, self.core.fence_floor);
             let gate = shard.run_gate(self.core.fence_floor);
             let context = shard.context(now, tenant, &gate);
             let expires_at = now.saturating_add(patience_ms);
@@ -86,7 +93,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 .expect(self.core.keys.owner(tenant, key), shard.basis.owner)
                 .expect(self.core.keys.ask(tenant, key), asked.expect)
                 .expect(asker_key.clone(), elsewhere.asker);
-            let commit = elsewhere.withdraw(commit);
+            let commit = elsewhere.withdraw(&self.core.keys, commit);
             let commit = put(commit, self.core.keys.ask(tenant, key), ask, session);
             let asker = Asker { shard: key.shard }.encode();
             let commit = put(commit, asker_key.clone(), asker, session);
@@ -184,8 +191,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         if asked.slot.open.is_none_or(|request| request.asker != asker) {
             return Ok(nothing);
         }
-        let (key, fence) = (self.core.keys.ask(tenant, elsewhere.key), shard.record.head.fence);
-        Ok(AskedElsewhere { earlier: Some(Earlier { key, fence, asked }), ..nothing })
+        Ok(AskedElsewhere { earlier: Some(Earlier { place: elsewhere, shard, asked }), ..nothing })
     }
 
     async fn read<T: Record>(

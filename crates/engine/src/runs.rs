@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use shardwright_contracts::{
     Env, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
-    validate_manifest,
 };
 use shardwright_coordination::error::reason::RunNotFound;
 use shardwright_coordination::ops::{self, RunCall, RunChange};
@@ -122,13 +121,8 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         shards: &[InitialShardInput<'_>],
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
-        validate_manifest(shards).map_err(RegisterShardsError::from)?;
         let made = |call: &RunCall, found: Option<&RunRecord>, events: &mut EventCollector| {
-            match ops::create_run(call, run, config, found, events) {
-                Ok(record) => Ok(Some(record)),
-                Err(CreateRunError::RunAlreadyExists(_)) => Ok(None),
-                Err(error) => Err(CreateRunWithShardsError::from(error)),
-            }
+            Ok(ops::adopt_run(call, run, config, found, events)?)
         };
         self.register(tenant, run, shards, op, made).await
     }
@@ -161,7 +155,7 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
             .map(|shard| ShardSummary::of(shard, now, self.core.fence_floor))
             .filter(|summary| filter.admits(summary))
             .collect();
-        listed.sort_by(|a, b| (&a.start, a.shard).cmp(&(&b.start, b.shard)));
+        ShardSummary::sort(&mut listed);
         Ok(listed)
     }
 

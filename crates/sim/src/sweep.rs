@@ -77,9 +77,8 @@ impl Sweep {
         let mut sweep = Self::default();
         for seed in seeds {
             let Report { findings, tally, trace } = world::live(seed, steps, false);
-            let idle = tally.ended_steps * 100 / tally.steps.max(1);
-            if idle > 20 {
-                sweep.idle.push((seed, idle));
+            if tally.ended_steps * 100 > tally.steps * 20 {
+                sweep.idle.push((seed, (tally.ended_steps * 100).div_ceil(tally.steps)));
             }
             sweep.tally.add(&tally);
             if !findings.is_empty() {

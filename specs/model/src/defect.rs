@@ -14,6 +14,8 @@ use crate::property::Rule;
 pub enum Defect {
     /// A lease is still good at its deadline.
     ExpiryOffByOne,
+    /// A lease is over a moment before its deadline.
+    ExpiryTooEarly,
     /// Nobody looks at fence and owner.
     FenceUnchecked,
     /// Shards are handed out although the run is paused.
@@ -46,12 +48,15 @@ pub enum Defect {
     TenantUnchecked,
     /// A run counts as done while shards of it are parked.
     ParkedCountsAsDone,
+    /// A shard that has come to its end keeps its lease.
+    LeaseOutlivesShard,
 }
 
 impl Defect {
     /// Every one.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::ExpiryOffByOne,
+        Self::ExpiryTooEarly,
         Self::FenceUnchecked,
         Self::PauseIgnored,
         Self::RunEndIgnored,
@@ -68,6 +73,7 @@ impl Defect {
         Self::CursorUnchecked,
         Self::TenantUnchecked,
         Self::ParkedCountsAsDone,
+        Self::LeaseOutlivesShard,
     ];
 
     /// The rule that it breaks first.
@@ -75,6 +81,7 @@ impl Defect {
     pub const fn breaks(self) -> Rule {
         match self {
             Self::ExpiryOffByOne | Self::FenceUnchecked => Rule::ZombiesRefused,
+            Self::ExpiryTooEarly => Rule::RefusalsHaveReasons,
             Self::PauseIgnored => Rule::PauseHolds,
             Self::RunEndIgnored => Rule::EndedStays,
             Self::LeaseIgnored => Rule::LeaseHolds,
@@ -87,6 +94,7 @@ impl Defect {
             Self::CursorUnchecked => Rule::CursorsAdvance,
             Self::TenantUnchecked => Rule::TenantsApart,
             Self::ParkedCountsAsDone => Rule::DoneMeansDone,
+            Self::LeaseOutlivesShard => Rule::RecordsSound,
         }
     }
 
@@ -94,6 +102,7 @@ impl Defect {
     pub(crate) fn time(defect: Option<Self>, now: LogicalTime) -> LogicalTime {
         match defect {
             Some(Self::ExpiryOffByOne) => LogicalTime::from_millis(now.as_millis() - 1),
+            Some(Self::ExpiryTooEarly) => now.saturating_add(1),
             _ => now,
         }
     }

@@ -11,7 +11,7 @@ use shardwright_coordination::{
 use crate::LOG;
 use crate::defect::Defect;
 use crate::draft::Draft;
-use crate::request::{Ask, Plan, bytes_of, cursor_at, key_of};
+use crate::request::{Ask, Key, Plan, bytes_of, cursor_at, key_of};
 use crate::world::{Shard, TENANT, World, worker_id};
 
 /// What somebody was told.
@@ -215,6 +215,10 @@ impl Desk<'_> {
         if let Answer::Granted(lease) = answer {
             *lease = Lease::new(TENANT, lease.key(), lease.owner(), fence, lease.deadline());
         }
+        let has_ended = answer.is_accepted() && draft.record().head.status.is_terminal();
+        if self.defect == Some(Defect::LeaseOutlivesShard) && has_ended {
+            draft.record_mut().head.lease = shard.record.head.lease;
+        }
         if self.defect == Some(Defect::ReplayWrites) && *answer == Answer::Replayed {
             draft.record_mut();
         }
@@ -224,6 +228,22 @@ impl Desk<'_> {
 impl Call {
     const fn is_acquire(&self) -> bool {
         matches!(self.deed, Deed::Acquire)
+    }
+
+    /// The key up to which the shard is said to be done.
+    pub(crate) const fn key(&self) -> Option<Key> {
+        match self.deed {
+            Deed::Ask(Ask::Checkpoint(key) | Ask::Complete(key), _) => key,
+            Deed::Acquire | Deed::Renew | Deed::Ask(..) => None,
+        }
+    }
+
+    /// How the shard is to be split.
+    pub(crate) const fn plan(&self) -> Option<Plan> {
+        match self.deed {
+            Deed::Ask(Ask::Replace(plan) | Ask::Residual(plan), _) => Some(plan),
+            Deed::Acquire | Deed::Renew | Deed::Ask(..) => None,
+        }
     }
 
     /// Whether it is something that only the holder of a lease may do.

@@ -8,7 +8,6 @@ use shardwright_coordination::{CoordError, RunStatus, ShardStatus};
 use crate::desk::{Answer, Call, Deed};
 use crate::property::{Rule, Rules};
 use crate::request::{Ask, Known};
-use crate::witness::refusal;
 use crate::world::{Shard, TENANT, World, worker_id};
 
 /// One call to a shard, and what came of it.
@@ -32,7 +31,8 @@ impl Case<'_> {
         broken.insert_if(!self.is_answer_owed(), Rule::OneEffect);
         if !self.answer.is_accepted() {
             broken.insert_if(self.touched, Rule::RefusalsChangeNothing);
-            let odd = matches!(self.answer, Answer::Refused(error) if refusal(error).is_none());
+            let odd = |error: &CoordError| !self.has_reason(error, shard);
+            let odd = matches!(self.answer, Answer::Refused(error) if odd(error));
             broken.insert_if(odd, Rule::RefusalsHaveReasons);
             return broken;
         }
@@ -65,6 +65,40 @@ impl Case<'_> {
             Some(Known::Replay) => replayed,
             Some(Known::Conflict) => conflict,
             None => !conflict && !replayed,
+        }
+    }
+
+    /// Whether the world gives the reason for which the call was refused.
+    fn has_reason(&self, error: &CoordError, shard: &Shard) -> bool {
+        let head = &shard.record.head;
+        let (status, run, now) = (head.status, &self.before.run, self.before.now);
+        let holder = head.lease.filter(|holder| now < holder.deadline);
+        let (start, end) = shard.range();
+        match error {
+            CoordError::TenantMismatch(_) => self.call.tenant != TENANT,
+            CoordError::OpIdConflict(_) => self.owed == Some(Known::Conflict),
+            CoordError::RunNotActive(_) => run.status != RunStatus::Active,
+            CoordError::RunTerminal(_) => run.status.is_terminal(),
+            CoordError::RunPaused(_) => run.paused,
+            CoordError::ShardTerminal(_) => status != ShardStatus::Active,
+            CoordError::NotParked(_) => status != ShardStatus::Parked,
+            CoordError::StaleFence(_) => {
+                let worker = worker_id(self.call.worker);
+                self.call.fence != Some(head.fence)
+                    || head.lease.is_none_or(|holder| holder.owner != worker)
+            }
+            CoordError::LeaseExpired(_) => holder.is_none(),
+            CoordError::AlreadyLeased(_) => holder.is_some(),
+            CoordError::CheckpointMissingKey(_) => self.call.key().is_none(),
+            CoordError::CursorRegression(_) => self.call.key() < shard.cursor(),
+            CoordError::CursorOutOfBounds(_) => {
+                self.call.key().is_some_and(|key| key < start || end <= key)
+            }
+            CoordError::SplitInvalid(_) => self.call.plan().is_some_and(|plan| {
+                (plan.start, plan.end) != (start, end) || plan.cursor != shard.cursor()
+            }),
+            // The world is too small for any other.
+            _ => false,
         }
     }
 

@@ -13,6 +13,13 @@ fn every_missing_check_breaks_its_rule() {
 }
 
 #[test]
+fn every_rule_is_broken_by_some_missing_check() {
+    for rule in Rule::ALL {
+        assert!(Defect::ALL.iter().any(|defect| defect.breaks() == *rule), "{rule:?}");
+    }
+}
+
+#[test]
 fn a_counterexample_is_a_way_that_can_be_gone() {
     let model = Model::with_defect(Bounds::TINY, Defect::ExpiryOffByOne);
     let report = Search::new(model).run();

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use shardwright_contracts::{CursorUpdate, RunId, WorkerId};
 
-use super::{COOLDOWN_MS, Harness, LEASE_MS, World, op};
+use super::{COOLDOWN_MS, Harness, LEASE_MS, World, assert_refused, op};
 use crate::async_traits::{
     AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _,
 };
-use crate::error::ClaimError;
+use crate::error::{ClaimError, SplitRequestError};
 
 /// As many claims as shards, all different, and then none.
 pub async fn every_shard_is_claimed_once<H: Harness>(harness: &H) {
@@ -46,15 +46,18 @@ pub async fn a_waiting_worker_is_counted_and_can_ask_for_a_part<H: Harness>(harn
     let (backend, tenant, key) = (world.backend(), world.tenant, world.key(0));
     let lease = world.acquire(0, 1).await;
     let idle = WorkerId::from_raw(2);
-    assert!(backend.claim_next_available(tenant, world.run, idle).await.is_err());
+    let claimed = backend.claim_next_available(tenant, world.run, idle).await;
+    assert_refused!(claimed, ClaimError::NoneAvailable(_));
     assert_eq!(backend.renew(tenant, &lease).await.unwrap().capacity.waiting_workers, 1);
     backend.request_split(tenant, key, idle, LEASE_MS).await.unwrap();
     let third = WorkerId::from_raw(3);
-    assert!(backend.request_split(tenant, key, third, LEASE_MS).await.is_err());
+    let asked = backend.request_split(tenant, key, third, LEASE_MS).await;
+    assert_refused!(asked, SplitRequestError::SplitAlreadyRequested(_));
     let seen = backend.renew(tenant, &lease).await.unwrap().notice.split_request.unwrap();
     assert_eq!(seen.asker, idle);
     backend.decline_split(tenant, &lease, 100).await.unwrap();
-    assert!(backend.request_split(tenant, key, idle, LEASE_MS).await.is_err());
+    let asked = backend.request_split(tenant, key, idle, LEASE_MS).await;
+    assert_refused!(asked, SplitRequestError::SplitDeclined(_));
     harness.advance(100).await;
     backend.request_split(tenant, key, idle, LEASE_MS).await.unwrap();
     let cursor = CursorUpdate::at(b"c");
@@ -98,4 +101,21 @@ pub async fn a_worker_pauses_between_two_claims<H: Harness>(harness: &H) {
         let none = backend.claim_next_available(tenant, run, third).await;
         assert!(matches!(none, Err(ClaimError::NoneAvailable(_))), "{none:?}");
     }
+}
+
+/// A request goes with the holder it was made to: when that one's time is up, who asked may ask
+/// another at once.
+pub async fn a_request_ends_with_the_lease_it_was_made_to<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"m", b"z"]).await;
+    let (backend, tenant, asker) = (world.backend(), world.tenant, WorkerId::from_raw(9));
+    world.acquire(0, 1).await;
+    harness.advance(LEASE_MS / 2).await;
+    world.acquire(1, 2).await;
+    backend.request_split(tenant, world.key(0), asker, 10 * LEASE_MS).await.unwrap();
+    let elsewhere = backend.request_split(tenant, world.key(1), asker, LEASE_MS).await;
+    assert_refused!(elsewhere, SplitRequestError::SplitAlreadyRequested(_));
+    harness.advance(LEASE_MS / 2).await;
+    let over = backend.request_split(tenant, world.key(0), asker, LEASE_MS).await;
+    assert_refused!(over, SplitRequestError::NotLeased(_));
+    backend.request_split(tenant, world.key(1), asker, LEASE_MS).await.unwrap();
 }

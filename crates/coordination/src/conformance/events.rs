@@ -2,8 +2,9 @@
 
 use shardwright_contracts::{CursorUpdate, ShardId};
 
-use super::{Harness, LEASE_MS, World, op};
+use super::{Harness, LEASE_MS, World, assert_refused, op};
 use crate::async_traits::{AsyncCoordinationBackend as _, AsyncRunManagement as _};
+use crate::error::{CheckpointError, CompleteError, RenewError, RunTransitionError, UnparkError};
 use crate::events::{EventKind, RedactedKey};
 use crate::lease::Lease;
 use crate::status::ParkReason;
@@ -64,10 +65,14 @@ pub async fn nobody_is_told_what_was_refused<H: Harness>(harness: &H) {
     world.checkpoint(&owner, "m", 1).await;
     told(harness, &world).await;
     let cursor = CursorUpdate::at(b"c");
-    assert!(backend.renew(tenant, &zombie).await.is_err());
-    assert!(backend.checkpoint(tenant, &owner, cursor, op(2)).await.is_err());
-    assert!(backend.complete(tenant, &zombie, cursor, op(3)).await.is_err());
-    assert!(backend.unpark_shard(tenant, world.key(0), op(4)).await.is_err());
-    assert!(backend.complete_run(tenant, world.run, op(5)).await.is_err());
+    assert_refused!(backend.renew(tenant, &zombie).await, RenewError::StaleFence(_));
+    let moved = backend.checkpoint(tenant, &owner, cursor, op(2)).await;
+    assert_refused!(moved, CheckpointError::CursorRegression(_));
+    let completed = backend.complete(tenant, &zombie, cursor, op(3)).await;
+    assert_refused!(completed, CompleteError::StaleFence(_));
+    let unparked = backend.unpark_shard(tenant, world.key(0), op(4)).await;
+    assert_refused!(unparked, UnparkError::NotParked(_));
+    let ended = backend.complete_run(tenant, world.run, op(5)).await;
+    assert_refused!(ended, RunTransitionError::RunUnfinished(_));
     assert_eq!(told(harness, &world).await, []);
 }

@@ -2,9 +2,9 @@
 
 use shardwright_contracts::{CursorUpdate, ShardId};
 
-use super::{Harness, LEASE_MS, World, op};
+use super::{Harness, LEASE_MS, World, assert_refused, op};
 use crate::async_traits::{AsyncCoordinationBackend as _, AsyncRunManagement as _};
-use crate::error::{CheckpointError, ParkError, ReleaseError};
+use crate::error::{CheckpointError, ParkError, ReleaseError, UnparkError};
 use crate::status::ParkReason;
 
 /// A worker that heard no answer gets it later, even when it has lost the shard.
@@ -68,7 +68,7 @@ pub async fn an_unpark_is_replayed<H: Harness>(harness: &H) {
     backend.park_shard(tenant, &lease, ParkReason::Other, b"", op(1)).await.unwrap();
     assert!(!backend.unpark_shard(tenant, key, op(2)).await.unwrap().is_replay());
     assert!(backend.unpark_shard(tenant, key, op(2)).await.unwrap().is_replay());
-    assert!(backend.unpark_shard(tenant, key, op(3)).await.is_err(), "it is not parked any more");
+    assert_refused!(backend.unpark_shard(tenant, key, op(3)).await, UnparkError::NotParked(_));
 }
 
 /// Whoever heard nothing of its release hears it later, and takes nothing from the next owner.

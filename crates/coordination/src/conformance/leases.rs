@@ -1,11 +1,14 @@
 //! Who may change a shard, and until when.
 
-use shardwright_contracts::{CursorUpdate, ShardId, WorkerId};
+use shardwright_contracts::{
+    CursorUpdate, ShardId, ShardSpecRef, WorkerId, plan_split_replace, plan_split_residual,
+};
 
 use super::{Harness, LEASE_MS, World, op};
 use crate::async_traits::AsyncCoordinationBackend as _;
 use crate::error::{
-    AcquireError, CheckpointError, CompleteError, ParkError, ReleaseError, RenewError,
+    AcquireError, CheckpointError, CompleteError, DeclineError, ParkError, ReleaseError,
+    RenewError, SplitError,
 };
 use crate::status::{ParkReason, ShardStatus};
 
@@ -73,7 +76,16 @@ pub async fn a_zombie_is_refused_in_everything<H: Harness>(harness: &H) {
     assert!(matches!(park, Err(ParkError::StaleFence(_))), "{park:?}");
     let release = backend.release(tenant, &zombie, op(4)).await;
     assert!(matches!(release, Err(ReleaseError::StaleFence(_))), "{release:?}");
-    assert!(!world.checkpoint(&owner, "b", 5).await);
+    let spec = ShardSpecRef::new(b"a", b"z", b"meta");
+    let residual = plan_split_residual(spec, CursorUpdate::initial(), b"m").unwrap();
+    let split = backend.split_residual(tenant, &zombie, &residual, op(5)).await;
+    assert!(matches!(split, Err(SplitError::StaleFence(_))), "{split:?}");
+    let children = plan_split_replace(spec, CursorUpdate::initial(), &[b"m"]).unwrap();
+    let replaced = backend.split_replace(tenant, &zombie, &children, op(6)).await;
+    assert!(matches!(replaced, Err(SplitError::StaleFence(_))), "{replaced:?}");
+    let declined = backend.decline_split(tenant, &zombie, 100).await;
+    assert!(matches!(declined, Err(DeclineError::StaleFence(_))), "{declined:?}");
+    assert!(!world.checkpoint(&owner, "b", 7).await);
 }
 
 /// A worker that lost its lease acquires again like everybody else, with a new fence.

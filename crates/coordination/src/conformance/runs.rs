@@ -2,10 +2,11 @@
 
 use shardwright_contracts::{CursorSemantics, CursorUpdate, RunId, ShardId, WorkerId};
 
-use super::{Harness, LEASE_MS, World, manifest, op};
+use super::{Harness, LEASE_MS, World, assert_refused, manifest, op};
 use crate::async_traits::{AsyncCoordinationBackend as _, AsyncRunManagement as _};
 use crate::error::{
-    AcquireError, CheckpointError, RegisterShardsError, RunTransitionError, UnparkError,
+    AcquireError, CheckpointError, CreateRunError, RegisterShardsError, RunTransitionError,
+    UnparkError,
 };
 use crate::record::RunConfig;
 use crate::status::{ParkReason, RunStatus, ShardStatus};
@@ -91,9 +92,11 @@ pub async fn registering_again_is_a_replay_or_a_conflict<H: Harness>(harness: &H
     let (backend, tenant, run) = (harness.backend(), harness.fresh_tenant(), RunId::from_raw(9));
     let config = RunConfig::try_new(CursorSemantics::Dispatched, LEASE_MS, Some(3)).unwrap();
     backend.create_run(tenant, run, config).await.unwrap();
-    assert!(backend.create_run(tenant, run, config).await.is_err());
+    let created = backend.create_run(tenant, run, config).await;
+    assert_refused!(created, CreateRunError::RunAlreadyExists(_));
     let shards = manifest(&[b"a", b"m", b"z"]);
-    assert!(backend.register_shards(tenant, run, &[], op(1)).await.is_err());
+    let registered = backend.register_shards(tenant, run, &[], op(1)).await;
+    assert_refused!(registered, RegisterShardsError::ManifestInvalid(_));
     let first = backend.register_shards(tenant, run, &shards, op(1)).await.unwrap();
     let again = backend.register_shards(tenant, run, &shards, op(1)).await.unwrap();
     assert!(!first.is_replay() && again.is_replay());

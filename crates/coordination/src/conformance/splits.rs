@@ -4,9 +4,9 @@ use shardwright_contracts::{
     CursorUpdate, ShardId, ShardSpecRef, WorkerId, plan_split_replace, plan_split_residual,
 };
 
-use super::{Harness, World, op};
+use super::{Harness, World, assert_refused, op};
 use crate::async_traits::{AsyncCoordinationBackend as _, AsyncRunManagement as _};
-use crate::error::SplitError;
+use crate::error::{CheckpointError, SplitError};
 use crate::status::{ParkReason, ShardStatus};
 
 fn whole() -> ShardSpecRef<'static> {
@@ -69,7 +69,8 @@ pub async fn a_residual_split_lets_the_parent_go_on<H: Harness>(harness: &H) {
     let residual = split.into_inner().residual;
     world.checkpoint(&lease, "l", 3).await;
     let outside = CursorUpdate::at(b"m");
-    assert!(world.backend().checkpoint(world.tenant, &lease, outside, op(4)).await.is_err());
+    let moved = world.backend().checkpoint(world.tenant, &lease, outside, op(4)).await;
+    assert_refused!(moved, CheckpointError::CursorOutOfBounds(_));
     let worker = WorkerId::from_raw(2);
     let key = shardwright_contracts::ShardKey::new(world.run, residual);
     let restored = world.backend().acquire_and_restore(world.tenant, key, worker).await.unwrap();

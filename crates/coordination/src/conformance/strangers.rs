@@ -1,8 +1,10 @@
 //! Another tenant's runs and shards are not there, whatever one knows of them.
 
-use shardwright_contracts::{CursorUpdate, RunId, ShardSpecRef, WorkerId, plan_split_residual};
+use shardwright_contracts::{
+    CursorUpdate, RunId, ShardSpecRef, WorkerId, plan_split_replace, plan_split_residual,
+};
 
-use super::{Harness, LEASE_MS, World, op};
+use super::{Harness, LEASE_MS, World, assert_refused, op};
 use crate::async_traits::{
     AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _,
 };
@@ -13,13 +15,6 @@ use crate::error::{
 };
 use crate::status::ParkReason;
 use crate::summary::ShardFilter;
-
-macro_rules! assert_refused {
-    ($answer:expr, $refusal:pat) => {{
-        let answer = $answer;
-        assert!(matches!(answer, Err($refusal)), "{answer:?}");
-    }};
-}
 
 /// Whatever is asked of another tenant's run, there is no such run.
 pub async fn a_stranger_finds_no_run<H: Harness>(harness: &H) {
@@ -74,6 +69,9 @@ pub async fn a_stranger_finds_no_shard<H: Harness>(harness: &H) {
     assert_refused!(released, ReleaseError::ShardNotFound(_));
     let split = backend.split_residual(stranger, &lease, &plan, op(5)).await;
     assert_refused!(split, SplitError::ShardNotFound(_));
+    let children = plan_split_replace(spec, CursorUpdate::initial(), &[b"m"]).unwrap();
+    let replaced = backend.split_replace(stranger, &lease, &children, op(7)).await;
+    assert_refused!(replaced, SplitError::ShardNotFound(_));
     let asked = backend.request_split(stranger, key, worker, LEASE_MS).await;
     assert_refused!(asked, SplitRequestError::ShardNotFound(_));
     let declined = backend.decline_split(stranger, &lease, 100).await;
@@ -101,6 +99,13 @@ pub async fn a_lease_is_worth_nothing_in_another_tenants_name<H: Harness>(harnes
     assert_refused!(parked, ParkError::TenantMismatch(_));
     let released = backend.release(name, &lease, op(4)).await;
     assert_refused!(released, ReleaseError::TenantMismatch(_));
+    let spec = ShardSpecRef::new(b"a", b"z", b"meta");
+    let plan = plan_split_residual(spec, CursorUpdate::initial(), b"m").unwrap();
+    let split = backend.split_residual(name, &lease, &plan, op(5)).await;
+    assert_refused!(split, SplitError::TenantMismatch(_));
+    let children = plan_split_replace(spec, CursorUpdate::initial(), &[b"m"]).unwrap();
+    let replaced = backend.split_replace(name, &lease, &children, op(6)).await;
+    assert_refused!(replaced, SplitError::TenantMismatch(_));
     let declined = backend.decline_split(name, &lease, 100).await;
     assert_refused!(declined, DeclineError::TenantMismatch(_));
     assert!(!world.checkpoint(&lease, "c", 1).await, "and the owner has noticed nothing");

@@ -17,18 +17,26 @@ use crate::op_log::OpConflict;
 use crate::shard_limits::ShardLimitViolation;
 
 /// Declares an error enum with one variant per refusal, and its conversion into `CoordError`.
+///
+/// A refusal speaks for itself. What the machinery below failed at is the source of the
+/// operation's failure, so that whoever walks along sources finds it.
 macro_rules! operation_error {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident($reason:ty)),+ $(,)? }) => {
+    (
+        $(#[$doc:meta])*
+        $name:ident { $($variant:ident($reason:ty)),* $(,)? } $(or $backend:ident)?
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
         pub enum $name {
-            $(#[error(transparent)] $variant(#[from] $reason),)+
+            $(#[error(transparent)] $variant(#[from] $reason),)*
+            $(#[error("{0}")] $backend(#[from] InfraError),)?
         }
 
         impl From<$name> for CoordError {
             fn from(error: $name) -> Self {
                 match error {
-                    $($name::$variant(reason) => Self::$variant(reason),)+
+                    $($name::$variant(reason) => Self::$variant(reason),)*
+                    $($name::$backend(reason) => Self::$backend(reason),)?
                 }
             }
         }
@@ -48,8 +56,7 @@ macro_rules! guarded_error {
                 StaleFence(StaleFence),
                 LeaseExpired(LeaseExpired),
                 $($variant($reason),)*
-                BackendError(InfraError),
-            }
+            } or BackendError
         }
 
         impl From<GuardError> for $name {
@@ -135,7 +142,7 @@ pub enum CoordError {
     ShardLimitExceeded(#[from] ShardLimitViolation),
     #[error(transparent)]
     ResourceExhausted(#[from] SlabFull),
-    #[error(transparent)]
+    #[error("{0}")]
     BackendError(#[from] InfraError),
 }
 
@@ -161,8 +168,7 @@ operation_error! {
         AlreadyLeased(AlreadyLeased),
         RetriesExhausted(RetriesExhausted),
         FenceExhausted(FenceEpochError),
-        BackendError(InfraError),
-    }
+    } or BackendError
 }
 
 guarded_error! {
@@ -233,8 +239,7 @@ operation_error! {
         NotLeased(NotLeased),
         SplitAlreadyRequested(SplitAlreadyRequested),
         SplitDeclined(SplitDeclined),
-        BackendError(InfraError),
-    }
+    } or BackendError
 }
 
 guarded_error! {
@@ -251,8 +256,7 @@ operation_error! {
         RunPaused(RunPaused),
         Throttled(Throttled),
         NoneAvailable(NoneAvailable),
-        BackendError(InfraError),
-    }
+    } or BackendError
 }
 
 operation_error! {
@@ -265,8 +269,7 @@ operation_error! {
         RunTerminal(RunTerminal),
         NotParked(NotParked),
         FenceExhausted(FenceEpochError),
-        BackendError(InfraError),
-    }
+    } or BackendError
 }
 
 operation_error! {
@@ -274,8 +277,7 @@ operation_error! {
     CreateRunError {
         RunAlreadyExists(RunAlreadyExists),
         ConfigMismatch(ConfigMismatch),
-        BackendError(InfraError),
-    }
+    } or BackendError
 }
 
 operation_error! {
@@ -288,8 +290,7 @@ operation_error! {
         ManifestInvalid(ManifestValidationError),
         ShardLimitExceeded(ShardLimitViolation),
         ResourceExhausted(SlabFull),
-        BackendError(InfraError),
-    }
+    } or BackendError
 }
 
 operation_error! {
@@ -301,8 +302,7 @@ operation_error! {
         RunTerminal(RunTerminal),
         WrongStatus(WrongStatus),
         RunUnfinished(RunUnfinished),
-        BackendError(InfraError),
-    }
+    } or BackendError
 }
 
 operation_error! {
@@ -310,6 +310,33 @@ operation_error! {
     RunQueryError {
         RunNotFound(RunNotFound),
         TenantMismatch(TenantMismatch),
-        BackendError(InfraError),
+    } or BackendError
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use shardwright_contracts::ShardId;
+
+    use super::*;
+
+    #[test]
+    fn what_the_machinery_failed_at_is_the_source_of_the_failure() {
+        let failed =
+            InfraError::Unknown { operation: "checkpoint.commit", message: "timed out".into() };
+        let found = |error: &dyn Error| error.source().map(ToString::to_string);
+        let expected = Some(failed.to_string());
+        assert_eq!(found(&CheckpointError::from(failed.clone())), expected);
+        assert_eq!(found(&ClaimError::from(failed.clone())), expected);
+        assert_eq!(found(&CoordError::from(CheckpointError::from(failed))), expected);
+    }
+
+    #[test]
+    fn a_refusal_speaks_for_itself() {
+        let reason = NotLeased { shard: ShardId::from_raw(3) };
+        let refused = SplitRequestError::from(reason.clone());
+        assert_eq!(refused.to_string(), reason.to_string());
+        assert!(refused.source().is_none());
     }
 }

@@ -208,14 +208,9 @@ impl CoordinationBackend for InMemoryCoordinator {
             tenant,
             key,
             |context, shard, events| ops::checkpoint(context, shard, lease, cursor, op, events),
-            |run, outcome| match outcome {
-                IdempotentOutcome::Executed(()) => {
-                    IdempotentOutcome::Executed(run.notice(key.shard, now))
-                }
-                // Whoever repeats itself may hold nothing any more, and is told nothing besides.
-                IdempotentOutcome::Replayed(()) => {
-                    IdempotentOutcome::Replayed(HolderNotice::default())
-                }
+            |run, outcome| {
+                let notice = HolderNotice::is_owed(&outcome).then(|| run.notice(key.shard, now));
+                outcome.map(|()| notice.unwrap_or_default())
             },
         )
     }
@@ -325,10 +320,10 @@ impl CoordinationBackend for InMemoryCoordinator {
     ) -> Result<(), SplitRequestError> {
         let mut events = self.collector();
         let Located { run, gate, .. } = self.locate(tenant, key)?;
-        let open_elsewhere = run.has_asked_elsewhere(asker, key.shard, now);
+        let context = Context::new(now, tenant, &gate);
+        let open_elsewhere = run.has_asked_elsewhere(&context, asker, key.shard);
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
-        let context = Context::new(now, tenant, &gate);
         let request = SplitRequest { asker, asked_at: now, expires_at };
         ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events)?;
         run.set_request_slot(key.shard, slot);

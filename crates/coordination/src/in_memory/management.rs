@@ -1,6 +1,5 @@
 use shardwright_contracts::{
     InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
-    validate_manifest,
 };
 
 use super::run_state::RunState;
@@ -132,18 +131,13 @@ impl RunManagement for InMemoryCoordinator {
         shards: &[InitialShardInput<'_>],
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
-        validate_manifest(shards).map_err(RegisterShardsError::from)?;
-        if self.run_mut(tenant, run).is_ok() {
-            return match self.create_run(now, tenant, run, config) {
-                Ok(()) | Err(CreateRunError::RunAlreadyExists(_)) => {
-                    Ok(self.register_shards(now, tenant, run, shards, op)?)
-                }
-                Err(error) => Err(error.into()),
-            };
-        }
         let call = RunCall { now, tenant };
         let mut events = self.collector();
-        let mut record = ops::create_run(&call, run, config, None, &mut events)?;
+        let existing = self.run_mut(tenant, run).ok().map(|state| &state.record);
+        let adopted = ops::adopt_run(&call, run, config, existing, &mut events)?;
+        let Some(mut record) = adopted else {
+            return Ok(self.register_shards(now, tenant, run, shards, op)?);
+        };
         let step = ops::register_shards(&call, &record, shards, op)?;
         // Room comes first: without it there is to be no run either.
         let stored = self.store_manifest(tenant, run, config, shards)?;
@@ -202,7 +196,7 @@ impl RunManagement for InMemoryCoordinator {
                 out.push(summary);
             }
         }
-        out.sort_by(|a, b| (&a.start, a.shard).cmp(&(&b.start, b.shard)));
+        ShardSummary::sort(out);
         Ok(())
     }
 

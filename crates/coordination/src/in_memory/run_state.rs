@@ -5,8 +5,9 @@ use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId, WorkerId};
 
 use super::pooled::PooledShard;
 use super::shard_table::{Row, ShardTable};
-use crate::guard::hands_out;
-use crate::ops::SplitRequestSlot;
+use crate::facade::rotated;
+use crate::guard::{Context, hands_out};
+use crate::ops::{self, SplitRequestSlot};
 use crate::planted::{self, Defect};
 use crate::record::{RunRecord, ShardHead};
 use crate::restore::{CapacityHint, HolderNotice, SplitRequest};
@@ -173,12 +174,9 @@ impl RunState {
         self.leased.peek().map(|Reverse((deadline, _))| *deadline)
     }
 
-    /// Shards that could be acquired, from one that depends on the worker on.
+    /// Shards that could be acquired, in the order in which a worker tries them.
     pub(super) fn candidates(&self, worker: WorkerId) -> impl Iterator<Item = ShardId> + '_ {
-        let turn = if planted::is_active(Defect::RotationStuck) { 0 } else { worker.as_raw() };
-        let first = turn.checked_rem(self.available.len() as u64).unwrap_or_default();
-        let (before, from) = self.available.split_at_checked(first as usize).unwrap_or_default();
-        from.iter().chain(before).map(|available| available.id)
+        rotated(&self.available, worker).map(|available| available.id)
     }
 
     pub(super) fn notice(&self, shard: ShardId, now: LogicalTime) -> HolderNotice {
@@ -197,14 +195,16 @@ impl RunState {
     /// Whether a worker waits for the answer of the holder of some shard but this one.
     pub(super) fn has_asked_elsewhere(
         &self,
+        context: &Context<'_>,
         worker: WorkerId,
         but: ShardId,
-        now: LogicalTime,
     ) -> bool {
         let asked = self.asked.get(&worker).filter(|shard| **shard != but);
-        asked.is_some_and(|shard| {
-            self.open_request(*shard, now).is_some_and(|request| request.asker == worker)
-        })
+        let shard = asked.and_then(|shard| self.shards.find(*shard));
+        let open = shard.and_then(|PooledShard { head, .. }| {
+            ops::open_request(context, head, &self.request_slot(head.key.shard))
+        });
+        open.is_some_and(|request| request.asker == worker)
     }
 
     pub(super) fn set_request_slot(&mut self, shard: ShardId, slot: SplitRequestSlot) {

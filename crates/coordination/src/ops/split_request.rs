@@ -1,12 +1,7 @@
 use shardwright_contracts::LogicalTime;
 
-use super::emit;
-use crate::error::reason::{NotLeased, SplitAlreadyRequested, SplitDeclined};
-use crate::error::{DeclineError, SplitRequestError};
-use crate::events::{EventCollector, EventKind};
-use crate::guard::{Context, check_run, check_status, check_tenant_of, validate_lease};
-use crate::lease::{Lease, OwnerLiveness};
-use crate::planted::{self, Defect};
+use crate::guard::Context;
+use crate::lease::OwnerLiveness;
 use crate::record::ShardHead;
 use crate::restore::SplitRequest;
 
@@ -35,59 +30,19 @@ impl SplitRequestSlot {
     }
 }
 
-/// Asks for a part of a shard. There is one open request per shard and, which `open_elsewhere`
-/// tells of the run's other shards, one per asker. Whoever asks the same holder again, because an
-/// answer got lost or patience has grown, has one request still; whoever asks another holder once
-/// the first request has expired withdraws that one, which the backend does with
-/// [`SplitRequestSlot::answered`].
-///
-/// Emits `SplitRequested`.
-pub fn request_split<const LOG: usize>(
-    context: &Context<'_>,
-    head: &ShardHead<LOG>,
-    slot: &mut SplitRequestSlot,
-    request: SplitRequest,
-    open_elsewhere: bool,
-    events: &mut EventCollector,
-) -> Result<(), SplitRequestError> {
-    check_tenant_of(context.tenant, head.tenant)?;
-    check_run(context.gate)?;
-    check_status(head)?;
-    let shard = head.key.shard;
-    let is_gone = context.holder == OwnerLiveness::Gone;
-    if is_gone || head.holder_at(context.now, context.gate.fence_floor).is_none() {
-        return Err(NotLeased { shard }.into());
-    }
-    let open_elsewhere = open_elsewhere && !planted::is_active(Defect::AskerAsksTwice);
-    let is_pushy = planted::is_active(Defect::RequestOverwritten);
-    let by_another = |open: SplitRequest| open.asker != request.asker && !is_pushy;
-    if open_elsewhere || slot.open_at(context.now).is_some_and(by_another) {
-        return Err(SplitAlreadyRequested { shard }.into());
-    }
-    let declined = slot.not_before.filter(|time| context.now < *time);
-    if let Some(not_before) = declined
-        && !planted::is_active(Defect::DeclineForgotten)
-    {
-        return Err(SplitDeclined { shard, not_before }.into());
-    }
-    slot.open = Some(request);
-    emit(context, events, || EventKind::SplitRequested { shard, asker: request.asker });
-    Ok(())
+/// Whether there is a holder who can be asked.
+pub(super) fn is_held<const LOG: usize>(context: &Context<'_>, head: &ShardHead<LOG>) -> bool {
+    let holder = head.holder_at(context.now, context.gate.fence_floor);
+    holder.is_some() && context.holder != OwnerLiveness::Gone
 }
 
-/// Declines whatever has been asked, and what would be before `not_before`. Emits `SplitDeclined`.
-pub fn decline_split<const LOG: usize>(
+/// The request to a shard's holder that waits for an answer. When the holder's time is up, nobody
+/// is left to give one.
+#[must_use]
+pub fn open_request<const LOG: usize>(
     context: &Context<'_>,
     head: &ShardHead<LOG>,
-    slot: &mut SplitRequestSlot,
-    lease: &Lease,
-    not_before: LogicalTime,
-    events: &mut EventCollector,
-) -> Result<(), DeclineError> {
-    validate_lease(context, head, lease)?;
-    slot.open = None;
-    slot.not_before = Some(not_before);
-    let shard = head.key.shard;
-    emit(context, events, || EventKind::SplitDeclined { shard, not_before });
-    Ok(())
+    slot: &SplitRequestSlot,
+) -> Option<SplitRequest> {
+    slot.open_at(context.now).filter(|_| is_held(context, head))
 }

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId, WorkerId};
+use shardwright_coordination::facade::rotated;
 use shardwright_coordination::guard::hands_out;
 use shardwright_coordination::{CapacityHint, HolderNotice, WaitingWorkers};
 use shardwright_store::Revision;
@@ -267,9 +268,8 @@ impl ViewState {
         limit: usize,
     ) -> Vec<ShardId> {
         self.expire(now);
-        let first = worker.as_raw().checked_rem(self.free.len() as u64).unwrap_or_default();
-        let (before, from) = self.free.split_at_checked(first as usize).unwrap_or_default();
-        let untried = from.iter().chain(before).filter(|shard| !self.tried.contains(shard));
+        let candidates = rotated(&self.free, worker);
+        let untried = candidates.filter(|shard| !self.tried.contains(shard));
         let chosen: Vec<ShardId> = untried.take(limit).copied().collect();
         self.tried.extend(chosen.iter().copied());
         chosen

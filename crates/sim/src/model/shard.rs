@@ -91,10 +91,11 @@ impl ShardModel {
         lease.map(|(worker, _)| worker)
     }
 
-    /// The request that waits for an answer at `now`.
+    /// The request that waits for an answer at `now`: one that has not expired, to a holder who can
+    /// still give one.
     #[must_use]
     pub fn open_request(&self, now: LogicalTime) -> Option<SplitRequest> {
-        self.request.filter(|request| now < request.expires_at)
+        self.request.filter(|request| now < request.expires_at && self.holder(now).is_some())
     }
 }
 

@@ -25,10 +25,8 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
         return Ok(());
     }
     // Whether a run can be made is looked at before what was done to it.
-    if let (
-        Request::CreateWithShards { .. },
-        Err(CoordError::ConfigMismatch(_) | CoordError::ManifestInvalid(_)),
-    ) = (seen.request, seen.outcome)
+    if let (Request::CreateWithShards { .. }, Err(CoordError::ConfigMismatch(_))) =
+        (seen.request, seen.outcome)
     {
         return Ok(());
     }
