@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn a_refusal_speaks_for_itself() {
         let reason = NotLeased { shard: ShardId::from_raw(3) };
-        let refused = SplitRequestError::from(reason.clone());
+        let refused = SplitRequestError::from(reason);
         assert_eq!(refused.to_string(), reason.to_string());
         assert!(refused.source().is_none());
     }
