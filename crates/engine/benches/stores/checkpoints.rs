@@ -13,6 +13,12 @@ use crate::Coordinator;
 use crate::shards::{RUN, TENANT, register};
 
 const TIME: Duration = Duration::from_secs(2);
+/// What rivals write.
+const VALUE: Bytes = Bytes::from_static(&[7; 300]);
+/// As many requests as the store has under way.
+const REQUESTS: usize = 2;
+/// Of the 128 operations that a server takes, one is the request around them.
+const NESTED_MAX: usize = 127;
 
 /// What one measurement has found.
 #[derive(Clone, Copy)]
@@ -65,11 +71,35 @@ pub(crate) async fn plain(operator: &Arc<EtcdOperator>, callers: usize) -> Rate 
             let key = Bytes::from(format!("plain/{caller}"));
             let (mut revision, mut took) = (Revision::ZERO, Vec::new());
             while begin.elapsed() < TIME {
-                let value = Bytes::from_static(&[7; 300]);
                 let before = Instant::now();
-                let swapped = operator.compare_and_swap(key.clone(), revision, value).await;
+                let swapped = operator.compare_and_swap(key.clone(), revision, VALUE).await;
                 revision = swapped.unwrap().unwrap();
                 took.push(before.elapsed());
+            }
+            took
+        })
+    });
+    rate(tasks.collect(), begin).await
+}
+
+/// The most that an etcd could do for so many callers: bare swaps of one key each, put together in
+/// as few requests as there can be if the next is on its way while one is decided.
+pub(crate) async fn nested(operator: &Arc<EtcdOperator>, callers: usize) -> Rate {
+    let begin = Instant::now();
+    let together = callers.div_ceil(REQUESTS).min(NESTED_MAX);
+    let tasks = (0..callers.div_ceil(together).min(REQUESTS)).map(|request| {
+        let operator = Arc::clone(operator);
+        tokio::spawn(async move {
+            let key = |swap| Bytes::from(format!("nested/{request}/{swap}"));
+            let keys: Vec<Bytes> = (0..together).map(key).collect();
+            let (mut revision, mut took) = (Revision::ZERO, Vec::new());
+            while begin.elapsed() < TIME {
+                let swaps = keys.iter().map(|key| (key.clone(), revision, VALUE));
+                let before = Instant::now();
+                let swapped = operator.compare_and_swap_each(swaps).await.unwrap();
+                revision = swapped.first().copied().flatten().unwrap();
+                assert!(swapped.len() == together && swapped.iter().all(Option::is_some));
+                took.extend(std::iter::repeat_n(before.elapsed(), together));
             }
             took
         })

@@ -79,17 +79,20 @@ async fn file() {
 async fn etcd() {
     println!("\nfenced checkpoints on one etcd that syncs, beside plain compare-and-swap");
     for callers in CALLERS {
-        let (mut plain, mut fenced) = (Vec::new(), Vec::new());
+        let (mut plain, mut nested, mut fenced) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             // Each side gets an etcd that is as fresh as the other's.
             let cluster = synced_etcd().await;
             let operator = Arc::new(cluster.operator(0).await.unwrap());
             plain.push(checkpoints::plain(&operator, callers).await);
             let cluster = synced_etcd().await;
-            let store = EtcdStore::connect(cluster.options()).await.unwrap();
-            fenced.push(checkpoints::measure(&open(store).await, callers).await);
+            let operator = Arc::new(cluster.operator(0).await.unwrap());
+            nested.push(checkpoints::nested(&operator, callers).await);
+            let cluster = synced_etcd().await;
+            fenced.push(checkpoints::measure(&on_etcd(&cluster).await, callers).await);
         }
-        let (plain, fenced) = (checkpoints::median(plain), checkpoints::median(fenced));
+        let (plain, nested) = (checkpoints::median(plain), checkpoints::median(nested));
+        let fenced = checkpoints::median(fenced);
         println!(
             "  {callers:3} callers  plain {:7.0}/s p99 {:?}  ours {:7.0}/s p99 {:?}  {:5.2} x",
             plain.per_second,
@@ -97,6 +100,12 @@ async fn etcd() {
             fenced.per_second,
             fenced.p99,
             fenced.per_second / plain.per_second,
+        );
+        println!(
+            "               bare swaps, nested {:7.0}/s p99 {:?}  {:5.2} x",
+            nested.per_second,
+            nested.p99,
+            nested.per_second / plain.per_second,
         );
     }
 }
@@ -109,8 +118,7 @@ async fn shards() {
     let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     shards::report("folder", &open(store).await).await;
     let cluster = synced_etcd().await;
-    let store = EtcdStore::connect(cluster.options()).await.unwrap();
-    shards::report("etcd", &open(store).await).await;
+    shards::report("etcd", &on_etcd(&cluster).await).await;
 }
 
 async fn synced_etcd() -> EtcdCluster {
@@ -118,7 +126,16 @@ async fn synced_etcd() -> EtcdCluster {
 }
 
 pub(crate) async fn open<S: Store>(store: S) -> Coordinator<S> {
-    let env = TokioEnv::current().unwrap();
-    let (keys, config) = (Keyspace::default(), EngineConfig::default());
+    open_with(store, Keyspace::default()).await
+}
+
+/// As users do: keys begin with the store's own namespace, and with nothing else.
+async fn on_etcd(cluster: &EtcdCluster) -> Coordinator<EtcdStore> {
+    let store = EtcdStore::connect(cluster.options()).await.unwrap();
+    open_with(store, Keyspace::bare()).await
+}
+
+async fn open_with<S: Store>(store: S, keys: Keyspace) -> Coordinator<S> {
+    let (env, config) = (TokioEnv::current().unwrap(), EngineConfig::default());
     StoredCoordinator::open(Counted::new(store), env, keys, config).await.unwrap()
 }
