@@ -137,7 +137,7 @@ async fn a_full_server_does_not_look_inside_of_transactions() {
     };
     let (one, other) = (create("a").build().unwrap(), create("b").build().unwrap());
     let request = free(&[&one, &other]);
-    shared.transact("a test", Repeat::IfNothingHappened, request).await.unwrap();
+    shared.transact("a test", Repeat::IfNothingHappened, || request.clone()).await.unwrap();
     assert!(store.load(&[key("a")]).await.unwrap().values[0].is_some(), "it passed by the quota");
     let both = [create("c").build().unwrap(), create("d").build().unwrap()];
     let trouble = send(shared, &both).await.unwrap_err();
