@@ -1,11 +1,11 @@
 //! Commits as transactions of etcd.
 //!
 //! A commit becomes a transaction: it compares what is expected, and writes. Several become one
-//! request: a transaction without a condition, around groups of theirs. Each of them is decided for
-//! itself, on the state before the request. What many have in common to expect, such as the gate of their
-//! run, is compared once; and nothing is read in case of a conflict, which is rare, and asks
-//! afterwards what is there. A server works through a request byte by byte and compare by compare,
-//! so that both make a batch cheaper by half.
+//! request: a transaction without a condition, around groups of theirs. Each of them is decided
+//! for itself, on the state before the request. What many have in common to expect, such as the
+//! gate of their run, is compared once for a group; and nothing is read in case of a conflict,
+//! which is rare, and asks afterwards what is there. A server works through a request byte by byte
+//! and compare by compare, so that both make a batch cheaper by half.
 //!
 //! A server counts operations so: the longest list of a transaction, plus that of the longest
 //! transaction inside it, and so on, may be 128. So neither the commits of a request nor what one
