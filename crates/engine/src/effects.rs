@@ -2,7 +2,9 @@
 
 use shardwright_contracts::ShardKey;
 use shardwright_coordination::{LeaseHolder, ShardRecord, ShardStatus};
-use shardwright_store::{Commit, CommitBuilder, CommitShapeError, Expect, Revision, SessionId};
+use shardwright_store::{
+    Commit, CommitBuilder, CommitShapeError, Expect, Key, Revision, SessionId,
+};
 
 use crate::codec::{Binding, Definition, OpenShard, Progress, Record};
 use crate::keyspace::Keyspace;
@@ -55,9 +57,11 @@ pub(crate) fn commit(
     room: Room,
 ) -> Result<Commit, CommitShapeError> {
     let Place { tenant, key } = place;
-    let mut commit = compare(keys, place, current.basis, !draft.newborn.is_empty());
+    let progress = keys.progress(tenant, key);
+    let is_split = !draft.newborn.is_empty();
+    let mut commit = compare(keys, place, progress.clone(), current.basis, is_split);
     if !(effects.redefines && planted::is_active(Defect::DefinitionAlone)) {
-        commit = commit.put(keys.progress(tenant, key), Progress::encode_of(&draft.record));
+        commit = commit.put(progress, Progress::encode_of(&draft.record));
     }
     if effects.redefines {
         commit = commit.put(keys.definition(tenant, key), Definition::encode_of(&draft.record));
@@ -82,9 +86,13 @@ pub(crate) fn commit(
 }
 
 /// What every commit about a shard compares.
-fn compare(keys: &Keyspace, place: Place, basis: Basis, is_split: bool) -> CommitBuilder {
-    let Place { tenant, key } = place;
-    let Basis { gate, progress, owner } = basis;
+fn compare(
+    keys: &Keyspace,
+    Place { tenant, key }: Place,
+    progress_key: Key,
+    Basis { gate, progress, owner }: Basis,
+    is_split: bool,
+) -> CommitBuilder {
     let mut commit = Commit::builder();
     if !planted::is_active(Defect::GateUncompared) {
         commit = commit.expect(keys.gate(tenant, key.run), Expect::At(gate));
@@ -96,7 +104,7 @@ fn compare(keys: &Keyspace, place: Place, basis: Basis, is_split: bool) -> Commi
         commit = commit.guard(keys.gate(tenant, key.run), Expect::At(gate));
     }
     if !leaves_out {
-        commit = commit.expect(keys.progress(tenant, key), Expect::At(progress));
+        commit = commit.expect(progress_key, Expect::At(progress));
     }
     if !planted::is_active(Defect::BindingUncompared) {
         commit = commit.expect(keys.owner(tenant, key), owner);

@@ -84,6 +84,7 @@ struct Attempt<T> {
     /// The fence that it grants, if it does.
     fence: Option<FenceEpoch>,
     session: Option<SessionId>,
+    /// What is watched of what it writes.
     writes: Vec<Write>,
     answer: T,
 }
@@ -295,7 +296,7 @@ impl<S: Store, E: Env> Core<S, E> {
                 return Ok(Tried::Again);
             }
         };
-        let writes = commit.writes().to_vec();
+        let writes = self.watched_writes(&commit);
         let error = match self.store.commit(commit).await {
             Ok(revision) => return Ok(Tried::Stored(Stored { revision, session, writes })),
             Err(error) => error,
@@ -402,6 +403,7 @@ enum Tried {
 struct Stored {
     revision: Revision,
     session: Option<SessionId>,
+    /// What is watched of what it wrote.
     writes: Vec<Write>,
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::{CapacityHint, HolderNotice, InfraError};
 use shardwright_store::{
-    Changes, Key, KeyRange, Page, Revision, ScanError, Store, Versioned, Write,
+    Changes, Commit, Key, KeyRange, Page, Revision, ScanError, Store, Versioned, Write,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -185,6 +185,12 @@ impl<S: Store, E: Env> Core<S, E> {
         Aside { notice: state.notice(shard, fence, now), capacity: state.capacity(now) }
     }
 
+    /// What of a commit the view of its run has to know; of a checkpoint, nothing.
+    pub(crate) fn watched_writes(&self, commit: &Commit) -> Vec<Write> {
+        let is_watched = |write: &&Write| self.keys.parse_view(write.key()).is_some();
+        commit.writes().iter().filter(is_watched).cloned().collect()
+    }
+
     /// Puts what was just stored into the view of its run, if there is one.
     pub(crate) fn note_commit(
         &self,
@@ -193,6 +199,9 @@ impl<S: Store, E: Env> Core<S, E> {
         revision: Revision,
         writes: &[Write],
     ) {
+        if writes.is_empty() {
+            return;
+        }
         let Some(view) = self.views.get(tenant, run) else { return };
         let mut state = view.lock();
         for write in writes {

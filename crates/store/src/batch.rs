@@ -11,6 +11,10 @@
 //! is slow, goes away, or is never polled again. In that last case a nudge was for nothing, and the
 //! queue stands still until the next caller comes or somebody calls [`Batcher::start_waiting`].
 //!
+//! An engine may carry out several batches at a time. The next is started beside others only if at
+//! least as many wait for it as are under way: a request costs a server as much as dozens of
+//! commits do, so a few do better to go with those who come back when a large batch is over.
+//!
 //! Two commits go together only if neither writes what the other looks at or writes. Engines judge
 //! all commits of a batch against the state before it, so two that exclude each other would both
 //! pass. A commit that clashes closes the batch and is the first of the next one; nobody overtakes.
@@ -83,8 +87,8 @@ struct Core<E> {
 
 /// What a batch comes back to.
 trait Home: Send + Sync {
-    /// A batch is over; these of its members are to be sent again.
-    fn welcome(self: Arc<Self>, again: Vec<Member>);
+    /// A batch of so many is over; these of its members are to be sent again.
+    fn welcome(self: Arc<Self>, commits: usize, again: Vec<Member>);
 
     /// Has a caller see whether something can be started.
     fn nudge(self: Arc<Self>);
@@ -149,8 +153,8 @@ impl<E: BatchEngine> Core<E> {
         let slots = self.slots();
         let fits = |size: &BatchSize| self.engine.fits(size);
         while let Some(members) = self.queue.next_batch(slots, &fits) {
-            let home: Arc<dyn Home> = Arc::clone(self) as _;
-            self.engine.start(Batch { members, again: Vec::new(), home });
+            let (commits, home) = (members.len(), Arc::clone(self) as _);
+            self.engine.start(Batch { members, commits, again: Vec::new(), home });
             if is_answered() {
                 return;
             }
@@ -164,8 +168,8 @@ impl<E: BatchEngine> Core<E> {
 }
 
 impl<E: BatchEngine> Home for Core<E> {
-    fn welcome(self: Arc<Self>, again: Vec<Member>) {
-        self.queue.release(again);
+    fn welcome(self: Arc<Self>, commits: usize, again: Vec<Member>) {
+        self.queue.release(commits, again);
         self.lead(None);
     }
 
@@ -234,6 +238,8 @@ impl<E> fmt::Debug for Batcher<E> {
 #[must_use = "callers wait for the answer"]
 pub struct Batch {
     members: Vec<Member>,
+    /// How many there were at first.
+    commits: usize,
     again: Vec<Member>,
     home: Arc<dyn Home>,
 }
@@ -292,7 +298,7 @@ impl Drop for Batch {
         for member in self.members.drain(..) {
             member.answer(Err(interrupted()));
         }
-        Arc::clone(&self.home).welcome(std::mem::take(&mut self.again));
+        Arc::clone(&self.home).welcome(self.commits, std::mem::take(&mut self.again));
     }
 }
 

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 
 use crate::key::Key;
@@ -176,18 +174,26 @@ impl CommitBuilder {
         if writes.is_empty() {
             return Err(CommitShapeError::Empty);
         }
-        let mut written = BTreeSet::new();
-        if let Some(twice) = writes.iter().find(|write| !written.insert(write.key())) {
-            return Err(CommitShapeError::WrittenTwice(twice.key().clone()));
-        }
-        let mut expected = BTreeSet::new();
-        if let Some(twice) = expectations.iter().find(|known| !expected.insert(&known.key)) {
-            return Err(CommitShapeError::ExpectedTwice(twice.key.clone()));
-        }
-        if !vouched && written.is_disjoint(&expected) {
+        let written = sorted(writes.iter().map(Write::key));
+        let written = written.map_err(CommitShapeError::WrittenTwice)?;
+        let expected = sorted(expectations.iter().map(|expected| &expected.key));
+        let expected = expected.map_err(CommitShapeError::ExpectedTwice)?;
+        if !vouched && !expected.iter().any(|key| written.binary_search(key).is_ok()) {
             return Err(CommitShapeError::Repeatable);
         }
         Ok(Commit { expectations, writes })
+    }
+}
+
+/// Keys in their order, if none is there twice; else that one. Most commits have so few that a list
+/// is quicker than a tree.
+fn sorted<'k>(keys: impl Iterator<Item = &'k Key>) -> Result<Vec<&'k Key>, Key> {
+    let mut keys: Vec<&Key> = keys.collect();
+    keys.sort_unstable();
+    let twice = keys.windows(2).find(|pair| matches!(pair, [one, other] if one == other));
+    match twice.and_then(<[&Key]>::first) {
+        Some(twice) => Err(Key::clone(twice)),
+        None => Ok(keys),
     }
 }
 

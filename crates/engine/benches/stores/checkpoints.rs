@@ -6,41 +6,40 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use shardwright_contracts::{CursorUpdate, OpId, WorkerId};
 use shardwright_coordination::{AsyncCoordinationBackend, AsyncShardClaiming};
-use shardwright_store::testing::EtcdOperator;
+use shardwright_store::testing::EtcdCluster;
 use shardwright_store::{Revision, Store};
 
 use crate::Coordinator;
+use crate::meter::{Meter, Rate};
 use crate::shards::{RUN, TENANT, register};
 
 const TIME: Duration = Duration::from_secs(2);
+/// What rivals write.
+const VALUE: Bytes = Bytes::from_static(&[7; 300]);
+/// As many requests as the store has under way.
+const REQUESTS: usize = 2;
+/// Of the 128 operations that a server takes, one is the request around them.
+const NESTED_MAX: usize = 127;
 
-/// What one measurement has found.
-#[derive(Clone, Copy)]
-pub(crate) struct Rate {
-    pub(crate) per_second: f64,
-    pub(crate) p99: Duration,
-}
-
-pub(crate) fn median(mut rates: Vec<Rate>) -> Rate {
-    rates.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
-    rates.get(rates.len() / 2).copied().unwrap()
-}
-
-pub(crate) async fn measure<S: Store>(coordinator: &Coordinator<S>, callers: usize) -> Rate {
+pub(crate) async fn measure<S: Store>(
+    coordinator: &Coordinator<S>,
+    server: Option<u32>,
+    callers: usize,
+) -> Rate {
     register(coordinator, callers).await;
     let mut leases = Vec::new();
     for worker in 0..callers as u64 {
         let worker = WorkerId::from_raw(worker);
         leases.push(coordinator.claim_next_available(TENANT, RUN, worker).await.unwrap());
     }
-    let begin = Instant::now();
+    let meter = Meter::start(server);
     let tasks = leases.into_iter().map(|shard| {
         let coordinator = coordinator.clone();
         tokio::spawn(async move {
             let start = shard.spec.as_spec_ref().start().to_vec();
             let mut took = Vec::new();
             for number in 0_u64.. {
-                if begin.elapsed() > TIME {
+                if meter.elapsed() > TIME {
                     break;
                 }
                 let mut key = start.clone();
@@ -53,36 +52,60 @@ pub(crate) async fn measure<S: Store>(coordinator: &Coordinator<S>, callers: usi
             took
         })
     });
-    rate(tasks.collect(), begin).await
+    rate(tasks.collect(), meter).await
 }
 
 /// The plainest thing that can be done to an etcd instead.
-pub(crate) async fn plain(operator: &Arc<EtcdOperator>, callers: usize) -> Rate {
-    let begin = Instant::now();
+pub(crate) async fn plain(cluster: &EtcdCluster, callers: usize) -> Rate {
+    let operator = Arc::new(cluster.operator(0).await.unwrap());
+    let meter = Meter::start(cluster.process_id(0).ok());
     let tasks = (0..callers).map(|caller| {
-        let operator = Arc::clone(operator);
+        let operator = Arc::clone(&operator);
         tokio::spawn(async move {
             let key = Bytes::from(format!("plain/{caller}"));
             let (mut revision, mut took) = (Revision::ZERO, Vec::new());
-            while begin.elapsed() < TIME {
-                let value = Bytes::from_static(&[7; 300]);
+            while meter.elapsed() < TIME {
                 let before = Instant::now();
-                let swapped = operator.compare_and_swap(key.clone(), revision, value).await;
+                let swapped = operator.compare_and_swap(key.clone(), revision, VALUE).await;
                 revision = swapped.unwrap().unwrap();
                 took.push(before.elapsed());
             }
             took
         })
     });
-    rate(tasks.collect(), begin).await
+    rate(tasks.collect(), meter).await
 }
 
-async fn rate(tasks: Vec<tokio::task::JoinHandle<Vec<Duration>>>, begin: Instant) -> Rate {
+/// The most that an etcd could do for so many callers: bare swaps of one key each, put together in
+/// as few requests as there can be if the next is on its way while one is decided.
+pub(crate) async fn nested(cluster: &EtcdCluster, callers: usize) -> Rate {
+    let operator = Arc::new(cluster.operator(0).await.unwrap());
+    let meter = Meter::start(cluster.process_id(0).ok());
+    let together = callers.div_ceil(REQUESTS).min(NESTED_MAX);
+    let tasks = (0..callers.div_ceil(together).min(REQUESTS)).map(|request| {
+        let operator = Arc::clone(&operator);
+        tokio::spawn(async move {
+            let key = |swap| Bytes::from(format!("nested/{request}/{swap}"));
+            let keys: Vec<Bytes> = (0..together).map(key).collect();
+            let (mut revision, mut took) = (Revision::ZERO, Vec::new());
+            while meter.elapsed() < TIME {
+                let swaps = keys.iter().map(|key| (key.clone(), revision, VALUE));
+                let before = Instant::now();
+                let swapped = operator.compare_and_swap_each(swaps).await.unwrap();
+                revision = swapped.first().copied().flatten().unwrap();
+                assert!(swapped.len() == together && swapped.iter().all(Option::is_some));
+                took.extend(std::iter::repeat_n(before.elapsed(), together));
+            }
+            took
+        })
+    });
+    rate(tasks.collect(), meter).await
+}
+
+async fn rate(tasks: Vec<tokio::task::JoinHandle<Vec<Duration>>>, meter: Meter) -> Rate {
     let mut took = Vec::new();
     for task in tasks {
         took.extend(task.await.unwrap());
     }
-    let per_second = took.len() as f64 / begin.elapsed().as_secs_f64();
-    took.sort();
-    Rate { per_second, p99: took.get(took.len() * 99 / 100).copied().unwrap_or_default() }
+    meter.rate(took)
 }

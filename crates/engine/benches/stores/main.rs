@@ -7,6 +7,7 @@ mod checkpoints;
 mod counted;
 mod limits;
 mod memory;
+mod meter;
 mod shards;
 
 use std::sync::Arc;
@@ -21,11 +22,15 @@ use shardwright_store::{MachineClock, Store};
 use tempfile::TempDir;
 
 use counted::Counted;
+use meter::Rate;
 
 /// Callers at a time.
 pub(crate) const CALLERS: [usize; 3] = [1, 16, 256];
 /// Times that each thing is measured; the median counts.
 pub(crate) const ROUNDS: usize = 3;
+
+/// Ways to store something in an etcd.
+const CONTENDERS: usize = 3;
 
 pub(crate) type Coordinator<S> = StoredCoordinator<Counted<S>, TokioEnv>;
 
@@ -64,9 +69,9 @@ async fn file() {
         for _ in 0..ROUNDS {
             let folder = TempDir::new().unwrap();
             let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
-            rounds.push(checkpoints::measure(&open(store).await, callers).await);
+            rounds.push(checkpoints::measure(&open(store).await, None, callers).await);
         }
-        let rate = checkpoints::median(rounds);
+        let rate = meter::median(rounds);
         println!(
             "  {callers:3} callers                         {:8.0}/s  {:5.2} x the disk, p99 {:?}",
             rate.per_second,
@@ -78,27 +83,36 @@ async fn file() {
 
 async fn etcd() {
     println!("\nfenced checkpoints on one etcd that syncs, beside plain compare-and-swap");
+    println!("{:42}  each              processor, both sides", "");
     for callers in CALLERS {
-        let (mut plain, mut fenced) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            // Each side gets an etcd that is as fresh as the other's.
+        let (mut plain, mut nested, mut fenced) = (Vec::new(), Vec::new(), Vec::new());
+        for turn in 0..ROUNDS * CONTENDERS {
+            // Each gets an etcd that is as fresh as the others', and each is first as often.
             let cluster = synced_etcd().await;
-            let operator = Arc::new(cluster.operator(0).await.unwrap());
-            plain.push(checkpoints::plain(&operator, callers).await);
-            let cluster = synced_etcd().await;
-            let store = EtcdStore::connect(cluster.options()).await.unwrap();
-            fenced.push(checkpoints::measure(&open(store).await, callers).await);
+            match (turn + turn / CONTENDERS) % CONTENDERS {
+                0 => plain.push(checkpoints::plain(&cluster, callers).await),
+                1 => nested.push(checkpoints::nested(&cluster, callers).await),
+                _ => {
+                    let server = cluster.process_id(0).ok();
+                    let coordinator = on_etcd(&cluster).await;
+                    fenced.push(checkpoints::measure(&coordinator, server, callers).await);
+                }
+            }
         }
-        let (plain, fenced) = (checkpoints::median(plain), checkpoints::median(fenced));
-        println!(
-            "  {callers:3} callers  plain {:7.0}/s p99 {:?}  ours {:7.0}/s p99 {:?}  {:5.2} x",
-            plain.per_second,
-            plain.p99,
-            fenced.per_second,
-            fenced.p99,
-            fenced.per_second / plain.per_second,
-        );
+        let plain = meter::median(plain);
+        beside(&format!("{callers:3} callers, plain"), plain, plain);
+        beside("             ours", meter::median(fenced), plain);
+        beside("             bare swaps, nested", meter::median(nested), plain);
     }
+}
+
+fn beside(name: &str, rate: Rate, plain: Rate) {
+    let Rate { per_second, p99, processor } = rate;
+    println!(
+        "  {name:32} {per_second:6.0}/s {:5.2} x, p99 {p99:9.1?}, {processor:8.1?} {:5.2} x less",
+        per_second / plain.per_second,
+        plain.processor.div_duration_f64(processor),
+    );
 }
 
 async fn shards() {
@@ -109,8 +123,7 @@ async fn shards() {
     let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     shards::report("folder", &open(store).await).await;
     let cluster = synced_etcd().await;
-    let store = EtcdStore::connect(cluster.options()).await.unwrap();
-    shards::report("etcd", &open(store).await).await;
+    shards::report("etcd", &on_etcd(&cluster).await).await;
 }
 
 async fn synced_etcd() -> EtcdCluster {
@@ -118,7 +131,16 @@ async fn synced_etcd() -> EtcdCluster {
 }
 
 pub(crate) async fn open<S: Store>(store: S) -> Coordinator<S> {
-    let env = TokioEnv::current().unwrap();
-    let (keys, config) = (Keyspace::default(), EngineConfig::default());
+    open_with(store, Keyspace::default()).await
+}
+
+/// As users do: keys begin with the store's own namespace, and with nothing else.
+async fn on_etcd(cluster: &EtcdCluster) -> Coordinator<EtcdStore> {
+    let store = EtcdStore::connect(cluster.options()).await.unwrap();
+    open_with(store, Keyspace::bare()).await
+}
+
+async fn open_with<S: Store>(store: S, keys: Keyspace) -> Coordinator<S> {
+    let (env, config) = (TokioEnv::current().unwrap(), EngineConfig::default());
     StoredCoordinator::open(Counted::new(store), env, keys, config).await.unwrap()
 }

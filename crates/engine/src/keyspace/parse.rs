@@ -65,7 +65,9 @@ impl Keyspace {
     /// What of which run a key of [`Keyspace::view`] is about.
     #[must_use]
     pub fn parse_view(&self, key: &Key) -> Option<(TenantId, RunId, ViewKey)> {
-        match self.parse(key)? {
+        let key = key.as_bytes().strip_prefix(self.prefix.as_bytes())?;
+        // Every commit's keys come by here, and most are others, of which no more is to be read.
+        match key.starts_with(b"view/").then(|| parse(key))?? {
             StoreKey::View(tenant, run, key) => Some((tenant, run, key)),
             _ => None,
         }

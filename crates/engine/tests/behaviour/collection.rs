@@ -115,6 +115,32 @@ fn active_runs_stay_and_are_listed() {
 }
 
 #[test]
+fn a_run_that_waits_too_long_for_its_shards_is_taken_away_and_no_other() {
+    const WAITING: RunId = RunId::from_raw(2);
+    const ACTIVE: RunId = RunId::from_raw(3);
+    let site = with_an_ended_run();
+    let engine = site.engine();
+    let before = site.key_names();
+    site.run(engine.create_run(TENANT, WAITING, crate::site::run_config())).unwrap();
+    let collect = || {
+        let mut collected = Vec::new();
+        site.run(engine.gc_stale_initializing_runs_into(5_000, &mut collected)).unwrap();
+        collected
+    };
+    site.world.advance(4_999);
+    assert_eq!(collect(), []);
+    assert!(site.run(engine.get_run(TENANT, WAITING)).is_ok());
+    site.world.advance(1);
+    assert_eq!(collect(), [RunAddress { tenant: TENANT, run: WAITING }]);
+    assert_eq!(site.key_names(), before, "nothing of it is left, and all of the other");
+    // One that has got its shards is as old, and is not waiting.
+    site.run(start_run(&engine, ACTIVE, 2));
+    site.world.advance(1_000_000);
+    assert_eq!(collect(), []);
+    site.audit();
+}
+
+#[test]
 fn a_steady_flow_of_runs_leaves_the_store_as_small_as_it_was() {
     let site = Site::new();
     let engine = site.engine();

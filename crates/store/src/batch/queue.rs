@@ -1,13 +1,14 @@
 //! Who waits, and how many batches are under way.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use tokio::sync::oneshot;
 
 use super::{BatchSize, Nudge};
-use crate::commit::{Commit, Write};
+use crate::commit::Commit;
 use crate::error::CommitError;
 use crate::key::Key;
 use crate::store::Revision;
@@ -52,7 +53,10 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Member>,
+    /// Batches under way.
     in_flight: usize,
+    /// The commits in them.
+    under_way: usize,
     /// Whether somebody is starting batches right now. Nobody ever is while it waits.
     led: bool,
     /// Who came last, to tell a caller that is alone from many that take turns.
@@ -78,8 +82,8 @@ impl Queue {
         !std::mem::replace(&mut self.lock().led, true)
     }
 
-    /// Takes the next batch from the front, and leads on; or, if there is none or no room for one,
-    /// no longer leads.
+    /// Takes the next batch from the front, and leads on; or, if there is none, no room for one, or
+    /// too little for one of its own, no longer leads.
     pub(super) fn next_batch(
         &self,
         slots: usize,
@@ -87,12 +91,14 @@ impl Queue {
     ) -> Option<Vec<Member>> {
         let mut state = self.lock();
         state.waiting.retain(|member| !member.reply.is_closed());
-        if state.waiting.is_empty() || state.in_flight >= slots {
+        let is_worth_it = state.waiting.len() >= state.under_way;
+        if state.waiting.is_empty() || state.in_flight >= slots || !is_worth_it {
             state.led = false;
             return None;
         }
         let count = count_together(&state.waiting, fits);
         state.in_flight += 1;
+        state.under_way += count;
         Some(state.waiting.drain(..count).collect())
     }
 
@@ -101,10 +107,11 @@ impl Queue {
         self.lock().led = false;
     }
 
-    /// A batch is over. Some of its members may have to be sent again, each alone.
-    pub(super) fn release(&self, again: Vec<Member>) {
+    /// A batch of so many is over. Some of its members may have to be sent again, each alone.
+    pub(super) fn release(&self, commits: usize, again: Vec<Member>) {
         let mut state = self.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
+        state.under_way = state.under_way.saturating_sub(commits);
         for mut member in again.into_iter().rev() {
             member.alone = true;
             state.waiting.push_front(member);
@@ -143,18 +150,46 @@ fn count_together(waiting: &VecDeque<Member>, fits: &dyn Fn(&BatchSize) -> bool)
         return waiting.len().min(1);
     }
     let mut size = BatchSize::default();
-    let mut looked_at: HashSet<&Key> = HashSet::new();
-    let mut written: HashSet<&Key> = HashSet::new();
+    let mut touched = HashMap::new();
     for Member { commit, alone, .. } in waiting {
         let count = size.commits;
         size.add(commit);
-        let clashes = commit.keys().any(|key| written.contains(key))
-            || commit.writes().iter().any(|write| looked_at.contains(write.key()));
-        if count > 0 && (*alone || clashes || !fits(&size)) {
+        if count > 0 && (*alone || !fits(&size)) || clashes(&mut touched, commit, count) {
             return count;
         }
-        looked_at.extend(commit.keys());
-        written.extend(commit.writes().iter().map(Write::key));
     }
     size.commits
+}
+
+/// Whether a commit writes what one before it looks at or writes, or the other way round; else
+/// takes note of what it touches, and that it is the one of this number.
+fn clashes<'c>(touched: &mut HashMap<&'c Key, Touch>, commit: &'c Commit, number: usize) -> bool {
+    let expected = commit.expectations().iter().map(|expected| (&expected.key, false));
+    let written = commit.writes().iter().map(|write| (write.key(), true));
+    for (key, is_written) in expected.chain(written) {
+        match touched.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(Touch { by: number, is_shared: false, is_written });
+            }
+            Entry::Occupied(mut entry) => {
+                let known = entry.get_mut();
+                known.is_shared |= known.by != number;
+                known.is_written |= is_written;
+                known.by = number;
+                if known.is_shared && known.is_written {
+                    return true;
+                }
+            }
+        }
+    }
+    false
+}
+
+/// What commits of a batch do to a key.
+struct Touch {
+    /// The last of them.
+    by: usize,
+    /// Whether there was one before it.
+    is_shared: bool,
+    is_written: bool,
 }

@@ -339,6 +339,49 @@ fn callers_that_take_turns_on_one_thread_share_batches() {
 }
 
 #[test]
+fn a_few_wait_until_they_are_more_or_a_large_batch_is_over() {
+    for they_become_more in [true, false] {
+        let recorder = Recorder { slots: 2, keeps: true.into(), ..Recorder::default() };
+        let batcher = Batcher::new(Arc::new(recorder));
+        let recorder = Arc::clone(batcher.engine());
+        let mut futures = Vec::new();
+        let mut come = |numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                let own = Key::from(format!("own/{number}"));
+                let commit = Commit::builder().expect(own.clone(), Expect::Absent).put(own, "");
+                let batcher = batcher.clone();
+                let commit = commit.build().unwrap();
+                let mut future = Box::pin(async move { batcher.commit(commit).await });
+                let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                assert!(polled.is_pending());
+                futures.push(future);
+            }
+        };
+        let under_way = || -> Vec<usize> {
+            recorder.log().kept.iter().map(|batch| batch.commits().len()).collect()
+        };
+        let finish_first = || {
+            let batch = recorder.log().kept.remove(0);
+            recorder.carry_out(batch);
+        };
+        come(0..8);
+        assert_eq!(under_way(), [1, 1]);
+        finish_first();
+        assert_eq!(under_way(), [1, 6]);
+        finish_first();
+        come(8..10);
+        assert_eq!(under_way(), [6], "two beside six");
+        if they_become_more {
+            come(10..14);
+            assert_eq!(under_way(), [6, 6]);
+        } else {
+            finish_first();
+            assert_eq!(under_way(), [2]);
+        }
+    }
+}
+
+#[test]
 fn a_refused_batch_is_sent_again_one_by_one() {
     let batcher = Batcher::new(Arc::new(Recorder { slots: 1, ..Recorder::default() }));
     batcher.engine().keeps.store(true, Ordering::SeqCst);

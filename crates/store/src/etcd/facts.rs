@@ -56,13 +56,17 @@ fn alike(name: &str, count: usize, operations: usize) -> Vec<Commit> {
 async fn operations_are_counted_as_the_longest_list_and_the_longest_inside_it() {
     let (_cluster, store) = single().await;
     let shared = store.shared();
-    for (operations, most) in [(1, 127), (3, 125), (64, 64)] {
+    // One list of groups, one of the commits in a group, of which 64 make it full, and one of the
+    // operations in a commit.
+    for (operations, most) in [(64, 63), (63, 64), (62, 128)] {
         let name = format!("fits/{operations}");
         assert_eq!(send(shared, &alike(&name, most, operations)).await.unwrap(), most);
         let name = format!("beyond/{operations}");
         let trouble = refused(send(shared, &alike(&name, most + 1, operations)).await);
         assert!(trouble.fault.message().contains("too many operations"), "{}", trouble.fault);
     }
+    // So there is room for many small ones.
+    assert_eq!(send(shared, &alike("many", 426, 3)).await.unwrap(), 426);
     // Alone, with nothing around it.
     assert_eq!(send(shared, &alike("alone", 1, 128)).await.unwrap(), 1);
     let server = EtcdServerLimits::default();
@@ -137,7 +141,7 @@ async fn a_full_server_does_not_look_inside_of_transactions() {
     };
     let (one, other) = (create("a").build().unwrap(), create("b").build().unwrap());
     let request = free(&[&one, &other]);
-    shared.transact("a test", Repeat::IfNothingHappened, request).await.unwrap();
+    shared.transact("a test", Repeat::IfNothingHappened, || request.clone()).await.unwrap();
     assert!(store.load(&[key("a")]).await.unwrap().values[0].is_some(), "it passed by the quota");
     let both = [create("c").build().unwrap(), create("d").build().unwrap()];
     let trouble = send(shared, &both).await.unwrap_err();

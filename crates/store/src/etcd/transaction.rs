@@ -1,21 +1,21 @@
 //! Commits as transactions of etcd.
 //!
 //! A commit becomes a transaction: it compares what is expected, and writes. Several become one
-//! request: a transaction without a condition, around theirs. Each of them is decided for itself,
-//! on the state before the request. What many have in common to expect, such as the gate of their
-//! run, is compared once; and nothing is read in case of a conflict, which is rare, and asks
-//! afterwards what is there. A server works through a request byte by byte and compare by compare,
-//! so that both make a batch cheaper by half.
+//! request: a transaction without a condition, around groups of theirs. Each of them is decided
+//! for itself, on the state before the request. What many have in common to expect, such as the
+//! gate of their run, is compared once for a group; and nothing is read in case of a conflict,
+//! which is rare, and asks afterwards what is there. A server works through a request byte by byte
+//! and compare by compare, so that both make a batch cheaper by half.
 //!
 //! A server counts operations so: the longest list of a transaction, plus that of the longest
-//! transaction inside it, and so on, may be 128. So what one commit writes is not limited by its
-//! own list: it is dealt out to transactions without a condition inside that of the commit.
+//! transaction inside it, and so on, may be 128. So neither the commits of a request nor what one
+//! commit writes are limited by one list: they are dealt out to transactions inside.
 
 mod group;
 #[cfg(test)]
 mod tests;
 
-use self::group::groups;
+use self::group::{Group, groups, groups_max, members_max};
 use super::answer;
 use super::namespace::Namespace;
 use super::options::EtcdServerLimits;
@@ -71,11 +71,13 @@ impl Room {
         StoreLimits { expectations, writes, key_bytes: KEY_BYTES_MAX, bytes }
     }
 
-    /// Whether several commits fit into one request. Those that go in groups are one level deeper
-    /// than the others.
-    pub(crate) const fn fits(&self, size: &BatchSize) -> bool {
+    /// Whether several commits fit into one request: the list of groups, that of a group, and that
+    /// of a commit.
+    pub(crate) fn fits(&self, size: &BatchSize) -> bool {
         let overhead = size.operations * (EXPECTATION_OVERHEAD + self.prefix);
-        size.commits + size.longest < self.operations && size.bytes + overhead <= self.bytes
+        let groups = groups_max(size.commits, self.operations);
+        let members = members_max(self.operations).min(size.commits);
+        groups + members + size.longest <= self.operations && size.bytes + overhead <= self.bytes
     }
 }
 
@@ -95,7 +97,7 @@ impl Composer {
         }
         let inner = match commits {
             [commit] => vec![nested(dealt(namespace, commit))],
-            _ => groups(commits).iter().map(|group| nested(group.request(namespace))).collect(),
+            _ => self.groups(commits).map(|group| nested(group.request(namespace))).collect(),
         };
         TxnRequest { success: inner, failure: price(namespace, commits), ..TxnRequest::default() }
     }
@@ -115,12 +117,12 @@ impl Composer {
             let inner = answer.responses.into_iter().next().and_then(transaction)?;
             return Some(vec![inner.succeeded.then_some(revision)]);
         }
-        let groups = groups(commits);
+        let groups = self.groups(commits);
         if groups.len() != answer.responses.len() {
             return None;
         }
         let mut decisions = vec![None; commits.len()];
-        for (group, answer) in groups.iter().zip(answer.responses) {
+        for (group, answer) in groups.zip(answer.responses) {
             for member in group.applied(transaction(answer)?)? {
                 *decisions.get_mut(member)? = Some(revision);
             }
@@ -135,14 +137,28 @@ impl Composer {
             let expected = replaced(commit).map(|expected| compare(&self.namespace, expected));
             nested(TxnRequest { compare: expected.collect(), ..TxnRequest::default() })
         };
+        let group = |commits: &[&Commit]| {
+            let success = commits.iter().map(question).collect();
+            nested(TxnRequest { success, ..TxnRequest::default() })
+        };
         // A request that holds transactions is no mere read: it goes through the cluster's log.
-        let success = commits.iter().map(question).collect();
+        let success = commits.chunks(members_max(self.room.operations)).map(group).collect();
         TxnRequest { success, ..TxnRequest::default() }
     }
 
     /// What an inquiry has found, for each commit.
     pub(crate) fn findings(answer: TxnResponse) -> Option<Vec<bool>> {
-        answer.responses.into_iter().map(|one| transaction(one).map(|one| one.succeeded)).collect()
+        let mut findings = Vec::new();
+        for group in answer.responses {
+            for finding in transaction(group)?.responses {
+                findings.push(transaction(finding)?.succeeded);
+            }
+        }
+        Some(findings)
+    }
+
+    fn groups<'c>(&self, commits: &[&'c Commit]) -> impl ExactSizeIterator<Item = Group<'c>> {
+        groups(commits, self.room.operations).into_iter()
     }
 
     /// The commit, if it is alone and needs nothing around it.

@@ -67,9 +67,8 @@ impl Shared {
 
     /// What has become of commits that are sent together; nothing of those that conflict.
     pub(super) async fn decide(&self, commits: &[&Commit]) -> Result<Vec<Option<Told>>, Trouble> {
-        let answer = self
-            .transact("a commit", Repeat::IfNothingHappened, self.composer.request(commits))
-            .await?;
+        let request = || self.composer.request(commits);
+        let answer = self.transact("a commit", Repeat::IfNothingHappened, request).await?;
         Ok(match self.composer.decisions(commits, answer) {
             Some(decisions) => decisions.into_iter().map(|decided| decided.map(Ok)).collect(),
             None => vec![Some(Err(CommitError::Unknown(nonsense("a commit")))); commits.len()],
@@ -93,15 +92,15 @@ impl Shared {
         commits.iter().map(|commit| CommitError::Conflict(conflict(commit))).collect()
     }
 
+    /// Sends a request, which is made anew whenever it is sent again: that is rarer than a copy.
     pub(super) async fn transact(
         &self,
         what: &str,
         repeat: Repeat,
-        request: TxnRequest,
+        request: impl Fn() -> TxnRequest + Send + Sync,
     ) -> Result<TxnResponse, Trouble> {
-        let request = &request;
         let send = |connection: Arc<Connection>, limit| {
-            let request = connection.request(request.clone(), limit);
+            let request = connection.request(request(), limit);
             async move { connection.kv().txn(request).await }
         };
         self.client.call(what, repeat, send).await
@@ -141,7 +140,7 @@ impl Shared {
     /// made a key that somebody has taken away again. If it is not true any more, that may be the
     /// work of somebody else.
     async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Told> {
-        let inquiry = self.composer.inquiry(commits);
+        let inquiry = || self.composer.inquiry(commits);
         let answer = self.transact("an inquiry", Repeat::Freely, inquiry).await.ok();
         let findings = answer.and_then(Composer::findings).unwrap_or_default();
         let mut findings = findings.into_iter();

@@ -200,6 +200,18 @@ fn watches_can_be_held_broken_and_overtaken_by_forgetting() {
 }
 
 #[test]
+fn a_new_store_knows_nothing_of_another() {
+    let one = Fixture::new();
+    let key = Key::from("a");
+    let commit = Commit::builder().expect(key.clone(), Expect::Absent).put(key.clone(), "1");
+    now(one.store.commit(commit.build().unwrap())).unwrap();
+    assert!(now(one.client.load(std::slice::from_ref(&key))).unwrap().values[0].is_some());
+    let other = Fixture::new();
+    let loaded = now(other.store.load(&[key])).unwrap();
+    assert_eq!((loaded.values, loaded.revision), (vec![None], Revision::ZERO));
+}
+
+#[test]
 fn what_is_forgotten_takes_no_room() {
     let clock = Arc::new(ManualClock::new());
     let options = MemoryOptions { history: 3, ..MemoryOptions::default() };

@@ -270,6 +270,12 @@ impl EtcdCluster {
         self.signal(member, Signal::CONT)
     }
 
+    /// The process of a member that runs.
+    pub fn process_id(&self, member: usize) -> io::Result<u32> {
+        let process = self.member(member)?.process.as_ref();
+        process.map(Child::id).ok_or_else(|| io::Error::other("the member does not run"))
+    }
+
     fn signal(&self, member: usize, signal: Signal) -> io::Result<()> {
         match &self.member(member)?.process {
             Some(process) => Ok(kill_process(Pid::from_child(process), signal)?),

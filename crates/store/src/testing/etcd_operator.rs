@@ -12,8 +12,8 @@ use crate::etcd::connection::Connection;
 use crate::etcd::wire::{
     AlarmMember, AlarmRequest, AlarmType, AuthEnableRequest, AuthRoleAddRequest,
     AuthRoleGrantPermissionRequest, AuthUserAddRequest, AuthUserGrantRoleRequest,
-    CompactionRequest, Compare, DefragmentRequest, Permission, PutRequest, RequestOp,
-    StatusRequest, TxnRequest, alarm_request, compare, permission, request_op,
+    CompactionRequest, Compare, DefragmentRequest, Permission, PutRequest, RequestOp, ResponseOp,
+    StatusRequest, TxnRequest, alarm_request, compare, permission, request_op, response_op,
 };
 use crate::etcd::{EtcdOptions, EtcdTimeouts};
 use crate::key::{Key, KeyRange};
@@ -79,21 +79,31 @@ impl EtcdOperator {
         revision: Revision,
         value: Bytes,
     ) -> io::Result<Option<Revision>> {
-        let revision = i64::try_from(revision.get()).map_err(io::Error::other)?;
-        let compare = Compare {
-            result: compare::Result::Equal.into(),
-            target: compare::Target::Mod.into(),
-            key: key.clone(),
-            target_union: Some(compare::TargetUnion::ModRevision(revision)),
-        };
-        let put = request_op::Request::RequestPut(PutRequest { key, value, lease: 0 });
-        let put = RequestOp { request: Some(put) };
-        let request =
-            TxnRequest { compare: vec![compare], success: vec![put], failure: Vec::new() };
-        let request = self.connection.request(request, LIMIT);
+        let request = self.connection.request(swap(key, revision, value)?, LIMIT);
         let answer = done(self.connection.kv().txn(request).await)?;
         let now = Revision::new(answer.header.unwrap_or_default().revision.unsigned_abs());
         Ok(answer.succeeded.then_some(now))
+    }
+
+    /// The same for several keys in one request, in which each is decided for itself. Gives the
+    /// new revision of those of which it was so.
+    pub async fn compare_and_swap_each(
+        &self,
+        swaps: impl IntoIterator<Item = (Bytes, Revision, Bytes)>,
+    ) -> io::Result<Vec<Option<Revision>>> {
+        let inner = |(key, revision, value)| {
+            let request = request_op::Request::RequestTxn(swap(key, revision, value)?);
+            Ok::<_, io::Error>(RequestOp { request: Some(request) })
+        };
+        let success = swaps.into_iter().map(inner).collect::<io::Result<Vec<_>>>()?;
+        let request = TxnRequest { success, ..TxnRequest::default() };
+        let answer = done(self.connection.kv().txn(self.connection.request(request, LIMIT)).await)?;
+        let now = Revision::new(answer.header.unwrap_or_default().revision.unsigned_abs());
+        let swapped = |operation: ResponseOp| match operation.response {
+            Some(response_op::Response::ResponseTxn(inner)) => inner.succeeded.then_some(now),
+            _ => None,
+        };
+        Ok(answer.responses.into_iter().map(swapped).collect())
     }
 
     /// Forgets the history before a revision, and waits until it is really gone.
@@ -179,6 +189,19 @@ fn anything_below(prefix: &str) -> Permission {
         key: range.start().to_bytes(),
         range_end: range.end().map(Key::to_bytes).unwrap_or_default(),
     }
+}
+
+fn swap(key: Bytes, revision: Revision, value: Bytes) -> io::Result<TxnRequest> {
+    let revision = i64::try_from(revision.get()).map_err(io::Error::other)?;
+    let compare = Compare {
+        result: compare::Result::Equal.into(),
+        target: compare::Target::Mod.into(),
+        key: key.clone(),
+        target_union: Some(compare::TargetUnion::ModRevision(revision)),
+    };
+    let put = request_op::Request::RequestPut(PutRequest { key, value, lease: 0 });
+    let put = RequestOp { request: Some(put) };
+    Ok(TxnRequest { compare: vec![compare], success: vec![put], failure: Vec::new() })
 }
 
 fn done<T>(result: Result<Response<T>, Status>) -> io::Result<T> {

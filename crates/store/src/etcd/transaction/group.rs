@@ -1,4 +1,8 @@
-//! Commits that expect the same thing first, in one request.
+//! The commits of one request, in groups.
+//!
+//! Commits that expect the same thing first are a group of their own, if they are enough, and what
+//! they share is compared once. The rest are groups without anything in common. A group is a list
+//! inside the request's list, so that a request can hold more commits than a list.
 
 use std::collections::HashMap;
 
@@ -7,39 +11,73 @@ use super::super::wire::{TxnRequest, TxnResponse};
 use super::{compare, flat, nested, transaction};
 use crate::commit::{Commit, Expectation};
 
-/// Some commits of a request, and what all of them expect first. One that has no company is a
-/// group as well.
+/// Fewest commits that get a group for what they share. It bounds how many groups there can be.
+const SHARING_MIN: usize = 8;
+
+/// Some commits of a request.
 pub(super) struct Group<'c> {
-    first: Option<&'c Expectation>,
-    members: Vec<(usize, &'c Commit)>,
+    /// What is compared once for all of them, the first thing that each expects.
+    shared: Option<&'c Expectation>,
+    members: Vec<Member<'c>>,
+}
+
+/// A commit and its place among all of the request.
+type Member<'c> = (usize, &'c Commit);
+
+/// Most commits of a group in a request to a server that takes lists of so many operations.
+pub(super) const fn members_max(operations: usize) -> usize {
+    operations / 2
+}
+
+/// The most groups that so many commits can become, whatever they share.
+pub(super) const fn groups_max(commits: usize, operations: usize) -> usize {
+    commits / SHARING_MIN + commits / members_max(operations) + 1
 }
 
 /// Puts together what is decided together.
-pub(super) fn groups<'c>(commits: &[&'c Commit]) -> Vec<Group<'c>> {
-    let mut groups: Vec<Group<'c>> = Vec::new();
-    let mut known = HashMap::new();
-    for member in commits.iter().copied().enumerate() {
-        let first = member.1.expectations().first();
-        let place = *known.entry(first).or_insert(groups.len());
-        match groups.get_mut(place) {
-            Some(group) => group.members.push(member),
-            None => groups.push(Group { first, members: vec![member] }),
+pub(super) fn groups<'c>(commits: &[&'c Commit], operations: usize) -> Vec<Group<'c>> {
+    let (mut groups, mut others) = (Vec::new(), Vec::new());
+    let mut add = |shared, members: Vec<Member<'c>>| {
+        let groups_of = members.chunks(members_max(operations));
+        groups.extend(groups_of.map(|members| Group { shared, members: members.to_vec() }));
+    };
+    for (shared, members) in by_first(commits) {
+        if shared.is_some() && members.len() >= SHARING_MIN {
+            add(shared, members);
+        } else {
+            others.extend(members);
         }
     }
+    add(None, others);
     groups
+}
+
+/// The commits by what they expect first.
+fn by_first<'c>(commits: &[&'c Commit]) -> Vec<(Option<&'c Expectation>, Vec<Member<'c>>)> {
+    let mut sharing: Vec<(Option<&'c Expectation>, Vec<Member<'c>>)> = Vec::new();
+    let (mut known, mut place) = (HashMap::new(), 0);
+    for member in commits.iter().copied().enumerate() {
+        let first = member.1.expectations().first();
+        // Mostly the same as that of the commit before.
+        if sharing.get(place).is_none_or(|(shared, _)| *shared != first) {
+            place = *known.entry(first).or_insert(sharing.len());
+        }
+        match sharing.get_mut(place) {
+            Some((_, members)) => members.push(member),
+            None => sharing.push((first, vec![member])),
+        }
+    }
+    sharing
 }
 
 impl Group<'_> {
     pub(super) fn request(&self, namespace: &Namespace) -> TxnRequest {
-        if let [(_, commit)] = self.members.as_slice() {
-            return flat(namespace, commit, commit.expectations());
-        }
         let inner = self.members.iter().map(|(_, commit)| {
-            let rest = commit.expectations().get(1..).unwrap_or_default();
+            let rest = commit.expectations().get(self.shared.iter().len()..).unwrap_or_default();
             nested(flat(namespace, commit, rest))
         });
         TxnRequest {
-            compare: self.first.iter().map(|expected| compare(namespace, expected)).collect(),
+            compare: self.shared.iter().map(|expected| compare(namespace, expected)).collect(),
             success: inner.collect(),
             failure: Vec::new(),
         }
@@ -50,17 +88,13 @@ impl Group<'_> {
         if !answer.succeeded {
             return Some(Vec::new());
         }
-        let members = self.members.iter().map(|(place, _)| *place);
-        if self.members.len() == 1 {
-            return Some(members.collect());
-        }
         if self.members.len() != answer.responses.len() {
             return None;
         }
         let mut applied = Vec::with_capacity(self.members.len());
-        for (member, answer) in members.zip(answer.responses) {
+        for ((member, _), answer) in self.members.iter().zip(answer.responses) {
             if transaction(answer)?.succeeded {
-                applied.push(member);
+                applied.push(*member);
             }
         }
         Some(applied)

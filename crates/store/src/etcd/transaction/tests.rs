@@ -79,8 +79,9 @@ fn small(number: usize, operations: usize) -> Commit {
 }
 
 /// One that looks at the gate of a run before anything else.
-fn gated(gate: &'static str, number: usize, operations: usize) -> Commit {
-    let guarded = Commit::builder().guard(Key::from(gate), Expect::At(Revision::new(3)));
+fn gated(gate: &str, number: usize, operations: usize) -> Commit {
+    let gate = Key::from(gate.to_owned());
+    let guarded = Commit::builder().guard(gate, Expect::At(Revision::new(3)));
     let builder = (1..operations).fold(guarded, |builder, at| {
         let key = Key::from(format!("{number}/{at}"));
         builder.expect(key.clone(), Expect::Absent).put(key, "value")
@@ -100,41 +101,72 @@ fn size(commits: &[Commit]) -> BatchSize {
     size
 }
 
+/// The most commits of so many operations each that fit.
+fn most(room: &Room, operations: usize) -> usize {
+    let size = |commits| BatchSize { commits, longest: operations, ..BatchSize::default() };
+    (2..).take_while(|commits| room.fits(&size(*commits))).last().unwrap()
+}
+
 #[test]
 fn a_batch_that_fits_passes_however_its_commits_go_together() {
     let composer = composer(12);
     for operations in [1, 3, 13, 14, 64, 100] {
-        let most = SERVER.operations - operations - 1;
-        for gates in [vec![], vec!["one"], vec!["one", "two"]] {
-            let commit = |number: usize| match gates.get(number % 3) {
-                Some(gate) => gated(gate, number, operations),
-                None => small(number, operations),
+        let most = most(&composer.room, operations);
+        // So many look at each gate; at the last of them, nobody else does.
+        for company in [most, 100, 64, 8, 7, 3, 1] {
+            let commit = |number: usize| {
+                let gate = format!("gate/{}", number / company);
+                if number % 50 == 49 {
+                    small(number, operations)
+                } else {
+                    gated(&gate, number, operations)
+                }
             };
             let commits: Vec<Commit> = (0..=most).map(commit).collect();
             assert!(composer.room.fits(&size(&commits[..most])), "{most} of {operations}");
             assert!(!composer.room.fits(&size(&commits)), "{most} of {operations} and one");
             let all: Vec<&Commit> = commits.iter().take(most).collect();
-            let request = composer.request(&all);
-            assert!(passes(&request, SERVER.operations), "{most} of {operations}, {gates:?}");
-            assert!(request.encoded_len() <= SERVER.bytes);
+            for request in [composer.request(&all), composer.inquiry(&all)] {
+                assert!(passes(&request, SERVER.operations), "{most} of {operations}, {company}");
+                assert!(request.encoded_len() <= SERVER.bytes);
+            }
         }
     }
 }
 
 #[test]
-fn what_all_expect_first_is_compared_once_and_nothing_is_read() {
+fn a_request_has_room_for_more_commits_than_a_list_has_for_operations() {
+    let room = composer(12).room;
+    assert!(most(&room, 3) > 400, "{}", most(&room, 3));
+    assert!(most(&room, 16) > 256, "{}", most(&room, 16));
+    assert!(most(&room, 100) > 20, "{}", most(&room, 100));
+}
+
+fn inner(operation: &RequestOp) -> &TxnRequest {
+    match &operation.request {
+        Some(Request::RequestTxn(inner)) => inner,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_many_expect_first_is_compared_once_and_nothing_is_read() {
     let composer = composer(12);
     let commits: Vec<Commit> = (0..100).map(|number| gated("gate", number, 3)).collect();
     let commits: Vec<&Commit> = commits.iter().collect();
     let request = composer.request(&commits);
-    let [RequestOp { request: Some(Request::RequestTxn(group)) }] = request.success.as_slice()
-    else {
-        panic!("{request:?}");
-    };
-    assert_eq!((group.compare.len(), group.success.len(), group.failure.len()), (1, 100, 0));
-    for inner in &group.success {
-        let Some(Request::RequestTxn(inner)) = &inner.request else { panic!("{inner:?}") };
-        assert_eq!((inner.compare.len(), inner.success.len(), inner.failure.len()), (2, 3, 0));
+    let groups: Vec<&TxnRequest> = request.success.iter().map(inner).collect();
+    let lists = |txn: &&TxnRequest| (txn.compare.len(), txn.success.len(), txn.failure.len());
+    assert_eq!(groups.iter().map(lists).collect::<Vec<_>>(), [(1, 64, 0), (1, 36, 0)]);
+    for commit in groups.iter().flat_map(|group| group.success.iter().map(inner)) {
+        assert_eq!(lists(&commit), (2, 3, 0));
+    }
+    // A few are not worth a list.
+    let request = composer.request(&commits[..7]);
+    let groups: Vec<&TxnRequest> = request.success.iter().map(inner).collect();
+    assert_eq!(groups.iter().map(lists).collect::<Vec<_>>(), [(0, 7, 0)]);
+    for commit in groups.iter().flat_map(|group| group.success.iter().map(inner)) {
+        assert_eq!(lists(&commit), (3, 3, 0));
     }
 }
 
@@ -147,18 +179,36 @@ fn answered(succeeded: bool, inner: Vec<TxnResponse>) -> TxnResponse {
 #[test]
 fn each_commit_of_a_group_gets_its_own_answer() {
     let composer = composer(12);
-    let commits = [gated("one", 0, 2), small(1, 1), gated("two", 2, 2), gated("one", 3, 2)];
-    let gone = gated("two", 4, 2);
-    let commits: Vec<&Commit> = commits.iter().chain([&gone]).collect();
+    // Eight look at the first gate, eight at the second, which has changed, and two at others.
+    let gates = ["one", "two", "one", "two"];
+    let mut commits = vec![small(100, 1)];
+    commits.extend((0..16).map(|number| gated(gates[number % 4], number, 2)));
+    commits.push(small(101, 1));
+    let commits: Vec<&Commit> = commits.iter().collect();
     let decided = |succeeded| answered(succeeded, Vec::new());
-    let one = answered(true, vec![decided(false), decided(true)]);
-    let answer = answered(true, vec![one, decided(true), decided(false)]);
+    // The third of the first gate conflicts, and the last of all.
+    let one = answered(true, (0..8).map(|member| decided(member != 2)).collect());
+    let others = answered(true, vec![decided(true), decided(false)]);
+    let answer = answered(true, vec![one.clone(), decided(false), others.clone()]);
     let applied = Some(Revision::ZERO);
-    let expected = vec![None, applied, None, applied, None];
+    let mut expected = vec![applied];
+    expected.extend((0..16).map(|number| applied.filter(|_| number % 2 == 0 && number != 4)));
+    expected.push(None);
     assert_eq!(composer.decisions(&commits, answer), Some(expected));
     // An answer that does not fit the question decides nothing.
-    let short = answered(true, vec![answered(true, vec![decided(true)]), decided(true)]);
+    let short = answered(true, vec![one.clone(), others.clone()]);
     assert_eq!(composer.decisions(&commits, short), None);
+    let mixed = answered(true, vec![others, decided(false), one]);
+    assert_eq!(composer.decisions(&commits, mixed), None);
+}
+
+#[test]
+fn an_inquiry_tells_of_each_commit_in_its_place() {
+    let decided = |succeeded| answered(succeeded, Vec::new());
+    let groups = [vec![true, false, true], vec![false, true]];
+    let answer = groups.iter().map(|one| one.iter().copied().map(decided).collect());
+    let answer = answered(true, answer.map(|group| answered(true, group)).collect());
+    assert_eq!(Composer::findings(answer), Some(groups.concat()));
 }
 
 #[test]

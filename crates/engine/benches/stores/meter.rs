@@ -1,0 +1,63 @@
+//! How long things took, and how much of the processors they took.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Linux counts in hundredths of a second.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Runs from the moment it is made.
+#[derive(Clone, Copy)]
+pub(crate) struct Meter {
+    begin: Instant,
+    spent: Duration,
+    server: Option<u32>,
+}
+
+/// What one measurement has found.
+#[derive(Clone, Copy)]
+pub(crate) struct Rate {
+    pub(crate) per_second: f64,
+    pub(crate) p99: Duration,
+    /// Processor time for each, here and in the server. Other work on the machine makes everything
+    /// slower, but hardly dearer.
+    pub(crate) processor: Duration,
+}
+
+impl Meter {
+    /// Of this process, and of a server if there is one.
+    pub(crate) fn start(server: Option<u32>) -> Self {
+        Self { begin: Instant::now(), spent: spent(server), server }
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// What was done, by how long each took.
+    pub(crate) fn rate(&self, mut took: Vec<Duration>) -> Rate {
+        let per_second = took.len() as f64 / self.elapsed().as_secs_f64();
+        let processor = (spent(self.server) - self.spent).div_f64(took.len().max(1) as f64);
+        took.sort();
+        let p99 = took.get(took.len() * 99 / 100).copied().unwrap_or_default();
+        Rate { per_second, p99, processor }
+    }
+}
+
+pub(crate) fn median(mut rates: Vec<Rate>) -> Rate {
+    rates.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+    rates.get(rates.len() / 2).copied().unwrap()
+}
+
+fn spent(server: Option<u32>) -> Duration {
+    let server = server.map(|process| processor_time(&process.to_string()));
+    processor_time("self") + server.unwrap_or_default()
+}
+
+fn processor_time(process: &str) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    // The name of the program stands in brackets and may hold anything.
+    let (_, fields) = text.rsplit_once(')').unwrap();
+    let ticks = fields.split_whitespace().skip(11).take(2).map(|it| it.parse::<u32>().unwrap());
+    TICK * ticks.sum()
+}
