@@ -7,7 +7,9 @@ const LABEL_WIDTH: f64 = 290.0;
 const BAR_HEIGHT: f64 = 18.0;
 const STEP: f64 = 25.0;
 /// What a panel's title takes.
-const HEAD: f64 = 44.0;
+const HEAD: f64 = 42.0;
+/// What is below its bars.
+const FOOT: f64 = 18.0;
 /// What is left free for the figure behind the longest bar.
 const FIGURE_WIDTH: f64 = 90.0;
 
@@ -48,7 +50,7 @@ pub(super) fn draw(panels: &[Panel]) -> String {
 
 #[expect(clippy::cast_precision_loss, reason = "there are few bars")]
 fn panel_height(panel: &Panel) -> f64 {
-    HEAD + STEP * panel.bars.len() as f64 + 8.0
+    HEAD + STEP * panel.bars.len() as f64 + FOOT
 }
 
 fn draw_panel(svg: &mut String, panel: &Panel, top: f64) {
@@ -62,6 +64,10 @@ fn draw_panel(svg: &mut String, panel: &Panel, top: f64) {
         escaped(&panel.title)
     );
     let mut y = top + HEAD;
+    if let Some(aim) = panel.aim {
+        let bottom = top + panel_height(panel) - FOOT;
+        draw_aim(svg, LABEL_WIDTH + scaled(aim), y - 4.0, bottom);
+    }
     for bar in &panel.bars {
         let colour = if bar.is_ours { "#1f6f4a" } else { "#b4bcc6" };
         let (middle, width) = (y + 13.5, scaled(bar.value).max(1.0));
@@ -70,7 +76,8 @@ fn draw_panel(svg: &mut String, panel: &Panel, top: f64) {
             "<text x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"end\">{}</text>\n\
              <rect x=\"{LABEL_WIDTH}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{BAR_HEIGHT}\" \
              fill=\"{colour}\"/>\n\
-             <text x=\"{:.1}\" y=\"{middle:.1}\">{}</text>",
+             <text x=\"{:.1}\" y=\"{middle:.1}\" stroke=\"#ffffff\" stroke-width=\"4\" \
+             paint-order=\"stroke\">{}</text>",
             LABEL_WIDTH - 10.0,
             escaped(&bar.label),
             LABEL_WIDTH + width + 7.0,
@@ -78,18 +85,18 @@ fn draw_panel(svg: &mut String, panel: &Panel, top: f64) {
         );
         y += STEP;
     }
-    if let Some(aim) = panel.aim {
-        let x = LABEL_WIDTH + scaled(aim);
-        let (from, to) = (top + HEAD - 4.0, y - 3.0);
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{x:.1}\" y1=\"{from:.1}\" x2=\"{x:.1}\" y2=\"{to:.1}\" stroke=\"#c0392b\" \
-             stroke-dasharray=\"4 3\"/>\n\
-             <text x=\"{x:.1}\" y=\"{:.1}\" fill=\"#c0392b\" font-size=\"11\" \
-             text-anchor=\"middle\">aim</text>",
-            from - 3.0,
-        );
-    }
+}
+
+/// A line where bars should end, below the bars and their figures.
+fn draw_aim(svg: &mut String, x: f64, top: f64, bottom: f64) {
+    let _ = writeln!(
+        svg,
+        "<line x1=\"{x:.1}\" y1=\"{top:.1}\" x2=\"{x:.1}\" y2=\"{bottom:.1}\" stroke=\"#c0392b\" \
+         stroke-dasharray=\"4 3\"/>\n\
+         <text x=\"{x:.1}\" y=\"{:.1}\" fill=\"#c0392b\" font-size=\"11\" \
+         text-anchor=\"middle\">aim</text>",
+        bottom + 10.0,
+    );
 }
 
 /// A value with as many digits as mean something.
@@ -129,7 +136,7 @@ mod tests {
     fn nothing_is_drawn_outside_of_the_picture() {
         let svg = draw(&[panel(&[0.0], None), panel(&[1.0, 123_456.0], Some(200_000.0))]);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-        let places = svg.split("x=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let places = svg.split(" x=\"").skip(1).filter_map(|rest| rest.split('"').next());
         for x in places {
             assert!((0.0..=WIDTH).contains(&x.parse::<f64>().unwrap()), "{x}");
         }

@@ -15,8 +15,8 @@ const SLOW_SHARD: usize = 4;
 const WORKERS: usize = 4;
 const ROUNDS: usize = 3;
 const AIM: f64 = 1.15;
-/// Those that take shards as units take long, and always the same.
-const UNIT_ROUNDS: usize = 1;
+/// Of those that take long, and always the same.
+const SLOW_ROUNDS: usize = 1;
 
 /// Items that sleep.
 struct Work {
@@ -67,8 +67,8 @@ struct Files {
 
 pub(super) fn measure(place: &Workplace) -> Result<Section> {
     let works = [
-        Work { times_as_long: 10, items_per_shard: 100, item_ms: 5 },
-        Work { times_as_long: 100, items_per_shard: 100, item_ms: 2 },
+        Work { times_as_long: 10, items_per_shard: 50, item_ms: 20 },
+        Work { times_as_long: 100, items_per_shard: 100, item_ms: 3 },
     ];
     let mut section = Section::default();
     for work in &works {
@@ -95,12 +95,13 @@ fn compare(place: &Workplace, work: &Work) -> Result<Vec<Taken>> {
         vec![
             Contender::program("shardwright run, 8 shards", ours),
             Contender::program("xargs, item by item", || Ok(xargs(&items))),
-            Contender::program("GNU parallel, item by item", || Ok(parallel(&items))),
-            Contender::program("xargs, 8 shards", || Ok(xargs(&shards))).at_most(UNIT_ROUNDS),
+            Contender::program("GNU parallel, item by item", || Ok(parallel(&items)))
+                .at_most(SLOW_ROUNDS),
+            Contender::program("xargs, 8 shards", || Ok(xargs(&shards))).at_most(SLOW_ROUNDS),
             Contender::program("GNU parallel, 8 shards", || Ok(parallel(&shards)))
-                .at_most(UNIT_ROUNDS),
+                .at_most(SLOW_ROUNDS),
             Contender::new("HyperQueue, 8 shards", || place.hyperqueue(WORKERS, &tasks))
-                .at_most(UNIT_ROUNDS),
+                .at_most(SLOW_ROUNDS),
         ],
     )
 }
