@@ -336,3 +336,43 @@ async fn a_holder_that_was_lost_by_chance_does_not_slow_its_successor_down() {
         assert!((1..1_000).contains(&commits), "{commits}");
     }
 }
+
+/// Remembers how far the cursor is.
+#[derive(Default)]
+struct Committed(AtomicUsize);
+
+impl Observer for Committed {
+    fn event(&self, _: usize, event: WorkerEvent<'_>) {
+        if let WorkerEvent::Committed { items, .. } = event {
+            self.0.store(usize::try_from(items).unwrap(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_is_begun_and_not_committed_than_was_said() {
+    let coordinator = start(5_000, 1, Completed).await;
+    let (committed, most) = (Arc::new(Committed::default()), Arc::new(AtomicUsize::new(0)));
+    let (begun, at, high) = (AtomicUsize::new(0), Arc::clone(&committed), Arc::clone(&most));
+    let job = each(move |_| {
+        let begun = begun.fetch_add(1, Ordering::Relaxed) + 1;
+        high.fetch_max(begun - at.0.load(Ordering::Relaxed), Ordering::Relaxed);
+        std::future::ready(Ok(Vec::new()))
+    });
+    let options = WorkerOptions {
+        in_flight: 64,
+        commit_items: 500,
+        commit_interval: Duration::from_secs(600),
+        ..WorkerOptions::default()
+    };
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(coordinator)
+        .connector(Numbers)
+        .job(job)
+        .env(env())
+        .options(options)
+        .observer(Arc::clone(&committed) as Arc<dyn Observer>);
+    assert_eq!(worker.run().await.unwrap(), Ending::Done);
+    let most = most.load(Ordering::Relaxed);
+    assert!((250..=500).contains(&most), "{most}");
+}
