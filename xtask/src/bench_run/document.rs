@@ -9,6 +9,8 @@ use super::plot::{self, Panel};
 
 const DOCUMENT: &str = "docs/benchmarks.md";
 const PICTURE: &str = "docs/pictures/bench-run.svg";
+/// How the document shows the picture.
+const SHOWN: &str = "![What was measured, as bars](pictures/bench-run.svg)\n\n";
 const BEGIN: &str = "<!-- written by cargo xtask bench-run: begin -->\n";
 const END: &str = "<!-- written by cargo xtask bench-run: end -->\n";
 
@@ -38,7 +40,7 @@ pub(super) fn write(root: &Path, sections: &[Section]) -> Result<()> {
     let (document, picture) = (root.join(DOCUMENT), root.join(PICTURE));
     let old = fs::read_to_string(&document).with_context(|| document.display().to_string())?;
     let texts: Vec<&str> = sections.iter().map(|section| section.text.as_str()).collect();
-    let new = replaced(&old, &texts.join("\n"))
+    let new = replaced(&old, &format!("{SHOWN}{}", texts.join("\n")))
         .with_context(|| format!("{} has no place for it: {BEGIN} … {END}", document.display()))?;
     fs::write(&picture, plot::draw(&panels))?;
     fs::write(&document, new)?;
