@@ -14,7 +14,7 @@ use cargo_metadata::Metadata;
 use self::contenders::Contender;
 use self::corpus::Corpus;
 use crate::system_packages::{self, Package, Proof};
-use crate::workspace;
+use crate::{processor, workspace};
 
 /// How often each contender runs. Medians are what counts.
 const ROUNDS: usize = 5;
@@ -73,25 +73,15 @@ fn measure(contenders: &[Contender]) -> Result<Vec<Taken>> {
     // The first round brings files into memory.
     for round in 0..=ROUNDS {
         for (contender, taken) in contenders.iter().zip(&mut all) {
-            let before = processor_time()?;
+            let before = processor::time_of_children()?;
             let wall = time(contender)?;
             if round > 0 {
                 taken.wall.push(wall);
-                taken.processor.push(processor_time()?.saturating_sub(before));
+                taken.processor.push(processor::time_of_children()?.saturating_sub(before));
             }
         }
     }
     Ok(all)
-}
-
-/// The processor time of all children that have ended, in hundredths of a second.
-fn processor_time() -> Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let (_, fields) = stat.rsplit_once(')').context("/proc/self/stat has no name in it")?;
-    // Those of children are the 16th and 17th; the name was the second.
-    let ticks = fields.split_whitespace().skip(13).take(2).map(str::parse::<u64>);
-    let ticks: u64 = ticks.sum::<Result<_, _>>()?;
-    Ok(Duration::from_millis(ticks * 10))
 }
 
 fn time(contender: &Contender) -> Result<Duration> {

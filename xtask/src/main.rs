@@ -9,8 +9,10 @@
 )]
 
 mod bench;
+mod bench_run;
 mod bench_scan;
 mod deny;
+mod processor;
 mod proof;
 mod system_packages;
 mod test;
@@ -63,6 +65,12 @@ enum Chore {
     },
     /// Measures routing, planning and movement of a cluster, beside other ways to place shards.
     BenchCluster,
+    /// Measures `shardwright run` beside xargs, GNU parallel and HyperQueue, and writes the section
+    /// of `docs/benchmarks.md` and its picture.
+    BenchRun {
+        /// Measure only this, and write nothing.
+        only: Option<bench_run::Row>,
+    },
     /// Measures `shardwright scan` beside ripgrep and Kingfisher, on a tree it makes.
     BenchScan,
     /// Licences, sources and banned crates among the dependencies.
@@ -92,6 +100,7 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::Chaos { arguments } => proof::chaos(&metadata, arguments),
         Chore::BenchStores { only } => bench::stores(&metadata, only.as_deref()),
         Chore::BenchCluster => bench::cluster(&metadata),
+        Chore::BenchRun { only } => bench_run::run(&metadata, *only),
         Chore::BenchScan => bench_scan::run(&metadata),
         Chore::Deny => deny::run(&metadata),
     }

@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use shardwright_contracts::{
-    CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef,
-};
+use shardwright_contracts::{CursorSemantics, RunId};
 use shardwright_coordination::{
     AsyncRunDirectory as _, AsyncRunManagement as _, CreateRunError, CreateRunWithShardsError, Job,
     RunConfig, RunName, RunQueryError, RunStatus,
 };
 use shardwright_worker::connector::Connector;
+use shardwright_worker::create_run;
 
 use crate::arguments::RunArguments;
 use crate::commands::TENANT;
@@ -222,18 +221,8 @@ async fn create(
     };
     let config = RunConfig::try_new(semantics, u64::from(arguments.make.lease) * 1_000, None)?;
     let ranges = description.ranges()?;
-    let shards: Vec<InitialShardInput<'_>> = ranges
-        .iter()
-        .zip(0..)
-        .map(|(range, id)| InitialShardInput {
-            shard: ShardId::from_raw(id),
-            spec: ShardSpecRef::new(&range.start, &range.end, b""),
-            cursor: CursorUpdate::initial(),
-        })
-        .collect();
-    let op = OpId::from_raw(1);
-    match coordinator.create_run_with_shards(TENANT, run, config, &shards, op).await {
-        Ok(_) => Ok(()),
+    match create_run(coordinator, TENANT, run, config, &ranges).await {
+        Ok(()) => Ok(()),
         // Somebody with another idea of how long a lease lasts was faster.
         Err(CreateRunWithShardsError::Create(
             CreateRunError::ConfigMismatch(_) | CreateRunError::RunAlreadyExists(_),

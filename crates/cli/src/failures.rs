@@ -14,7 +14,7 @@ use crate::arguments::FailureLimit;
 use crate::commands::TENANT;
 use crate::store::Coordinator;
 
-/// A percentage means nothing before so many items were tried.
+/// A percentage means nothing before so many items were tried, unless there are no more.
 const LEAST_TRIED: u64 = 100;
 /// How often others' failures are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,25 +50,27 @@ impl FailureWatch {
         let (watch, coordinator) = (Arc::clone(self), coordinator.clone());
         tokio::spawn(async move {
             // A look that fails is followed by another one.
-            while !matches!(watch.is_over(&coordinator, run).await, Ok(true)) {
+            while !matches!(watch.is_over(&coordinator, run, false).await, Ok(true)) {
                 tokio::time::sleep(LEAST_INTERVAL).await;
                 let _early = tokio::time::timeout(LOOK_INTERVAL, watch.failed.notified()).await;
             }
         });
     }
 
-    /// Whether too much has failed.
+    /// Whether too much has failed, so far or now that everything `was_tried`.
     pub(crate) async fn is_over(
         &self,
         coordinator: &Coordinator,
         run: RunId,
+        was_tried: bool,
     ) -> anyhow::Result<bool> {
         let Some(limit) = self.limit else { return Ok(false) };
         if self.is_over.load(Ordering::Relaxed) {
             return Ok(true);
         }
         let Count { failed, done } = Count::of(coordinator, run).await?;
-        let is_over = is_too_many(limit, failed, done);
+        let least_tried = if was_tried { 1 } else { LEAST_TRIED };
+        let is_over = is_too_many(limit, failed, done, least_tried);
         if is_over {
             self.is_over.store(true, Ordering::Relaxed);
             self.stop.stop();
@@ -98,12 +100,12 @@ impl Count {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a percentage need not be exact")]
-fn is_too_many(limit: FailureLimit, failed: u64, done: u64) -> bool {
+fn is_too_many(limit: FailureLimit, failed: u64, done: u64, least_tried: u64) -> bool {
     match limit {
         FailureLimit::Items(most) => failed > most,
         FailureLimit::Percent(most) => {
             let tried = done + failed;
-            tried >= LEAST_TRIED && failed as f64 * 100.0 > most * tried as f64
+            tried >= least_tried && failed as f64 * 100.0 > most * tried as f64
         }
     }
 }
@@ -123,15 +125,18 @@ mod tests {
 
     #[test]
     fn a_number_is_a_number_of_items() {
-        assert!(!is_too_many(FailureLimit::Items(2), 2, 0));
-        assert!(is_too_many(FailureLimit::Items(2), 3, 1_000_000));
+        assert!(!is_too_many(FailureLimit::Items(2), 2, 0, LEAST_TRIED));
+        assert!(is_too_many(FailureLimit::Items(2), 3, 1_000_000, LEAST_TRIED));
     }
 
     #[test]
     fn a_percentage_counts_once_enough_were_tried() {
         let limit = FailureLimit::Percent(10.0);
-        assert!(!is_too_many(limit, 9, 90));
-        assert!(!is_too_many(limit, 10, 90));
-        assert!(is_too_many(limit, 11, 90));
+        assert!(!is_too_many(limit, 9, 90, LEAST_TRIED));
+        assert!(!is_too_many(limit, 10, 90, LEAST_TRIED));
+        assert!(is_too_many(limit, 11, 90, LEAST_TRIED));
+        // There were no more.
+        assert!(is_too_many(limit, 9, 0, 1));
+        assert!(!is_too_many(limit, 0, 0, 1));
     }
 }

@@ -78,12 +78,9 @@ pub(crate) async fn work(
         .run()
         .await;
     view.end();
-    if failures.is_over(coordinator, run).await? {
-        // Nobody else goes on with it either, until somebody has looked.
-        let _paused = coordinator.pause_run(TENANT, run, OpId::from_raw(fastrand::u64(..))).await;
-        note!("stopped: too many items failed; `shardwright parked {name}` shows why, and");
-        note!("`shardwright resume {name}` lets the same command go on");
-        return Ok(Exit::TooManyFailures);
+    let was_tried = matches!(ending, Ok(Ending::Done | Ending::Parked { .. }));
+    if failures.is_over(coordinator, run, was_tried).await? {
+        return Ok(stopped_by_failures(coordinator, name, run).await);
     }
     let (exit, how) = match ended(name, ending)? {
         Ending::Done => (Exit::Done, "is done"),
@@ -98,6 +95,15 @@ pub(crate) async fn work(
     coordinator.close().await?;
     let end = End { view: &view, description: &description, output: &output, scan };
     end.tell(&receipt, exit, how).await
+}
+
+/// Pauses a run in which too much has failed, so that nobody else goes on with it either until
+/// somebody has looked.
+async fn stopped_by_failures(coordinator: &Coordinator, name: RunName, run: RunId) -> Exit {
+    let _paused = coordinator.pause_run(TENANT, run, OpId::from_raw(fastrand::u64(..))).await;
+    note!("stopped: too many items failed; `shardwright parked {name}` shows why, and");
+    note!("`shardwright resume {name}` lets the same command go on");
+    Exit::TooManyFailures
 }
 
 /// How the work ended, unless that is an error.

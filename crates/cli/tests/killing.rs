@@ -33,38 +33,44 @@ fn kill_after(child: &mut std::process::Child, patience: Duration) -> bool {
 
 #[test]
 fn fifty_kills_lose_nothing_and_do_nothing_twice() {
-    kill_and_go_on(50, &["-j", "3", "--in-flight", "2", "--", "cat", "{}"]);
+    // Each in a run of its own, so that it is verified after each.
+    kill_and_go_on(50, 1, 120, &["-j", "3", "--in-flight", "2", "--", "cat", "{}"]);
+}
+
+#[test]
+fn nor_do_many_kills_of_one_run() {
+    kill_and_go_on(12, 12, 400, &["-j", "3", "--in-flight", "2", "--", "cat", "{}"]);
 }
 
 #[test]
 fn nor_do_kills_of_those_that_feed_persistent_programs() {
     let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/persistent_worker.sh");
     let flags = ["-j", "3", "--persistent", "--in-flight", "16", "--", "sh"];
-    kill_and_go_on(12, &[&flags[..], &[worker.to_str().unwrap()]].concat());
+    kill_and_go_on(12, 12, 400, &[&flags[..], &[worker.to_str().unwrap()]].concat());
 }
 
-/// Kills the program at that many moments, in as many runs as that takes.
-fn kill_and_go_on(wanted: usize, flags: &[&str]) {
+/// Kills the program at that many random moments, in as many runs as that takes.
+fn kill_and_go_on(wanted: usize, most_in_a_run: usize, files: usize, flags: &[&str]) {
     // So many kills in so short a time look like an item that kills.
     let patient = ["run", "data", "--run", "killed", "--max-crashes", "1000"];
     let command = [&patient[..], flags].concat();
     let mut kills = 0;
     while kills < wanted {
-        let site = Site::with_files(400);
-        loop {
+        let site = Site::with_files(files);
+        let most = most_in_a_run.min(wanted - kills);
+        for left in (0..=most).rev() {
             let mut child = site.start(&command);
-            let patience = if kills < wanted { fastrand::u64(5..250) } else { 120_000 };
-            if kill_after(&mut child, Duration::from_millis(patience)) {
-                kills += 1;
-            } else {
+            let patience = if left > 0 { fastrand::u64(5..250) } else { 120_000 };
+            if !kill_after(&mut child, Duration::from_millis(patience)) {
                 break;
             }
+            kills += 1;
         }
         site.expect(0, &command);
         let told = site.expect(0, &["verify", "killed"]);
         assert!(told.contains("the receipt holds"), "{told}");
         let keys = site.keys("killed");
-        assert_eq!(keys.len(), 400);
+        assert_eq!(keys.len(), files);
         assert!(keys.is_sorted_by(|a, b| a < b));
     }
 }
@@ -94,11 +100,21 @@ fn no_child_survives_a_kill() {
 
 #[test]
 fn an_item_that_kills_whoever_works_on_it_is_set_aside_alone() {
+    set_a_killer_aside("4");
+}
+
+#[test]
+fn so_is_one_that_many_were_in_hand_with() {
+    set_a_killer_aside("16");
+}
+
+fn set_a_killer_aside(in_flight: &str) {
     let site = Site::with_files(40);
     fs::write(site.path("data/05/killer"), "bad").unwrap();
     // The parent of the command is the program itself.
     let script = "if grep -q bad \"$1\"; then kill -9 $PPID; sleep 1000; fi; cat \"$1\"";
-    let flags = ["--run", "deadly", "--max-crashes", "5", "-j", "2", "--in-flight", "4", "--"];
+    let flags =
+        ["--run", "deadly", "--max-crashes", "5", "-j", "2", "--in-flight", in_flight, "--"];
     let command = [&["run", "data"], &flags[..], &["sh", "-c", script, "sh", "{}"]].concat();
     let mut deaths = 0;
     let code = loop {

@@ -196,17 +196,15 @@ fn output_goes_where_it_was_told_to() {
 fn a_reader_that_has_seen_enough_is_no_trouble() {
     let site = Site::with_files(40);
     site.expect(0, &["run", "data", "--run", "many", "--shards", "200", "--", "cat", "{}"]);
-    let mut child = site
-        .command(&["shards", "many", "--json"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Nobody reads what it writes.
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0));
+    for arguments in [&["shards", "many", "--json"][..], &["completions", "zsh"]] {
+        let mut child =
+            site.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Nobody reads what it writes.
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0));
+    }
 }
 
 #[test]

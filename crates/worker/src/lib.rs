@@ -24,6 +24,7 @@ pub mod sink;
 
 mod attempt;
 mod backend;
+mod create;
 mod error;
 mod event;
 mod hold;
@@ -37,6 +38,7 @@ mod tracker;
 mod worker;
 
 pub use backend::Backend;
+pub use create::create_run;
 pub use error::WorkerError;
 pub use event::{Observer, WorkerEvent};
 pub use job::{Job, JobFailure, each};

@@ -15,12 +15,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use shardwright_contracts::CursorSemantics::{Completed, Dispatched};
-use shardwright_contracts::{OpId, ShardKey};
-use shardwright_coordination::{AsyncRunManagement, ParkReason, RunStatus, ShardFilter};
+use shardwright_contracts::{OpId, ShardKey, WorkerId};
+use shardwright_coordination::{
+    AsyncRunManagement, AsyncShardClaiming as _, ParkReason, RunStatus, ShardFilter,
+};
 use shardwright_worker::connector::Item;
 use shardwright_worker::job::Outcome;
 use shardwright_worker::sink::FolderSink;
-use shardwright_worker::{Ending, JobFailure, RetryPolicy, Stop, Worker, WorkerOptions, each};
+use shardwright_worker::{
+    Ending, JobFailure, Observer, RetryPolicy, Stop, Worker, WorkerEvent, WorkerOptions, each,
+};
 use support::{
     Journal, Numbers, RUN, TENANT, all, env, join, number, results, shards, start, start_with_lease,
 };
@@ -292,4 +296,83 @@ async fn results_of_a_holder_that_was_overtaken_do_not_exist() {
         .unwrap();
     assert_eq!(ending, Ending::Done);
     assert_eq!(results(&coordinator, &sink).await, all(50));
+}
+
+/// Counts commits.
+#[derive(Default)]
+struct Commits(AtomicUsize);
+
+impl Observer for Commits {
+    fn event(&self, _: usize, event: WorkerEvent<'_>) {
+        if let WorkerEvent::Committed { .. } = event {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_was_lost_by_chance_does_not_slow_its_successor_down() {
+    for semantics in [Completed, Dispatched] {
+        let coordinator = start_with_lease(2_000, 1, semantics, 1_000).await;
+        // Somebody takes the shard and is never heard of again.
+        let lost = WorkerId::from_raw(7);
+        coordinator.claim_next_available(TENANT, RUN, lost).await.unwrap();
+        let commits = Arc::new(Commits::default());
+        let (_folder, sink) = sink();
+        let ending = Worker::builder(TENANT, RUN)
+            .backend(join(&coordinator).await)
+            .connector(Numbers)
+            .job(each(|item: Item| async move { Ok(line(&item)) }))
+            .sink(sink.clone())
+            .env(env())
+            .options(WorkerOptions { in_flight: 64, ..WorkerOptions::default() })
+            .observer(Arc::clone(&commits) as Arc<dyn Observer>)
+            .run()
+            .await
+            .unwrap();
+        assert_eq!(ending, Ending::Done);
+        assert_eq!(results(&coordinator, &sink).await, all(2_000));
+        let commits = commits.0.load(Ordering::Relaxed);
+        assert!((1..1_000).contains(&commits), "{commits}");
+    }
+}
+
+/// Remembers how far the cursor is.
+#[derive(Default)]
+struct Committed(AtomicUsize);
+
+impl Observer for Committed {
+    fn event(&self, _: usize, event: WorkerEvent<'_>) {
+        if let WorkerEvent::Committed { items, .. } = event {
+            self.0.store(usize::try_from(items).unwrap(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_is_begun_and_not_committed_than_was_said() {
+    let coordinator = start(5_000, 1, Completed).await;
+    let (committed, most) = (Arc::new(Committed::default()), Arc::new(AtomicUsize::new(0)));
+    let (begun, at, high) = (AtomicUsize::new(0), Arc::clone(&committed), Arc::clone(&most));
+    let job = each(move |_| {
+        let begun = begun.fetch_add(1, Ordering::Relaxed) + 1;
+        high.fetch_max(begun - at.0.load(Ordering::Relaxed), Ordering::Relaxed);
+        std::future::ready(Ok(Vec::new()))
+    });
+    let options = WorkerOptions {
+        in_flight: 64,
+        commit_items: 500,
+        commit_interval: Duration::from_secs(600),
+        ..WorkerOptions::default()
+    };
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(coordinator)
+        .connector(Numbers)
+        .job(job)
+        .env(env())
+        .options(options)
+        .observer(Arc::clone(&committed) as Arc<dyn Observer>);
+    assert_eq!(worker.run().await.unwrap(), Ending::Done);
+    let most = most.load(Ordering::Relaxed);
+    assert!((250..=500).contains(&most), "{most}");
 }

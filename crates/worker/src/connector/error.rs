@@ -80,6 +80,14 @@ pub enum ConnectorError {
         /// The store.
         url: String,
     },
+    /// A source of a user's own failed.
+    #[error("the source says no")]
+    Other {
+        /// Whether another attempt may go better.
+        transient: bool,
+        /// What it says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The runtime is shutting down.
     #[error("stopped while reading")]
     Stopped,
@@ -91,7 +99,7 @@ impl ConnectorError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Io { source, .. } => is_shortage(source),
-            Self::ObjectStore { transient, .. } => *transient,
+            Self::ObjectStore { transient, .. } | Self::Other { transient, .. } => *transient,
             _ => false,
         }
     }

@@ -17,6 +17,7 @@
 //! runs what may block on the runtime's blocking pool.
 
 mod blocking;
+mod byte_split;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
@@ -32,7 +33,7 @@ mod shelf;
 mod split;
 mod tree;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 
 pub use error::ConnectorError;
@@ -71,22 +72,30 @@ pub trait Connector: Send + Sync + 'static {
         limit: PageLimit,
     ) -> impl Future<Output = Result<Page, ConnectorError>> + Send;
 
-    /// What is left of `range` behind `after`: cheap, and rough where it has to be.
+    /// What is left of `range` behind `after`: cheap, and rough where it has to be. Unless a
+    /// connector can tell, nobody knows.
     fn estimate(
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> impl Future<Output = Result<Estimate, ConnectorError>> + Send;
+    ) -> impl Future<Output = Result<Estimate, ConnectorError>> + Send {
+        let _ = (range, after);
+        ready(Ok(Estimate { items: Quantity::Unknown, bytes: Quantity::Unknown }))
+    }
 
     /// A key of the range behind `after` with at least one item before it and one at or behind
     /// it, near `fraction` of what is left by weight (bytes, where they are known). None if what
-    /// is left cannot be divided.
+    /// is left cannot be divided. Unless a connector knows better, the first key in the upper
+    /// half of all bytes that keys could be made of.
     fn propose_split(
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
         fraction: f64,
-    ) -> impl Future<Output = Result<Option<Vec<u8>>, ConnectorError>> + Send;
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, ConnectorError>> + Send {
+        let _ = fraction;
+        byte_split::split_by_bytes(self, range, after)
+    }
 
     /// Ranges for a new run: about `wanted`, never more, of similar weight, each beginning where
     /// the one before it ends, together holding every key the source can ever have.
@@ -95,8 +104,12 @@ pub trait Connector: Send + Sync + 'static {
         wanted: usize,
     ) -> impl Future<Output = Result<Vec<KeyRange>, ConnectorError>> + Send;
 
-    /// What tells this source from another, so that a run is not resumed on a changed one.
-    fn fingerprint(&self) -> impl Future<Output = Result<Fingerprint, ConnectorError>> + Send;
+    /// What tells this source from another, so that a run is not resumed on a changed one. Unless
+    /// a connector says more, all of its type are the same.
+    fn fingerprint(&self) -> impl Future<Output = Result<Fingerprint, ConnectorError>> + Send {
+        let identity = std::any::type_name::<Self>().to_owned();
+        ready(Ok(Fingerprint { identity, listed_at_ms: None }))
+    }
 }
 
 /// A source that several look at.

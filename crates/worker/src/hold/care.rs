@@ -6,18 +6,30 @@
 //! killer. Until the first is committed, nobody beside it in the same worker acquires a shard,
 //! which would be lost with it. When that has not helped often enough, the item behind the cursor
 //! is set aside unseen.
+//!
+//! A worker is lost for other reasons far more often. Where many items are in hand at a time, the
+//! first loss is answered with some commits instead of thousands: the next one, if there is one,
+//! shows that it was not by chance.
 
 use std::num::NonZeroU32;
 
 use crate::options::WorkerOptions;
+
+/// Up to so many items in hand are worked on one by one at once: that costs little.
+const FEW_IN_HAND: usize = 64;
+/// In how many parts more of them are worked on at first.
+const FIRST_PARTS: u64 = 8;
 
 /// How carefully a shard is worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Care {
     /// As many items at a time as there may be.
     None,
-    /// One item at a time, for as many items as may have been begun and not committed.
-    OneByOne {
+    /// So many items at a time, each time committed before the next are begun, for as many items
+    /// as may have been begun and not committed.
+    Careful {
+        /// How many at a time.
+        at_a_time: u64,
         /// How many are left.
         items: u64,
     },
@@ -40,24 +52,36 @@ impl Care {
         // The last try that a run allows must not be lost as well; but nobody is set aside who
         // was not tried alone.
         let allowed = limit.map_or(u32::MAX, |limit| limit.get().saturating_sub(1).max(2));
+        let last_try = options.crash_limit.max(2).min(allowed);
         let losses = fruitless_acquires.saturating_sub(1);
-        if fruitless_acquires > options.crash_limit.max(2).min(allowed) {
+        if fruitless_acquires > last_try {
             return Self::SetAside { losses };
         }
+        let items = options.commit_items.saturating_add(in_hand as u64);
         match losses {
             0 => Self::None,
-            _ => Self::OneByOne { items: options.commit_items.saturating_add(in_hand as u64) },
+            1 if in_hand > FEW_IN_HAND && fruitless_acquires < last_try => {
+                Self::Careful { at_a_time: items.div_ceil(FIRST_PARTS), items }
+            }
+            _ => Self::Careful { at_a_time: 1, items },
         }
     }
 
-    pub(super) const fn is_one_by_one(self) -> bool {
-        matches!(self, Self::OneByOne { .. })
+    /// How many items may be begun and not committed.
+    pub(super) const fn most_begun(self) -> u64 {
+        match self {
+            Self::None => u64::MAX,
+            Self::Careful { at_a_time, .. } => at_a_time,
+            Self::SetAside { .. } => 0,
+        }
     }
 
-    /// Notes that an item is committed.
-    pub(super) const fn note_committed(&mut self) {
+    /// Notes that so many items are committed.
+    pub(super) const fn note_committed(&mut self, count: u64) {
         *self = match *self {
-            Self::OneByOne { items: items @ 2.. } => Self::OneByOne { items: items - 1 },
+            Self::Careful { at_a_time, items } if items > count => {
+                Self::Careful { at_a_time, items: items - count }
+            }
             _ => Self::None,
         };
     }
@@ -67,35 +91,55 @@ impl Care {
 mod tests {
     use super::*;
 
+    const ONE_BY_ONE: Care = Care::Careful { at_a_time: 1, items: 15 };
+
     fn care(fruitless: u32, limit: Option<u32>) -> Care {
+        care_in_hand(fruitless, limit, 5)
+    }
+
+    fn care_in_hand(fruitless: u32, limit: Option<u32>, in_hand: usize) -> Care {
         let options = WorkerOptions { crash_limit: 4, commit_items: 10, ..Default::default() };
-        Care::of(fruitless, limit.and_then(NonZeroU32::new), &options, 5)
+        Care::of(fruitless, limit.and_then(NonZeroU32::new), &options, in_hand)
     }
 
     #[test]
     fn a_shard_that_comes_back_without_progress_is_worked_on_one_by_one() {
         assert_eq!(care(1, None), Care::None);
         for fruitless in 2..=4 {
-            assert_eq!(care(fruitless, None), Care::OneByOne { items: 15 });
+            assert_eq!(care(fruitless, None), ONE_BY_ONE);
         }
         assert_eq!(care(5, None), Care::SetAside { losses: 4 });
     }
 
     #[test]
     fn the_last_try_that_a_run_allows_is_not_risked() {
-        assert_eq!(care(2, Some(3)), Care::OneByOne { items: 15 });
+        assert_eq!(care(2, Some(3)), ONE_BY_ONE);
         assert_eq!(care(3, Some(3)), Care::SetAside { losses: 2 });
         // Nobody was tried alone yet.
-        assert_eq!(care(2, Some(2)), Care::OneByOne { items: 15 });
+        assert_eq!(care(2, Some(2)), ONE_BY_ONE);
         assert_eq!(care(1, Some(1)), Care::None);
     }
 
     #[test]
+    fn where_many_are_in_hand_the_first_loss_is_taken_for_chance_and_the_second_is_not() {
+        let in_parts = Care::Careful { at_a_time: 252, items: 2_010 };
+        assert_eq!(care_in_hand(2, None, 2_000), in_parts);
+        for fruitless in 3..=4 {
+            let one_by_one = Care::Careful { at_a_time: 1, items: 2_010 };
+            assert_eq!(care_in_hand(fruitless, None, 2_000), one_by_one);
+        }
+        // Nobody is set aside who was not tried alone.
+        let alone = Care::Careful { at_a_time: 1, items: 2_010 };
+        assert_eq!(care_in_hand(2, Some(3), 2_000), alone);
+        assert_eq!(care_in_hand(3, Some(3), 2_000), Care::SetAside { losses: 2 });
+    }
+
+    #[test]
     fn care_ends_behind_what_may_have_been_in_hand() {
-        let mut care = Care::OneByOne { items: 2 };
-        care.note_committed();
-        assert_eq!(care, Care::OneByOne { items: 1 });
-        care.note_committed();
+        let mut care = Care::Careful { at_a_time: 2, items: 3 };
+        care.note_committed(2);
+        assert_eq!(care, Care::Careful { at_a_time: 2, items: 1 });
+        care.note_committed(2);
         assert_eq!(care, Care::None);
     }
 }

@@ -52,6 +52,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         self.lease.notice(notice);
         let now = shared.env.monotonic();
         self.ledger.note_committed(&key, now, now.saturating_sub(start));
+        self.note_committed();
         shared.job.committed(self.assignment, &key);
         let (envelope, shard) = (self.ledger.envelope(), self.shard());
         let (items, bytes) = (envelope.items, envelope.bytes);

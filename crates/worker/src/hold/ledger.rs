@@ -149,9 +149,14 @@ impl<K: Sink> Ledger<K> {
         options.commit_interval.max(self.commit_cost.saturating_mul(COMMIT_SHARE))
     }
 
-    /// Whether it is time to commit, if there is something to commit at all.
-    pub(super) fn is_due(&self, now: Duration, options: &WorkerOptions) -> bool {
-        self.uncommitted_items >= options.commit_items.max(1)
+    /// Whether it is time to commit, if there is something to commit at all. `in_hand` items are
+    /// begun and not done, and as many more may be before the next look: those count as well,
+    /// because all of it would be done again.
+    pub(super) fn is_due(&self, now: Duration, in_hand: u64, options: &WorkerOptions) -> bool {
+        let most = options.commit_items.max(1);
+        // With very many in hand, that alone is no reason.
+        let is_enough = self.uncommitted_items.saturating_mul(2) >= most;
+        is_enough && self.uncommitted_items.saturating_add(in_hand) >= most
             || now.saturating_sub(self.committed_at) >= self.interval(options)
     }
 

@@ -45,7 +45,9 @@ pub(super) struct Work<'w, B, C, J, K: Sink, E> {
     pub(super) tracker: Tracker<Attempted>,
     /// The last key that was handed out, here or before.
     pub(super) handed_out: Option<Vec<u8>>,
-    pub(super) care: Care,
+    care: Care,
+    /// Items that were begun since the last commit.
+    begun: u64,
     /// Kept until the shard has made progress.
     solitude: Option<MutexGuard<'w, ()>>,
     sequence: u64,
@@ -78,6 +80,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         Ok(Self {
             solitude,
             care: Care::of(fruitless, shared.retry_limit, &shared.options, in_hand),
+            begun: 0,
             holder,
             assignment,
             lease,
@@ -128,10 +131,11 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                 return self.release().await;
             }
             let now = shared.env.monotonic();
-            let is_due = self.care.is_one_by_one() || self.ledger.is_due(now, &shared.options);
+            let in_hand = (self.tracker.len() + self.most_in_hand()) as u64;
+            let is_due = self.ledger.is_due(now, in_hand, &shared.options);
+            let is_due = is_due || self.is_part_done();
             if self.is_ahead() && is_due {
                 self.commit().await?;
-                self.care.note_committed();
                 self.solitude = None;
                 continue;
             }
@@ -162,20 +166,38 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
     }
 
     fn batch_size(&self) -> usize {
-        match self.care {
-            Care::None => self.holder.shared.job.batch_size().max(1),
-            Care::OneByOne { .. } | Care::SetAside { .. } => 1,
-        }
+        let most = usize::try_from(self.care.most_begun()).unwrap_or(usize::MAX);
+        self.holder.shared.job.batch_size().min(most).max(1)
     }
 
-    /// How many batches may be worked on now.
-    fn most_running(&self) -> usize {
-        match self.care {
-            Care::None => self.holder.shared.options.in_flight.max(1),
-            // What is done is committed first.
-            Care::OneByOne { .. } => usize::from(self.tracker.is_empty() && !self.is_ahead()),
-            Care::SetAside { .. } => 0,
-        }
+    /// How many items are worked on at a time.
+    fn most_in_hand(&self) -> usize {
+        self.holder.shared.options.in_flight.max(1).saturating_mul(self.batch_size())
+    }
+
+    /// How many items may still be begun before something has to be committed.
+    fn most_to_begin(&self) -> usize {
+        let most = self.care.most_begun().saturating_sub(self.begun);
+        usize::try_from(most).unwrap_or(usize::MAX)
+    }
+
+    /// Whether what may be worked on at a time is done, where that is less than usual.
+    fn is_part_done(&self) -> bool {
+        let is_done = match self.semantics {
+            CursorSemantics::Completed => self.tracker.is_empty(),
+            CursorSemantics::Dispatched => self.most_to_begin() == 0,
+        };
+        matches!(self.care, Care::Careful { .. }) && is_done
+    }
+
+    /// Notes that everything up to the cursor is committed.
+    pub(super) fn note_committed(&mut self) {
+        let uncommitted = match self.semantics {
+            CursorSemantics::Completed => self.tracker.len() as u64,
+            CursorSemantics::Dispatched => 0,
+        };
+        self.care.note_committed(self.begun.saturating_sub(uncommitted));
+        self.begun = uncommitted;
     }
 
     fn is_stopping(&self) -> bool {
@@ -188,13 +210,15 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         let batch = self.batch_size();
         // A full batch is waited for, unless nothing more comes.
         let is_ready = |feed: &Feed| !feed.is_empty() && !feed.wants_page(batch);
-        while self.running.len() < self.most_running()
-            && self.tracker.len() < self.most_running() * batch * WAITING_PER_RUNNING
+        let most_running = shared.options.in_flight.max(1);
+        while self.running.len() < most_running
+            && self.tracker.len() < most_running * batch * WAITING_PER_RUNNING
             && is_ready(&self.feed)
             && !self.is_stopping()
         {
-            let items = self.feed.take(batch);
+            let items = self.feed.take(batch.min(self.most_to_begin()));
             let Some(last) = items.last() else { return };
+            self.begun += items.len() as u64;
             self.advice.handed_out(&last.key);
             self.handed_out = Some(last.key.to_vec());
             let tickets: Vec<Ticket> = items.iter().map(|_| self.tracker.start()).collect();
