@@ -1,0 +1,184 @@
+//! The objects of a node, in one of its lives.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `slot.rs` | what the node has of a shard: claim, running calls, objects |
+//! | `cell.rs` | the place of one object, and the line of those who wait for it |
+//! | `admit.rs` | lets calls in, holds them while a shard drains |
+//! | `run.rs` | runs one call, apart from whoever asked for it |
+//! | `evict.rs` | takes leave of objects |
+
+mod admit;
+mod cell;
+mod evict;
+mod run;
+mod slot;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use shardwright_api::CallError;
+use shardwright_contracts::{Env, FenceEpoch, ShardId};
+use shardwright_placement::{NodeAddress, ShardOutOfRange, Sharding};
+use tokio::sync::OwnedMutexGuard;
+
+pub(crate) use self::slot::{Admission, Admitted, Slot};
+use crate::call::Call;
+use crate::chain::ObjectKey;
+use crate::context::Caller;
+use crate::locks::ShardLocks;
+use crate::object::ObjectTypes;
+use crate::options::HostOptions;
+use crate::per_shard::PerShard;
+use crate::queue::Queue;
+use crate::tenure::{Life, MayServe};
+use crate::wait::within;
+
+/// The objects that are on a node, in one of its lives. Another life begins with another host.
+pub struct ObjectHost<E> {
+    env: E,
+    own: NodeAddress,
+    sharding: Sharding,
+    options: HostOptions,
+    types: ObjectTypes,
+    locks: ShardLocks,
+    slots: PerShard<Slot>,
+    /// For objects that belong to the node itself.
+    own_slot: Arc<Slot>,
+    life: Life,
+    queue: Arc<Queue>,
+    caller: Weak<dyn Caller>,
+}
+
+/// What a host is made of.
+pub(crate) struct HostParts<E> {
+    pub(crate) env: E,
+    pub(crate) own: NodeAddress,
+    pub(crate) sharding: Sharding,
+    pub(crate) options: HostOptions,
+    pub(crate) types: ObjectTypes,
+    pub(crate) may_serve: Arc<dyn MayServe>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) caller: Weak<dyn Caller>,
+}
+
+impl<E: Env> ObjectHost<E> {
+    pub(crate) fn new(parts: HostParts<E>) -> Self {
+        let HostParts { env, own, sharding, options, types, may_serve, queue, caller } = parts;
+        let own_slot = Arc::new(Slot::default());
+        own_slot.take(None);
+        Self {
+            env,
+            own,
+            sharding,
+            options,
+            types,
+            locks: ShardLocks::new(sharding),
+            slots: PerShard::new(sharding.num_shards),
+            own_slot,
+            life: Life::new(may_serve),
+            queue,
+            caller,
+        }
+    }
+
+    /// The locks of the shards.
+    pub const fn locks(&self) -> &ShardLocks {
+        &self.locks
+    }
+
+    /// Answers a call to an object of this node.
+    ///
+    /// A call that runs goes on if the returned future is dropped. One that waits does not begin.
+    pub async fn serve(self: &Arc<Self>, call: Call) -> Result<Bytes, CallError> {
+        let deadline = self.env.monotonic().saturating_add(call.timeout);
+        call.check()?;
+        self.types.get(&call.target.object_type)?;
+        let admitted = self.admit(&call, deadline).await?;
+        let cell = self.enter(&admitted, &call.target, deadline).await?;
+        self.run(admitted, cell, call, deadline).await
+    }
+
+    /// Brings an object onto this node, unless it is here already.
+    pub async fn load(
+        self: &Arc<Self>,
+        object: ObjectKey,
+        timeout: Duration,
+    ) -> Result<(), CallError> {
+        let deadline = self.env.monotonic().saturating_add(timeout);
+        self.types.get(&object.object_type)?;
+        let call = Call::new(object, "", Bytes::new(), timeout);
+        let admitted = self.admit(&call, deadline).await?;
+        let cell = self.enter(&admitted, &call.target, deadline).await?;
+        self.wake(admitted, cell, call, deadline).await
+    }
+
+    /// How many objects of a shard are here.
+    pub fn objects(&self, shard: ShardId) -> Result<u64, ShardOutOfRange> {
+        Ok(self.slot(shard)?.handover().objects)
+    }
+
+    /// The fence by which the node has a shard, if it has it.
+    pub fn fence(&self, shard: ShardId) -> Result<Option<FenceEpoch>, ShardOutOfRange> {
+        Ok(self.slot(shard)?.held().flatten())
+    }
+
+    pub(crate) fn slot(&self, shard: ShardId) -> Result<&Arc<Slot>, ShardOutOfRange> {
+        self.slots.get(shard)
+    }
+
+    /// The shards that the node has.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (ShardId, &Arc<Slot>)> {
+        self.slots.iter().filter(|(_, slot)| slot.held().is_some())
+    }
+
+    pub(crate) const fn own_slot(&self) -> &Arc<Slot> {
+        &self.own_slot
+    }
+
+    pub(crate) const fn life(&self) -> &Life {
+        &self.life
+    }
+
+    /// What each shard bore since the last time, in the order of shards.
+    pub(crate) fn measure_loads(&self, elapsed: Duration) -> Vec<(ShardId, u64)> {
+        self.held().map(|(shard, slot)| (shard, slot.measure_load(elapsed))).collect()
+    }
+
+    /// Waits for the object's turn.
+    async fn enter(
+        &self,
+        admitted: &Admitted,
+        key: &ObjectKey,
+        deadline: Duration,
+    ) -> Result<Entered, CallError> {
+        let limit = self.options.calls_per_object_max;
+        loop {
+            let place = admitted.slot().cell(key);
+            let state = {
+                let Some(_in_line) = place.line_up(limit) else {
+                    return Err(CallError::QueueFull { limit });
+                };
+                let tenure = self.life.tenure();
+                tokio::select! {
+                    biased;
+                    state = within(&self.env, deadline, place.lock()) => {
+                        state.ok_or(CallError::Late)?
+                    }
+                    () = tenure.over() => return Err(CallError::NotServing),
+                }
+            };
+            if !matches!(*state, cell::CellState::Gone) {
+                return Ok(Entered { place, state });
+            }
+            admitted.slot().forget(key, &place);
+        }
+    }
+}
+
+/// An object's place whose turn it is.
+struct Entered {
+    place: Arc<cell::ObjectCell>,
+    state: OwnedMutexGuard<cell::CellState>,
+}

@@ -1,0 +1,87 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_api::CallError;
+use shardwright_contracts::{Env, ShardId};
+use shardwright_placement::Home;
+
+use super::{Admission, Admitted, ObjectHost, Slot};
+use crate::call::Call;
+use crate::wait::within;
+
+/// What a look at a shard gave.
+enum Look {
+    In(Admitted),
+    Wait,
+}
+
+impl<E: Env> ObjectHost<E> {
+    /// Lets a call in, under the lock of its shard. While the shard drains, it is held until the
+    /// shard is gone, or stays after all.
+    pub(super) async fn admit(
+        &self,
+        call: &Call,
+        deadline: Duration,
+    ) -> Result<Admitted, CallError> {
+        let id = call.target.id.borrowed();
+        let shard = self.sharding.shard_of(id);
+        let shard = shard.map_err(|error| CallError::InvalidId(error.to_string()))?;
+        let slot = match (shard, id.home()) {
+            (Some(shard), _) => {
+                let slot = self.slot(shard);
+                slot.map_err(|error| CallError::InvalidId(error.to_string()))?
+            }
+            (None, Home::Node(node)) if node == self.own.as_str() => &self.own_slot,
+            (None, _) => return Err(CallError::NotOwner { shard, fence: None }),
+        };
+        let mut place = None;
+        loop {
+            let mut bell = std::pin::pin!(slot.bell().notified());
+            bell.as_mut().enable();
+            match self.look(call, shard, slot, deadline).await? {
+                Look::In(admitted) => return Ok(admitted),
+                Look::Wait if self.options.strict => {
+                    return Err(CallError::NotOwner { shard, fence: slot.held().flatten() });
+                }
+                Look::Wait => {}
+            }
+            if place.is_none() {
+                place = Some(self.queue.enter()?);
+            }
+            let tenure = self.life.tenure();
+            tokio::select! {
+                biased;
+                rung = within(&self.env, deadline, bell) => rung.ok_or(CallError::Late)?,
+                () = tenure.over() => return Err(CallError::NotServing),
+            }
+        }
+    }
+
+    /// Looks once, under the lock, whether the node has the shard.
+    async fn look(
+        &self,
+        call: &Call,
+        shard: Option<ShardId>,
+        slot: &Arc<Slot>,
+        deadline: Duration,
+    ) -> Result<Look, CallError> {
+        let lock = match shard {
+            Some(shard) => {
+                let lock = within(&self.env, deadline, self.locks.acquire_read_shard(shard)).await;
+                let lock = lock.ok_or(CallError::Late)?;
+                Some(lock.map_err(|error| CallError::InvalidId(error.to_string()))?)
+            }
+            None => None,
+        };
+        if !self.life.may_serve() {
+            return Err(CallError::NotServing);
+        }
+        let part_of_running =
+            shard.is_some_and(|shard| call.chain.holds_shard(shard, self.sharding));
+        match slot.admit(lock, call.fence, part_of_running) {
+            Admission::Admitted(admitted) => Ok(Look::In(admitted)),
+            Admission::Draining => Ok(Look::Wait),
+            Admission::NotHeld { fence } => Err(CallError::NotOwner { shard, fence }),
+        }
+    }
+}
