@@ -182,3 +182,6 @@ struct Entered {
     place: Arc<cell::ObjectCell>,
     state: OwnedMutexGuard<cell::CellState>,
 }
+
+#[cfg(test)]
+mod tests;

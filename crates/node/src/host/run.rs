@@ -249,7 +249,7 @@ impl<E: Env> Running<E> {
     /// What is said to whoever asked. If the node may have lost the shard meanwhile, another may
     /// have done something since, and nobody knows what this call did.
     fn acknowledge(&self, result: Result<Bytes, CallError>) -> Result<Bytes, CallError> {
-        if !self.host.life.may_serve() {
+        if !self.host.life.may_serve() || self.admitted.slot().held().is_none() {
             return Err(self.broken_off());
         }
         match result {

@@ -125,7 +125,19 @@ impl Slot {
         self.lock().held.map(|hold| hold.fence)
     }
 
-    /// Waits until something has changed since `looked` was made.
+    /// Waits until no call runs.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let mut bell = std::pin::pin!(self.bell.notified());
+            bell.as_mut().enable();
+            if self.lock().calls == 0 {
+                return;
+            }
+            bell.await;
+        }
+    }
+
+    /// Rung whenever something has changed.
     pub(crate) fn bell(&self) -> &Notify {
         &self.bell
     }

@@ -1,0 +1,157 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use shardwright_contracts::{Env, ShardId};
+use shardwright_engine::cluster::ClusterView;
+use shardwright_placement::{DrainProgress, Duties};
+use shardwright_store::Store;
+
+use super::LifeOf;
+use crate::node::NodeState;
+use crate::transport::BoxFuture;
+
+/// How many shards are claimed under their locks at the same time, in one request of the engine.
+const CLAIMS_TOGETHER: usize = 64;
+
+/// What is being done about shards just now. Each shard is in one place at most.
+#[derive(Default)]
+struct Work<'w> {
+    busy: BTreeSet<ShardId>,
+    under_way: FuturesUnordered<BoxFuture<'w, Vec<ShardId>>>,
+    /// Shards whose objects were loaded, or are being loaded.
+    loaded: BTreeSet<ShardId>,
+    loading: FuturesUnordered<BoxFuture<'w, Option<ShardId>>>,
+}
+
+/// How a node leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// It does not.
+    No,
+    /// It hands over what others take.
+    Politely,
+    /// It releases everything, whoever takes it.
+    AtOnce,
+}
+
+impl<S: Store, E: Env> LifeOf<'_, S, E> {
+    /// Claims, serves and hands over, until the node wants to leave and has nothing left.
+    pub(super) async fn care_for_shards(&self) {
+        let cluster = &self.agent.cluster;
+        let interval = Duration::from_millis(cluster.config().shard_mapping_check_interval_ms);
+        let (mut changes, mut wish) = (cluster.changes(), self.agent.wish.clone());
+        let mut leaving = Leaving::No;
+        let mut impatient_at = Duration::MAX;
+        let mut work = Work::default();
+        loop {
+            let view = changes.borrow_and_update().clone();
+            if self.wants_to_leave() {
+                if leaving == Leaving::No {
+                    self.announce_leaving().await;
+                    impatient_at = self.env().monotonic() + self.agent.options.drain_patience;
+                }
+                leaving = self.how_to_leave(&view, impatient_at);
+            }
+            self.learn(&view, &mut work);
+            self.begin_work(&view, leaving, &mut work);
+            if leaving != Leaving::No && self.is_empty(&view, leaving, &work) {
+                self.empty_own_slot().await;
+                return;
+            }
+            tokio::select! {
+                biased;
+                Some(shards) = work.under_way.next() => {
+                    for shard in shards {
+                        work.busy.remove(&shard);
+                    }
+                }
+                Some(failed) = work.loading.next() => {
+                    if let Some(shard) = failed {
+                        work.loaded.remove(&shard);
+                    }
+                }
+                changed = changes.changed() => if changed.is_err() { return },
+                changed = wish.changed() => if changed.is_err() { return },
+                () = self.env().sleep(interval) => {}
+            }
+        }
+    }
+
+    /// Says to the leader that the node wants to go.
+    async fn announce_leaving(&self) {
+        self.agent.state.send_replace(NodeState::Draining);
+        while self.membership.set_leaving(true).await.is_err() {
+            self.env().sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// As long as others can take the shards, each goes when another is meant to have it.
+    fn how_to_leave(&self, view: &ClusterView, impatient_at: Duration) -> Leaving {
+        let own = &self.agent.address;
+        let others = view.members.iter().any(|one| !one.draining && one.address() != own);
+        if others && self.env().monotonic() < impatient_at {
+            Leaving::Politely
+        } else {
+            Leaving::AtOnce
+        }
+    }
+
+    fn is_empty(&self, view: &ClusterView, leaving: Leaving, work: &Work<'_>) -> bool {
+        let progress = DrainProgress::of(&view.map, &self.agent.address, &view.members);
+        let gone = match leaving {
+            Leaving::AtOnce => progress.held == 0,
+            Leaving::No | Leaving::Politely => progress.is_done(),
+        };
+        gone && work.busy.is_empty() && self.host.held().next().is_none()
+    }
+
+    /// Brings what the node serves in line with what the cluster says that it has. A claim whose
+    /// outcome was not known may turn out here.
+    fn learn(&self, view: &ClusterView, work: &mut Work<'_>) {
+        let mut held = BTreeSet::new();
+        for (shard, fence) in view.held_by(self.membership.holder()) {
+            held.insert(shard);
+            let Ok(slot) = self.host.slot(shard) else { continue };
+            if !work.busy.contains(&shard) && slot.held() != Some(Some(fence)) {
+                // No lock is needed for this: in a shard that the node does not serve, nothing
+                // runs; and one that it serves already only gets a higher fence.
+                slot.take(Some(fence));
+            }
+        }
+        work.loaded.retain(|shard| held.contains(shard));
+    }
+
+    /// Begins what is to be done and not being done yet.
+    fn begin_work<'w>(&'w self, view: &ClusterView, leaving: Leaving, work: &mut Work<'w>) {
+        let holder = self.membership.holder();
+        let floor = self.agent.cluster.fence_floor();
+        let at_once = leaving == Leaving::AtOnce;
+        let duties = Duties::of(&view.map, holder, &view.members, floor, at_once);
+        // What the node serves and has not is given up as well, only that there is no release.
+        let has = |shard| {
+            let info = view.map.info(shard);
+            info.is_ok_and(|info| info.current == Some(holder.borrowed()))
+        };
+        let lost = self.host.held().map(|(shard, _)| shard).filter(|shard| !has(*shard));
+        let give_up: BTreeSet<ShardId> = duties.give_up.into_iter().chain(lost).collect();
+        for shard in give_up {
+            if work.busy.insert(shard) {
+                work.under_way.push(Box::pin(self.hand_over(shard, at_once)));
+            }
+        }
+        let claims = if leaving == Leaving::No { duties.claim } else { Vec::new() };
+        let claims: Vec<_> = claims.into_iter().filter(|one| work.busy.insert(*one)).collect();
+        for together in claims.chunks(CLAIMS_TOGETHER) {
+            work.under_way.push(Box::pin(self.claim(together.to_vec())));
+        }
+        if !self.agent.options.auto_load.is_empty() {
+            for (shard, _) in self.host.held() {
+                if !work.busy.contains(&shard) && work.loaded.insert(shard) {
+                    work.loading.push(Box::pin(self.load(shard)));
+                }
+            }
+        }
+    }
+}
