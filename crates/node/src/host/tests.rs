@@ -15,7 +15,6 @@ use crate::transport::BoxFuture;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A type of objects that do what their calls say, and write down what happens to them.
-#[derive(Default)]
 struct Probe {
     log: Mutex<Vec<String>>,
     /// Lets calls of `block` end.
@@ -106,7 +105,11 @@ fn fence(raw: u64) -> Option<FenceEpoch> {
 /// A node with shard 5, claimed with fence 7, and room for two calls that wait.
 fn world(options: HostOptions) -> World {
     let env = PausedEnv::new();
-    let probe = Arc::new(Probe { gate: Semaphore::new(0), ..Probe::default() });
+    let probe = Arc::new(Probe {
+        log: Mutex::default(),
+        gate: Semaphore::new(0),
+        refuses_to_wake: AtomicBool::new(false),
+    });
     let serves = Arc::new(AtomicBool::new(true));
     let serving = Arc::clone(&serves);
     let within = Arc::new(Within { env: env.clone(), host: OnceLock::new() });
