@@ -71,8 +71,7 @@ impl ReadFields for TargetChunk {
         let is_distinct = distinct.windows(2).all(|pair| pair.first() != pair.get(1));
         reader.sound(if is_distinct { Ok(()) } else { Err(NAMED_TWICE) })?;
         let mut used = 0;
-        let list =
-            List { what: "targets", max: SHARDS_MAX, item_bytes: TARGET_BYTES, reserve: 0 };
+        let list = List { what: "targets", max: SHARDS_MAX, item_bytes: TARGET_BYTES, reserve: 0 };
         let targets = reader.list(list, |reader| target(reader, &names, &mut used))?;
         reader.sound(if used == names.len() { Ok(()) } else { Err(OUT_OF_TURN) })?;
         Ok(Self { targets })
