@@ -27,6 +27,7 @@ use crate::object::{Deactivation, ObjectTypes};
 use crate::options::{HostOptions, NodeOptions};
 use crate::queue::Queue;
 use crate::router::Router;
+use crate::transport::BoxFuture;
 
 /// Runs a node.
 pub(crate) struct Agent<S: Store, E: Env> {
@@ -41,11 +42,23 @@ pub(crate) struct Agent<S: Store, E: Env> {
     pub(crate) state: watch::Sender<NodeState>,
 }
 
+/// Without this, the compiler does not see that what runs inside may go from thread to thread.
+fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
+    Box::pin(future)
+}
+
 /// One life of a node, as its agent sees it.
-struct LifeOf<'a, S: Store, E: Env> {
-    agent: &'a Agent<S, E>,
-    membership: &'a NodeMembership<S, E>,
+struct LifeOf<S: Store, E: Env> {
+    agent: Arc<Agent<S, E>>,
+    membership: NodeMembership<S, E>,
     host: Arc<ObjectHost<E>>,
+}
+
+impl<S: Store, E: Env> Clone for LifeOf<S, E> {
+    fn clone(&self) -> Self {
+        let Self { agent, membership, host } = self;
+        Self { agent: Arc::clone(agent), membership: membership.clone(), host: Arc::clone(host) }
+    }
 }
 
 /// Why a life of a node is over.
@@ -59,10 +72,14 @@ enum Ending {
 }
 
 impl<S: Store, E: Env> Agent<S, E> {
-    pub(crate) async fn run(self, mut membership: NodeMembership<S, E>) {
+    pub(crate) async fn run(self: Arc<Self>, mut membership: NodeMembership<S, E>) {
         loop {
             let Some((_, host)) = self.local.now() else { return };
-            let ending = self.live(&membership, host.clone()).await;
+            let agent = Arc::clone(&self);
+            let membership_of = membership.clone();
+            let life = LifeOf { agent, membership: membership_of, host: Arc::clone(&host) };
+            let ending = life.live().await;
+            drop(life);
             self.local.set(None);
             match ending {
                 Ending::Dropped => {
@@ -70,14 +87,14 @@ impl<S: Store, E: Env> Agent<S, E> {
                     return;
                 }
                 Ending::HandedOver => {
-                    host.end().await;
+                    boxed(host.end()).await;
                     self.leave(&membership).await;
                     self.state.send_replace(NodeState::Left);
                     return;
                 }
                 Ending::Lost => {
                     self.state.send_replace(NodeState::Rejoining);
-                    host.end().await;
+                    boxed(host.end()).await;
                 }
             }
             drop(membership);
@@ -103,18 +120,6 @@ impl<S: Store, E: Env> Agent<S, E> {
             caller,
         });
         self.local.set(Some((membership.holder().clone(), Arc::new(host))));
-    }
-
-    /// Lives one life to its end.
-    async fn live(&self, membership: &NodeMembership<S, E>, host: Arc<ObjectHost<E>>) -> Ending {
-        let life = LifeOf { agent: self, membership, host };
-        tokio::select! {
-            biased;
-            () = self.dropped() => Ending::Dropped,
-            () = life.watch_session() => Ending::Lost,
-            () = life.care_for_shards() => Ending::HandedOver,
-            () = life.lead() => Ending::Lost,
-        }
     }
 
     /// Waits until nobody has the node any more.
@@ -148,7 +153,18 @@ impl<S: Store, E: Env> Agent<S, E> {
     }
 }
 
-impl<S: Store, E: Env> LifeOf<'_, S, E> {
+impl<S: Store, E: Env> LifeOf<S, E> {
+    /// Lives one life to its end.
+    async fn live(&self) -> Ending {
+        tokio::select! {
+            biased;
+            () = self.agent.dropped() => Ending::Dropped,
+            () = self.watch_session() => Ending::Lost,
+            () = boxed(self.care_for_shards()) => Ending::HandedOver,
+            () = boxed(self.lead()) => Ending::Lost,
+        }
+    }
+
     fn env(&self) -> &E {
         self.agent.cluster.env()
     }

@@ -8,6 +8,7 @@ use shardwright_placement::NodeAddress;
 use shardwright_store::Store;
 use tokio::sync::watch;
 
+use crate::agent::join_again;
 use crate::call::Call;
 use crate::options::GateOptions;
 use crate::queue::Queue;
@@ -86,25 +87,29 @@ async fn stay<S: Store, E: Env>(
 ) {
     let address = membership.address().clone();
     loop {
-        let mut serving = membership.serving_changes();
-        tokio::select! {
-            biased;
-            told = leave.wait_for(|leave| *leave) => {
-                if told.is_ok() {
-                    // If this cannot be said, the session says it later.
-                    let _ = membership.leave().await;
-                }
-                return;
-            }
-            _ = serving.wait_for(|serving| *serving == Serving::Ended) => {}
+        if told_to_leave(&membership, &mut leave).await {
+            // If this cannot be said, the session says it later.
+            let _ = membership.leave().await;
+            return;
         }
-        let joined = tokio::select! {
+        let joining = join_again(&cluster, || cluster.join_gate(address.clone()));
+        membership = tokio::select! {
             biased;
             _ = leave.wait_for(|leave| *leave) => return,
-            joined = crate::agent::join_again(&cluster, || cluster.join_gate(address.clone())) => {
-                joined
-            }
+            joined = joining => joined,
         };
-        membership = joined;
+    }
+}
+
+/// Waits until the gate is to leave, or has lost its entry.
+async fn told_to_leave<S: Store, E: Env>(
+    membership: &GateMembership<S, E>,
+    leave: &mut watch::Receiver<bool>,
+) -> bool {
+    let mut serving = membership.serving_changes();
+    tokio::select! {
+        biased;
+        _ = leave.wait_for(|leave| *leave) => true,
+        _ = serving.wait_for(|serving| *serving == Serving::Ended) => false,
     }
 }

@@ -67,7 +67,7 @@ impl<S: Store, E: Env> Node<S, E> {
         let router = Arc::new(Router::new(cluster.clone(), transport, queue, own));
         let wish = watch::Sender::new(Wish::Serve);
         let (says, state) = watch::channel(NodeState::Serving);
-        let agent = Agent {
+        let agent = Arc::new(Agent {
             cluster: cluster.clone(),
             address: address.clone(),
             types,
@@ -77,7 +77,7 @@ impl<S: Store, E: Env> Node<S, E> {
             local: Arc::clone(&local),
             wish: wish.subscribe(),
             state: says,
-        };
+        });
         // From here on calls are answered, though there is no shard yet.
         agent.begin(&membership);
         cluster.env().spawn(agent.run(membership));

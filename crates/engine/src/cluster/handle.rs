@@ -154,10 +154,10 @@ impl<S: Store, E: Env> Core<S, E> {
         items: Vec<T>,
         act: impl FnMut(T) -> F,
     ) -> Vec<U> {
-        stream::iter(items.into_iter().map(act))
-            .buffered(self.options.commits_in_flight)
-            .collect()
-            .await
+        // They are made before any is waited for, or the compiler does not see that whoever waits
+        // may go from thread to thread.
+        let all: Vec<F> = items.into_iter().map(act).collect();
+        stream::iter(all).buffered(self.options.commits_in_flight).collect().await
     }
 }
 

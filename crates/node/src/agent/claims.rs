@@ -11,10 +11,10 @@ use crate::chain::ObjectKey;
 /// How long a shard is left alone whose claim failed for no reason of its own.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-impl<S: Store, E: Env> LifeOf<'_, S, E> {
+impl<S: Store, E: Env> LifeOf<S, E> {
     /// Claims shards, under their locks: a call that comes early, because its sender heard of the
     /// claim before this node did, waits a moment instead of being refused.
-    pub(super) async fn claim(&self, shards: Vec<ShardId>) -> Vec<ShardId> {
+    pub(super) async fn claim(self, shards: Vec<ShardId>) -> Vec<ShardId> {
         let Ok(locks) = self.host.locks().acquire_write_multiple(shards.iter().copied()).await
         else {
             return shards;
@@ -37,7 +37,7 @@ impl<S: Store, E: Env> LifeOf<'_, S, E> {
     }
 
     /// Loads the objects of which there is one in every shard; tells the shard if that failed.
-    pub(super) async fn load(&self, shard: ShardId) -> Option<ShardId> {
+    pub(super) async fn load(self, shard: ShardId) -> Option<ShardId> {
         let options = &self.agent.options;
         for object in &options.auto_load {
             let id = format!("shard#{}/{}", shard.as_raw(), object.name);

@@ -14,9 +14,9 @@ use crate::object::Deactivation;
 /// How long to wait after a release that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
-impl<S: Store, E: Env> LifeOf<'_, S, E> {
+impl<S: Store, E: Env> LifeOf<S, E> {
     /// Hands a shard over, step by step, for as long as the cluster says that it should go.
-    pub(super) async fn hand_over(&self, shard: ShardId, leaving: bool) -> Vec<ShardId> {
+    pub(super) async fn hand_over(self, shard: ShardId, leaving: bool) -> Vec<ShardId> {
         let Ok(slot) = self.host.slot(shard) else { return vec![shard] };
         let mut changes = self.agent.cluster.changes();
         let holder = self.membership.holder();

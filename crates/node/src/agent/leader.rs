@@ -11,7 +11,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long to wait after something went wrong.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-impl<S: Store, E: Env> LifeOf<'_, S, E> {
+impl<S: Store, E: Env> LifeOf<S, E> {
     /// Leads whenever nobody else does. It never ends by itself.
     pub(super) async fn lead(&self) {
         let cluster = &self.agent.cluster;
@@ -47,8 +47,8 @@ impl<S: Store, E: Env> LifeOf<'_, S, E> {
             None => match self.membership.try_lead().await {
                 Ok(()) => {}
                 Err(LeadError::Store(_)) => return Err(()),
-                // Somebody else was faster, or this life is over.
-                Err(LeadError::Refused(_) | LeadError::Over) => return Ok(None),
+                // Somebody else was faster, this life is over, or somebody has to look at it.
+                Err(_) => return Ok(None),
             },
         }
         self.membership.lead_step(None).await.map(Some).map_err(|_| ())

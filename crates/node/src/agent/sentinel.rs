@@ -5,7 +5,7 @@ use shardwright_store::Store;
 use super::LifeOf;
 use crate::wait::within;
 
-impl<S: Store, E: Env> LifeOf<'_, S, E> {
+impl<S: Store, E: Env> LifeOf<S, E> {
     /// Breaks off everything as soon as the session may have ended, and returns when it has.
     ///
     /// What comes too late for this, because the whole process stood still, is caught where calls

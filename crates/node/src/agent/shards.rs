@@ -17,12 +17,12 @@ const CLAIMS_TOGETHER: usize = 64;
 
 /// What is being done about shards just now. Each shard is in one place at most.
 #[derive(Default)]
-struct Work<'w> {
+struct Work {
     busy: BTreeSet<ShardId>,
-    under_way: FuturesUnordered<BoxFuture<'w, Vec<ShardId>>>,
+    under_way: FuturesUnordered<BoxFuture<'static, Vec<ShardId>>>,
     /// Shards whose objects were loaded, or are being loaded.
     loaded: BTreeSet<ShardId>,
-    loading: FuturesUnordered<BoxFuture<'w, Option<ShardId>>>,
+    loading: FuturesUnordered<BoxFuture<'static, Option<ShardId>>>,
 }
 
 /// How a node leaves.
@@ -36,7 +36,7 @@ pub(super) enum Leaving {
     AtOnce,
 }
 
-impl<S: Store, E: Env> LifeOf<'_, S, E> {
+impl<S: Store, E: Env> LifeOf<S, E> {
     /// Claims, serves and hands over, until the node wants to leave and has nothing left.
     pub(super) async fn care_for_shards(&self) {
         let cluster = &self.agent.cluster;
@@ -98,7 +98,7 @@ impl<S: Store, E: Env> LifeOf<'_, S, E> {
         }
     }
 
-    fn is_empty(&self, view: &ClusterView, leaving: Leaving, work: &Work<'_>) -> bool {
+    fn is_empty(&self, view: &ClusterView, leaving: Leaving, work: &Work) -> bool {
         let progress = DrainProgress::of(&view.map, &self.agent.address, &view.members);
         let gone = match leaving {
             Leaving::AtOnce => progress.held == 0,
@@ -109,7 +109,7 @@ impl<S: Store, E: Env> LifeOf<'_, S, E> {
 
     /// Brings what the node serves in line with what the cluster says that it has. A claim whose
     /// outcome was not known may turn out here.
-    fn learn(&self, view: &ClusterView, work: &mut Work<'_>) {
+    fn learn(&self, view: &ClusterView, work: &mut Work) {
         let mut held = BTreeSet::new();
         for (shard, fence) in view.held_by(self.membership.holder()) {
             held.insert(shard);
@@ -124,7 +124,7 @@ impl<S: Store, E: Env> LifeOf<'_, S, E> {
     }
 
     /// Begins what is to be done and not being done yet.
-    fn begin_work<'w>(&'w self, view: &ClusterView, leaving: Leaving, work: &mut Work<'w>) {
+    fn begin_work(&self, view: &ClusterView, leaving: Leaving, work: &mut Work) {
         let holder = self.membership.holder();
         let floor = self.agent.cluster.fence_floor();
         let at_once = leaving == Leaving::AtOnce;
@@ -138,18 +138,18 @@ impl<S: Store, E: Env> LifeOf<'_, S, E> {
         let give_up: BTreeSet<ShardId> = duties.give_up.into_iter().chain(lost).collect();
         for shard in give_up {
             if work.busy.insert(shard) {
-                work.under_way.push(Box::pin(self.hand_over(shard, at_once)));
+                work.under_way.push(Box::pin(self.clone().hand_over(shard, at_once)));
             }
         }
         let claims = if leaving == Leaving::No { duties.claim } else { Vec::new() };
         let claims: Vec<_> = claims.into_iter().filter(|one| work.busy.insert(*one)).collect();
         for together in claims.chunks(CLAIMS_TOGETHER) {
-            work.under_way.push(Box::pin(self.claim(together.to_vec())));
+            work.under_way.push(Box::pin(self.clone().claim(together.to_vec())));
         }
         if !self.agent.options.auto_load.is_empty() {
             for (shard, _) in self.host.held() {
                 if !work.busy.contains(&shard) && work.loaded.insert(shard) {
-                    work.loading.push(Box::pin(self.load(shard)));
+                    work.loading.push(Box::pin(self.clone().load(shard)));
                 }
             }
         }

@@ -1,7 +1,9 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use shardwright_contracts::Env;
 
 use super::cell::{CellState, ObjectCell};
@@ -16,10 +18,19 @@ impl<E: Env> ObjectHost<E> {
     /// Takes leave of all objects of a shard. No call runs there, and none begins meanwhile: the
     /// caller has the write lock, or has broken off all calls.
     pub(crate) async fn evict(&self, slot: &Arc<Slot>, why: Deactivation) {
-        let objects = slot.take_objects();
-        stream::iter(objects.into_values())
-            .for_each_concurrent(AT_ONCE, |place| self.evict_one(place, why))
-            .await;
+        let limit = self.options.deactivation_max;
+        let mut places = slot.take_objects().into_values();
+        let mut leaving = FuturesUnordered::new();
+        leaving.extend(
+            places
+                .by_ref()
+                .take(AT_ONCE)
+                .map(|place| take_leave(self.env.clone(), limit, place, why)),
+        );
+        while leaving.next().await.is_some() {
+            leaving
+                .extend(places.next().map(|place| take_leave(self.env.clone(), limit, place, why)));
+        }
     }
 
     /// Ends this life of the node: breaks off all calls, and takes leave of all objects.
@@ -34,16 +45,17 @@ impl<E: Env> ObjectHost<E> {
         }
         self.evict(&self.own_slot, Deactivation::Lost).await;
     }
+}
 
-    async fn evict_one(&self, place: Arc<ObjectCell>, why: Deactivation) {
-        let limit = self.env.monotonic().saturating_add(self.options.deactivation_max);
-        let leaving = async {
-            let state = std::mem::replace(&mut *place.lock().await, CellState::Gone);
-            if let CellState::Awake(object) = state {
-                object.deactivate(why).await;
-            }
-        };
-        // An object that does not go in time, or panics, is gone all the same.
-        let _ = within(&self.env, limit, AssertUnwindSafe(leaving).catch_unwind()).await;
-    }
+/// Takes leave of one object.
+async fn take_leave<E: Env>(env: E, at_most: Duration, place: Arc<ObjectCell>, why: Deactivation) {
+    let limit = env.monotonic().saturating_add(at_most);
+    let leaving = async {
+        let state = std::mem::replace(&mut *place.lock().await, CellState::Gone);
+        if let CellState::Awake(object) = state {
+            object.deactivate(why).await;
+        }
+    };
+    // An object that does not go in time, or panics, is gone all the same.
+    let _ = within(&env, limit, AssertUnwindSafe(leaving).catch_unwind()).await;
 }
