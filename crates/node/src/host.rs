@@ -23,6 +23,7 @@ use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_placement::{NodeAddress, ShardOutOfRange, Sharding};
 use tokio::sync::OwnedMutexGuard;
 
+use self::cell::{CellState, ObjectCell};
 pub(crate) use self::slot::{Admission, Admitted, Slot};
 use crate::call::Call;
 use crate::chain::ObjectKey;
@@ -32,7 +33,7 @@ use crate::object::ObjectTypes;
 use crate::options::HostOptions;
 use crate::per_shard::PerShard;
 use crate::queue::Queue;
-use crate::tenure::{Life, MayServe};
+use crate::tenure::{Life, MayServe, Tenure};
 use crate::wait::within;
 
 /// The objects that are on a node, in one of its lives. Another life begins with another host.
@@ -95,9 +96,8 @@ impl<E: Env> ObjectHost<E> {
         let deadline = self.env.monotonic().saturating_add(call.timeout);
         call.check()?;
         self.types.get(&call.target.object_type)?;
-        let admitted = self.admit(&call, deadline).await?;
-        let cell = self.enter(&admitted, &call.target, deadline).await?;
-        self.run(admitted, cell, call, deadline).await
+        let turn = self.turn(&call, deadline).await?;
+        self.run(turn, call, deadline).await
     }
 
     /// Brings an object onto this node, unless it is here already.
@@ -109,9 +109,8 @@ impl<E: Env> ObjectHost<E> {
         let deadline = self.env.monotonic().saturating_add(timeout);
         self.types.get(&object.object_type)?;
         let call = Call::new(object, "", Bytes::new(), timeout);
-        let admitted = self.admit(&call, deadline).await?;
-        let cell = self.enter(&admitted, &call.target, deadline).await?;
-        self.wake(admitted, cell, call, deadline).await
+        let turn = self.turn(&call, deadline).await?;
+        self.wake(turn, call, deadline).await
     }
 
     /// How many objects of a shard are here.
@@ -146,7 +145,22 @@ impl<E: Env> ObjectHost<E> {
         self.held().map(|(shard, slot)| (shard, slot.measure_load(elapsed))).collect()
     }
 
-    /// Waits for the object's turn.
+    /// Waits until it is a call's turn. Nothing has begun by then.
+    async fn turn(&self, call: &Call, deadline: Duration) -> Result<Turn, CallError> {
+        let tenure = self.life.tenure();
+        let turn = async {
+            let admitted = self.admit(call, deadline).await?;
+            let entered = self.enter(&admitted, &call.target, deadline).await?;
+            Ok((admitted, entered))
+        };
+        tokio::select! {
+            biased;
+            () = tenure.clone().over() => Err(CallError::NotServing),
+            turn = turn => turn.map(|(admitted, entered)| Turn { tenure, entered, admitted }),
+        }
+    }
+
+    /// Waits for the object.
     async fn enter(
         &self,
         admitted: &Admitted,
@@ -160,16 +174,9 @@ impl<E: Env> ObjectHost<E> {
                 let Some(_in_line) = place.line_up(limit) else {
                     return Err(CallError::QueueFull { limit });
                 };
-                let tenure = self.life.tenure();
-                tokio::select! {
-                    biased;
-                    state = within(&self.env, deadline, place.lock()) => {
-                        state.ok_or(CallError::Late)?
-                    }
-                    () = tenure.over() => return Err(CallError::NotServing),
-                }
+                within(&self.env, deadline, place.lock()).await.ok_or(CallError::Late)?
             };
-            if !matches!(*state, cell::CellState::Gone) {
+            if !matches!(*state, CellState::Gone) {
                 return Ok(Entered { place, state });
             }
             admitted.slot().forget(key, &place);
@@ -177,10 +184,18 @@ impl<E: Env> ObjectHost<E> {
     }
 }
 
-/// An object's place whose turn it is.
+/// An object's place that nobody else is in.
 struct Entered {
-    place: Arc<cell::ObjectCell>,
-    state: OwnedMutexGuard<cell::CellState>,
+    place: Arc<ObjectCell>,
+    state: OwnedMutexGuard<CellState>,
+}
+
+/// All that a call must have to run. It goes in this order, so that the shard stays until all else
+/// is gone.
+struct Turn {
+    tenure: Tenure,
+    entered: Entered,
+    admitted: Admitted,
 }
 
 #[cfg(test)]

@@ -48,12 +48,7 @@ impl<E: Env> ObjectHost<E> {
             if place.is_none() {
                 place = Some(self.queue.enter()?);
             }
-            let tenure = self.life.tenure();
-            tokio::select! {
-                biased;
-                rung = within(&self.env, deadline, bell) => rung.ok_or(CallError::Late)?,
-                () = tenure.over() => return Err(CallError::NotServing),
-            }
+            within(&self.env, deadline, bell).await.ok_or(CallError::Late)?;
         }
     }
 

@@ -18,7 +18,7 @@ use shardwright_contracts::Env;
 use tokio::sync::oneshot;
 
 use super::cell::CellState;
-use super::{Admitted, Entered, ObjectHost};
+use super::{ObjectHost, Turn};
 use crate::call::Call;
 use crate::context::{CallContext, Caller};
 use crate::object::{Activation, AnyObject};
@@ -55,56 +55,52 @@ impl Begin {
 /// What a task needs to run a call.
 struct Running<E> {
     host: Arc<ObjectHost<E>>,
-    entered: Entered,
     call: Call,
     deadline: Duration,
     begin: Arc<Begin>,
     activation: Activation,
     // The last to go, so that the shard stays until all else is gone.
-    admitted: Admitted,
+    turn: Turn,
 }
 
 impl<E: Env> ObjectHost<E> {
     /// Runs a call whose turn it is.
     pub(super) async fn run(
         self: &Arc<Self>,
-        admitted: Admitted,
-        entered: Entered,
+        turn: Turn,
         call: Call,
         deadline: Duration,
     ) -> Result<Bytes, CallError> {
         let begin = Arc::new(Begin::new());
-        let running = self.running(admitted, entered, call, deadline, &begin)?;
+        let running = self.running(turn, call, deadline, &begin)?;
         self.apart(running, |running| running.to_the_end()).await
     }
 
     /// Wakes an object whose turn it is.
     pub(super) async fn wake(
         self: &Arc<Self>,
-        admitted: Admitted,
-        entered: Entered,
+        turn: Turn,
         call: Call,
         deadline: Duration,
     ) -> Result<(), CallError> {
         let begin = Arc::new(Begin::new());
-        let running = self.running(admitted, entered, call, deadline, &begin)?;
+        let running = self.running(turn, call, deadline, &begin)?;
         self.apart(running, |running| running.only_wake()).await
     }
 
     fn running(
         self: &Arc<Self>,
-        admitted: Admitted,
-        entered: Entered,
+        turn: Turn,
         call: Call,
         deadline: Duration,
         begin: &Arc<Begin>,
     ) -> Result<Running<E>, CallError> {
         let shard = self.sharding.shard_of(call.target.id.borrowed());
         let shard = shard.map_err(|error| CallError::InvalidId(error.to_string()))?;
-        let (object, fence) = (call.target.clone(), admitted.fence);
+        let (object, fence) = (call.target.clone(), turn.admitted.fence);
         let activation = Activation { object, shard, fence };
         let (host, begin) = (Arc::clone(self), Arc::clone(begin));
-        Ok(Running { host, entered, call, deadline, begin, activation, admitted })
+        Ok(Running { host, call, deadline, begin, activation, turn })
     }
 
     /// Lets something run in its own task, and waits for it for as long as there is time.
@@ -141,13 +137,13 @@ impl<E: Env> Running<E> {
             Err(error) => Err(error),
         };
         let busy = self.host.env.monotonic().saturating_sub(started);
-        self.admitted.slot().count_load(busy);
+        self.turn.admitted.slot().count_load(busy);
         self.acknowledge(result)
     }
 
     async fn only_wake(mut self) -> Result<(), CallError> {
         let object = self.unbroken(Self::wake).await??;
-        *self.entered.state = CellState::Awake(object);
+        *self.turn.entered.state = CellState::Awake(object);
         Ok(())
     }
 
@@ -156,7 +152,7 @@ impl<E: Env> Running<E> {
         &'a mut self,
         work: impl FnOnce(&'a mut Self) -> F,
     ) -> Result<T, CallError> {
-        let tenure = self.host.life.tenure();
+        let tenure = self.turn.tenure.clone();
         if !self.host.life.may_serve() {
             return Err(self.broken_off());
         }
@@ -184,7 +180,7 @@ impl<E: Env> Running<E> {
 
     /// Takes the object out of its place, and wakes it if need be.
     async fn wake(&mut self) -> Result<Box<dyn AnyObject>, CallError> {
-        match std::mem::replace(&mut *self.entered.state, CellState::Gone) {
+        match std::mem::replace(&mut *self.turn.entered.state, CellState::Gone) {
             CellState::Awake(object) => return Ok(object),
             CellState::Asleep | CellState::Gone => {}
         }
@@ -207,7 +203,7 @@ impl<E: Env> Running<E> {
     }
 
     fn forget(&self) {
-        self.admitted.slot().forget(&self.activation.object, &self.entered.place);
+        self.turn.admitted.slot().forget(&self.activation.object, &self.turn.entered.place);
     }
 
     async fn handle(&mut self, mut object: Box<dyn AnyObject>) -> Result<Bytes, CallError> {
@@ -215,18 +211,18 @@ impl<E: Env> Running<E> {
         let context = self.context(caller);
         let payload = std::mem::take(&mut self.call.payload);
         if !self.begin.begin() {
-            *self.entered.state = CellState::Awake(object);
+            *self.turn.entered.state = CellState::Awake(object);
             return Err(CallError::Late);
         }
         let method = Arc::clone(&self.call.method);
         let handling = async { object.handle(&context, &method, payload).await };
         match AssertUnwindSafe(handling).catch_unwind().await {
             Ok(Ok(answer)) => {
-                *self.entered.state = CellState::Awake(object);
+                *self.turn.entered.state = CellState::Awake(object);
                 Ok(answer)
             }
             Ok(Err(error)) => {
-                *self.entered.state = CellState::Awake(object);
+                *self.turn.entered.state = CellState::Awake(object);
                 Err(error.of_call(&self.activation))
             }
             Err(_panic) => {
@@ -242,14 +238,14 @@ impl<E: Env> Running<E> {
             chain: self.call.chain.with(self.call.target.clone()),
             deadline: self.deadline,
             caller,
-            tenure: self.host.life.tenure(),
+            tenure: self.turn.tenure.clone(),
         }
     }
 
     /// What is said to whoever asked. If the node may have lost the shard meanwhile, another may
     /// have done something since, and nobody knows what this call did.
     fn acknowledge(&self, result: Result<Bytes, CallError>) -> Result<Bytes, CallError> {
-        if !self.host.life.may_serve() || self.admitted.slot().held().is_none() {
+        if !self.host.life.may_serve() || self.turn.admitted.slot().held().is_none() {
             return Err(self.broken_off());
         }
         match result {
