@@ -20,6 +20,8 @@ mod router;
 mod tenure;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod transport;
 mod wait;
 pub mod world;

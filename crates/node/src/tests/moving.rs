@@ -1,0 +1,130 @@
+use super::load::{Load, assert_nothing_failed};
+use super::world::*;
+use crate::{NodeOptions, NodeState};
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_contracts::ShardId;
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_gets_its_share_and_no_call_fails() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let gate = Arc::new(world.gate().await);
+    let load = Load::start(&gate);
+    world.sleep_ms(500).await;
+    let third = world.node("c").await;
+    world.settle(3).await;
+    world.sleep_ms(500).await;
+    assert_nothing_failed(&world, load.stop().await);
+    let served = nodes.iter().chain([&third]).flat_map(|process| process.node.shards());
+    assert_eq!(served.collect::<BTreeSet<_>>().len(), 64);
+    assert!((21..=22).contains(&third.node.shards().len()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_drains_hands_everything_over_and_no_call_fails() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b", "c"]).await;
+    let gate = Arc::new(world.gate().await);
+    let load = Load::start(&gate);
+    world.sleep_ms(500).await;
+    // The first leads. That it goes is noticed by nobody either.
+    let leader = world.watcher.view().live_leader().unwrap().address.clone();
+    let leaving = nodes.iter().find(|process| *process.node.address() == leader).unwrap();
+    leaving.node.drain().await;
+    assert_eq!(*leaving.node.state().borrow(), NodeState::Left);
+    assert!(leaving.node.shards().is_empty());
+    world.settle(2).await;
+    world.sleep_ms(500).await;
+    assert_nothing_failed(&world, load.stop().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_come_and_go_one_after_the_other_and_no_call_fails() {
+    let world = World::new().await;
+    let first = world.nodes(&["a"]).await;
+    let gate = Arc::new(world.gate().await);
+    let load = Load::start(&gate);
+    let second = world.node("b").await;
+    world.settle(2).await;
+    first[0].node.drain().await;
+    world.settle(1).await;
+    let third = world.node("a").await;
+    world.settle(2).await;
+    second.node.drain().await;
+    world.settle(1).await;
+    assert_eq!(third.node.shards().len(), 64);
+    assert_nothing_failed(&world, load.stop().await);
+    // Whenever a counter came onto a node, it was with a higher fence.
+    let activations = world.rows.activations();
+    assert!(activations.values().any(|fences| fences.len() >= 3));
+    for (id, fences) in activations {
+        assert!(fences.is_sorted_by(|one, next| one < next), "{id}: {fences:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_moves_a_shard_and_no_call_fails() {
+    let world = World::new().await;
+    let _nodes = world.nodes(&["a", "b"]).await;
+    world.watcher.set_frozen(true).await.unwrap();
+    let gate = Arc::new(world.gate().await);
+    let load = Load::start(&gate);
+    for shard in (0..64).map(ShardId::from_raw) {
+        let to = if world.holder_of(shard) == address("a") { "b" } else { "a" };
+        world.watcher.move_shard(shard, &address(to)).await.unwrap();
+        world.sleep_ms(20).await;
+    }
+    world.until(|view| view.readiness().is_ready()).await;
+    assert_nothing_failed(&world, load.stop().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_node_leaves_what_nobody_can_take() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a"]).await;
+    nodes[0].node.drain().await;
+    world.until(|view| view.members.is_empty()).await;
+    let view = world.watcher.view();
+    assert!(view.map.iter().all(|info| info.current.is_none() && info.fence.is_some()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_shard_has_its_own_object_without_anybody_calling_it() {
+    let world = World::new().await;
+    let options =
+        || NodeOptions { auto_load: vec![auto_load("janitor")], ..NodeOptions::default() };
+    let network = || Arc::clone(&world.network) as _;
+    let first = world.node_with("a", options(), network()).await;
+    world.settle(1).await;
+    let second = world.node_with("b", options(), network()).await;
+    world.settle(2).await;
+    world.sleep_ms(50).await;
+    for process in [&first, &second] {
+        let host = process.node.host().unwrap();
+        for shard in process.node.shards() {
+            assert_eq!(host.objects(shard), Ok(1));
+        }
+    }
+    let activations = world.rows.activations();
+    assert_eq!(activations.len(), 64);
+    assert_eq!(activations.values().map(Vec::len).sum::<usize>(), 64 + 32);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_a_node_lives_there_and_nowhere_else() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let gate = world.gate().await;
+    assert_eq!(gate.call(call("b/status", "add")).await.unwrap(), "1");
+    assert_eq!(nodes[0].node.call(call("b/status", "add")).await.unwrap(), "2");
+    let host = nodes[1].node.host().unwrap();
+    assert!(nodes[1].node.shards().iter().all(|shard| host.objects(*shard) == Ok(0)));
+    nodes[1].node.drain().await;
+    let gone =
+        gate.call(crate::Call { timeout: Duration::from_secs(1), ..call("b/status", "add") });
+    assert_eq!(gone.await, Err(shardwright_api::CallError::Late));
+}
