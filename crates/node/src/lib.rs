@@ -36,4 +36,4 @@ pub use network::LocalNetwork;
 pub use node::{Node, NodeState};
 pub use object::{Activation, Deactivation, ObjectError, ObjectType, ObjectTypes};
 pub use options::{AutoLoad, GateOptions, HostOptions, NodeOptions};
-pub use transport::{BoxFuture, CallService, Transport};
+pub use transport::{BoxFuture, CallService, ShardLoad, Transport};

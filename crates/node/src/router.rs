@@ -62,6 +62,10 @@ impl<S: Store, E: Env> Router<S, E> {
         &self.cluster
     }
 
+    pub(crate) fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }

@@ -170,9 +170,13 @@ impl Slot {
         self.lock().load.count(busy);
     }
 
-    /// What the shard bore lately.
-    pub(crate) fn measure_load(&self, elapsed: Duration) -> u64 {
-        self.lock().load.measure(elapsed)
+    /// What the shard bears: measured anew after some time, or as it was.
+    pub(crate) fn load(&self, elapsed: Option<Duration>) -> u64 {
+        let load = &mut self.lock().load;
+        match elapsed {
+            Some(elapsed) => load.measure(elapsed),
+            None => load.latest(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {

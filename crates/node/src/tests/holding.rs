@@ -8,7 +8,7 @@ use shardwright_contracts::Env;
 use shardwright_placement::NodeAddress;
 
 use super::world::*;
-use crate::{BoxFuture, Call, GateOptions, Transport};
+use crate::{BoxFuture, Call, GateOptions, ShardLoad, Transport};
 
 /// A transport that does something of its own to calls, and remembers whom it was to reach.
 struct Meddler<F> {
@@ -51,6 +51,14 @@ impl<F: Fn(u64) -> Meddling + Send + Sync + 'static> Transport for Meddler<F> {
                 }
             }
         })
+    }
+
+    fn loads<'a>(
+        &'a self,
+        node: &'a NodeAddress,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>> {
+        self.through.loads(node, timeout)
     }
 }
 

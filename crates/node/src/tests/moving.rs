@@ -128,3 +128,37 @@ async fn an_object_of_a_node_lives_there_and_nowhere_else() {
         gate.call(crate::Call { timeout: Duration::from_secs(1), ..call("b/status", "add") });
     assert_eq!(gone.await, Err(shardwright_api::CallError::Late));
 }
+
+#[tokio::test(start_paused = true)]
+async fn where_load_is_evened_out_a_busy_node_gives_shards_away() {
+    let world = World::with(|config| {
+        config.shard_mapping_check_interval_ms = 2_000;
+        config.rebalance_shards_batch_size = Some(8);
+    })
+    .await;
+    let network = || Arc::clone(&world.network) as _;
+    let options = || NodeOptions { balance_load: true, ..NodeOptions::default() };
+    let busy = world.node_with("a", options(), network()).await;
+    let idle = world.node_with("b", options(), network()).await;
+    world.settle(2).await;
+    let (first, second) = (busy.node.shards()[0], busy.node.shards()[1]);
+    let gate = Arc::new(world.gate().await);
+    // Two shards of one node do all the work.
+    let clients = [first, second].map(|shard| {
+        let (gate, id) = (Arc::clone(&gate), world.id_in(shard));
+        tokio::spawn(async move {
+            loop {
+                gate.call(call(&id, "add")).await.unwrap();
+            }
+        })
+    });
+    world
+        .until(|view| {
+            let holder = |shard| view.map.info(shard).unwrap().current.unwrap().address.clone();
+            let (one, other) = (holder(first), holder(second));
+            view.readiness().is_ready() && one != other
+        })
+        .await;
+    clients.iter().for_each(|client| client.abort());
+    assert_eq!(busy.node.shards().len() + idle.node.shards().len(), 64);
+}
