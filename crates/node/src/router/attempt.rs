@@ -9,6 +9,7 @@ use shardwright_store::Store;
 
 use super::Router;
 use crate::call::Call;
+use crate::planted::{self, Defect};
 
 /// A node that refused a call, and the claim by which it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +86,9 @@ impl<S: Store, E: Env> Router<S, E> {
             (None, None) => Err(CallError::NotServing),
         };
         match answer {
+            Err(CallError::Unknown(_)) if planted::is_active(Defect::UnknownRetried) => {
+                Attempt::Refused(refusal)
+            }
             Err(error) if error.is_elsewhere() && !self.cluster.config().strict => {
                 Attempt::Refused(refusal)
             }

@@ -86,7 +86,6 @@ async fn a_call_that_did_not_get_there_is_made_again_within_its_time() {
     assert_eq!(gate.call(call("x", "add")).await.unwrap(), "1");
     assert_eq!(meddler.sent.load(Ordering::Relaxed), 4);
     let never = Meddler::new(&world, |_| Meddling::NotSent);
-    world.watcher.view();
     let gate = {
         let cluster = world.cluster(Arc::default()).await;
         crate::Gate::open(cluster, address("gate-2"), never, GateOptions::default()).await.unwrap()
