@@ -155,7 +155,7 @@ fn a_preview_a_status_and_a_route_say_what_is_going_on() {
     assert_eq!(counts, [(1, 8), (0, 8)]);
     assert_eq!((status.readiness.unclaimed, status.header.version.as_raw()), (15, 1));
     let explained = operator.explain("shard#0/x").unwrap();
-    let expected = "the id names shard 0 of 16; a:1 serves it; its fence is 1";
+    let expected = "the id names shard 0 of 16; a:1 serves it; its fence is 2";
     assert_eq!(explained, expected);
     assert!(operator.explain("shard#16/x").is_err());
 }
