@@ -106,7 +106,8 @@ impl Slot {
             return Admission::NotHeld { fence: hold.fence };
         }
         // Where nothing runs, nothing waits; and the shard may be being released already.
-        if !hold.admitting && !(must_end && state.calls > 0) {
+        let must_end = must_end && state.calls > 0;
+        if !hold.admitting && !must_end {
             return Admission::Draining;
         }
         state.calls += 1;
