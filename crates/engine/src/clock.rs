@@ -33,14 +33,41 @@ pub(crate) struct EngineClock {
     marking: tokio::sync::Mutex<()>,
 }
 
+/// Follows the calendar and never goes back.
 #[derive(Clone, Copy, Debug)]
-struct State {
+pub(crate) struct Pace {
     told: LogicalTime,
     /// When `told` was true, on the clock that does not jump.
     told_at: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    pace: Pace,
     /// No later time may be told before a new mark is stored.
     allowed_until: LogicalTime,
     mark_at: Option<Revision>,
+}
+
+impl Pace {
+    /// Tells no time before `earliest`.
+    pub(crate) fn new(env: &impl Env, earliest: LogicalTime) -> Self {
+        Self { told: earliest, told_at: env.monotonic() }
+    }
+
+    /// What time it is.
+    pub(crate) fn read(&mut self, env: &impl Env) -> LogicalTime {
+        let (wall, monotonic) = (env.wall_clock(), env.monotonic());
+        let passed = monotonic.saturating_sub(self.told_at).as_millis();
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+        let ahead_ms = self.told.millis_since(wall);
+        let pace = if (1..=SLEW_MS).contains(&ahead_ms) { 2 } else { 1 };
+        let ticked = self.told.saturating_add(passed / pace);
+        // Only whole milliseconds are taken, or frequent calls would lose time.
+        self.told_at = self.told_at.saturating_add(Duration::from_millis(passed));
+        self.told = ticked.max(wall);
+        self.told
+    }
 }
 
 impl EngineClock {
@@ -54,8 +81,7 @@ impl EngineClock {
         let mark = mark.filter(|_| !planted::is_active(Defect::ClockGoesBack));
         let allowed_until = mark.map_or(LogicalTime::ZERO, |(mark, _)| mark.reserved_until);
         let state = State {
-            told: allowed_until,
-            told_at: env.monotonic(),
+            pace: Pace::new(env, allowed_until),
             allowed_until,
             mark_at: mark.map(|(_, at)| at),
         };
@@ -84,17 +110,7 @@ impl EngineClock {
     }
 
     fn read(&self, env: &impl Env) -> LogicalTime {
-        let (wall, monotonic) = (env.wall_clock(), env.monotonic());
-        let mut state = self.lock();
-        let passed = monotonic.saturating_sub(state.told_at).as_millis();
-        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
-        let ahead_ms = state.told.millis_since(wall);
-        let pace = if (1..=SLEW_MS).contains(&ahead_ms) { 2 } else { 1 };
-        let ticked = state.told.saturating_add(passed / pace);
-        // Only whole milliseconds are taken, or frequent calls would lose time.
-        state.told_at = state.told_at.saturating_add(Duration::from_millis(passed));
-        state.told = ticked.max(wall);
-        state.told
+        self.lock().pace.read(env)
     }
 
     /// Stores a mark that allows `now`, or finds one that somebody else has stored.

@@ -15,12 +15,20 @@
 //! it is, up to 41 kB) and its [`Progress`] (where it stands). A run is two as well: [`Run`] and
 //! its [`Manifest`], which never changes. [`split_shard`], [`join_shard`], [`split_run`] and
 //! [`join_run`] go between those and the records that the operations know.
+//!
+//! A cluster is a [`ClusterPlan`], its members ([`NodeMember`], [`ClusterGate`]), a
+//! [`ClusterLeader`], targets under one version ([`TargetHead`] and some [`TargetChunk`]s) and a
+//! [`ShardClaim`] per shard.
 
 mod asker;
 mod binding;
 mod clock_mark;
+mod cluster_gate;
+mod cluster_leader;
+mod cluster_plan;
 mod count;
 mod definition;
+mod drain_mark;
 mod error;
 mod estimate;
 mod fields;
@@ -28,8 +36,10 @@ mod format;
 mod gate;
 mod incarnation;
 mod kind;
+mod leaving;
 mod manifest;
 mod named;
+mod node_member;
 mod open_shard;
 mod progress;
 mod purpose;
@@ -38,25 +48,34 @@ mod reader;
 mod record;
 mod run;
 mod run_parts;
+mod shard_claim;
 mod shard_parts;
 mod split_ask;
 mod stage;
+mod target_chunk;
+mod target_head;
 mod waiting;
 mod watermark;
 
 pub use asker::Asker;
 pub use binding::Binding;
 pub use clock_mark::ClockMark;
+pub use cluster_gate::ClusterGate;
+pub use cluster_leader::ClusterLeader;
+pub use cluster_plan::{ClusterFormat, ClusterPlan};
 pub use count::Count;
 pub use definition::Definition;
+pub use drain_mark::DrainMark;
 pub use error::{DecodeError, Problem};
 pub use estimate::Estimate;
 pub use format::Format;
 pub use gate::Gate;
 pub use incarnation::Incarnation;
 pub use kind::Kind;
+pub use leaving::Leaving;
 pub use manifest::Manifest;
 pub use named::Named;
+pub use node_member::NodeMember;
 pub use open_shard::OpenShard;
 pub use progress::Progress;
 pub use purpose::Purpose;
@@ -64,8 +83,11 @@ pub use quota::Quota;
 pub use record::{Record, VERSION};
 pub use run::Run;
 pub use run_parts::{join_run, split_run};
+pub use shard_claim::ShardClaim;
 pub use shard_parts::{join_shard, split_shard};
 pub use split_ask::SplitAsk;
 pub use stage::Stage;
+pub use target_chunk::TargetChunk;
+pub use target_head::TargetHead;
 pub use waiting::Waiting;
 pub use watermark::Watermark;

@@ -74,11 +74,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         keys: Keyspace,
         config: EngineConfig,
     ) -> Result<Self, OpenError> {
-        let format = ensure(&store, keys.format(), Format { version: FORMAT }).await?.0;
-        if format.version > FORMAT {
-            return Err(OpenError::NewerFormat { found: format.version, known: FORMAT });
-        }
-        let incarnation = ensure(&store, keys.incarnation(), Incarnation { number: 0 }).await?.0;
+        let fence_floor = set_up(&store, &keys).await?;
         let mark = load::<ClockMark>(&store, &keys.clock()).await?;
         let mark = match mark {
             Some((mark, found)) => Some((mark, found.revision)),
@@ -96,7 +92,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             views: Views::default(),
             cooldowns: Mutex::default(),
             publisher: Publisher::new(config.event_capacity),
-            fence_floor: fence_floor(incarnation),
+            fence_floor,
         };
         Ok(Self { core: Arc::new(core) })
     }
@@ -141,6 +137,16 @@ impl<S: Store, E: Env> Core<S, E> {
     }
 }
 
+/// Sets a store up if it is empty, and tells below what no fence is granted or accepted.
+pub(crate) async fn set_up(store: &impl Store, keys: &Keyspace) -> Result<FenceEpoch, OpenError> {
+    let format = ensure(store, keys.format(), Format { version: FORMAT }).await?.0;
+    if format.version > FORMAT {
+        return Err(OpenError::NewerFormat { found: format.version, known: FORMAT });
+    }
+    let incarnation = ensure(store, keys.incarnation(), Incarnation { number: 0 }).await?.0;
+    Ok(fence_floor(incarnation))
+}
+
 /// The store's incarnation in the high bits.
 fn fence_floor(incarnation: Incarnation) -> FenceEpoch {
     let floor = u64::from(incarnation.number) << FENCE_BITS;
@@ -175,7 +181,7 @@ async fn put<T: Record>(
 }
 
 /// What is under a key, or `value` if there was nothing.
-async fn ensure<T: Record>(
+pub(crate) async fn ensure<T: Record>(
     store: &impl Store,
     key: Key,
     value: T,

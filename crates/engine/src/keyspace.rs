@@ -25,6 +25,8 @@
 //! | `view/<tenant>/<run>/ask/<shard>` | [`SplitAsk`] |
 //! | `view/<tenant>/<run>/asker/<worker>` | [`Asker`] |
 //!
+//! What begins with `cluster/` belongs to clusters: see [`ClusterKeys`].
+//!
 //! What is under `view` is all that somebody who waits for work has to watch, and a checkpoint
 //! writes none of it.
 //!
@@ -49,6 +51,7 @@
 //! [`Waiting`]: crate::codec::Waiting
 //! [`Watermark`]: crate::codec::Watermark
 
+mod cluster;
 mod keys;
 mod parse;
 mod part;
@@ -58,6 +61,7 @@ mod store_key;
 
 use std::sync::Arc;
 
+pub use cluster::{ClusterKey, ClusterKeys, ClusterName, ClusterNameError};
 pub use prefix::PrefixError;
 use shardwright_store::Key;
 pub use store_key::{ShardPart, StoreKey, ViewKey};

@@ -7,8 +7,10 @@
 //! |---|---|
 //! | [`codec`] | every stored record as bytes, and back |
 //! | [`keyspace`] | under which key each record is stored |
+//! | [`cluster`] | the cluster protocol over any store |
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 pub mod codec;
 pub mod keyspace;
 
@@ -22,6 +24,7 @@ mod directory;
 mod effects;
 mod estimates;
 mod fault;
+mod listing;
 mod operate;
 mod ownership;
 #[cfg(feature = "planted-bugs")]

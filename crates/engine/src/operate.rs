@@ -376,12 +376,16 @@ impl<S: Store, E: Env> Core<S, E> {
         shard
     }
 
-    /// Waits a little, longer each time, and not as long as the others.
     pub(crate) async fn back_off(&self, times: u32) {
-        if times > 1 {
-            let most = 1_u64 << times.min(8);
-            self.env.sleep(Duration::from_millis(1 + self.env.random() % most)).await;
-        }
+        back_off(&self.env, times).await;
+    }
+}
+
+/// Waits a little, longer each time, and not as long as the others.
+pub(crate) async fn back_off(env: &impl Env, times: u32) {
+    if times > 1 {
+        let most = 1_u64 << times.min(8);
+        env.sleep(Duration::from_millis(1 + env.random() % most)).await;
     }
 }
 

@@ -13,24 +13,19 @@ use std::time::Duration;
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::{CapacityHint, HolderNotice, InfraError};
-use shardwright_store::{
-    Changes, Commit, Key, KeyRange, Page, Revision, ScanError, Store, Versioned, Write,
-};
+use shardwright_store::{Changes, Commit, Key, KeyRange, Revision, Store, Versioned, Write};
 use tokio::sync::{Notify, oneshot};
 
 use crate::codec::Gate;
 use crate::coordinator::Core;
 use crate::fault;
+use crate::listing;
 use crate::planted::{self, Defect};
 use crate::shard::Place;
 use state::ViewState;
 
-/// How many entries a page of a listing has.
-const PAGE: usize = 1_000;
 /// How long to wait before a watch that broke is set up again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often a listing starts again because the store had moved on.
-const LISTINGS: usize = 8;
 
 /// What a holder is told besides the answer to its request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -221,27 +216,7 @@ impl<S: Store, E: Env> Core<S, E> {
         &self,
         range: &KeyRange,
     ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
-        const OPERATION: &str = "view.list";
-        let mut moved = 0;
-        'again: loop {
-            let (mut entries, mut page) = (Vec::new(), Page::first(PAGE));
-            loop {
-                match self.store.scan(range, page.clone()).await {
-                    Ok(found) => {
-                        entries.extend(found.entries);
-                        match found.next {
-                            Some(next) => page.after = Some(next),
-                            None => return Ok((found.revision, entries)),
-                        }
-                    }
-                    Err(ScanError::Moved) if moved < LISTINGS => {
-                        moved += 1;
-                        continue 'again;
-                    }
-                    Err(error) => return Err(fault::scan(OPERATION, &error)),
-                }
-            }
-        }
+        listing::list(&self.store, range, "view.list").await
     }
 
     /// Lists a range as it was at a revision or later, for whoever must not miss anything that was

@@ -173,6 +173,16 @@ impl ShardMap {
         Ok(Learned::New)
     }
 
+    /// Forgets what is known of a claim, because what is stored is gone or cannot be read.
+    pub fn forget_claim(&mut self, shard: ShardId) -> Result<(), ShardOutOfRange> {
+        let index = self.num_shards.index(shard)?;
+        let before = self.claims.get_mut(index).and_then(Option::take);
+        if let Some((name, _)) = before.and_then(|claim| claim.holder) {
+            self.names.give_back(name);
+        }
+        Ok(())
+    }
+
     pub(crate) const fn names(&self) -> &NodeNames {
         &self.names
     }

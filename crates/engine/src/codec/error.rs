@@ -1,5 +1,6 @@
 use shardwright_contracts::{CursorInputError, ShardSpecInputError};
 use shardwright_coordination::{InvariantViolation, RunConfigError};
+use shardwright_placement::{FlagError, NodeAddressError, ShardCountError};
 
 use super::kind::Kind;
 
@@ -85,6 +86,21 @@ pub enum Problem {
     /// Numbers do not make a run's configuration.
     #[error("{0}")]
     Config(RunConfigError),
+    /// Bytes are no text.
+    #[error("the bytes of a {what} are no text")]
+    NotText {
+        /// What they should be.
+        what: &'static str,
+    },
+    /// A text is no address of a node.
+    #[error("{0}")]
+    Address(NodeAddressError),
+    /// A text is no flag of a shard, or flags do not go together.
+    #[error("{0}")]
+    Flag(FlagError),
+    /// No cluster has that many shards.
+    #[error("{0}")]
+    ShardCount(ShardCountError),
     /// The fields do not go together.
     #[error("{0}")]
     Invariant(InvariantViolation),

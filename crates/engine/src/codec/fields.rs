@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use shardwright_contracts::{CanonicalBytes, CanonicalSink, Cursor, CursorUpdate, ShardSpec};
 use shardwright_coordination::{LeaseHolder, OpLog, OpLogEntry, RunConfig};
+use shardwright_placement::{Holder, Incarnation, NodeAddress};
 
 use super::error::{DecodeError, Problem};
 use super::reader::{List, Reader};
@@ -34,6 +35,12 @@ pub(super) fn put_config<S: CanonicalSink + ?Sized>(sink: &mut S, config: &RunCo
     put_optional(sink, max_shard_retries.map(NonZeroU32::get), S::put_u32);
 }
 
+pub(super) fn put_holder<S: CanonicalSink + ?Sized>(sink: &mut S, holder: &Holder) {
+    let Holder { address, incarnation } = holder;
+    sink.put_bytes(address.as_str().as_bytes());
+    sink.put_u64(incarnation.as_raw());
+}
+
 pub(super) fn put_lease<S: CanonicalSink + ?Sized>(sink: &mut S, lease: LeaseHolder) {
     let LeaseHolder { owner, deadline } = lease;
     owner.write_canonical(sink);
@@ -56,6 +63,16 @@ pub(super) fn put_op_log<const CAPACITY: usize, S: CanonicalSink + ?Sized>(
 }
 
 impl Reader<'_> {
+    pub(super) fn address(&mut self) -> Result<NodeAddress, DecodeError> {
+        let (offset, text) = self.text("address")?;
+        NodeAddress::parse(text).map_err(|error| self.fail_at(offset, Problem::Address(error)))
+    }
+
+    pub(super) fn holder(&mut self) -> Result<Holder, DecodeError> {
+        let address = self.address()?;
+        Ok(Holder { address, incarnation: Incarnation::from_raw(self.u64()?) })
+    }
+
     pub(super) fn config(&mut self) -> Result<RunConfig, DecodeError> {
         let offset = self.offset();
         let cursor_semantics = self.choice("cursor semantics")?;

@@ -76,6 +76,24 @@ kinds! {
     Named = 19, "named run";
     /// What a run is for.
     Purpose = 20, "purpose of a run";
+    /// How a cluster maps ids to shards, and how it is stored.
+    ClusterPlan = 21, "cluster";
+    /// A node that is a member of a cluster.
+    NodeMember = 22, "cluster member";
+    /// A gate of a cluster.
+    ClusterGate = 23, "cluster gate";
+    /// Who leads a cluster.
+    ClusterLeader = 24, "cluster leader";
+    /// What holds for all targets of a cluster together.
+    TargetHead = 25, "target header";
+    /// Where some shards of a cluster should be.
+    TargetChunk = 26, "target chunk";
+    /// Who has claimed a shard of a cluster.
+    ShardClaim = 27, "shard claim";
+    /// A node that an operator wants empty.
+    DrainMark = 28, "drain mark";
+    /// A node that is about to leave.
+    Leaving = 29, "leaving node";
 }
 
 impl Kind {
@@ -109,7 +127,7 @@ mod tests {
             assert_eq!(Kind::from_byte(kind.as_byte()), Some(*kind));
             assert!(Kind::ALL.iter().all(|other| other == kind || other.name() != kind.name()));
         }
-        assert_eq!((Kind::from_byte(0), Kind::from_byte(21)), (None, None));
+        assert_eq!((Kind::from_byte(0), Kind::from_byte(30)), (None, None));
         assert_eq!((Kind::of(&[]), Kind::of(&[15, 9])), (None, Some(Kind::Format)));
         assert_eq!(Kind::SplitAsk.to_string(), "split request");
     }

@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One byte, if it means something.
-    fn byte<T>(
+    pub(super) fn byte<T>(
         &mut self,
         meaning: impl FnOnce(u8) -> Result<T, Problem>,
     ) -> Result<T, DecodeError> {
@@ -112,6 +112,15 @@ impl<'a> Reader<'a> {
         self.rest = rest;
         self.offset += len;
         Ok(bytes)
+    }
+
+    /// A byte string that is text, and where it begins.
+    pub(super) fn text(&mut self, what: &'static str) -> Result<(usize, &'a str), DecodeError> {
+        let offset = self.offset;
+        let bytes = self.bytes()?;
+        let text = str::from_utf8(bytes);
+        let text = text.map_err(|_| self.fail_at(offset, Problem::NotText { what }))?;
+        Ok((offset, text))
     }
 
     /// What follows a presence byte, if it is there.

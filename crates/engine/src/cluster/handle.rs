@@ -1,0 +1,210 @@
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
+use shardwright_coordination::InfraError;
+use shardwright_placement::{ClusterConfig, JoinRefused, Membership, ShardCount};
+use shardwright_store::Store;
+use tokio::sync::{oneshot, watch};
+
+use super::core::Core;
+use super::error::OpenError;
+use super::follow::Follow;
+use super::format::Format;
+use super::options::{ClusterOptions, Layout};
+use super::state::State;
+use super::view::ClusterView;
+use crate::clock::Pace;
+use crate::codec::{ClusterFormat, ClusterPlan};
+use crate::coordinator::{ensure, set_up};
+use crate::keyspace::{ClusterKey, ClusterKeys};
+use crate::listing;
+
+/// A cluster, as a process that takes part in it has it. Clones are the same.
+///
+/// Whoever has one sees the cluster, can route by it, and can ask for what operators may ask for.
+/// To own shards one has to [join](Cluster::join).
+pub struct Cluster<S, E> {
+    pub(super) core: Arc<Core<S, E>>,
+}
+
+impl<S: Store, E: Env> Cluster<S, E> {
+    /// Opens a cluster, and makes it if it is not there.
+    pub async fn open(store: S, env: E, options: ClusterOptions) -> Result<Self, OpenError> {
+        options.validate()?;
+        let keys = options.cluster_keys()?;
+        let floor = set_up(&store, &options.keys).await?;
+        agree(&store, &keys, &options).await?;
+        // In the text the revision is the fence, and only the store can raise that.
+        let floor = if keys.is_text() { FenceEpoch::INITIAL } else { floor };
+        let mut clock = Pace::new(&env, LogicalTime::ZERO);
+        let members = Membership::try_new([], clock.read(&env));
+        let members = members.map_err(|error| corrupt(error.to_string()))?;
+        let mut state =
+            State::new(keys.clone(), options.config.sharding.num_shards, floor, members);
+        // What is listed at first is nothing that changed.
+        let _nothing = state.publish();
+        let ranges = keys.ranges();
+        let (alive, gone): (Vec<_>, Vec<_>) = ranges.iter().map(|_| oneshot::channel()).unzip();
+        let (views, _) = watch::channel(state.view());
+        let core = Core {
+            store,
+            env,
+            options,
+            keys,
+            floor,
+            clock: Mutex::new(clock),
+            state: Mutex::new(state),
+            views,
+            _alive: alive,
+        };
+        let core = Arc::new(core);
+        let mut listed = Vec::new();
+        for range in 0..ranges.len() {
+            listed.push(core.relist(range).await?);
+        }
+        core.publish();
+        for (range, ((keys, revision), gone)) in
+            ranges.into_iter().zip(listed).zip(gone).enumerate()
+        {
+            let (weak, env) = (Arc::downgrade(&core), core.env.clone());
+            let follow = Follow { core: weak, range, keys, env };
+            core.env.spawn(follow.run(revision, gone));
+        }
+        Ok(Self { core })
+    }
+
+    /// The newest view.
+    #[must_use]
+    pub fn view(&self) -> Arc<ClusterView> {
+        Arc::clone(&self.core.views.borrow())
+    }
+
+    /// Tells whenever there is a newer view.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<Arc<ClusterView>> {
+        self.core.views.subscribe()
+    }
+
+    /// Reads everything anew, for whoever must not go by a view that may lag behind.
+    pub async fn refresh(&self) -> Result<Arc<ClusterView>, InfraError> {
+        self.core.refresh().await
+    }
+
+    /// The time that plans are made by. It never goes back.
+    #[must_use]
+    pub fn now(&self) -> LogicalTime {
+        self.core.now()
+    }
+
+    /// How the cluster behaves.
+    #[must_use]
+    pub fn config(&self) -> &ClusterConfig {
+        &self.core.options.config
+    }
+
+    /// How this process takes part.
+    #[must_use]
+    pub fn options(&self) -> &ClusterOptions {
+        &self.core.options
+    }
+
+    /// Below what no fence is given or accepted.
+    #[must_use]
+    pub fn fence_floor(&self) -> FenceEpoch {
+        self.core.floor
+    }
+
+    /// The world around it.
+    #[must_use]
+    pub fn env(&self) -> &E {
+        &self.core.env
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.core.store
+    }
+}
+
+impl<S, E> Clone for Cluster<S, E> {
+    fn clone(&self) -> Self {
+        Self { core: Arc::clone(&self.core) }
+    }
+}
+
+impl<S, E> fmt::Debug for Cluster<S, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("options", &self.core.options).finish_non_exhaustive()
+    }
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    pub(super) const fn format(&self) -> Format {
+        if self.keys.is_text() { Format::Text } else { Format::Records }
+    }
+
+    /// Does something for each of several items, many at the same time, so that the store can put
+    /// their commits together.
+    pub(super) async fn each<T, U, F: Future<Output = U>>(
+        &self,
+        items: Vec<T>,
+        act: impl FnMut(T) -> F,
+    ) -> Vec<U> {
+        // They are made before any is waited for, or the compiler does not see that whoever waits
+        // may go from thread to thread.
+        let all: Vec<F> = items.into_iter().map(act).collect();
+        stream::iter(all).buffered(self.options.commits_in_flight).collect().await
+    }
+}
+
+/// Makes the cluster's record, or sees to it that this process agrees with it.
+async fn agree(
+    store: &impl Store,
+    keys: &ClusterKeys,
+    options: &ClusterOptions,
+) -> Result<(), OpenError> {
+    let ours = ClusterPlan {
+        sharding: options.config.sharding,
+        format: match options.layout {
+            Layout::Native => ClusterFormat::Native,
+            Layout::Seed { .. } => ClusterFormat::Seed,
+        },
+    };
+    if keys.is_text() {
+        agree_with_text(store, keys, options.config.sharding.num_shards).await?;
+    }
+    let cluster = ensure(store, keys.key(&ClusterKey::Plan), ours).await?.0;
+    if cluster.format != ours.format {
+        let ours = options.layout.clone();
+        return Err(OpenError::Layout { cluster: cluster.format, ours });
+    }
+    cluster.sharding.check_join(ours.sharding)?;
+    Ok(())
+}
+
+/// Existing clusters have a key for every shard, and nothing else says how many there are.
+async fn agree_with_text(
+    store: &impl Store,
+    keys: &ClusterKeys,
+    ours: ShardCount,
+) -> Result<(), OpenError> {
+    let Some(text) = keys.ranges().into_iter().nth(1) else { return Ok(()) };
+    let (_, entries) = listing::list(store, &text, "cluster.open").await?;
+    let shards = entries.iter().filter_map(|(key, _)| match keys.parse(key) {
+        Some(ClusterKey::Shard(shard)) => u32::try_from(shard.as_raw()).ok(),
+        _ => None,
+    });
+    let Some(last) = shards.max() else { return Ok(()) };
+    match ShardCount::try_new(last.saturating_add(1)) {
+        Ok(cluster) if cluster > ours => Err(JoinRefused::NumShards { cluster, ours }.into()),
+        _ => Ok(()),
+    }
+}
+
+fn corrupt(message: String) -> InfraError {
+    crate::fault::corrupt("cluster.open", message)
+}

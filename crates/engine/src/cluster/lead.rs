@@ -1,0 +1,178 @@
+//! Leading a cluster.
+
+use shardwright_contracts::Env;
+use shardwright_coordination::InfraError;
+use shardwright_placement::ops::{LeadRefused, check_leader};
+use shardwright_placement::{
+    Holder, Plan, PlanInput, TargetHeader, TargetUpdate, TargetVersion, plan,
+};
+use shardwright_store::{Commit, Store};
+
+use super::attempt::Tried;
+use super::error::{LeadError, StepError};
+use super::membership::NodeMembership;
+use super::session::Serving;
+use super::targets::{Basis, Written};
+use crate::fault;
+use crate::keyspace::ClusterKey;
+use crate::operate::back_off;
+
+const LEAD: &str = "cluster.lead";
+const RESIGN: &str = "cluster.resign";
+const STEP: &str = "cluster.step";
+
+/// What a leader did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderStep {
+    /// What it decided, with the reasons.
+    pub plan: Plan,
+    /// How many shards got another target.
+    pub moved: usize,
+    /// The version of targets from then on.
+    pub version: TargetVersion,
+}
+
+impl<S: Store, E: Env> NodeMembership<S, E> {
+    /// Becomes the leader, unless another member leads.
+    pub async fn try_lead(&self) -> Result<(), LeadError> {
+        let mut is_fresh = false;
+        for tries in 0..=self.core.options.conflict_retries {
+            back_off(&self.core.env, tries).await;
+            if self.lease.serving() == Serving::Ended {
+                return Err(LeadError::Over);
+            }
+            let draft = self.core.lock().draft_lead(&self.holder);
+            let commit = match draft {
+                Ok(commit) => commit,
+                Err(_) if !is_fresh => {
+                    self.reload_leader().await?;
+                    is_fresh = true;
+                    continue;
+                }
+                Err(LeadError::Refused(LeadRefused::AlreadyLeading)) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            match self.core.commit(LEAD, commit).await? {
+                Tried::Stored(_) => {
+                    self.core.publish();
+                    return Ok(());
+                }
+                Tried::Conflict | Tried::Overtaken | Tried::SessionGone => {
+                    self.reload_leader().await?;
+                    is_fresh = true;
+                }
+            }
+        }
+        Err(fault::contention(LEAD).into())
+    }
+
+    /// Leads no more. Tells whether it did before.
+    pub async fn resign(&self) -> Result<bool, InfraError> {
+        for tries in 0..=self.core.options.conflict_retries {
+            back_off(&self.core.env, tries).await;
+            let key = self.core.keys.key(&ClusterKey::Leader);
+            let commit = {
+                let state = self.core.lock();
+                if state.leader().as_ref() != Some(&self.holder) {
+                    return Ok(false);
+                }
+                Commit::builder().expect(key.clone(), state.expect(&ClusterKey::Leader)).delete(key)
+            };
+            match self.core.commit(RESIGN, commit).await? {
+                Tried::Stored(_) | Tried::Overtaken => {
+                    self.core.publish();
+                    return Ok(true);
+                }
+                Tried::Conflict | Tried::SessionGone => {
+                    self.core.reload(RESIGN, [ClusterKey::Leader]).await?;
+                }
+            }
+        }
+        Err(fault::contention(RESIGN))
+    }
+
+    /// Decides where shards should be, and writes it. Only the leader may.
+    ///
+    /// `loads` says what each shard bears, by its number; without, shards count alike.
+    pub async fn lead_step(&self, loads: Option<&[u64]>) -> Result<LeaderStep, StepError> {
+        let mut is_fresh = false;
+        for tries in 0..=self.core.options.conflict_retries {
+            back_off(&self.core.env, tries).await;
+            let basis = self.core.lock().basis(true, Some(&self.holder.address));
+            let (plan, update) = match self.decide(&basis, loads) {
+                Ok(decided) => decided,
+                // What is known may be out of date: decide again on what is stored.
+                Err(_) if !is_fresh => {
+                    self.reload_targets().await?;
+                    is_fresh = true;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let before = basis.map.header().version;
+            let Some(update) = update else {
+                return Ok(LeaderStep { plan, moved: 0, version: before });
+            };
+            let written = self.core.write_targets(&basis, &update).await;
+            self.core.publish();
+            match written? {
+                Written::All(version, moved) => return Ok(LeaderStep { plan, moved, version }),
+                Written::Moved | Written::Overtaken => {
+                    self.reload_targets().await?;
+                    is_fresh = true;
+                }
+            }
+        }
+        Err(fault::contention(STEP).into())
+    }
+
+    /// What the leader decides, and what it writes for it if that is anything.
+    fn decide(
+        &self,
+        basis: &Basis,
+        loads: Option<&[u64]>,
+    ) -> Result<(Plan, Option<TargetUpdate>), StepError> {
+        let is_over = self.lease.serving() == Serving::Ended;
+        if is_over || !basis.members.is_live(self.holder.borrowed()) {
+            return Err(StepError::Over);
+        }
+        if basis.is_unreadable() {
+            return Err(StepError::Unreadable);
+        }
+        let (map, config, now) = (&*basis.map, &self.core.options.config, self.core.now());
+        let header = map.header();
+        let leader = basis.leader.as_ref().map(Holder::borrowed);
+        // Whether it leads does not depend on what it would write.
+        let next = TargetUpdate { header: next_version(header), changes: Vec::new() };
+        check_leader(leader, &self.holder, header.version, &next)?;
+        let input = PlanInput { map, members: &basis.members, loads, config, now };
+        let plan = plan(&input);
+        let mut update = plan.update(map, now);
+        if let Some(update) = &mut update {
+            update.changes.retain(|change| !basis.is_quarantined(change.shard));
+        }
+        let update = update
+            .filter(|update| !update.changes.is_empty() || update.header != next_version(header));
+        Ok((plan, update))
+    }
+
+    async fn reload_targets(&self) -> Result<(), InfraError> {
+        let own = ClusterKey::Member(self.holder.address.clone());
+        let keys = [ClusterKey::Leader, ClusterKey::TargetHead, own];
+        self.core.reload(STEP, keys).await
+    }
+
+    async fn reload_leader(&self) -> Result<(), InfraError> {
+        let leader = self.core.lock().leader();
+        let keys = [
+            Some(ClusterKey::Leader),
+            Some(ClusterKey::Member(self.holder.address.clone())),
+            leader.map(|leader| ClusterKey::Member(leader.address)),
+        ];
+        self.core.reload(LEAD, keys.into_iter().flatten()).await
+    }
+}
+
+const fn next_version(header: TargetHeader) -> TargetHeader {
+    TargetHeader { version: header.version.next(), ..header }
+}

@@ -1,0 +1,313 @@
+//! Becoming a member, and being one.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_contracts::Env;
+use shardwright_coordination::InfraError;
+use shardwright_placement::{Holder, Incarnation, NodeAddress, ops};
+use shardwright_store::{Commit, Expect, Revision, Store};
+use tokio::sync::watch;
+
+use super::attempt::Tried;
+use super::core::Core;
+use super::error::JoinError;
+use super::handle::Cluster;
+use super::session::{Lease, Opened, Serving};
+use crate::codec::{Leaving, Record};
+use crate::fault;
+use crate::keyspace::ClusterKey;
+
+const JOIN: &str = "cluster.join";
+const LEAVING: &str = "cluster.leaving";
+/// How often a node that waits for its earlier life to end looks for itself.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A node that is a member of a cluster, in one life. Clones are the same.
+///
+/// When all are gone without [`NodeMembership::leave`], it is as if the process had died: the
+/// session runs out, and only then may others claim what the node held.
+pub struct NodeMembership<S, E> {
+    pub(super) core: Arc<Core<S, E>>,
+    pub(super) holder: Holder,
+    pub(super) lease: Arc<Lease>,
+}
+
+/// A gate that is a member of a cluster. Clones are the same.
+pub struct GateMembership<S, E> {
+    core: Arc<Core<S, E>>,
+    address: NodeAddress,
+    lease: Arc<Lease>,
+}
+
+impl<S: Store, E: Env> Cluster<S, E> {
+    /// Becomes a member as a node.
+    ///
+    /// While an earlier life of the address is a member, this waits for it to end: it may still be
+    /// serving.
+    pub async fn join(
+        &self,
+        address: NodeAddress,
+        weight: NonZeroU32,
+    ) -> Result<NodeMembership<S, E>, JoinError> {
+        let core = &self.core;
+        if core.keys.is_text() && weight != NonZeroU32::MIN {
+            return Err(JoinError::Weight);
+        }
+        let key = ClusterKey::Member(address.clone());
+        let value = core.format().member(&address, weight);
+        let deadline = core.env.monotonic().saturating_add(core.options.join_patience);
+        for _ in 0..=core.options.conflict_retries {
+            core.await_absence(&address, deadline).await?;
+            if core.keys.is_text() {
+                core.bury(&address).await?;
+            }
+            let opened = core.open_session().await?;
+            let stored_key = core.keys.key(&key);
+            let commit = Commit::builder()
+                .expect(stored_key.clone(), Expect::Absent)
+                .put_in_session(stored_key, value.clone(), opened.session.id);
+            let tried = core.commit(JOIN, commit).await;
+            if let Ok(Tried::Stored(revision)) = tried {
+                return Ok(core.admit(address, revision, &opened));
+            }
+            // If it cannot be closed it runs out.
+            let _closed = core.close_session(opened.session.id).await;
+            if tried? == Tried::SessionGone {
+                return Err(JoinError::SessionEnded);
+            }
+            core.reload(JOIN, [key.clone()]).await?;
+        }
+        Err(fault::contention(JOIN).into())
+    }
+
+    /// Becomes a member as a gate. One of the same address that is there is replaced: a gate owns
+    /// nothing.
+    pub async fn join_gate(&self, address: NodeAddress) -> Result<GateMembership<S, E>, JoinError> {
+        let core = &self.core;
+        let key = ClusterKey::Gate(address.clone());
+        let opened = core.open_session().await?;
+        for _ in 0..=core.options.conflict_retries {
+            let (stored_key, expected) = (core.keys.key(&key), core.lock().expect(&key));
+            let value = core.format().gate(&address);
+            let commit = Commit::builder().expect(stored_key.clone(), expected).put_in_session(
+                stored_key,
+                value,
+                opened.session.id,
+            );
+            match core.commit(JOIN, commit).await? {
+                Tried::Stored(_) => {
+                    core.publish();
+                    let lease = Arc::new(core.keep(&opened, None));
+                    return Ok(GateMembership { core: Arc::clone(core), address, lease });
+                }
+                Tried::SessionGone => return Err(JoinError::SessionEnded),
+                Tried::Conflict | Tried::Overtaken => core.reload(JOIN, [key.clone()]).await?,
+            }
+        }
+        Err(fault::contention(JOIN).into())
+    }
+}
+
+impl<S: Store, E: Env> Core<S, E> {
+    fn admit(
+        self: &Arc<Self>,
+        address: NodeAddress,
+        revision: Revision,
+        opened: &Opened,
+    ) -> NodeMembership<S, E> {
+        self.publish();
+        let holder = Holder { address, incarnation: Incarnation::from_raw(revision.get()) };
+        let lease = Arc::new(self.keep(opened, Some(holder.clone())));
+        NodeMembership { core: Arc::clone(self), holder, lease }
+    }
+
+    /// Waits until no node of that address is a member.
+    async fn await_absence(
+        &self,
+        address: &NodeAddress,
+        deadline: Duration,
+    ) -> Result<(), JoinError> {
+        let key = ClusterKey::Member(address.clone());
+        let mut views = self.views.subscribe();
+        while self.lock().expect(&key) != Expect::Absent {
+            let left = deadline.saturating_sub(self.env.monotonic());
+            if left.is_zero() {
+                return Err(JoinError::AddressTaken(address.clone()));
+            }
+            tokio::select! {
+                biased;
+                _ = views.changed() => {}
+                () = self.env.sleep(left.min(LOOK)) => self.reload(JOIN, [key.clone()]).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases what the text says that an earlier life of a node holds, which is no member any
+    /// more: the text could not tell it from the next one.
+    async fn bury(&self, address: &NodeAddress) -> Result<(), InfraError> {
+        self.refresh().await?;
+        let member = self.keys.key(&ClusterKey::Member(address.clone()));
+        for _ in 0..=self.options.conflict_retries {
+            let drafts: Vec<_> = {
+                let state = self.lock();
+                let held = state.map().iter().filter_map(|info| {
+                    let current = info.current.filter(|current| current.address == address)?;
+                    let (holder, fence) = (current.to_holder(), info.fence?);
+                    let why = ops::Releasing::Leaving;
+                    let released = ops::release(info, &holder, fence, 0, why).ok()?;
+                    let key = ClusterKey::Shard(info.shard);
+                    let commit = Commit::builder()
+                        .expect(self.keys.key(&key), state.expect(&key))
+                        .expect(member.clone(), Expect::Absent)
+                        .put(self.keys.key(&key), self.format().claimed(info, &released));
+                    Some((key, commit))
+                });
+                held.collect()
+            };
+            if drafts.is_empty() {
+                return Ok(());
+            }
+            self.each(drafts, |(key, commit)| async move {
+                match self.commit(JOIN, commit).await? {
+                    Tried::Stored(_) | Tried::SessionGone => Ok(()),
+                    Tried::Conflict | Tried::Overtaken => self.reload(JOIN, [key]).await,
+                }
+            })
+            .await
+            .into_iter()
+            .collect::<Result<(), InfraError>>()?;
+        }
+        Err(fault::contention(JOIN))
+    }
+}
+
+impl<S: Store, E: Env> NodeMembership<S, E> {
+    /// The node in this life.
+    #[must_use]
+    pub const fn holder(&self) -> &Holder {
+        &self.holder
+    }
+
+    /// Where the node is reached.
+    #[must_use]
+    pub const fn address(&self) -> &NodeAddress {
+        &self.holder.address
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> Cluster<S, E> {
+        Cluster { core: Arc::clone(&self.core) }
+    }
+
+    /// Says that the node is about to leave, or is not after all: it gets no shards, and those it
+    /// has go elsewhere. It is forgotten with the membership.
+    pub async fn set_leaving(&self, leaving: bool) -> Result<(), InfraError> {
+        let key = ClusterKey::Leaving(self.holder.address.clone());
+        let stored_key = self.core.keys.key(&key);
+        for _ in 0..=self.core.options.conflict_retries {
+            let expected = self.core.lock().expect(&key);
+            let commit = Commit::builder().expect(stored_key.clone(), expected);
+            let commit = match (leaving, expected) {
+                (true, Expect::At(_)) | (false, Expect::Absent) => return Ok(()),
+                (true, Expect::Absent) => {
+                    let value = Leaving.encode();
+                    commit.put_in_session(stored_key.clone(), value, self.lease.session)
+                }
+                (false, Expect::At(_)) => commit.delete(stored_key.clone()),
+            };
+            match self.core.commit(LEAVING, commit).await? {
+                Tried::Stored(_) => {
+                    self.core.publish();
+                    return Ok(());
+                }
+                // There is nothing to leave any more.
+                Tried::SessionGone => {
+                    self.lease.end();
+                    return Ok(());
+                }
+                Tried::Conflict | Tried::Overtaken => {
+                    self.core.reload(LEAVING, [key.clone()]).await?;
+                }
+            }
+        }
+        Err(fault::contention(LEAVING))
+    }
+}
+
+macro_rules! lasting_as_a_session {
+    ($($membership:ident),+) => {$(
+        impl<S: Store, E: Env> $membership<S, E> {
+            /// Whether the member may serve, and until when if nothing comes of keeping it alive.
+            ///
+            /// The time may pass and be extended after all: then the session was there all along,
+            /// and nobody else can have claimed anything.
+            #[must_use]
+            pub fn serving(&self) -> Serving {
+                self.lease.serving()
+            }
+
+            /// Whether the member may serve now.
+            #[must_use]
+            pub fn may_serve(&self) -> bool {
+                match self.serving() {
+                    Serving::Until(until) => self.core.env.monotonic() < until,
+                    Serving::Ended => false,
+                }
+            }
+
+            /// Tells whenever [`Self::serving`] changes.
+            #[must_use]
+            pub fn serving_changes(&self) -> watch::Receiver<Serving> {
+                self.lease.changes()
+            }
+
+            /// Ends the membership at once. What a node still holds may be claimed by others.
+            pub async fn leave(&self) -> Result<(), InfraError> {
+                self.lease.end();
+                self.core.close_session(self.lease.session).await
+            }
+        }
+
+        impl<S, E> std::fmt::Debug for $membership<S, E> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let serving = self.lease.serving();
+                let name = stringify!($membership);
+                f.debug_struct(name).field("serving", &serving).finish_non_exhaustive()
+            }
+        }
+    )+};
+}
+
+lasting_as_a_session!(NodeMembership, GateMembership);
+
+impl<S, E> Clone for NodeMembership<S, E> {
+    fn clone(&self) -> Self {
+        let (core, lease) = (Arc::clone(&self.core), Arc::clone(&self.lease));
+        Self { core, holder: self.holder.clone(), lease }
+    }
+}
+
+impl<S, E> Clone for GateMembership<S, E> {
+    fn clone(&self) -> Self {
+        let (core, lease) = (Arc::clone(&self.core), Arc::clone(&self.lease));
+        Self { core, address: self.address.clone(), lease }
+    }
+}
+
+impl<S: Store, E: Env> GateMembership<S, E> {
+    /// Where the gate is reached.
+    #[must_use]
+    pub const fn address(&self) -> &NodeAddress {
+        &self.address
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> Cluster<S, E> {
+        Cluster { core: Arc::clone(&self.core) }
+    }
+}

@@ -1,0 +1,77 @@
+//! Releasing shards.
+
+use shardwright_contracts::{Env, FenceEpoch, ShardId};
+use shardwright_placement::ops::{ReleaseRefused, Releasing};
+use shardwright_store::Store;
+
+use super::attempt::Tried;
+use super::error::ReleaseError;
+use super::membership::NodeMembership;
+use crate::fault;
+use crate::keyspace::ClusterKey;
+use crate::operate::back_off;
+
+const RELEASE: &str = "cluster.release";
+
+/// A shard that a node gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Which.
+    pub shard: ShardId,
+    /// With which fence it was claimed.
+    pub fence: FenceEpoch,
+    /// How many of its objects are still on the node: none, or the release is refused.
+    pub objects: u64,
+    /// Why.
+    pub why: Releasing,
+}
+
+impl<S: Store, E: Env> NodeMembership<S, E> {
+    /// Releases shards, each for itself, and tells for each whether it is released, in the order in
+    /// which they were asked for.
+    pub async fn release(&self, shards: &[Release]) -> Vec<(ShardId, Result<(), ReleaseError>)> {
+        let released = self.core.each(shards.to_vec(), |release| self.release_one(release)).await;
+        self.core.publish();
+        shards.iter().map(|release| release.shard).zip(released).collect()
+    }
+
+    async fn release_one(&self, release: Release) -> Result<(), ReleaseError> {
+        let (mut is_fresh, mut is_overtaken) = (false, false);
+        for tries in 0..=self.core.options.conflict_retries {
+            back_off(&self.core.env, tries).await;
+            let draft = self.core.lock().draft_release(&release, &self.holder);
+            let commit = match draft {
+                Ok(commit) => commit,
+                Err(_) if !is_fresh => {
+                    self.core.reload(RELEASE, [ClusterKey::Shard(release.shard)]).await?;
+                    is_fresh = true;
+                    continue;
+                }
+                // An attempt whose outcome was not known has been stored, and others came after.
+                Err(ReleaseError::Refused(refused)) if is_overtaken && is_over(&refused) => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            match self.core.commit(RELEASE, commit).await? {
+                Tried::Stored(_) => return Ok(()),
+                tried @ (Tried::Conflict | Tried::Overtaken | Tried::SessionGone) => {
+                    is_overtaken |= tried == Tried::Overtaken;
+                    self.core.reload(RELEASE, [ClusterKey::Shard(release.shard)]).await?;
+                    is_fresh = true;
+                }
+            }
+        }
+        Err(fault::contention(RELEASE).into())
+    }
+}
+
+/// Whether the shard is not held with the fence that was to be released.
+const fn is_over(refused: &ReleaseRefused) -> bool {
+    match refused {
+        ReleaseRefused::NotHeld
+        | ReleaseRefused::HeldByAnother(_)
+        | ReleaseRefused::StaleFence { .. } => true,
+        ReleaseRefused::MeantToStay | ReleaseRefused::NotEvicted(_) => false,
+    }
+}

@@ -1,0 +1,99 @@
+//! What to commit for an operation, going by what is known.
+
+use shardwright_contracts::{FenceEpoch, ShardId};
+use shardwright_placement::{Holder, HolderRef, NodeAddress, ops};
+use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
+
+use super::State;
+use crate::cluster::error::{ClaimError, LeadError, ReleaseError};
+use crate::cluster::format::Format;
+use crate::cluster::release::Release;
+use crate::keyspace::ClusterKey;
+
+/// A claim that is to be stored.
+pub(in crate::cluster) struct ClaimDraft {
+    pub(in crate::cluster) commit: CommitBuilder,
+    /// The fence of it, unless the revision is to be.
+    pub(in crate::cluster) fence: Option<FenceEpoch>,
+}
+
+impl State {
+    pub(in crate::cluster) fn draft_claim(
+        &self,
+        shard: ShardId,
+        claimer: &Holder,
+    ) -> Result<ClaimDraft, ClaimError> {
+        let info = self.map.info(shard)?;
+        if self.is_quarantined(shard) {
+            return Err(ClaimError::Unreadable(shard));
+        }
+        let claim = ops::claim(info, claimer, &self.members, self.floor)?;
+        // A claim below the floor is void, so its holder may be a member all the same.
+        let is_void = info.fence.is_some_and(|fence| fence < self.floor);
+        let holder = info.current.filter(|_| !is_void);
+        let commit = self.expecting_lives(holder, claimer).map_err(ClaimError::HolderUnreadable)?;
+        let key = ClusterKey::Shard(shard);
+        let commit = commit
+            .expect(self.keys.key(&key), self.expect(&key))
+            .put(self.keys.key(&key), self.format.claimed(info, &claim));
+        let fence = (self.format == Format::Records).then_some(claim.fence);
+        Ok(ClaimDraft { commit, fence })
+    }
+
+    pub(in crate::cluster) fn draft_release(
+        &self,
+        release: &Release,
+        holder: &Holder,
+    ) -> Result<CommitBuilder, ReleaseError> {
+        let Release { shard, fence, objects, why } = *release;
+        let info = self.map.info(shard)?;
+        if self.is_unreadable(&ClusterKey::Shard(shard)) {
+            return Err(ReleaseError::Unreadable(shard));
+        }
+        // In the text, the fence rises with every write while the shard is held.
+        let fence = match (self.format, info.fence) {
+            (Format::Text, Some(at)) if info.current == Some(holder.borrowed()) => fence.max(at),
+            _ => fence,
+        };
+        let released = ops::release(info, holder, fence, objects, why)?;
+        let key = ClusterKey::Shard(shard);
+        Ok(Commit::builder()
+            .expect(self.keys.key(&key), self.expect(&key))
+            .put(self.keys.key(&key), self.format.claimed(info, &released)))
+    }
+
+    pub(in crate::cluster) fn draft_lead(
+        &self,
+        candidate: &Holder,
+    ) -> Result<CommitBuilder, LeadError> {
+        let leader = self.leader();
+        let leader = leader.as_ref().map(Holder::borrowed);
+        let next = ops::lead(leader, candidate, &self.members)?;
+        let commit =
+            self.expecting_lives(leader, candidate).map_err(LeadError::LeaderUnreadable)?;
+        let key = self.keys.key(&ClusterKey::Leader);
+        Ok(commit
+            .expect(key.clone(), self.expect(&ClusterKey::Leader))
+            .put(key, self.format.leader(&next)))
+    }
+
+    /// Expects that one node is still a member, and that another still is not in the life in which
+    /// it had something. Fails with that other one if it is not known in which life it is.
+    fn expecting_lives(
+        &self,
+        former: Option<HolderRef<'_>>,
+        own: &Holder,
+    ) -> Result<CommitBuilder, NodeAddress> {
+        let own_key = self.keys.key(&ClusterKey::Member(own.address.clone()));
+        let own_life = Expect::At(Revision::new(own.incarnation.as_raw()));
+        let commit = Commit::builder().expect(own_key, own_life);
+        let Some(former) = former.filter(|former| *former.address != own.address) else {
+            return Ok(commit);
+        };
+        let key = ClusterKey::Member(former.address.clone());
+        if self.is_unreadable(&key) {
+            return Err(former.address.clone());
+        }
+        Ok(commit.expect(self.keys.key(&key), self.expect(&key)))
+    }
+}

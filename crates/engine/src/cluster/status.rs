@@ -1,0 +1,83 @@
+//! What can be said about a cluster.
+
+use shardwright_contracts::{Env, LogicalTime};
+use shardwright_placement::{
+    DrainProgress, Holder, Member, NodeAddress, Plan, PlanInput, Readiness, RouteError, Sharding,
+    TargetHeader, plan,
+};
+use shardwright_store::{Revision, Store};
+
+use super::handle::Cluster;
+use super::unreadable::Quarantined;
+
+/// How a cluster is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterStatus {
+    /// How ids become shards, and how many of these there are.
+    pub sharding: Sharding,
+    /// The version of targets, and what holds for all of them.
+    pub header: TargetHeader,
+    /// Who leads, if anybody does.
+    pub leader: Option<Holder>,
+    /// The nodes, by address.
+    pub nodes: Vec<NodeStatus>,
+    /// Since when the same nodes are members, as far as this process knows.
+    pub members_since: LogicalTime,
+    /// The gates.
+    pub gates: Vec<NodeAddress>,
+    /// Nodes that an operator wants empty, whether they are there or not.
+    pub drained: Vec<NodeAddress>,
+    /// Whether every shard is where it should be.
+    pub readiness: Readiness,
+    /// What is stored and cannot be read.
+    pub quarantine: Vec<Quarantined>,
+    /// Up to which moment of the store all of this is known.
+    pub revision: Revision,
+}
+
+/// How a node is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// The node.
+    pub member: Member,
+    /// What it holds, and what it should.
+    pub shards: DrainProgress,
+}
+
+impl<S: Store, E: Env> Cluster<S, E> {
+    /// What a leader would decide now, with the reasons. Nothing is written.
+    #[must_use]
+    pub fn preview(&self, loads: Option<&[u64]>) -> Plan {
+        let view = self.view();
+        let (map, members, config) = (&*view.map, &*view.members, self.config());
+        plan(&PlanInput { map, members, loads, config, now: self.now() })
+    }
+
+    /// How the cluster is doing.
+    #[must_use]
+    pub fn status(&self) -> ClusterStatus {
+        let view = self.view();
+        let node = |member: &Member| NodeStatus {
+            member: member.clone(),
+            shards: DrainProgress::of(&view.map, member.address(), &view.members),
+        };
+        ClusterStatus {
+            sharding: self.config().sharding,
+            header: view.map.header(),
+            leader: view.live_leader().cloned(),
+            nodes: view.members.iter().map(node).collect(),
+            members_since: view.members.changed_at(),
+            gates: view.gates.iter().cloned().collect(),
+            drained: view.drained.iter().cloned().collect(),
+            readiness: view.readiness(),
+            quarantine: view.quarantine.to_vec(),
+            revision: view.revision,
+        }
+    }
+
+    /// Says in a sentence where a call to an object goes, and why.
+    pub fn explain(&self, id: &str) -> Result<String, RouteError> {
+        let table = self.view().routing(None, self.config());
+        table.explain(id).map(|explanation| explanation.to_string())
+    }
+}

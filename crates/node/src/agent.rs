@@ -1,0 +1,183 @@
+//! What a node does by itself: it serves while its session lives, leads if nobody does, claims what
+//! it should have, hands over what it should not, and begins anew when it was replaced.
+//!
+//! All that belongs to one life is one future, so that it ends as a whole.
+
+mod claims;
+mod handover;
+mod join;
+mod leader;
+mod loads;
+mod sentinel;
+mod shards;
+
+use std::sync::{Arc, Weak};
+
+use shardwright_contracts::Env;
+use shardwright_engine::cluster::{Cluster, NodeMembership};
+use shardwright_placement::NodeAddress;
+use shardwright_store::Store;
+use tokio::sync::watch;
+
+pub(crate) use self::join::join_again;
+use crate::context::Caller;
+use crate::host::{HostParts, ObjectHost};
+use crate::local::Local;
+use crate::node::{NodeState, Wish};
+use crate::object::{Deactivation, ObjectTypes};
+use crate::options::{HostOptions, NodeOptions};
+use crate::queue::Queue;
+use crate::router::Router;
+use crate::transport::BoxFuture;
+
+/// Runs a node.
+pub(crate) struct Agent<S: Store, E: Env> {
+    pub(crate) cluster: Cluster<S, E>,
+    pub(crate) address: NodeAddress,
+    pub(crate) types: ObjectTypes,
+    pub(crate) options: NodeOptions,
+    pub(crate) router: Weak<Router<S, E>>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) local: Arc<Local<E>>,
+    pub(crate) wish: watch::Receiver<Wish>,
+    pub(crate) state: watch::Sender<NodeState>,
+}
+
+/// Without this, the compiler does not see that what runs inside may go from thread to thread.
+fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
+    Box::pin(future)
+}
+
+/// One life of a node, as its agent sees it.
+struct LifeOf<S: Store, E: Env> {
+    agent: Arc<Agent<S, E>>,
+    membership: NodeMembership<S, E>,
+    host: Arc<ObjectHost<E>>,
+}
+
+impl<S: Store, E: Env> Clone for LifeOf<S, E> {
+    fn clone(&self) -> Self {
+        let Self { agent, membership, host } = self;
+        Self { agent: Arc::clone(agent), membership: membership.clone(), host: Arc::clone(host) }
+    }
+}
+
+/// Why a life of a node is over.
+enum Ending {
+    /// Its session has ended.
+    Lost,
+    /// Everything was handed over.
+    HandedOver,
+    /// The node was dropped.
+    Dropped,
+}
+
+impl<S: Store, E: Env> Agent<S, E> {
+    pub(crate) async fn run(self: Arc<Self>, mut membership: NodeMembership<S, E>) {
+        loop {
+            let Some((_, host)) = self.local.now() else { return };
+            let (agent, of) = (Arc::clone(&self), membership.clone());
+            let life = LifeOf { agent, membership: of, host: Arc::clone(&host) };
+            let ending = life.live().await;
+            drop(life);
+            self.local.set(None);
+            match ending {
+                Ending::Dropped => {
+                    host.life().break_off();
+                    return;
+                }
+                Ending::HandedOver => {
+                    boxed(host.end()).await;
+                    self.leave(&membership).await;
+                    self.state.send_replace(NodeState::Left);
+                    return;
+                }
+                Ending::Lost => {
+                    self.state.send_replace(NodeState::Rejoining);
+                    boxed(host.end()).await;
+                }
+            }
+            drop(membership);
+            let Some(next) = self.rejoin().await else { return };
+            membership = next;
+            self.begin(&membership);
+            self.state.send_replace(NodeState::Serving);
+        }
+    }
+
+    /// Begins a life: calls are answered from now on.
+    pub(crate) fn begin(&self, membership: &NodeMembership<S, E>) {
+        let serves = membership.clone();
+        let caller: Weak<dyn Caller> = self.router.clone();
+        let host = ObjectHost::new(HostParts {
+            env: self.cluster.env().clone(),
+            own: self.address.clone(),
+            sharding: self.cluster.config().sharding,
+            options: HostOptions { strict: self.cluster.config().strict, ..self.options.host },
+            types: self.types.clone(),
+            may_serve: Arc::new(move || serves.may_serve()),
+            queue: Arc::clone(&self.queue),
+            caller,
+        });
+        self.local.set(Some((membership.holder().clone(), Arc::new(host))));
+    }
+
+    /// Waits until nobody has the node any more.
+    async fn dropped(&self) {
+        let mut wish = self.wish.clone();
+        while wish.changed().await.is_ok() {}
+    }
+
+    /// Joins as another life; none if nobody wants that any more.
+    async fn rejoin(&self) -> Option<NodeMembership<S, E>> {
+        let mut wish = self.wish.clone();
+        let (address, weight) = (&self.address, self.options.weight);
+        let joining = join_again(&self.cluster, || self.cluster.join(address.clone(), weight));
+        tokio::select! {
+            biased;
+            told = wish.wait_for(|wish| *wish == Wish::Drain) => {
+                if told.is_ok() {
+                    self.state.send_replace(NodeState::Left);
+                }
+                None
+            }
+            joined = joining => Some(joined),
+        }
+    }
+
+    /// Takes the node out of the cluster.
+    async fn leave(&self, membership: &NodeMembership<S, E>) {
+        // If neither can be said, the session says both later.
+        let _ = membership.resign().await;
+        let _ = membership.leave().await;
+    }
+}
+
+impl<S: Store, E: Env> LifeOf<S, E> {
+    /// Lives one life to its end.
+    async fn live(&self) -> Ending {
+        tokio::select! {
+            biased;
+            () = self.agent.dropped() => Ending::Dropped,
+            () = self.watch_session() => Ending::Lost,
+            () = boxed(self.care_for_shards()) => Ending::HandedOver,
+            () = boxed(self.lead()) => Ending::Lost,
+        }
+    }
+
+    fn env(&self) -> &E {
+        self.agent.cluster.env()
+    }
+
+    fn wants_to_leave(&self) -> bool {
+        *self.agent.wish.borrow() == Wish::Drain
+    }
+
+    /// Takes leave of what belongs to the node itself, once no shard is left.
+    async fn empty_own_slot(&self) {
+        let slot = self.host.own_slot();
+        slot.set_admitting(false);
+        slot.idle().await;
+        self.host.evict(slot, Deactivation::HandedOver).await;
+    }
+}

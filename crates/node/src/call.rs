@@ -1,0 +1,108 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shardwright_api::CallError;
+use shardwright_api::limits::{MAX_CHAIN_LENGTH, MAX_NAME_SIZE, MAX_PAYLOAD_SIZE};
+use shardwright_contracts::FenceEpoch;
+
+use crate::chain::{Chain, ObjectKey};
+
+/// A call to an object.
+#[derive(Clone)]
+pub struct Call {
+    /// The object.
+    pub target: ObjectKey,
+    /// What it is to do.
+    pub method: Arc<str>,
+    /// With what.
+    pub payload: Bytes,
+    /// The calls that this one is part of.
+    pub chain: Chain,
+    /// The fence of the claim that the caller goes by. A node that has an older one has lost the
+    /// shard without knowing it.
+    pub fence: Option<FenceEpoch>,
+    /// How much time there is.
+    pub timeout: Duration,
+}
+
+impl Call {
+    /// A call that is part of no other.
+    #[must_use]
+    pub fn new(
+        target: ObjectKey,
+        method: impl Into<Arc<str>>,
+        payload: impl Into<Bytes>,
+        timeout: Duration,
+    ) -> Self {
+        let (method, payload) = (method.into(), payload.into());
+        Self { target, method, payload, chain: Chain::default(), fence: None, timeout }
+    }
+
+    /// Whether a call may be made at all, wherever it goes.
+    pub(crate) fn check(&self) -> Result<(), CallError> {
+        for (size, limit) in [
+            (self.payload.len(), MAX_PAYLOAD_SIZE),
+            (self.method.len(), MAX_NAME_SIZE),
+            (self.target.object_type.len(), MAX_NAME_SIZE),
+        ] {
+            if size > limit {
+                return Err(CallError::TooLarge { size: size as u64, limit: limit as u64 });
+            }
+        }
+        if self.chain.holds(&self.target) {
+            return Err(CallError::Cycle);
+        }
+        if self.chain.len() >= MAX_CHAIN_LENGTH {
+            return Err(CallError::ChainTooLong { limit: MAX_CHAIN_LENGTH as u64 });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("target", &self.target)
+            .field("method", &self.method)
+            .field("payload_size", &self.payload.len())
+            .field("chain", &self.chain)
+            .field("fence", &self.fence)
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright_placement::ObjectId;
+
+    use super::*;
+
+    fn key(id: &str) -> ObjectKey {
+        ObjectKey::new("Counter", ObjectId::parse(id).unwrap())
+    }
+
+    fn call() -> Call {
+        Call::new(key("a"), "add", "1", Duration::from_secs(1))
+    }
+
+    #[test]
+    fn what_is_too_large_or_waits_for_itself_is_refused() {
+        assert_eq!(call().check(), Ok(()));
+        let large = Call { payload: vec![0; MAX_PAYLOAD_SIZE + 1].into(), ..call() };
+        let size = MAX_PAYLOAD_SIZE as u64;
+        assert_eq!(large.check(), Err(CallError::TooLarge { size: size + 1, limit: size }));
+        let cycle = Call { chain: Chain::new([key("a")]), ..call() };
+        assert_eq!(cycle.check(), Err(CallError::Cycle));
+        let links = (0..MAX_CHAIN_LENGTH).map(|n| key(&format!("b{n}")));
+        let long = Call { chain: Chain::new(links), ..call() };
+        assert_eq!(long.check(), Err(CallError::ChainTooLong { limit: 32 }));
+    }
+
+    #[test]
+    fn debug_output_holds_no_payload() {
+        assert!(!format!("{:?}", Call { payload: "secret".into(), ..call() }).contains("secret"));
+    }
+}

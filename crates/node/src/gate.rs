@@ -1,0 +1,119 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shardwright_api::CallError;
+use shardwright_contracts::Env;
+use shardwright_engine::cluster::{Cluster, GateMembership, JoinError, Serving};
+use shardwright_placement::NodeAddress;
+use shardwright_store::Store;
+use tokio::sync::watch;
+
+use crate::agent::join_again;
+use crate::call::Call;
+use crate::options::GateOptions;
+use crate::queue::Queue;
+use crate::router::Router;
+use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
+
+/// A door of the cluster: takes calls of clients and brings them to the nodes that have the
+/// objects. It owns nothing, so that any number of gates may come and go.
+pub struct Gate<S: Store, E: Env> {
+    router: Arc<Router<S, E>>,
+    /// When this goes, so does the gate's entry in the cluster.
+    leave: watch::Sender<bool>,
+}
+
+impl<S: Store, E: Env> Gate<S, E> {
+    /// Opens a gate, and lets the cluster know of it.
+    pub async fn open(
+        cluster: Cluster<S, E>,
+        address: NodeAddress,
+        transport: Arc<dyn Transport>,
+        options: GateOptions,
+    ) -> Result<Self, JoinError> {
+        let membership = cluster.join_gate(address).await?;
+        let leave = watch::Sender::new(false);
+        cluster.env().spawn(stay(cluster.clone(), membership, leave.subscribe()));
+        let queue = Arc::new(Queue::new(options.queue_max));
+        Ok(Self { router: Arc::new(Router::new(cluster, transport, queue, None)), leave })
+    }
+
+    /// Brings a call to its object and the answer back.
+    ///
+    /// While the object's shard is on its way from one node to another, the call is held for as
+    /// long as it has time. An outcome that is not known is told as such, and the call is not made
+    /// again.
+    pub async fn call(&self, call: Call) -> Result<Bytes, CallError> {
+        self.router.route(call).await
+    }
+
+    /// What a server at this gate needs.
+    #[must_use]
+    pub fn service(&self) -> Arc<dyn CallService> {
+        Arc::new(Door(Arc::clone(&self.router)))
+    }
+
+    /// How many calls are held just now.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.router.queue().len()
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster<S, E> {
+        self.router.cluster()
+    }
+
+    /// Takes the gate's entry out of the cluster. Calls are still answered.
+    pub fn close(&self) {
+        self.leave.send_replace(true);
+    }
+}
+
+struct Door<S: Store, E: Env>(Arc<Router<S, E>>);
+
+impl<S: Store, E: Env> CallService for Door<S, E> {
+    fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        Box::pin(self.0.route(call))
+    }
+
+    fn loads(&self) -> Vec<ShardLoad> {
+        Vec::new()
+    }
+}
+
+/// Keeps the gate's entry in the cluster. Nothing depends on it: it is there to be seen.
+async fn stay<S: Store, E: Env>(
+    cluster: Cluster<S, E>,
+    mut membership: GateMembership<S, E>,
+    mut leave: watch::Receiver<bool>,
+) {
+    let address = membership.address().clone();
+    loop {
+        if told_to_leave(&membership, &mut leave).await {
+            // If this cannot be said, the session says it later.
+            let _ = membership.leave().await;
+            return;
+        }
+        let joining = join_again(&cluster, || cluster.join_gate(address.clone()));
+        membership = tokio::select! {
+            biased;
+            _ = leave.wait_for(|leave| *leave) => return,
+            joined = joining => joined,
+        };
+    }
+}
+
+/// Waits until the gate is to leave, or has lost its entry.
+async fn told_to_leave<S: Store, E: Env>(
+    membership: &GateMembership<S, E>,
+    leave: &mut watch::Receiver<bool>,
+) -> bool {
+    let mut serving = membership.serving_changes();
+    tokio::select! {
+        biased;
+        _ = leave.wait_for(|leave| *leave) => true,
+        _ = serving.wait_for(|serving| *serving == Serving::Ended) => false,
+    }
+}

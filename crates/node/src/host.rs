@@ -1,0 +1,220 @@
+//! The objects of a node, in one of its lives.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `slot.rs` | what the node has of a shard: claim, running calls, objects |
+//! | `cell.rs` | the place of one object, and the line of those who wait for it |
+//! | `admit.rs` | lets calls in, holds them while a shard drains |
+//! | `run.rs` | runs one call, apart from whoever asked for it |
+//! | `evict.rs` | takes leave of objects |
+
+mod admit;
+mod cell;
+mod evict;
+mod run;
+mod slot;
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use shardwright_api::CallError;
+use shardwright_contracts::{Env, FenceEpoch, ShardId};
+use shardwright_placement::{NodeAddress, ShardOutOfRange, Sharding};
+use tokio::sync::OwnedMutexGuard;
+
+use self::cell::{CellState, ObjectCell};
+pub(crate) use self::slot::{Admission, Admitted, Slot};
+use crate::call::Call;
+use crate::chain::ObjectKey;
+use crate::context::Caller;
+use crate::locks::ShardLocks;
+use crate::object::ObjectTypes;
+use crate::options::HostOptions;
+use crate::per_shard::PerShard;
+use crate::queue::Queue;
+use crate::tenure::{Life, MayServe, Tenure};
+use crate::transport::ShardLoad;
+use crate::wait::within;
+
+/// The objects that are on a node, in one of its lives. Another life begins with another host.
+pub struct ObjectHost<E> {
+    env: E,
+    own: NodeAddress,
+    sharding: Sharding,
+    options: HostOptions,
+    types: ObjectTypes,
+    locks: ShardLocks,
+    slots: PerShard<Slot>,
+    /// For objects that belong to the node itself.
+    own_slot: Arc<Slot>,
+    life: Life,
+    queue: Arc<Queue>,
+    caller: Weak<dyn Caller>,
+    /// When loads were measured last.
+    measured_at: Mutex<Duration>,
+}
+
+/// How often loads are measured at most.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
+
+/// What a host is made of.
+pub(crate) struct HostParts<E> {
+    pub(crate) env: E,
+    pub(crate) own: NodeAddress,
+    pub(crate) sharding: Sharding,
+    pub(crate) options: HostOptions,
+    pub(crate) types: ObjectTypes,
+    pub(crate) may_serve: Arc<dyn MayServe>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) caller: Weak<dyn Caller>,
+}
+
+impl<E: Env> ObjectHost<E> {
+    pub(crate) fn new(parts: HostParts<E>) -> Self {
+        let HostParts { env, own, sharding, options, types, may_serve, queue, caller } = parts;
+        let began = env.monotonic();
+        let own_slot = Arc::new(Slot::default());
+        own_slot.take(None);
+        Self {
+            env,
+            own,
+            sharding,
+            options,
+            types,
+            locks: ShardLocks::new(sharding),
+            slots: PerShard::new(sharding.num_shards),
+            own_slot,
+            life: Life::new(may_serve),
+            queue,
+            caller,
+            measured_at: Mutex::new(began),
+        }
+    }
+
+    /// The locks of the shards.
+    pub const fn locks(&self) -> &ShardLocks {
+        &self.locks
+    }
+
+    /// Answers a call to an object of this node.
+    ///
+    /// A call that runs goes on if the returned future is dropped. One that waits does not begin.
+    pub async fn serve(self: &Arc<Self>, call: Call) -> Result<Bytes, CallError> {
+        let deadline = self.env.monotonic().saturating_add(call.timeout);
+        call.check()?;
+        self.types.get(&call.target.object_type)?;
+        let turn = self.turn(&call, deadline).await?;
+        self.run(turn, call, deadline).await
+    }
+
+    /// Brings an object onto this node, unless it is here already.
+    pub async fn load(
+        self: &Arc<Self>,
+        object: ObjectKey,
+        timeout: Duration,
+    ) -> Result<(), CallError> {
+        let deadline = self.env.monotonic().saturating_add(timeout);
+        self.types.get(&object.object_type)?;
+        let call = Call::new(object, "", Bytes::new(), timeout);
+        let turn = self.turn(&call, deadline).await?;
+        self.wake(turn, call, deadline).await
+    }
+
+    /// How many objects of a shard are here.
+    pub fn objects(&self, shard: ShardId) -> Result<u64, ShardOutOfRange> {
+        Ok(self.slot(shard)?.handover().objects)
+    }
+
+    /// The fence by which the node has a shard, if it has it.
+    pub fn fence(&self, shard: ShardId) -> Result<Option<FenceEpoch>, ShardOutOfRange> {
+        Ok(self.slot(shard)?.held().flatten())
+    }
+
+    pub(crate) fn slot(&self, shard: ShardId) -> Result<&Arc<Slot>, ShardOutOfRange> {
+        self.slots.get(shard)
+    }
+
+    /// The shards that the node has.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (ShardId, &Arc<Slot>)> {
+        self.slots.iter().filter(|(_, slot)| slot.held().is_some())
+    }
+
+    pub(crate) const fn own_slot(&self) -> &Arc<Slot> {
+        &self.own_slot
+    }
+
+    pub(crate) const fn life(&self) -> &Life {
+        &self.life
+    }
+
+    /// What the shards of the node bear.
+    pub fn loads(&self) -> Vec<ShardLoad> {
+        let elapsed = {
+            let now = self.env.monotonic();
+            let mut at = self.measured_at.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever asks more often gets what was measured last.
+            let elapsed = Some(now.saturating_sub(*at)).filter(|one| *one >= MEASURE_EVERY);
+            *at = elapsed.map_or(*at, |_| now);
+            elapsed
+        };
+        let load =
+            |(shard, slot): (ShardId, &Arc<Slot>)| ShardLoad { shard, load: slot.load(elapsed) };
+        self.held().map(load).collect()
+    }
+
+    /// Waits until it is a call's turn. Nothing has begun by then.
+    async fn turn(&self, call: &Call, deadline: Duration) -> Result<Turn, CallError> {
+        let tenure = self.life.tenure();
+        let turn = async {
+            let admitted = self.admit(call, deadline).await?;
+            let entered = self.enter(&admitted, &call.target, deadline).await?;
+            Ok((admitted, entered))
+        };
+        tokio::select! {
+            biased;
+            () = tenure.clone().over() => Err(CallError::NotServing),
+            turn = turn => turn.map(|(admitted, entered)| Turn { tenure, entered, admitted }),
+        }
+    }
+
+    /// Waits for the object.
+    async fn enter(
+        &self,
+        admitted: &Admitted,
+        key: &ObjectKey,
+        deadline: Duration,
+    ) -> Result<Entered, CallError> {
+        let limit = self.options.calls_per_object_max;
+        loop {
+            let place = admitted.slot().cell(key);
+            let state = {
+                let Some(_in_line) = place.line_up(limit) else {
+                    return Err(CallError::QueueFull { limit });
+                };
+                within(&self.env, deadline, place.lock()).await.ok_or(CallError::Late)?
+            };
+            if !matches!(*state, CellState::Gone) {
+                return Ok(Entered { place, state });
+            }
+            admitted.slot().forget(key, &place);
+        }
+    }
+}
+
+/// An object's place that nobody else is in.
+struct Entered {
+    place: Arc<ObjectCell>,
+    state: OwnedMutexGuard<CellState>,
+}
+
+/// All that a call must have to run. It goes in this order, so that the shard stays until all else
+/// is gone.
+struct Turn {
+    tenure: Tenure,
+    entered: Entered,
+    admitted: Admitted,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_api::CallError;
+use shardwright_contracts::{Env, ShardId};
+use shardwright_placement::{Home, ShardOutOfRange};
+
+use super::{Admission, Admitted, ObjectHost, Slot};
+use crate::call::Call;
+use crate::locks::ShardReadGuard;
+use crate::planted::{self, Defect};
+use crate::queue::Place;
+use crate::wait::within;
+
+/// What a look at a shard gave.
+enum Look {
+    In(Admitted),
+    Wait,
+}
+
+impl<E: Env> ObjectHost<E> {
+    /// Lets a call in, under the lock of its shard. While the shard drains, it is held until the
+    /// shard is gone, or stays after all.
+    pub(super) async fn admit(
+        &self,
+        call: &Call,
+        deadline: Duration,
+    ) -> Result<Admitted, CallError> {
+        let id = call.target.id.borrowed();
+        let shard = self.sharding.shard_of(id);
+        let shard = shard.map_err(|error| CallError::InvalidId(error.to_string()))?;
+        let slot = match (shard, id.home()) {
+            (Some(shard), _) => {
+                let slot = self.slot(shard);
+                slot.map_err(|error| CallError::InvalidId(error.to_string()))?
+            }
+            (None, Home::Node(node)) if node == self.own.as_str() => &self.own_slot,
+            (None, _) => return Err(CallError::NotOwner { shard, fence: None }),
+        };
+        let mut place = None;
+        match self.look(call, shard, slot, deadline, &mut place).await? {
+            Look::In(admitted) => return Ok(admitted),
+            Look::Wait if self.options.strict => {
+                return Err(CallError::NotOwner { shard, fence: slot.held().flatten() });
+            }
+            Look::Wait => {}
+        }
+        loop {
+            self.take_place(&mut place)?;
+            let mut bell = std::pin::pin!(slot.bell().notified());
+            bell.as_mut().enable();
+            match self.look(call, shard, slot, deadline, &mut place).await? {
+                Look::In(admitted) => return Ok(admitted),
+                Look::Wait => within(&self.env, deadline, bell).await.ok_or(CallError::Late)?,
+            }
+        }
+    }
+
+    /// Waits in the queue from now on, if there is room.
+    fn take_place(&self, place: &mut Option<Place>) -> Result<(), CallError> {
+        if place.is_none() {
+            *place = Some(self.queue.enter()?);
+        }
+        Ok(())
+    }
+
+    /// The lock of a shard. Whoever has to wait for it does so in the queue: the shard is being
+    /// claimed or released.
+    async fn read_lock(
+        &self,
+        shard: ShardId,
+        deadline: Duration,
+        place: &mut Option<Place>,
+    ) -> Result<ShardReadGuard, CallError> {
+        let invalid = |error: ShardOutOfRange| CallError::InvalidId(error.to_string());
+        if let Some(lock) = self.locks.try_acquire_read_shard(shard).map_err(invalid)? {
+            return Ok(lock);
+        }
+        self.take_place(place)?;
+        let lock = within(&self.env, deadline, self.locks.acquire_read_shard(shard)).await;
+        lock.ok_or(CallError::Late)?.map_err(invalid)
+    }
+
+    /// Looks once, under the lock, whether the node has the shard.
+    async fn look(
+        &self,
+        call: &Call,
+        shard: Option<ShardId>,
+        slot: &Arc<Slot>,
+        deadline: Duration,
+        place: &mut Option<Place>,
+    ) -> Result<Look, CallError> {
+        let held = slot.held();
+        let unlocked = planted::is_active(Defect::FixedShardUnlocked)
+            && matches!(call.target.id.home(), Home::Shard(_));
+        let lock = match shard.filter(|_| !unlocked) {
+            Some(shard) => Some(self.read_lock(shard, deadline, place).await?),
+            None => None,
+        };
+        if !self.life.may_serve() {
+            return Err(CallError::NotServing);
+        }
+        if let Some(fence) = held
+            && (unlocked || planted::is_active(Defect::OwnershipNotRechecked))
+        {
+            return Ok(Look::In(slot.admit_blindly(lock, fence, !unlocked)));
+        }
+        let must_end = slot.is_draining() && self.must_end(call, shard);
+        match slot.admit(lock, call.fence, must_end) {
+            Admission::Admitted(admitted) => Ok(Look::In(admitted)),
+            Admission::Draining => Ok(Look::Wait),
+            Admission::NotHeld { fence } => Err(CallError::NotOwner { shard, fence }),
+        }
+    }
+
+    /// Whether a shard cannot be given away before this call has ended: it is part of one that runs
+    /// in that very shard, or in another that is being given away. Without the latter, two calls
+    /// that go through two such shards in opposite directions would wait for each other.
+    fn must_end(&self, call: &Call, shard: Option<ShardId>) -> bool {
+        if planted::is_active(Defect::NestedNotAdmitted) {
+            return false;
+        }
+        let shards = call
+            .chain
+            .links()
+            .filter_map(|link| self.sharding.shard_of(link.id.borrowed()).ok().flatten());
+        let mut shards = shards.filter(|one| Some(*one) == shard || self.is_given_away(*one));
+        shards.next().is_some()
+    }
+
+    /// Whether a shard is being given away, by this node or by another.
+    fn is_given_away(&self, shard: ShardId) -> bool {
+        self.slot(shard).is_ok_and(|slot| slot.is_draining())
+            || self.caller.upgrade().is_some_and(|caller| caller.is_moving(shard))
+    }
+}

@@ -1,0 +1,265 @@
+//! Runs one call.
+//!
+//! It runs in a task of its own, because whoever asked may go away at any time, and an object must
+//! not be left half-done. It holds the shard and the object to its end. It is broken off only if
+//! the node may lose the shard otherwise, or if it takes far longer than it has time; then the
+//! object goes with it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use shardwright_api::limits::MAX_PAYLOAD_SIZE;
+use shardwright_api::{CallError, UnknownWhy};
+use shardwright_contracts::{Env, FenceEpoch};
+use tokio::sync::oneshot;
+
+use super::cell::CellState;
+use super::{ObjectHost, Turn};
+use crate::call::Call;
+use crate::context::{CallContext, Caller};
+use crate::object::{Activation, AnyObject, ObjectError};
+use crate::planted::{self, Defect};
+use crate::wait::within;
+
+/// Who decides whether a call is executed: the one who begins, or the one who gives up before.
+struct Begin(AtomicU8);
+
+const WAITING: u8 = 0;
+const BEGUN: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+impl Begin {
+    const fn new() -> Self {
+        Self(AtomicU8::new(WAITING))
+    }
+
+    /// Whether the call may be executed. It counts as executed from then on.
+    fn begin(&self) -> bool {
+        self.settle(BEGUN)
+    }
+
+    /// Whether the call surely will not be executed.
+    fn give_up(&self) -> bool {
+        self.settle(GIVEN_UP)
+    }
+
+    fn settle(&self, to: u8) -> bool {
+        let was = self.0.compare_exchange(WAITING, to, Ordering::AcqRel, Ordering::Acquire);
+        was.is_ok_and(|was| was == WAITING)
+    }
+}
+
+/// What a task needs to run a call.
+struct Running<E> {
+    host: Arc<ObjectHost<E>>,
+    call: Call,
+    deadline: Duration,
+    begin: Arc<Begin>,
+    activation: Activation,
+    // The last to go, so that the shard stays until all else is gone.
+    turn: Turn,
+}
+
+impl<E: Env> ObjectHost<E> {
+    /// Runs a call whose turn it is.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        turn: Turn,
+        call: Call,
+        deadline: Duration,
+    ) -> Result<Bytes, CallError> {
+        let begin = Arc::new(Begin::new());
+        let running = self.running(turn, call, deadline, &begin)?;
+        self.apart(running, |running| running.finish()).await
+    }
+
+    /// Wakes an object whose turn it is.
+    pub(super) async fn wake(
+        self: &Arc<Self>,
+        turn: Turn,
+        call: Call,
+        deadline: Duration,
+    ) -> Result<(), CallError> {
+        let begin = Arc::new(Begin::new());
+        let running = self.running(turn, call, deadline, &begin)?;
+        self.apart(running, |running| running.only_wake()).await
+    }
+
+    fn running(
+        self: &Arc<Self>,
+        turn: Turn,
+        call: Call,
+        deadline: Duration,
+        begin: &Arc<Begin>,
+    ) -> Result<Running<E>, CallError> {
+        let shard = self.sharding.shard_of(call.target.id.borrowed());
+        let shard = shard.map_err(|error| CallError::InvalidId(error.to_string()))?;
+        let (object, fence) = (call.target.clone(), turn.admitted.fence);
+        let blind = planted::is_active(Defect::FenceNotPassed);
+        let fence = if blind { fence.map(|_| FenceEpoch::INITIAL) } else { fence };
+        let activation = Activation { object, shard, fence };
+        let (host, begin) = (Arc::clone(self), Arc::clone(begin));
+        Ok(Running { host, call, deadline, begin, activation, turn })
+    }
+
+    /// Lets something run in its own task, and waits for it for as long as there is time.
+    async fn apart<T, F>(
+        self: &Arc<Self>,
+        running: Running<E>,
+        work: impl FnOnce(Running<E>) -> F,
+    ) -> Result<T, CallError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, CallError>> + Send + 'static,
+    {
+        let (deadline, begin) = (running.deadline, Arc::clone(&running.begin));
+        let (answer, answered) = oneshot::channel();
+        let task = work(running);
+        self.env.spawn(async move {
+            // Whoever asked may be gone.
+            let _ = answer.send(task.await);
+        });
+        match within(&self.env, deadline, answered).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(_gone)) => Err(CallError::Unknown(UnknownWhy::Lost)),
+            None if begin.give_up() => Err(CallError::Late),
+            None => Err(CallError::Unknown(UnknownWhy::Late)),
+        }
+    }
+}
+
+impl<E: Env> Running<E> {
+    async fn finish(mut self) -> Result<Bytes, CallError> {
+        let started = self.host.env.monotonic();
+        let result = match self.unbroken(Self::wake).await? {
+            Ok(object) => self.unbroken(|running| running.handle(object)).await?,
+            Err(error) => Err(error),
+        };
+        let busy = self.host.env.monotonic().saturating_sub(started);
+        self.turn.admitted.slot().count_load(busy);
+        self.acknowledge(result)
+    }
+
+    async fn only_wake(mut self) -> Result<(), CallError> {
+        let object = self.unbroken(Self::wake).await??;
+        *self.turn.entered.state = CellState::Awake(object);
+        Ok(())
+    }
+
+    /// Lets a part of the work run, unless the node may lose the shard or it takes far too long.
+    async fn unbroken<'a, T, F: Future<Output = T>>(
+        &'a mut self,
+        work: impl FnOnce(&'a mut Self) -> F,
+    ) -> Result<T, CallError> {
+        let tenure = self.turn.tenure.clone();
+        if !self.host.life.may_serve() {
+            return Err(self.broken_off());
+        }
+        let (env, begin) = (self.host.env.clone(), Arc::clone(&self.begin));
+        let limit = self.deadline.saturating_add(self.host.options.overrun_max);
+        let broken = |why, not_begun| {
+            if begin.give_up() { not_begun } else { CallError::Unknown(why) }
+        };
+        tokio::select! {
+            biased;
+            done = within(&env, limit, work(self)) => {
+                done.ok_or_else(|| broken(UnknownWhy::Late, CallError::Late))
+            }
+            () = tenure.over() => Err(broken(UnknownWhy::NotServing, CallError::NotServing)),
+        }
+    }
+
+    fn broken_off(&self) -> CallError {
+        if self.begin.give_up() {
+            CallError::NotServing
+        } else {
+            CallError::Unknown(UnknownWhy::NotServing)
+        }
+    }
+
+    /// Takes the object out of its place, and wakes it if need be.
+    async fn wake(&mut self) -> Result<Box<dyn AnyObject>, CallError> {
+        match std::mem::replace(&mut *self.turn.entered.state, CellState::Gone) {
+            CellState::Awake(object) => return Ok(object),
+            CellState::Asleep | CellState::Gone => {}
+        }
+        let types = &self.host.types;
+        let object_type = types.get(&self.activation.object.object_type)?;
+        let waking = async { object_type.activate(&self.activation).await };
+        match AssertUnwindSafe(waking).catch_unwind().await {
+            Ok(Ok(object)) => Ok(object),
+            Ok(Err(error)) => Err(self.failed_to_wake(error.of_activation(&self.activation))),
+            Err(_panic) => {
+                Err(self.failed_to_wake(CallError::Activation("it panicked".to_owned())))
+            }
+        }
+    }
+
+    fn failed_to_wake(&self, error: CallError) -> CallError {
+        // The next call tries again, in another place.
+        self.forget();
+        error
+    }
+
+    fn forget(&self) {
+        self.turn.admitted.slot().forget(&self.activation.object, &self.turn.entered.place);
+    }
+
+    async fn handle(&mut self, mut object: Box<dyn AnyObject>) -> Result<Bytes, CallError> {
+        let Some(caller) = self.host.caller.upgrade() else { return Err(CallError::NotServing) };
+        let context = self.context(caller);
+        let payload = std::mem::take(&mut self.call.payload);
+        if !self.begin.begin() {
+            *self.turn.entered.state = CellState::Awake(object);
+            return Err(CallError::Late);
+        }
+        let method = Arc::clone(&self.call.method);
+        let handling = async { object.handle(&context, &method, payload).await };
+        let handled = AssertUnwindSafe(handling).catch_unwind().await;
+        if matches!(handled, Err(_) | Ok(Err(ObjectError::StaleFence))) {
+            // What it knows may be half-done, or out of date.
+            self.forget();
+        } else {
+            *self.turn.entered.state = CellState::Awake(object);
+        }
+        match handled {
+            Ok(answer) => answer.map_err(|error| error.of_call(&self.activation)),
+            Err(_panic) => Err(CallError::Panicked),
+        }
+    }
+
+    fn context(&self, caller: Arc<dyn Caller>) -> CallContext {
+        CallContext {
+            activation: self.activation.clone(),
+            chain: self.call.chain.with(self.call.target.clone()),
+            deadline: self.deadline,
+            caller,
+            tenure: self.turn.tenure.clone(),
+        }
+    }
+
+    /// What is said to whoever asked. If the node may have lost the shard meanwhile, another may
+    /// have done something since, and nobody knows what this call did.
+    fn acknowledge(&self, result: Result<Bytes, CallError>) -> Result<Bytes, CallError> {
+        let lost = self.turn.admitted.slot().held().is_none()
+            && !planted::is_active(Defect::OwnershipNotRechecked)
+            && !planted::is_active(Defect::FixedShardUnlocked)
+            && !planted::is_active(Defect::CallsNotAwaited);
+        if !self.host.life.may_serve() || lost {
+            return Err(self.broken_off());
+        }
+        match result {
+            Ok(answer) if answer.len() > MAX_PAYLOAD_SIZE => {
+                // It was executed, so that it must not be told as something that was not.
+                let size = answer.len();
+                let why = format!("an answer of {size} bytes, at most {MAX_PAYLOAD_SIZE} are sent");
+                Err(CallError::Refused(why))
+            }
+            result => result,
+        }
+    }
+}

@@ -1,0 +1,54 @@
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_admitted_once_the_session_may_have_ended() {
+    let world = world(HostOptions::default());
+    world.serves.store(false, Ordering::Relaxed);
+    assert_eq!(world.call("shard#5/x", "count").await, Err(CallError::NotServing));
+    assert_eq!(world.call("a:1/status", "count").await, Err(CallError::NotServing));
+    assert!(world.log().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_acknowledged_once_the_session_may_have_ended() {
+    let world = world(HostOptions::default());
+    let running = world.begin(call("shard#5/x", "block")).await;
+    world.serves.store(false, Ordering::Relaxed);
+    world.probe.gate.add_permits(1);
+    assert_eq!(running.await.unwrap(), Err(CallError::Unknown(UnknownWhy::NotServing)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_in_a_shard_that_was_lost_meanwhile_is_not_acknowledged() {
+    let world = world(HostOptions::default());
+    let running = world.begin(call("shard#5/x", "block")).await;
+    world.slot().give_up();
+    world.probe.gate.add_permits(1);
+    assert_eq!(running.await.unwrap(), Err(CallError::Unknown(UnknownWhy::NotServing)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_is_broken_off_and_what_waits_was_not_executed() {
+    let world = world(HostOptions::default());
+    let running = world.begin(call("shard#5/x", "block")).await;
+    let waiting = world.begin(call("shard#5/x", "count")).await;
+    world.host.life().break_off();
+    assert_eq!(running.await.unwrap(), Err(CallError::Unknown(UnknownWhy::NotServing)));
+    assert_eq!(waiting.await.unwrap(), Err(CallError::NotServing));
+    // If the session had lived all along, the node serves on; the broken object is another one.
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_life_leaves_nothing_behind() {
+    let world = world(HostOptions::default());
+    world.call("shard#5/x", "count").await.unwrap();
+    world.call("a:1/status", "count").await.unwrap();
+    let running = world.begin(call("shard#5/y", "block")).await;
+    world.host.end().await;
+    assert!(running.await.unwrap().is_err());
+    assert!(matches!(world.call("shard#5/x", "count").await, Err(CallError::NotOwner { .. })));
+    let sleeps = world.log().into_iter().filter(|line| line.starts_with("sleeps")).count();
+    assert_eq!(sleeps, 2, "the object that was broken off does not take leave");
+    assert_eq!(world.slot().handover(), Handover { admitting: false, calls: 0, objects: 0 });
+}

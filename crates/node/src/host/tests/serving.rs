@@ -1,0 +1,139 @@
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_object_appears_with_its_first_call_and_goes_with_its_shard() {
+    let world = world(HostOptions::default());
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "2");
+    assert_eq!(world.host.objects(shard()), Ok(1));
+    world.host.evict(world.slot(), Deactivation::HandedOver).await;
+    world.slot().give_up();
+    let refused = CallError::NotOwner { shard: Some(shard()), fence: fence(7) };
+    assert_eq!(world.call("shard#5/x", "count").await, Err(refused));
+    world.slot().take(fence(9));
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
+    let expected =
+        ["shard#5/x wakes with 7", "sleeps after 2, HandedOver", "shard#5/x wakes with 9"];
+    assert_eq!(world.log(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_answers_one_call_at_a_time_and_its_neighbour_meanwhile() {
+    let world = world(HostOptions::default());
+    let first = world.begin(call("shard#5/x", "block")).await;
+    let second = world.begin(call("shard#5/x", "count")).await;
+    assert_eq!(world.call("shard#5/y", "count").await.unwrap(), "1");
+    assert!(!second.is_finished());
+    world.probe.gate.add_permits(1);
+    assert!(first.await.unwrap().is_ok());
+    assert_eq!(second.await.unwrap().unwrap(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_two_types_may_have_one_id_and_an_unknown_type_has_none() {
+    let world = world(HostOptions::default());
+    let unknown = Call {
+        target: ObjectKey::new("Nothing", ObjectId::parse("shard#5/x").unwrap()),
+        ..call("shard#5/x", "count")
+    };
+    assert_eq!(world.host.serve(unknown).await, Err(CallError::UnknownType));
+    assert_eq!(world.host.objects(shard()), Ok(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_stays_with_its_call_and_takes_the_object_along() {
+    let world = world(HostOptions::default());
+    world.call("shard#5/x", "count").await.unwrap();
+    assert_eq!(world.call("shard#5/x", "panic").await, Err(CallError::Panicked));
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
+    let idle = Handover { admitting: true, calls: 0, objects: 1 };
+    assert_eq!(world.slot().handover(), idle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_wake_leaves_no_trace() {
+    let world = world(HostOptions::default());
+    world.probe.refuses_to_wake.store(true, Ordering::Relaxed);
+    let refused = CallError::Activation("not today".to_owned());
+    assert_eq!(world.call("shard#5/x", "count").await, Err(refused));
+    assert_eq!(world.host.objects(shard()), Ok(0));
+    world.probe.refuses_to_wake.store(false, Ordering::Relaxed);
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_object_says_is_told() {
+    let world = world(HostOptions::default());
+    let no = world.call("shard#5/x", "refuse").await;
+    assert_eq!(no, Err(CallError::Refused("no".to_owned())));
+    // A store that knows of a later fence has done nothing, so that another node may be asked.
+    let stale = world.call("shard#5/x", "stale").await;
+    assert_eq!(stale, Err(CallError::NotOwner { shard: Some(shard()), fence: fence(7) }));
+    // And the object, which knows nothing of what was done since, is gone.
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_this_node_is_in_no_shard_and_one_of_another_is_refused() {
+    let world = world(HostOptions::default());
+    let _transition = world.host.locks().acquire_write_multiple((0..64).map(ShardId::from_raw));
+    assert_eq!(world.call("a:1/status", "count").await.unwrap(), "1");
+    assert_eq!(world.log(), ["a:1/status wakes with 0"]);
+    let refused = CallError::NotOwner { shard: None, fence: None };
+    assert_eq!(world.call("b:1/status", "count").await, Err(refused));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_began_is_told_from_one_that_may_have_ended() {
+    let world = world(HostOptions::default());
+    let first = world.begin(call("shard#5/x", "block")).await;
+    let second = world.begin(call("shard#5/x", "count")).await;
+    assert_eq!(second.await.unwrap(), Err(CallError::Late));
+    assert_eq!(first.await.unwrap(), Err(CallError::Unknown(UnknownWhy::Late)));
+    // The first goes on, and the object is whole when it has ended.
+    world.probe.gate.add_permits(1);
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_on_when_nobody_listens_any_more() {
+    let world = world(HostOptions::default());
+    let first = world.begin(call("shard#5/x", "block")).await;
+    first.abort();
+    assert!(first.await.is_err());
+    assert_eq!(world.slot().handover().calls, 1);
+    world.probe.gate.add_permits(1);
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_takes_far_too_long_is_broken_off_and_its_object_with_it() {
+    let world = world(HostOptions { overrun_max: SECOND, ..HostOptions::default() });
+    let stuck = world.begin(call("shard#5/x", "block")).await;
+    assert_eq!(stuck.await.unwrap(), Err(CallError::Unknown(UnknownWhy::Late)));
+    assert_eq!(world.slot().handover().calls, 1);
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(world.slot().handover().calls, 0);
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_many_calls_wait_for_an_object_and_no_more() {
+    let options = HostOptions { calls_per_object_max: 1, ..HostOptions::default() };
+    let world = world(options);
+    let first = world.begin(call("shard#5/x", "block")).await;
+    let second = world.begin(call("shard#5/x", "count")).await;
+    let third = world.call("shard#5/x", "count").await;
+    assert_eq!(third, Err(CallError::QueueFull { limit: 1 }));
+    world.probe.gate.add_permits(1);
+    assert!(first.await.unwrap().is_ok() && second.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_loaded_without_a_call() {
+    let world = world(HostOptions::default());
+    let key = call("shard#5/x", "").target;
+    world.host.load(key.clone(), SECOND).await.unwrap();
+    world.host.load(key, SECOND).await.unwrap();
+    assert_eq!(world.log(), ["shard#5/x wakes with 7"]);
+}

@@ -1,0 +1,167 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shardwright_api::CallError;
+use shardwright_contracts::{Env, ShardId};
+use shardwright_engine::cluster::{Cluster, JoinError};
+use shardwright_placement::{Holder, NodeAddress};
+use shardwright_store::Store;
+use tokio::sync::watch;
+
+use crate::agent::Agent;
+use crate::call::Call;
+use crate::host::ObjectHost;
+use crate::local::Local;
+use crate::object::ObjectTypes;
+use crate::options::NodeOptions;
+use crate::queue::Queue;
+use crate::router::Router;
+use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
+
+/// A node of a cluster: claims the shards that it should have, serves their objects, and hands
+/// them over when they should be elsewhere.
+///
+/// Dropping it is like a crash: nothing is handed over, and others have the shards when its session
+/// has run out. To leave properly, [`drain`](Self::drain) it.
+pub struct Node<S: Store, E: Env> {
+    address: NodeAddress,
+    router: Arc<Router<S, E>>,
+    local: Arc<Local<E>>,
+    wish: watch::Sender<Wish>,
+    state: watch::Receiver<NodeState>,
+}
+
+/// What somebody wants of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Serve,
+    Drain,
+}
+
+/// How a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// It is a member, and serves what it has.
+    Serving,
+    /// It is a member, and gives away what it has.
+    Draining,
+    /// It has lost its place in the cluster, serves nothing, and is about to join again.
+    Rejoining,
+    /// It has left.
+    Left,
+}
+
+impl<S: Store, E: Env> Node<S, E> {
+    /// Joins a cluster. `address` is where others reach the node's [`service`](Self::service).
+    pub async fn start(
+        cluster: Cluster<S, E>,
+        address: NodeAddress,
+        types: ObjectTypes,
+        transport: Arc<dyn Transport>,
+        options: NodeOptions,
+    ) -> Result<Self, JoinError> {
+        let membership = cluster.join(address.clone(), options.weight).await?;
+        let queue = Arc::new(Queue::new(options.queue_max));
+        let local = Arc::new(Local::new());
+        let own = Some(Arc::clone(&local));
+        let router = Arc::new(Router::new(cluster.clone(), transport, queue, own));
+        let wish = watch::Sender::new(Wish::Serve);
+        let (says, state) = watch::channel(NodeState::Serving);
+        let agent = Arc::new(Agent {
+            cluster: cluster.clone(),
+            address: address.clone(),
+            types,
+            options,
+            router: Arc::downgrade(&router),
+            queue: Arc::clone(router.queue()),
+            local: Arc::clone(&local),
+            wish: wish.subscribe(),
+            state: says,
+        });
+        // From here on calls are answered, though there is no shard yet.
+        agent.begin(&membership);
+        cluster.env().spawn(agent.run(membership));
+        Ok(Self { address, router, local, wish, state })
+    }
+
+    /// Where others reach it.
+    #[must_use]
+    pub const fn address(&self) -> &NodeAddress {
+        &self.address
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster<S, E> {
+        self.router.cluster()
+    }
+
+    /// Who it is in its present life, if it has one.
+    #[must_use]
+    pub fn holder(&self) -> Option<Holder> {
+        self.local.now().map(|(holder, _)| holder)
+    }
+
+    /// Its objects in its present life, if it has one.
+    #[must_use]
+    pub fn host(&self) -> Option<Arc<ObjectHost<E>>> {
+        self.local.now().map(|(_, host)| host)
+    }
+
+    /// The shards that it serves.
+    #[must_use]
+    pub fn shards(&self) -> Vec<ShardId> {
+        let host = self.host();
+        host.map(|host| host.held().map(|(shard, _)| shard).collect()).unwrap_or_default()
+    }
+
+    /// How it is, now and from now on.
+    #[must_use]
+    pub fn state(&self) -> watch::Receiver<NodeState> {
+        self.state.clone()
+    }
+
+    /// What a server at this node's address needs: it answers calls to the objects of this node,
+    /// and refuses those to others.
+    #[must_use]
+    pub fn service(&self) -> Arc<dyn CallService> {
+        Arc::new(Own(Arc::clone(&self.local)))
+    }
+
+    /// Calls an object, wherever it is, like a gate does.
+    pub async fn call(&self, call: Call) -> Result<Bytes, CallError> {
+        self.router.route(call).await
+    }
+
+    /// How many calls are held just now.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.router.queue().len()
+    }
+
+    /// Hands every shard over and leaves the cluster. Nothing fails of it; calls that still arrive
+    /// are told that the node does not serve, so that a server goes on for a moment after this.
+    pub async fn drain(&self) {
+        self.wish.send_replace(Wish::Drain);
+        let mut state = self.state.clone();
+        // An agent that is gone has left as well.
+        let _ = state.wait_for(|state| *state == NodeState::Left).await;
+    }
+}
+
+struct Own<E>(Arc<Local<E>>);
+
+impl<E: Env> CallService for Own<E> {
+    fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        Box::pin(async move {
+            match self.0.now() {
+                Some((_, host)) => host.serve(call).await,
+                None => Err(CallError::NotServing),
+            }
+        })
+    }
+
+    fn loads(&self) -> Vec<ShardLoad> {
+        self.0.now().map(|(_, host)| host.loads()).unwrap_or_default()
+    }
+}

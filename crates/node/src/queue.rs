@@ -1,0 +1,58 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shardwright_api::CallError;
+
+/// The calls of a process that wait for a shard, so many and no more.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    waiting: AtomicU64,
+    limit: u64,
+}
+
+/// A place in the queue.
+pub(crate) struct Place(Arc<Queue>);
+
+impl Queue {
+    pub(crate) const fn new(limit: u64) -> Self {
+        Self { waiting: AtomicU64::new(0), limit }
+    }
+
+    /// A place, if there is one.
+    pub(crate) fn enter(self: &Arc<Self>) -> Result<Place, CallError> {
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let place = Place(Arc::clone(self));
+        if before < self.limit {
+            Ok(place)
+        } else {
+            Err(CallError::QueueFull { limit: self.limit })
+        }
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_wait_and_no_more() {
+        let queue = Arc::new(Queue::new(2));
+        let (one, other) = (queue.enter().unwrap(), queue.enter().unwrap());
+        assert_eq!(queue.enter().err(), Some(CallError::QueueFull { limit: 2 }));
+        drop(one);
+        assert!(queue.enter().is_ok());
+        drop(other);
+        assert_eq!(queue.len(), 0);
+    }
+}

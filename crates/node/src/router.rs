@@ -1,0 +1,171 @@
+//! Where calls go, and what becomes of those that have nowhere to go.
+
+mod attempt;
+mod routes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shardwright_api::CallError;
+use shardwright_contracts::{Env, ShardId};
+use shardwright_engine::cluster::{Cluster, ClusterView};
+use shardwright_store::Store;
+use tokio::sync::watch;
+
+use self::attempt::{Attempt, Refusal};
+use self::routes::RouteCache;
+use crate::call::Call;
+use crate::context::Caller;
+use crate::local::Local;
+use crate::queue::{Place, Queue};
+use crate::transport::{BoxFuture, Transport};
+use crate::wait::within;
+
+/// The longest pause before a node is asked again that refused a call though the cluster says that
+/// it has the shard.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Routes calls as the cluster says, and holds those whose shard is on its way.
+///
+/// A call is sent again only if it surely was not executed. Whether its shard has moved is learned
+/// from the cluster's changes, not by asking around; a node that refused a call is asked again when
+/// something has changed for the shard, or after a while.
+pub(crate) struct Router<S: Store, E: Env> {
+    cluster: Cluster<S, E>,
+    transport: Arc<dyn Transport>,
+    queue: Arc<Queue>,
+    /// The objects of this very process, if it is a node.
+    local: Option<Arc<Local<E>>>,
+    routes: RouteCache,
+}
+
+/// What a call remembers while it waits.
+struct Waiting {
+    deadline: Duration,
+    changes: Option<watch::Receiver<Arc<ClusterView>>>,
+    place: Option<Place>,
+    /// Who refused it last.
+    refusal: Option<Refusal>,
+    /// When that one is asked again, though nothing was heard.
+    ask_again_at: Duration,
+    pause: Duration,
+    /// Why it waits.
+    why: CallError,
+}
+
+impl<S: Store, E: Env> Router<S, E> {
+    pub(crate) fn new(
+        cluster: Cluster<S, E>,
+        transport: Arc<dyn Transport>,
+        queue: Arc<Queue>,
+        local: Option<Arc<Local<E>>>,
+    ) -> Self {
+        Self { cluster, transport, queue, local, routes: RouteCache::default() }
+    }
+
+    pub(crate) const fn cluster(&self) -> &Cluster<S, E> {
+        &self.cluster
+    }
+
+    pub(crate) fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// Brings a call to its object and the answer back.
+    pub(crate) async fn route(&self, call: Call) -> Result<Bytes, CallError> {
+        let deadline = self.cluster.env().monotonic().saturating_add(call.timeout);
+        call.check()?;
+        let mut waiting = Waiting {
+            deadline,
+            changes: None,
+            place: None,
+            refusal: None,
+            ask_again_at: Duration::MAX,
+            pause: Duration::from_millis(self.cluster.config().moving_retry_ms),
+            why: CallError::Late,
+        };
+        loop {
+            let view = match &mut waiting.changes {
+                Some(changes) => Arc::clone(&changes.borrow_and_update()),
+                None => self.cluster.view(),
+            };
+            let at_most = match self.attempt(&view, &call, &mut waiting).await {
+                Attempt::Done(answer) => return answer,
+                Attempt::Refused(refusal, why) => {
+                    waiting.remember(refusal, why, self.cluster.env().monotonic());
+                    Duration::MAX
+                }
+                Attempt::NotTried => Duration::MAX,
+                Attempt::Nowhere { at_most, why } => {
+                    waiting.why = why;
+                    at_most
+                }
+            };
+            self.wait(&view, &mut waiting, at_most).await?;
+        }
+    }
+
+    /// Waits until the cluster has changed since `view`, or it is time to look again.
+    async fn wait(
+        &self,
+        view: &ClusterView,
+        waiting: &mut Waiting,
+        at_most: Duration,
+    ) -> Result<(), CallError> {
+        let env = self.cluster.env();
+        let now = env.monotonic();
+        if now >= waiting.deadline {
+            return Err(waiting.why.clone());
+        }
+        if waiting.place.is_none() {
+            waiting.place = Some(self.queue.enter()?);
+        }
+        let Some(changes) = &mut waiting.changes else {
+            // Whatever happens from here on is heard; what happened before is looked at again.
+            waiting.changes = Some(self.cluster.changes());
+            return Ok(());
+        };
+        if changes.borrow().generation != view.generation {
+            return Ok(());
+        }
+        let until = waiting.deadline.min(waiting.ask_again_at).min(now.saturating_add(at_most));
+        if let Some(Err(_gone)) = within(env, until, changes.changed()).await {
+            return Err(CallError::NotServing);
+        }
+        if env.monotonic() >= waiting.ask_again_at {
+            (waiting.refusal, waiting.ask_again_at) = (None, Duration::MAX);
+        }
+        Ok(())
+    }
+}
+
+impl Waiting {
+    /// Takes note of who refused the call. Nothing need be heard of that one's trouble, so it is
+    /// asked again after a while, but less and less often.
+    fn remember(&mut self, refusal: Refusal, why: CallError, now: Duration) {
+        (self.refusal, self.why) = (Some(refusal), why);
+        self.ask_again_at = now.saturating_add(self.pause);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+}
+
+impl<S: Store, E: Env> Caller for Router<S, E> {
+    fn now(&self) -> Duration {
+        self.cluster.env().monotonic()
+    }
+
+    fn is_moving(&self, shard: ShardId) -> bool {
+        let view = self.cluster.view();
+        let info = view.map.info(shard);
+        info.is_ok_and(|info| info.current.is_some() && !info.is_settled())
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        Box::pin(self.route(call))
+    }
+}

@@ -1,0 +1,113 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use shardwright_api::CallError;
+use shardwright_contracts::{Env, FenceEpoch};
+use shardwright_engine::cluster::ClusterView;
+use shardwright_placement::{NodeAddress, Retry, Route};
+use shardwright_store::Store;
+
+use super::{Router, Waiting};
+use crate::call::Call;
+use crate::planted::{self, Defect};
+
+/// A node that refused a call, and the claim by which it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    node: Option<NodeAddress>,
+    fence: Option<FenceEpoch>,
+}
+
+/// What came of bringing a call to its object.
+pub(super) enum Attempt {
+    /// An answer, or an error that trying again does not help against.
+    Done(Result<Bytes, CallError>),
+    /// The node did not take it, and why.
+    Refused(Refusal, CallError),
+    /// Nothing was tried: the node has refused it before and nothing has changed since, or there
+    /// is no time left.
+    NotTried,
+    /// Nobody has the shard.
+    Nowhere {
+        /// After what time to look again, if nothing changes.
+        at_most: Duration,
+        /// Why there is nobody.
+        why: CallError,
+    },
+}
+
+impl<S: Store, E: Env> Router<S, E> {
+    /// Brings a call to where `view` says that its object is.
+    pub(super) async fn attempt(
+        &self,
+        view: &ClusterView,
+        call: &Call,
+        waiting: &mut Waiting,
+    ) -> Attempt {
+        let local = self.local.as_ref().and_then(|local| local.now());
+        let own = local.as_ref().map(|(holder, _)| holder);
+        let routes = self.routes.get(view, own, self.cluster.config());
+        let route = match routes.table.route(call.target.id.borrowed()) {
+            Ok(route) => route,
+            Err(error) => return Attempt::Done(Err(CallError::InvalidId(error.to_string()))),
+        };
+        let fence = route.shard().and_then(|shard| routes.table.fence(shard));
+        let node = match route {
+            Route::Here { .. } => None,
+            Route::There { node, .. } => Some(node.clone()),
+            Route::Moving { shard, retry, .. } => {
+                return nowhere(retry, |retry_after_ms| CallError::Moving {
+                    shard,
+                    retry_after_ms,
+                });
+            }
+            Route::Unclaimed { shard, retry } => {
+                let error = |retry_after_ms| CallError::Unclaimed { shard, retry_after_ms };
+                return nowhere(retry, error);
+            }
+            Route::NodeGone { node, retry, .. } => {
+                let node = node.to_owned();
+                return nowhere(retry, |retry_after_ms| CallError::NodeGone {
+                    node,
+                    retry_after_ms,
+                });
+            }
+        };
+        let refusal = Refusal { node, fence };
+        let timeout = waiting.deadline.saturating_sub(self.cluster.env().monotonic());
+        if waiting.refusal.as_ref() == Some(&refusal) || timeout.is_zero() {
+            return Attempt::NotTried;
+        }
+        // From here on it does not wait for the shard.
+        waiting.place = None;
+        let call = Call { fence, timeout, ..call.clone() };
+        let answer = match (&refusal.node, local) {
+            (Some(node), _) => self.transport.call(node, call).await,
+            (None, Some((_, host))) => host.serve(call).await,
+            (None, None) => Err(CallError::NotServing),
+        };
+        match answer {
+            Err(error) if self.may_be_made_again(&error) => Attempt::Refused(refusal, error),
+            answer => Attempt::Done(answer),
+        }
+    }
+
+    /// Whether a call that failed is made again. It surely was not executed then.
+    fn may_be_made_again(&self, error: &CallError) -> bool {
+        let unknown = matches!(error, CallError::Unknown(_));
+        if unknown && planted::is_active(Defect::UnknownRetried) {
+            return true;
+        }
+        error.is_elsewhere() && !self.cluster.config().strict
+    }
+}
+
+fn nowhere(retry: Retry, error: impl FnOnce(u64) -> CallError) -> Attempt {
+    match retry {
+        Retry::Hold { at_most_ms } => {
+            let at_most = Duration::from_millis(at_most_ms);
+            Attempt::Nowhere { at_most, why: error(at_most_ms) }
+        }
+        Retry::Fail { after_ms } => Attempt::Done(Err(error(after_ms))),
+    }
+}

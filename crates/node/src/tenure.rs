@@ -1,0 +1,73 @@
+//! How long a node may serve.
+//!
+//! A node serves while its session surely lives. When it cannot be sure any more, everything that
+//! runs is broken off, before anybody else can have its shards. If the session turns out to have
+//! lived all along, it serves again; if not, it begins another life.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::planted::{self, Defect};
+
+/// Whether a node may serve, asked for every call.
+pub(crate) trait MayServe: Send + Sync {
+    fn may_serve(&self) -> bool;
+}
+
+impl<F: Fn() -> bool + Send + Sync> MayServe for F {
+    fn may_serve(&self) -> bool {
+        self()
+    }
+}
+
+/// A time in which a node serves without a break, as whoever runs in it sees it.
+#[derive(Clone)]
+pub(crate) struct Tenure {
+    breaks: watch::Receiver<u64>,
+    at: u64,
+}
+
+/// One life of a node: one tenure after the other.
+pub(crate) struct Life {
+    may_serve: Arc<dyn MayServe>,
+    /// How often everything was broken off.
+    breaks: watch::Sender<u64>,
+}
+
+impl Life {
+    pub(crate) fn new(may_serve: Arc<dyn MayServe>) -> Self {
+        Self { may_serve, breaks: watch::Sender::new(0) }
+    }
+
+    pub(crate) fn may_serve(&self) -> bool {
+        self.may_serve.may_serve() || planted::is_active(Defect::SessionIgnored)
+    }
+
+    /// The tenure of whoever begins now.
+    pub(crate) fn tenure(&self) -> Tenure {
+        let breaks = self.breaks.subscribe();
+        let at = *breaks.borrow();
+        Tenure { breaks, at }
+    }
+
+    /// Breaks off everything that runs.
+    pub(crate) fn break_off(&self) {
+        if planted::is_active(Defect::SessionIgnored) {
+            return;
+        }
+        self.breaks.send_modify(|count| *count = count.saturating_add(1));
+    }
+}
+
+impl Tenure {
+    pub(crate) fn is_over(&self) -> bool {
+        *self.breaks.borrow() != self.at
+    }
+
+    pub(crate) async fn over(mut self) {
+        let at = self.at;
+        // Whoever would say so is gone as well.
+        let _ = self.breaks.wait_for(|count| *count != at).await;
+    }
+}

@@ -1,0 +1,39 @@
+//! What the tests of this crate share: a clock that only moves when everybody waits.
+
+use std::future::Future;
+use std::time::Duration;
+
+use shardwright_contracts::{Env, LogicalTime};
+use tokio::time::Instant;
+
+/// The world of a test whose clock is paused.
+#[derive(Clone, Debug)]
+pub(crate) struct PausedEnv(Instant);
+
+impl PausedEnv {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Env for PausedEnv {
+    fn wall_clock(&self) -> LogicalTime {
+        LogicalTime::from_millis(self.0.elapsed().as_millis() as u64)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        tokio::time::sleep(duration)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(tokio::spawn(task));
+    }
+
+    fn random(&self) -> u64 {
+        4
+    }
+}

@@ -1,0 +1,144 @@
+//! A service whose store refuses a stale fence: counters that must not lose what was acknowledged.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use shardwright_contracts::Env;
+
+use crate::testing::PausedEnv;
+use crate::{Activation, CallContext, Deactivation, ObjectError, ObjectType};
+
+/// Where counters are stored: a fence and a number each.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    rows: Mutex<BTreeMap<String, (u64, u64)>>,
+    /// The fences with which each counter was ever activated.
+    activations: Mutex<BTreeMap<String, Vec<u64>>>,
+    awake: Mutex<BTreeMap<String, u64>>,
+    twice: AtomicBool,
+}
+
+impl Rows {
+    /// Reads a counter for whoever has the fence, so that nobody with a lower one writes it again.
+    fn open(&self, id: &str, fence: u64) -> Result<u64, ObjectError> {
+        let mut rows = self.rows.lock().unwrap();
+        let row = rows.entry(id.to_owned()).or_default();
+        if row.0 > fence {
+            return Err(ObjectError::StaleFence);
+        }
+        row.0 = fence;
+        let number = row.1;
+        drop(rows);
+        let mut activations = self.activations.lock().unwrap();
+        activations.entry(id.to_owned()).or_default().push(fence);
+        Ok(number)
+    }
+
+    fn write(&self, id: &str, fence: u64, number: u64) -> Result<(), ObjectError> {
+        let mut rows = self.rows.lock().unwrap();
+        let row = rows.entry(id.to_owned()).or_default();
+        if row.0 > fence {
+            return Err(ObjectError::StaleFence);
+        }
+        *row = (fence, number);
+        Ok(())
+    }
+
+    /// What all counters are together.
+    pub(super) fn sum(&self) -> u64 {
+        self.rows.lock().unwrap().values().map(|(_, number)| number).sum()
+    }
+
+    fn wake(&self, id: &str) {
+        let mut awake = self.awake.lock().unwrap();
+        let count = awake.entry(id.to_owned()).or_default();
+        *count += 1;
+        if *count > 1 {
+            self.twice.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn sleep(&self, id: &str) {
+        let mut awake = self.awake.lock().unwrap();
+        let count = awake.entry(id.to_owned()).or_default();
+        *count = count.saturating_sub(1);
+    }
+
+    /// Whether some counter was awake on two nodes at the same time.
+    pub(super) fn was_twice(&self) -> bool {
+        self.twice.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn activations(&self) -> BTreeMap<String, Vec<u64>> {
+        self.activations.lock().unwrap().clone()
+    }
+}
+
+/// A counter that is awake.
+pub(super) struct Number {
+    id: String,
+    number: u64,
+}
+
+/// Counters. A call takes a millisecond, most of which it waits for the store.
+pub(super) struct Counter {
+    pub(super) rows: Arc<Rows>,
+    pub(super) env: PausedEnv,
+}
+
+impl ObjectType for Counter {
+    type Object = Number;
+
+    async fn activate(&self, activation: &Activation) -> Result<Number, ObjectError> {
+        let id = activation.object.id.as_str().to_owned();
+        self.rows.wake(&id);
+        self.env.sleep(Duration::from_millis(1)).await;
+        let fence = activation.fence.map_or(0, |fence| fence.as_raw());
+        Ok(Number { number: self.rows.open(&id, fence)?, id })
+    }
+
+    async fn handle(
+        &self,
+        counter: &mut Number,
+        context: &CallContext,
+        method: &str,
+        payload: Bytes,
+    ) -> Result<Bytes, ObjectError> {
+        let activation = context.activation();
+        let number = &mut counter.number;
+        match method {
+            "add" => {
+                self.env.sleep(Duration::from_millis(1)).await;
+                let fence = activation.fence.map_or(0, |fence| fence.as_raw());
+                self.rows.write(activation.object.id.as_str(), fence, *number + 1)?;
+                *number += 1;
+                Ok(Bytes::from(number.to_string()))
+            }
+            "get" => Ok(Bytes::from(number.to_string())),
+            "wait" => {
+                let millis = String::from_utf8_lossy(&payload).parse().unwrap();
+                self.env.sleep(Duration::from_millis(millis)).await;
+                Ok(Bytes::new())
+            }
+            // Waits, and then calls others, one within the other: `100 b c d`.
+            "through" => {
+                let text = String::from_utf8_lossy(&payload).into_owned();
+                let mut words = text.splitn(3, ' ');
+                let millis = words.next().and_then(|word| word.parse().ok()).unwrap();
+                self.env.sleep(Duration::from_millis(millis)).await;
+                let Some(next) = words.next() else { return Ok(Bytes::from_static(b"end")) };
+                let rest = words.next().map_or("0".to_owned(), |rest| format!("0 {rest}"));
+                Ok(context.call("Counter", next, "through", rest).await?)
+            }
+            other => Err(ObjectError::refused(format!("what is {other}?"))),
+        }
+    }
+
+    async fn deactivate(&self, counter: Number, _why: Deactivation) {
+        self.env.sleep(Duration::from_millis(1)).await;
+        self.rows.sleep(&counter.id);
+    }
+}

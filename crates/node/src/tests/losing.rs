@@ -1,0 +1,109 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use shardwright_api::{CallError, UnknownWhy};
+use shardwright_contracts::Env;
+
+use super::load::Load;
+use super::world::*;
+use crate::NodeState;
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_killed_takes_nothing_along_that_was_acknowledged() {
+    let world = World::new().await;
+    let mut nodes = world.nodes(&["a", "b", "c"]).await;
+    let gate = Arc::new(world.gate().await);
+    let load = Load::start(&gate);
+    world.sleep_ms(500).await;
+    let killed = nodes.remove(1);
+    world.network.disconnect(&address("b"));
+    drop(killed);
+    let at = world.env.monotonic();
+    world.settle(2).await;
+    let took = world.env.monotonic() - at;
+    assert!(took < TTL + Duration::from_secs(2), "{took:?}");
+    let before = world.rows.sum();
+    world.sleep_ms(1_000).await;
+    assert!(world.rows.sum() > before, "calls are answered again");
+    let tally = load.stop().await;
+    let sum = world.rows.sum();
+    let range = tally.answered..=tally.answered + tally.unknown;
+    assert!(range.contains(&sum), "{sum} {tally:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_keep_its_session_stops_before_others_begin() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let cut = &nodes[1];
+    let shard = cut.node.shards()[0];
+    let id = world.id_in(shard);
+    let before = cut.node.holder().unwrap();
+    assert_eq!(cut.node.call(call(&id, "add")).await.unwrap(), "1");
+    let running = {
+        let service = cut.node.service();
+        let timeout = Duration::from_secs(30);
+        let call = crate::Call { timeout, ..with_payload(&id, "wait", "20000") };
+        tokio::spawn(async move { service.answer(call).await })
+    };
+    cut.line.cut.store(true, Ordering::Relaxed);
+    // Two seconds before the session can end, it serves no more, and breaks off what runs.
+    let broken = running.await.unwrap();
+    assert_eq!(broken, Err(CallError::Unknown(UnknownWhy::NotServing)));
+    assert_eq!(world.holder_of(shard), address("b"), "nobody else has begun yet");
+    let refused = cut.node.service().answer(call(&id, "add")).await;
+    assert_eq!(refused, Err(CallError::NotServing));
+    // The other takes over, and goes on where this one was.
+    world.settle(1).await;
+    let gate = world.gate().await;
+    assert_eq!(gate.call(call(&id, "add")).await.unwrap(), "2");
+    // When it can, it comes back as somebody else.
+    cut.line.cut.store(false, Ordering::Relaxed);
+    world.settle(2).await;
+    let mut state = cut.node.state();
+    state.wait_for(|state| *state == NodeState::Serving).await.unwrap();
+    let after = cut.node.holder().unwrap();
+    assert!(after.incarnation > before.incarnation);
+    assert_eq!(gate.call(call(&id, "add")).await.unwrap(), "3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_session_lived_after_all_goes_on() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a"]).await;
+    let before = nodes[0].node.holder();
+    let gate = world.gate().await;
+    assert_eq!(gate.call(call("x", "add")).await.unwrap(), "1");
+    // Signs of life come every two seconds; without them serving ends after eight.
+    world.sleep_ms(1_900).await;
+    nodes[0].line.cut.store(true, Ordering::Relaxed);
+    let mut lapsed = false;
+    for _ in 0..90 {
+        world.sleep_ms(100).await;
+        let answer = nodes[0].node.service().answer(call("x", "get")).await;
+        if answer == Err(CallError::NotServing) {
+            lapsed = true;
+            break;
+        }
+    }
+    assert!(lapsed);
+    nodes[0].line.cut.store(false, Ordering::Relaxed);
+    assert_eq!(gate.call(call("x", "add")).await.unwrap(), "2");
+    assert_eq!(nodes[0].node.holder(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_under_its_address_claims_again() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a"]).await;
+    let gate = world.gate().await;
+    assert_eq!(gate.call(call("x", "add")).await.unwrap(), "1");
+    world.network.disconnect(&address("a"));
+    drop(nodes);
+    // It waits until its former life is over.
+    let again = world.node("a").await;
+    world.settle(1).await;
+    assert_eq!(again.node.shards().len(), 64);
+    assert_eq!(gate.call(call("x", "add")).await.unwrap(), "2");
+}

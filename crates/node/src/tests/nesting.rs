@@ -1,0 +1,102 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_api::CallError;
+use shardwright_contracts::{Env, ShardId};
+
+use super::world::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_through_objects_of_several_nodes() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let gate = world.gate().await;
+    let at = |node: usize| world.id_in(nodes[node].node.shards()[0]);
+    let through = with_payload(&at(0), "through", format!("0 {} c d e", at(1)));
+    assert_eq!(gate.call(through).await.unwrap(), "end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_that_comes_back_to_a_shard_does_not_keep_it_from_moving() {
+    come_back(World::new().await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_does_it_where_a_cluster_is_stored_as_existing_ones_are() {
+    come_back(World::of_text().await).await;
+}
+
+async fn come_back(world: World) {
+    let nodes = world.nodes(&["a", "b"]).await;
+    world.watcher.set_frozen(true).await.unwrap();
+    let gate = Arc::new(world.gate().await);
+    let (moving, other) = (nodes[0].node.shards()[0], nodes[1].node.shards()[0]);
+    let elsewhere = world.id_in(other);
+    let (first, back) = (world.id_in(moving), format!("shard#{}/back", moving.as_raw()));
+    // From the first node to the second and back, while the first gives the shard away.
+    let through = with_payload(&first, "through", format!("200 {elsewhere} {back}"));
+    let calls = Arc::clone(&gate);
+    let chain = tokio::spawn(async move { calls.call(through).await });
+    world.sleep_ms(50).await;
+    world.watcher.move_shard(moving, &address("b")).await.unwrap();
+    world.sleep_ms(50).await;
+    let at = world.env.monotonic();
+    let held = gate.call(call(&first, "get")).await;
+    assert_eq!(held.unwrap(), "0");
+    assert!(world.env.monotonic() > at, "it was held while the shard drained");
+    assert_eq!(chain.await.unwrap().unwrap(), "end");
+    assert_eq!(world.holder_of(moving), address("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cycle_over_two_nodes_is_an_error_at_once() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let gate = world.gate().await;
+    let at = |node: usize| world.id_in(nodes[node].node.shards()[0]);
+    let cycle = with_payload(&at(0), "through", format!("0 {} {}", at(1), at(0)));
+    let began = world.env.monotonic();
+    let Err(CallError::Refused(why)) = gate.call(cycle).await else { panic!("it came through") };
+    assert!(why.ends_with("the object waits for this very call"), "{why}");
+    assert!(world.env.monotonic() - began < Duration::from_secs(1));
+}
+
+/// Two calls go through two shards in opposite directions while both shards are given away.
+async fn cross(world: World, nodes: Vec<Process>, shards: [ShardId; 2], to: [&str; 2]) {
+    world.watcher.set_frozen(true).await.unwrap();
+    let gate = Arc::new(world.gate().await);
+    let [one, other] = shards.map(ShardId::as_raw);
+    let calls = [(one, other), (other, one)].map(|(from, through)| {
+        let through = format!("200 shard#{through}/end");
+        let call = with_payload(&format!("shard#{from}/begin"), "through", through);
+        let gate = Arc::clone(&gate);
+        tokio::spawn(async move { gate.call(call).await })
+    });
+    world.sleep_ms(50).await;
+    for (shard, to) in shards.into_iter().zip(to) {
+        world.watcher.move_shard(shard, &address(to)).await.unwrap();
+    }
+    let began = world.env.monotonic();
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), "end");
+    }
+    assert!(world.env.monotonic() - began < Duration::from_millis(500));
+    world.until(|view| view.readiness().is_ready()).await;
+    drop(nodes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_cross_on_a_node_that_gives_both_shards_away_do_not_wait_for_each_other() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let shards = [nodes[0].node.shards()[0], nodes[0].node.shards()[1]];
+    cross(world, nodes, shards, ["b", "b"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_do_calls_that_cross_between_nodes_that_change_places() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let shards = [nodes[0].node.shards()[0], nodes[1].node.shards()[0]];
+    cross(world, nodes, shards, ["b", "a"]).await;
+}

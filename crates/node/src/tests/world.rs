@@ -1,0 +1,213 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use shardwright_api::CallError;
+use shardwright_contracts::{Env, ShardId};
+use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions, ClusterView, Layout};
+use shardwright_placement::testing::object_id_for_shard;
+use shardwright_placement::{ClusterConfig, NodeAddress, ObjectId, ShardCount};
+use shardwright_store::memory::{self, Before, Hooks, MemoryStore};
+use shardwright_store::{Fault, FaultKind, SessionClock};
+
+use super::counter::{Counter, Rows};
+use crate::testing::PausedEnv;
+use crate::{
+    AutoLoad, Call, Gate, GateOptions, LocalNetwork, Node, NodeOptions, ObjectKey, ObjectTypes,
+    Transport,
+};
+
+/// What a process sees of the store: everything, or nothing while its line is cut.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    pub(super) cut: AtomicBool,
+}
+
+impl Hooks for Line {
+    async fn before(&self, _call: memory::Call<'_>) -> Before {
+        if self.cut.load(Ordering::Relaxed) {
+            Before::Refuse(Fault::new(FaultKind::Unreachable, "the line is cut"))
+        } else {
+            Before::Go
+        }
+    }
+}
+
+struct Clock(PausedEnv);
+
+impl SessionClock for Clock {
+    fn now(&self) -> Duration {
+        self.0.monotonic()
+    }
+}
+
+type Store = MemoryStore<Line>;
+
+/// A cluster, and what is around it.
+pub(super) struct World {
+    pub(super) env: PausedEnv,
+    pub(super) rows: Arc<Rows>,
+    pub(super) config: ClusterConfig,
+    pub(super) network: Arc<LocalNetwork<PausedEnv>>,
+    store: MemoryStore,
+    layout: Layout,
+    /// Looks on, and takes part in nothing.
+    pub(super) watcher: Cluster<Store, PausedEnv>,
+}
+
+/// A node, and its line to the store.
+pub(super) struct Process {
+    pub(super) node: Node<Store, PausedEnv>,
+    pub(super) line: Arc<Line>,
+}
+
+pub(super) const TTL: Duration = Duration::from_secs(10);
+
+impl World {
+    pub(super) async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// The same, stored in the text of existing clusters.
+    pub(super) async fn of_text() -> Self {
+        Self::stored(Layout::Seed { prefix: "/goverse".to_owned() }, |_| {}).await
+    }
+
+    pub(super) async fn with(change: impl FnOnce(&mut ClusterConfig)) -> Self {
+        Self::stored(Layout::Native, change).await
+    }
+
+    /// A cluster of 64 shards, whose nodes look around once a minute if nothing tells them.
+    async fn stored(layout: Layout, change: impl FnOnce(&mut ClusterConfig)) -> Self {
+        let env = PausedEnv::new();
+        let store = MemoryStore::new(Arc::new(Clock(env.clone())));
+        let reaped = store.client(Arc::new(memory::NoHooks));
+        env.spawn(async move { reaped.reap(tokio::time::sleep).await });
+        let mut config = ClusterConfig::with_num_shards(ShardCount::try_new(64).unwrap());
+        config.cluster_state_stability_duration_ms = 100;
+        config.shard_mapping_check_interval_ms = 60_000;
+        config.move_cooldown_ms = 0;
+        change(&mut config);
+        let network = Arc::new(LocalNetwork::new(env.clone()));
+        let line = Arc::new(Line::default());
+        let watcher = open(&store, &env, &config, &layout, line).await;
+        Self { env, rows: Arc::default(), config, layout, network, store, watcher }
+    }
+
+    pub(super) async fn cluster(&self, line: Arc<Line>) -> Cluster<Store, PausedEnv> {
+        open(&self.store, &self.env, &self.config, &self.layout, line).await
+    }
+
+    pub(super) async fn node(&self, name: &str) -> Process {
+        self.node_with(name, NodeOptions::default(), Arc::clone(&self.network) as _).await
+    }
+
+    pub(super) async fn node_with(
+        &self,
+        name: &str,
+        options: NodeOptions,
+        transport: Arc<dyn Transport>,
+    ) -> Process {
+        let line = Arc::new(Line::default());
+        let cluster = self.cluster(Arc::clone(&line)).await;
+        let types = ObjectTypes::new()
+            .with("Counter", Counter { rows: Arc::clone(&self.rows), env: self.env.clone() });
+        let node = Node::start(cluster, address(name), types, transport, options).await.unwrap();
+        self.network.connect(address(name), node.service());
+        Process { node, line }
+    }
+
+    pub(super) async fn nodes(&self, names: &[&str]) -> Vec<Process> {
+        let mut nodes = Vec::new();
+        for name in names {
+            nodes.push(self.node(name).await);
+        }
+        self.settle(names.len()).await;
+        nodes
+    }
+
+    pub(super) async fn gate(&self) -> Gate<Store, PausedEnv> {
+        self.gate_with(GateOptions::default(), Arc::clone(&self.network) as _).await
+    }
+
+    pub(super) async fn gate_with(
+        &self,
+        options: GateOptions,
+        transport: Arc<dyn Transport>,
+    ) -> Gate<Store, PausedEnv> {
+        let cluster = self.cluster(Arc::default()).await;
+        Gate::open(cluster, address("gate"), transport, options).await.unwrap()
+    }
+
+    /// Waits until so many nodes have everything, and each its share.
+    pub(super) async fn settle(&self, nodes: usize) {
+        self.until(|view| {
+            let ready = view.members.len() == nodes && view.readiness().is_ready();
+            let shares = view.members.iter().map(|member| view.held_by(&member.holder).count());
+            let shares: Vec<_> = shares.collect();
+            let (least, most) = (shares.iter().min(), shares.iter().max());
+            ready && most.zip(least).is_some_and(|(most, least)| most - least <= 1)
+        })
+        .await;
+    }
+
+    /// Waits until the cluster is in some state.
+    pub(super) async fn until(&self, mut is: impl FnMut(&ClusterView) -> bool) {
+        let mut changes = self.watcher.changes();
+        let reached = changes.wait_for(|view| is(view));
+        let limit = Duration::from_secs(300);
+        let reached = tokio::time::timeout(limit, reached).await;
+        assert!(reached.is_ok(), "{:?}", self.watcher.status());
+    }
+
+    /// Who holds a shard.
+    pub(super) fn holder_of(&self, shard: ShardId) -> NodeAddress {
+        let view = self.watcher.view();
+        view.map.info(shard).unwrap().current.unwrap().address.clone()
+    }
+
+    /// An id in a shard.
+    pub(super) fn id_in(&self, shard: ShardId) -> String {
+        object_id_for_shard(self.config.sharding, shard, "counter").unwrap()
+    }
+
+    pub(super) async fn sleep_ms(&self, millis: u64) {
+        self.env.sleep(Duration::from_millis(millis)).await;
+    }
+}
+
+async fn open(
+    store: &MemoryStore,
+    env: &PausedEnv,
+    config: &ClusterConfig,
+    layout: &Layout,
+    line: Arc<Line>,
+) -> Cluster<Store, PausedEnv> {
+    let name = ClusterName::parse("test").unwrap();
+    let options = ClusterOptions {
+        session_ttl: TTL,
+        layout: layout.clone(),
+        ..ClusterOptions::new(name, config.clone())
+    };
+    Cluster::open(store.client(line), env.clone(), options).await.unwrap()
+}
+
+pub(super) fn address(name: &str) -> NodeAddress {
+    NodeAddress::parse(name).unwrap()
+}
+
+pub(super) fn call(id: &str, method: &str) -> Call {
+    let key = ObjectKey::new("Counter", ObjectId::parse(id).unwrap());
+    Call::new(key, method, Bytes::new(), Duration::from_secs(2))
+}
+
+pub(super) fn with_payload(id: &str, method: &str, payload: impl Into<Bytes>) -> Call {
+    Call { payload: payload.into(), ..call(id, method) }
+}
+
+pub(super) fn auto_load(name: &str) -> AutoLoad {
+    AutoLoad { object_type: "Counter".into(), name: name.into() }
+}
+
+pub(super) type Answer = Result<Bytes, CallError>;

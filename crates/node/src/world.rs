@@ -1,0 +1,14 @@
+//! The real world: sockets, and how calls go over them. The only module that may know a runtime,
+//! a clock or the network.
+
+mod client;
+mod http;
+mod message;
+mod server;
+mod signal;
+mod timeout;
+
+pub use client::{GrpcOptions, GrpcTransport};
+pub use http::{http_routes, serve_http};
+pub use server::{ServeError, serve_gate, serve_node};
+pub use signal::terminated;

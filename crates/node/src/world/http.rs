@@ -1,0 +1,104 @@
+//! Calls over plain HTTP: `POST /call/{type}/{object}/{method}` with the payload as body. The
+//! answer's body is the object's answer; an error is a small JSON object.
+//!
+//! The header `timeout-ms` says how much time there is. In a path, `/` and `#` of an object's id
+//! are written `%2F` and `%23`.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Serialize;
+use shardwright_api::limits::MAX_PAYLOAD_SIZE;
+use shardwright_api::wire::gate::CallRequest;
+use shardwright_api::{CallError, Effect, code};
+use tokio::net::TcpListener;
+
+use super::{message, timeout};
+use crate::transport::CallService;
+
+const TIMEOUT: HeaderName = HeaderName::from_static("timeout-ms");
+
+/// Answers clients over HTTP until told to stop; then answers those under way.
+pub async fn serve_http(
+    listener: TcpListener,
+    service: Arc<dyn CallService>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    axum::serve(listener, http_routes(service)).with_graceful_shutdown(stop).await
+}
+
+/// The routes of calls, for whoever has more to offer at the same address.
+pub fn http_routes(service: Arc<dyn CallService>) -> Router {
+    Router::new()
+        .route("/call/{type}/{object}/{method}", post(call))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .layer(DefaultBodyLimit::max(MAX_PAYLOAD_SIZE))
+        .with_state(service)
+}
+
+/// Why a call was not answered, for programs that read JSON.
+#[derive(Serialize)]
+struct Problem {
+    /// One of our own codes, which tell every error apart.
+    code: &'static str,
+    message: String,
+    /// Whether the call was executed: `no`, `yes` or `unknown`.
+    executed: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+async fn call(
+    State(service): State<Arc<dyn CallService>>,
+    Path((object_type, object, method)): Path<(String, String, String)>,
+    headers: HeaderMap,
+    payload: Bytes,
+) -> Response {
+    let request = CallRequest { object_type, object, method, payload };
+    let answered = match message::from_client(request, time_for(&headers)) {
+        Ok(call) => service.answer(call).await,
+        Err(error) => Err(error),
+    };
+    match answered {
+        Ok(answer) => answer.into_response(),
+        Err(error) => problem(&error),
+    }
+}
+
+fn time_for(headers: &HeaderMap) -> Duration {
+    let written = headers.get(TIMEOUT).and_then(|value| value.to_str().ok());
+    match written.and_then(|text| text.parse().ok()) {
+        Some(millis) => Duration::from_millis(millis).min(timeout::MAX),
+        None => timeout::DEFAULT,
+    }
+}
+
+fn problem(error: &CallError) -> Response {
+    let codes = code::codes(error);
+    let executed = match error.effect() {
+        Effect::NotExecuted => "no",
+        Effect::Executed => "yes",
+        Effect::Unknown => "unknown",
+    };
+    let retry_after_ms = match error {
+        CallError::Moving { retry_after_ms, .. }
+        | CallError::Unclaimed { retry_after_ms, .. }
+        | CallError::NodeGone { retry_after_ms, .. } => Some(*retry_after_ms),
+        _ => None,
+    };
+    let code = codes.failure.as_str_name();
+    let code = code.strip_prefix("FAILURE_CODE_").unwrap_or(code);
+    let problem = Problem { code, message: error.to_string(), executed, retry_after_ms };
+    let status = StatusCode::from_u16(codes.http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    // Strings and numbers are always JSON.
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

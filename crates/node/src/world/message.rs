@@ -1,0 +1,115 @@
+//! Calls as messages, and back. What comes from outside is parsed here, once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_api::CallError;
+use shardwright_api::limits::MAX_CHAIN_LENGTH;
+use shardwright_api::wire::{gate, node};
+use shardwright_contracts::{FenceEpoch, ShardId};
+use shardwright_placement::ObjectId;
+
+use crate::call::Call;
+use crate::chain::{Chain, ObjectKey};
+use crate::transport::ShardLoad;
+
+/// The message for a call.
+pub(super) fn to_node(call: Call) -> node::CallRequest {
+    let link = |key: &ObjectKey| node::Link {
+        object_type: key.object_type.as_ref().to_owned(),
+        object: key.id.as_str().to_owned(),
+    };
+    let node::Link { object_type, object } = link(&call.target);
+    node::CallRequest {
+        object_type,
+        object,
+        method: call.method.as_ref().to_owned(),
+        payload: call.payload,
+        chain: call.chain.links().map(link).collect(),
+        fence: call.fence.map(FenceEpoch::as_raw),
+    }
+}
+
+/// The call that came to a node.
+pub(super) fn from_peer(message: node::CallRequest, timeout: Duration) -> Result<Call, CallError> {
+    if message.chain.len() > MAX_CHAIN_LENGTH {
+        return Err(CallError::ChainTooLong { limit: MAX_CHAIN_LENGTH as u64 });
+    }
+    let links: Result<Vec<_>, _> =
+        message.chain.into_iter().map(|link| key(link.object_type, &link.object)).collect();
+    Ok(Call {
+        target: key(message.object_type, &message.object)?,
+        method: Arc::from(message.method),
+        payload: message.payload,
+        chain: Chain::new(links?),
+        fence: message.fence.and_then(|raw| FenceEpoch::from_raw(raw).ok()),
+        timeout,
+    })
+}
+
+/// The call that a client made at a gate. A client has no chain: it is no object.
+pub(super) fn from_client(
+    message: gate::CallRequest,
+    timeout: Duration,
+) -> Result<Call, CallError> {
+    let gate::CallRequest { object_type, object, method, payload } = message;
+    Ok(Call::new(key(object_type, &object)?, method, payload, timeout))
+}
+
+/// The message for what shards bear.
+pub(super) fn to_loads(loads: Vec<ShardLoad>) -> node::LoadsResponse {
+    let (shards, loads) = loads.into_iter().map(|one| (one.shard.as_raw(), one.load)).unzip();
+    node::LoadsResponse { shards, loads }
+}
+
+/// What the shards of a node bear.
+pub(super) fn from_loads(message: node::LoadsResponse) -> Vec<ShardLoad> {
+    let pairs = message.shards.into_iter().zip(message.loads);
+    pairs.map(|(shard, load)| ShardLoad { shard: ShardId::from_raw(shard), load }).collect()
+}
+
+fn key(object_type: String, id: &str) -> Result<ObjectKey, CallError> {
+    let id = ObjectId::parse(id).map_err(|error| CallError::InvalidId(error.to_string()))?;
+    Ok(ObjectKey::new(object_type, id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_comes_over_the_wire_as_it_was() {
+        let named = |id: &str| key("Counter".to_owned(), id).unwrap();
+        let timeout = Duration::from_secs(2);
+        let call = Call {
+            chain: Chain::new([named("a"), named("shard#5/b")]),
+            fence: FenceEpoch::from_raw(7).ok(),
+            ..Call::new(named("c"), "add", "1", timeout)
+        };
+        let back = from_peer(to_node(call.clone()), timeout).unwrap();
+        assert_eq!(format!("{back:?}"), format!("{call:?}"));
+        assert_eq!(back.payload, call.payload);
+    }
+
+    #[test]
+    fn loads_come_over_the_wire_as_they_were() {
+        let of = |(shard, load)| ShardLoad { shard: ShardId::from_raw(shard), load };
+        let loads = vec![of((3, 70)), of((9, 0))];
+        assert_eq!(from_loads(to_loads(loads.clone())), loads);
+    }
+
+    #[test]
+    fn what_is_no_id_is_no_call() {
+        let message = gate::CallRequest { object: "shard#x/y".to_owned(), ..Default::default() };
+        let refused = from_client(message, Duration::ZERO);
+        assert!(matches!(refused, Err(CallError::InvalidId(_))));
+        let link = node::Link::default();
+        let message = node::CallRequest {
+            object: "a".to_owned(),
+            chain: vec![link; MAX_CHAIN_LENGTH + 1],
+            ..Default::default()
+        };
+        let refused = from_peer(message, Duration::ZERO);
+        assert!(matches!(refused, Err(CallError::ChainTooLong { .. })));
+    }
+}

@@ -1,0 +1,107 @@
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_api::limits::MAX_MESSAGE_SIZE;
+use shardwright_api::status_of_error;
+use shardwright_api::wire::{gate, node};
+use tokio::net::TcpListener;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+use super::{message, timeout};
+use crate::transport::CallService;
+
+/// Calls that may be under way on one connection: a gate has one to each node, and holds many.
+const STREAMS_MAX: u32 = 100_000;
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The server could not go on.
+#[derive(Debug, thiserror::Error)]
+#[error("calls cannot be received")]
+pub struct ServeError(#[from] tonic::transport::Error);
+
+/// Receives calls of gates and other nodes until told to stop; then answers those under way.
+pub async fn serve_node(
+    listener: TcpListener,
+    service: Arc<dyn CallService>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let service = node::node_server::NodeServer::new(Peers(service))
+        .max_decoding_message_size(MAX_MESSAGE_SIZE)
+        .max_encoding_message_size(MAX_MESSAGE_SIZE);
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let mut server = server();
+    Ok(server.add_service(service).serve_with_incoming_shutdown(incoming, stop).await?)
+}
+
+/// Receives calls of clients until told to stop; then answers those under way.
+pub async fn serve_gate(
+    listener: TcpListener,
+    service: Arc<dyn CallService>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let service = gate::gate_server::GateServer::new(Clients(service))
+        .max_decoding_message_size(MAX_MESSAGE_SIZE)
+        .max_encoding_message_size(MAX_MESSAGE_SIZE);
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let mut server = server();
+    Ok(server.add_service(service).serve_with_incoming_shutdown(incoming, stop).await?)
+}
+
+fn server() -> Server {
+    Server::builder()
+        .tcp_nodelay(true)
+        .max_concurrent_streams(Some(STREAMS_MAX))
+        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
+        .initial_connection_window_size(Some(16 << 20))
+        .initial_stream_window_size(Some(1 << 20))
+}
+
+struct Peers(Arc<dyn CallService>);
+
+struct Clients(Arc<dyn CallService>);
+
+#[tonic::async_trait]
+impl node::node_server::Node for Peers {
+    async fn call(
+        &self,
+        request: Request<node::CallRequest>,
+    ) -> Result<Response<node::CallResponse>, Status> {
+        let timeout = timeout::of(request.metadata());
+        let answered = match message::from_peer(request.into_inner(), timeout) {
+            Ok(call) => self.0.answer(call).await,
+            Err(error) => Err(error),
+        };
+        match answered {
+            Ok(payload) => Ok(Response::new(node::CallResponse { payload })),
+            Err(error) => Err(status_of_error(&error)),
+        }
+    }
+
+    async fn loads(
+        &self,
+        _request: Request<node::LoadsRequest>,
+    ) -> Result<Response<node::LoadsResponse>, Status> {
+        Ok(Response::new(message::to_loads(self.0.loads())))
+    }
+}
+
+#[tonic::async_trait]
+impl gate::gate_server::Gate for Clients {
+    async fn call(
+        &self,
+        request: Request<gate::CallRequest>,
+    ) -> Result<Response<gate::CallResponse>, Status> {
+        let timeout = timeout::of(request.metadata());
+        let answered = match message::from_client(request.into_inner(), timeout) {
+            Ok(call) => self.0.answer(call).await,
+            Err(error) => Err(error),
+        };
+        match answered {
+            Ok(payload) => Ok(Response::new(gate::CallResponse { payload })),
+            Err(error) => Err(status_of_error(&error)),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Nodes and a gate on real sockets of this machine.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use shardwright_api::limits::MAX_MESSAGE_SIZE;
+use shardwright_api::wire::gate::CallRequest;
+use shardwright_api::wire::gate::gate_client::GateClient;
+use shardwright_api::{CallError, UnknownWhy, error_of_status};
+use shardwright_engine::TokioEnv;
+use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions, Layout};
+use shardwright_node::world::{GrpcTransport, serve_gate, serve_http, serve_node};
+use shardwright_node::{
+    Activation, CallContext, Gate, GateOptions, Node, NodeOptions, ObjectError, ObjectType,
+    ObjectTypes,
+};
+use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount};
+use shardwright_store::etcd::EtcdStore;
+use shardwright_store::file::{FileOptions, FileStore};
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::testing::EtcdCluster;
+use shardwright_store::{MachineClock, Store};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tonic::Request;
+use tonic::transport::Channel;
+
+struct Echo;
+
+impl ObjectType for Echo {
+    type Object = u64;
+
+    async fn activate(&self, activation: &Activation) -> Result<u64, ObjectError> {
+        activation.fence.map(|fence| fence.as_raw()).ok_or(ObjectError::Unknown)
+    }
+
+    async fn handle(
+        &self,
+        _fence: &mut u64,
+        context: &CallContext,
+        method: &str,
+        payload: Bytes,
+    ) -> Result<Bytes, ObjectError> {
+        match method {
+            "echo" => Ok(payload),
+            "forward" => {
+                let id = String::from_utf8_lossy(&payload).into_owned();
+                Ok(context.call("Echo", &id, "echo", "there").await?)
+            }
+            "sleep" => {
+                tokio::time::sleep(context.remaining() + Duration::from_secs(5)).await;
+                Ok(payload)
+            }
+            "panic" => panic!("as told"),
+            other => Err(ObjectError::refused(format!("what is {other}?"))),
+        }
+    }
+}
+
+struct Server<S: Store> {
+    node: Node<S, TokioEnv>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+struct World<S> {
+    store: S,
+    layout: Layout,
+    env: TokioEnv,
+}
+
+impl World<MemoryStore> {
+    fn new() -> Self {
+        World::on(MemoryStore::new(Arc::new(MachineClock)), Layout::Native)
+    }
+}
+
+impl<S: Store + Clone> World<S> {
+    fn on(store: S, layout: Layout) -> Self {
+        Self { store, layout, env: TokioEnv::current().unwrap() }
+    }
+
+    async fn cluster(&self) -> Cluster<S, TokioEnv> {
+        let mut config = ClusterConfig::with_num_shards(ShardCount::try_new(64).unwrap());
+        config.cluster_state_stability_duration_ms = 50;
+        config.move_cooldown_ms = 0;
+        config.rebalance_shards_batch_size = Some(8);
+        let options = ClusterOptions {
+            layout: self.layout.clone(),
+            ..ClusterOptions::new(ClusterName::parse("test").unwrap(), config)
+        };
+        Cluster::open(self.store.clone(), self.env.clone(), options).await.unwrap()
+    }
+
+    async fn node(&self) -> Server<S> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = NodeAddress::parse(&listener.local_addr().unwrap().to_string()).unwrap();
+        let types = ObjectTypes::new().with("Echo", Echo);
+        let transport = Arc::new(GrpcTransport::default());
+        let options = NodeOptions::default();
+        let cluster = self.cluster().await;
+        let node = Node::start(cluster, address, types, transport, options).await.unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let service = node.service();
+        let task = tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            serve_node(listener, service, stopped).await.unwrap();
+        });
+        Server { node, stop, task }
+    }
+
+    async fn ready(&self, nodes: usize) {
+        let cluster = self.cluster().await;
+        let mut changes = cluster.changes();
+        let ready = changes.wait_for(|view| {
+            let even = view
+                .members
+                .iter()
+                .all(|member| view.held_by(&member.holder).count() >= 64 / nodes);
+            view.members.len() == nodes && view.readiness().is_ready() && even
+        });
+        tokio::time::timeout(Duration::from_secs(60), ready).await.unwrap().unwrap();
+    }
+
+    async fn gate(&self) -> Gate<S, TokioEnv> {
+        let address = NodeAddress::parse("gate").unwrap();
+        let transport = Arc::new(GrpcTransport::default());
+        let cluster = self.cluster().await;
+        Gate::open(cluster, address, transport, GateOptions::default()).await.unwrap()
+    }
+}
+
+async fn client<S: Store>(gate: &Gate<S, TokioEnv>) -> GateClient<Channel> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = gate.service();
+    drop(tokio::spawn(serve_gate(listener, service, std::future::pending())));
+    let client = GateClient::connect(format!("http://{address}")).await.unwrap();
+    client.max_decoding_message_size(MAX_MESSAGE_SIZE)
+}
+
+fn request(object: &str, method: &str, payload: impl Into<Bytes>) -> Request<CallRequest> {
+    let mut request = Request::new(CallRequest {
+        object_type: "Echo".to_owned(),
+        object: object.to_owned(),
+        method: method.to_owned(),
+        payload: payload.into(),
+    });
+    request.set_timeout(Duration::from_secs(10));
+    request
+}
+
+async fn error(client: &mut GateClient<Channel>, request: Request<CallRequest>) -> CallError {
+    let status = client.call(request).await.unwrap_err();
+    error_of_status(&status).unwrap_or_else(|| panic!("{status}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_go_over_sockets_from_clients_to_objects_and_from_objects_to_objects() {
+    let world = World::new();
+    let nodes = [world.node().await, world.node().await];
+    world.ready(2).await;
+    let gate = world.gate().await;
+    let mut client = client(&gate).await;
+    for n in 0..100 {
+        let answer = client.call(request(&format!("id-{n}"), "echo", "here")).await.unwrap();
+        assert_eq!(answer.into_inner().payload, "here");
+        let other = format!("id-{}", n + 1);
+        let answer = client.call(request(&format!("id-{n}"), "forward", other)).await.unwrap();
+        assert_eq!(answer.into_inner().payload, "there");
+    }
+    let large = Bytes::from(vec![7; 4 << 20]);
+    let answer = client.call(request("large", "echo", large.clone())).await.unwrap();
+    assert_eq!(answer.into_inner().payload, large);
+    assert!(nodes.iter().all(|one| one.node.shards().len() == 32));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_come_over_sockets_as_they_are() {
+    let world = World::new();
+    let _node = world.node().await;
+    world.ready(1).await;
+    let gate = world.gate().await;
+    let mut client = client(&gate).await;
+    let refused = CallError::Refused("what is nonsense?".to_owned());
+    assert_eq!(error(&mut client, request("x", "nonsense", "")).await, refused);
+    assert_eq!(error(&mut client, request("x", "panic", "")).await, CallError::Panicked);
+    let empty = CallError::InvalidId("an object id is empty".to_owned());
+    assert_eq!(error(&mut client, request("", "echo", "")).await, empty);
+    let Err(status) = client
+        .call({
+            let mut late = request("x", "sleep", "");
+            late.set_timeout(Duration::from_millis(300));
+            late
+        })
+        .await
+    else {
+        panic!("it came in time")
+    };
+    // Who hears of it first, the client's own clock or the gate, is a matter of luck.
+    let late = error_of_status(&status);
+    assert!(matches!(late, None | Some(CallError::Unknown(UnknownWhy::Late))), "{status}");
+}
+
+/// One node serves, another joins and gets its share, and the first leaves, while clients call all
+/// the time. None of them notices.
+async fn come_and_go<S: Store + Clone>(world: World<S>) {
+    let first = world.node().await;
+    world.ready(1).await;
+    let gate = world.gate().await;
+    let client = client(&gate).await;
+    let (stop, stopped) = watch::channel(false);
+    let clients: Vec<_> = (0..8)
+        .map(|number| {
+            let (mut client, stopped) = (client.clone(), stopped.clone());
+            tokio::spawn(async move {
+                let mut calls = 0_u64;
+                while !*stopped.borrow() {
+                    let id = format!("id-{number}-{}", calls % 50);
+                    let answer = client.call(request(&id, "echo", "x")).await;
+                    answer.unwrap_or_else(|status| panic!("{:?}", error_of_status(&status)));
+                    calls += 1;
+                }
+                calls
+            })
+        })
+        .collect();
+    let _second = world.node().await;
+    world.ready(2).await;
+    first.node.drain().await;
+    world.ready(1).await;
+    first.stop.send(()).unwrap();
+    first.task.await.unwrap();
+    stop.send(true).unwrap();
+    for client in clients {
+        assert!(client.await.unwrap() > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_come_and_go_and_no_client_notices() {
+    come_and_go(World::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_where_the_cluster_is_stored_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
+    come_and_go(World::on(store, Layout::Native)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_where_the_cluster_is_stored_in_an_etcd() {
+    let etcd = EtcdCluster::single().await.unwrap();
+    let store = EtcdStore::connect(etcd.options()).await.unwrap();
+    come_and_go(World::on(store, Layout::Native)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_where_it_is_stored_there_as_existing_ones_are() {
+    let etcd = EtcdCluster::single().await.unwrap();
+    let store = EtcdStore::connect(etcd.options().namespace("/")).await.unwrap();
+    come_and_go(World::on(store, Layout::Seed { prefix: "goverse".to_owned() })).await;
+}
+
+/// What a plain HTTP server says.
+async fn post(address: &str, path: &str, body: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: gate\r\nconnection: close\r\ncontent-length: {}\r\n\
+         timeout-ms: 5000\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.lines().next().unwrap_or_default().to_owned(), body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_may_speak_plain_http() {
+    let world = World::new();
+    let _node = world.node().await;
+    world.ready(1).await;
+    let gate = world.gate().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async { drop(stopped.await) };
+    let server = tokio::spawn(serve_http(listener, gate.service(), stopped));
+    let ok = "HTTP/1.1 200 OK".to_owned();
+    let answer = post(&address, "/call/Echo/x/echo", "hello").await;
+    assert_eq!(answer, (ok.clone(), "hello".to_owned()));
+    let answer = post(&address, "/call/Echo/shard%235%2Fx/echo", "five").await;
+    assert_eq!(answer, (ok, "five".to_owned()));
+    let (status, body) = post(&address, "/call/Echo/x/nonsense", "").await;
+    assert_eq!(status, "HTTP/1.1 422 Unprocessable Entity");
+    let expected = r#"{"code":"REFUSED","message":"what is nonsense?","executed":"yes"}"#;
+    assert_eq!(body, expected);
+    let (status, body) = post(&address, "/call/Echo/shard%2399%2Fx/echo", "").await;
+    assert_eq!(status, "HTTP/1.1 400 Bad Request");
+    assert!(body.contains(r#""code":"INVALID_ID""#) && body.contains(r#""executed":"no""#));
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+}
