@@ -32,7 +32,7 @@ impl Connector for Numbers {
         let behind = |key: &Vec<u8>| number_at(&[key, [0].as_slice()].concat());
         let first = number_at(&range.start).max(from.after.as_ref().map_or(0, behind));
         let mut numbers = first..self.0.min(number_at(&range.end));
-        let items: Vec<Item> = numbers.clone().take(limit.items).map(item).collect();
+        let items: Vec<Item> = numbers.clone().take(limit.items.max(1)).map(item).collect();
         Ok(Page { ended: numbers.nth(items.len()).is_none(), items, ..Page::default() })
     }
 
