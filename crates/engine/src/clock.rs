@@ -60,7 +60,8 @@ impl Pace {
         let (wall, monotonic) = (env.wall_clock(), env.monotonic());
         let passed = monotonic.saturating_sub(self.told_at).as_millis();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);
-        let ahead_ms = self.told.millis_since(wall);
+        // Ahead by now, not when it was last read, or one that is seldom read never waits.
+        let ahead_ms = self.told.saturating_add(passed).millis_since(wall);
         let pace = if (1..=SLEW_MS).contains(&ahead_ms) { 2 } else { 1 };
         let ticked = self.told.saturating_add(passed / pace);
         // Only whole milliseconds are taken, or frequent calls would lose time.

@@ -70,3 +70,21 @@ fn it_never_goes_back_over_a_restart() {
         }
     }
 }
+
+/// One that starts begins where the mark of the one before allows, a little ahead.
+#[test]
+fn it_lets_the_calendar_catch_up_however_seldom_it_is_read() {
+    for step in [10, 700, 5_000] {
+        let site = Site::new();
+        site.run(start(&site.engine(), 1));
+        let engine = site.engine();
+        let ahead = site.run(time(&engine, 0)) - site.world.now().as_millis();
+        assert!(ahead > 100, "it is to start ahead");
+        // At half the pace, it takes twice as long as it is ahead.
+        for _ in 0..=2 * ahead / step {
+            site.world.advance(step);
+            site.run(time(&engine, 0));
+        }
+        assert_eq!(site.run(time(&engine, 0)), site.world.now().as_millis(), "in steps of {step}");
+    }
+}
