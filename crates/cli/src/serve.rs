@@ -1,0 +1,83 @@
+//! What nodes and gates have in common: they listen, and end when they are told to.
+
+use anyhow::Context as _;
+use shardwright_placement::NodeAddress;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::commands::print_json;
+use crate::exit::Exit;
+use crate::say::say;
+
+/// Listens, and says how others reach that.
+pub(crate) async fn listen(
+    at: &str,
+    address: Option<&NodeAddress>,
+) -> anyhow::Result<(TcpListener, NodeAddress)> {
+    let listener = TcpListener::bind(at).await;
+    let listener = listener.with_context(|| format!("nobody can listen at `{at}`"))?;
+    let address = match address {
+        Some(address) => address.clone(),
+        None => {
+            let local = listener.local_addr()?;
+            anyhow::ensure!(
+                !local.ip().is_unspecified(),
+                "`{at}` is every address of this machine: say --address, how others reach it"
+            );
+            NodeAddress::parse(&local.to_string())?
+        }
+    };
+    Ok((listener, address))
+}
+
+/// Ctrl-C and the like.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+        Ok(Self { interrupt: signal(interrupt)?, terminate: signal(terminate)? })
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            biased;
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// Ends properly, unless there is another signal: that ends the program at once.
+    pub(crate) async fn end(
+        mut self,
+        properly: impl Future<Output = anyhow::Result<()>>,
+    ) -> anyhow::Result<Exit> {
+        tokio::select! {
+            biased;
+            () = self.next() => Ok(Exit::Interrupted),
+            ended = properly => ended.map(|()| Exit::Done),
+        }
+    }
+}
+
+/// Tells what a server is doing: a line of text, or the fields of a JSON object.
+pub(crate) fn tell(
+    json: bool,
+    event: &str,
+    line: &str,
+    fields: &[(&str, &str)],
+) -> anyhow::Result<()> {
+    if !json {
+        say!("{line}");
+        return Ok(());
+    }
+    let mut object = serde_json::Map::new();
+    for (name, value) in [("event", event)].iter().chain(fields) {
+        object.insert((*name).to_owned(), (*value).into());
+    }
+    print_json(&object)
+}
