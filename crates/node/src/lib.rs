@@ -15,6 +15,10 @@ mod node;
 mod object;
 mod options;
 mod per_shard;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
 mod queue;
 mod router;
 mod tenure;
@@ -36,4 +40,4 @@ pub use network::LocalNetwork;
 pub use node::{Node, NodeState};
 pub use object::{Activation, Deactivation, ObjectError, ObjectType, ObjectTypes};
 pub use options::{AutoLoad, GateOptions, HostOptions, NodeOptions};
-pub use transport::{BoxFuture, CallService, Transport};
+pub use transport::{BoxFuture, CallService, ShardLoad, Transport};

@@ -10,6 +10,7 @@ use shardwright_store::Store;
 use super::LifeOf;
 use crate::host::Slot;
 use crate::object::Deactivation;
+use crate::planted::{self, Defect};
 
 /// How long to wait after a release that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -38,6 +39,12 @@ impl<S: Store, E: Env> LifeOf<S, E> {
                     () = bell => {}
                     _ = changes.changed() => {}
                 },
+                HandoverStep::Evict if planted::is_active(Defect::ReleasedBeforeEvicted) => {
+                    let Some(fence) = info.fence else { return vec![shard] };
+                    self.release(shard, fence, slot, leaving).await;
+                    self.env().sleep(AFTER_FAILURE).await;
+                    self.host.evict(slot, Deactivation::HandedOver).await;
+                }
                 HandoverStep::Evict => {
                     let _lock = self.host.locks().acquire_write(shard).await;
                     self.host.evict(slot, Deactivation::HandedOver).await;
@@ -54,7 +61,11 @@ impl<S: Store, E: Env> LifeOf<S, E> {
     async fn release(&self, shard: ShardId, fence: FenceEpoch, slot: &Arc<Slot>, leaving: bool) {
         let _lock = self.host.locks().acquire_write(shard).await;
         let why = if leaving { Releasing::Leaving } else { Releasing::Moved };
-        let release = Release { shard, fence, objects: slot.handover().objects, why };
+        let objects = match slot.handover().objects {
+            _ if planted::is_active(Defect::ReleasedBeforeEvicted) => 0,
+            objects => objects,
+        };
+        let release = Release { shard, fence, objects, why };
         let released = self.membership.release(&[release]).await;
         if released.into_iter().all(|(_, result)| result.is_ok()) {
             slot.give_up();

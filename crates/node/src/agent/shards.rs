@@ -114,7 +114,11 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         for (shard, fence) in view.held_by(self.membership.holder()) {
             held.insert(shard);
             let Ok(slot) = self.host.slot(shard) else { continue };
-            if !work.busy.contains(&shard) && slot.held() != Some(Some(fence)) {
+            let is_news = match slot.held() {
+                Some(known) => known != Some(fence),
+                None => !work.busy.contains(&shard),
+            };
+            if is_news {
                 // No lock is needed for this: in a shard that the node does not serve, nothing
                 // runs; and one that it serves already only gets a higher fence.
                 slot.take(Some(fence));
