@@ -9,7 +9,6 @@ use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_placement::{ClusterConfig, ShardCount};
 use shardwright_store::Store;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// What both programs are told.
 #[derive(Args, Clone, Debug)]
@@ -67,18 +66,6 @@ impl ServerArguments {
         let env = TokioEnv::current().context("there is no runtime")?;
         Ok(Cluster::open(store, env, options).await?)
     }
-}
-
-/// Waits until somebody wants the program to end.
-pub async fn stopped() -> anyhow::Result<()> {
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        biased;
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }
 
 /// How long a server goes on after it has nothing left to serve: somebody may not know yet.

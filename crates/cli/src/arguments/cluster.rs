@@ -12,16 +12,16 @@ use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount, ShardHash, S
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClusterChoice {
     /// The cluster's name.
-    #[arg(long = "cluster", value_name = "NAME", default_value = "main", value_parser = parse_name)]
+    #[arg(global = true, long = "cluster", value_name = "NAME", default_value = "main", value_parser = parse_name)]
     pub(crate) name: ClusterName,
     /// The cluster is stored as existing ones are: as text below PREFIX, like `/goverse`.
-    #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
+    #[arg(global = true, long, value_name = "PREFIX", value_parser = parse_prefix)]
     pub(crate) seed_format: Option<String>,
     /// How many shards it has [default: what is stored; 8192 for a new one].
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(global = true, long, value_name = "N", value_parser = parse_count)]
     pub(crate) shards: Option<ShardCount>,
     /// How ids become shards: `fnv1a32` or `avalanche64` [default: what is stored; fnv1a32].
-    #[arg(long, value_name = "HASH", value_parser = parse_hash)]
+    #[arg(global = true, long, value_name = "HASH", value_parser = parse_hash)]
     pub(crate) hash: Option<ShardHash>,
     #[command(flatten)]
     pub(crate) behaviour: BehaviourArguments,
@@ -31,31 +31,31 @@ pub(crate) struct ClusterChoice {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BehaviourArguments {
     /// How long the same nodes must be there before shards are placed or balanced.
-    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = ms())]
+    #[arg(global = true, long, value_name = "MS", default_value_t = 10_000, value_parser = ms())]
     pub(crate) stability_ms: u64,
     /// How often nodes look for something to do if nothing tells them.
-    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = ms())]
+    #[arg(global = true, long, value_name = "MS", default_value_t = 5_000, value_parser = ms())]
     check_interval_ms: u64,
     /// Most shards on their way for balance at a time [default: one in 128, at least one].
-    #[arg(long, value_name = "N")]
+    #[arg(global = true, long, value_name = "N")]
     batch_size: Option<NonZeroU32>,
     /// How uneven shards may be before a rebalance begins, as a part of what a node should hold.
-    #[arg(long, value_name = "PART", default_value_t = 0.2)]
+    #[arg(global = true, long, value_name = "PART", default_value_t = 0.2)]
     imbalance_threshold: f64,
     /// Fewest nodes with which anything is placed or moved.
-    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
+    #[arg(global = true, long, value_name = "N", default_value_t = NonZeroU32::MIN)]
     min_quorum: NonZeroU32,
     /// End a rebalance where it would not have begun, instead of when shards are spread evenly.
-    #[arg(long)]
+    #[arg(global = true, long)]
     stop_at_threshold: bool,
     /// Fail calls to shards that are on their way, instead of holding them.
-    #[arg(long)]
+    #[arg(global = true, long)]
     strict: bool,
     /// How long a shard stays where it was moved to, unless it must go.
-    #[arg(long, value_name = "MS", default_value_t = 60_000, value_parser = ms())]
+    #[arg(global = true, long, value_name = "MS", default_value_t = 60_000, value_parser = ms())]
     cooldown_ms: u64,
     /// How long a member outlives its last sign of life.
-    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = session_ms())]
+    #[arg(global = true, long, value_name = "MS", default_value_t = 10_000, value_parser = session_ms())]
     session_ms: u64,
 }
 

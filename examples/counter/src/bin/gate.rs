@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use clap::Parser as _;
-use shardwright_counter::{ServerArguments, StoreChoice, stopped};
-use shardwright_node::world::{GrpcTransport, serve_gate, serve_http};
+use shardwright_counter::{ServerArguments, StoreChoice};
+use shardwright_node::world::{GrpcTransport, serve_gate, serve_http, terminated};
 use shardwright_node::{Gate, GateOptions};
 use shardwright_placement::NodeAddress;
 use shardwright_store::Store;
@@ -55,7 +55,7 @@ async fn serve<S: Store>(store: S, arguments: &Arguments) -> anyhow::Result<()> 
     let until = |mut told: watch::Receiver<()>| async move { drop(told.changed().await) };
     let http = tokio::spawn(serve_http(http, gate.service(), until(told.clone())));
     let grpc = tokio::spawn(serve_gate(grpc, gate.service(), until(told)));
-    stopped().await?;
+    terminated().await?;
     gate.close();
     // Whoever is being answered gets the answer.
     drop(stop);

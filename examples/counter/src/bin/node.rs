@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use clap::Parser as _;
-use shardwright_counter::{Counters, LINGER, ServerArguments, StoreChoice, stopped};
-use shardwright_node::world::{GrpcTransport, serve_node};
+use shardwright_counter::{Counters, LINGER, ServerArguments, StoreChoice};
+use shardwright_node::world::{GrpcTransport, serve_node, terminated};
 use shardwright_node::{Node, NodeOptions};
 use shardwright_placement::NodeAddress;
 use shardwright_store::Store;
@@ -51,7 +51,7 @@ async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Resul
     println!("node {address} serves counters");
 
     // Every shard is handed over before the node goes. Nobody's call fails of that.
-    stopped().await?;
+    terminated().await?;
     node.drain().await;
     println!("node {address} has handed everything over");
     tokio::time::sleep(LINGER).await;
