@@ -61,7 +61,7 @@ enum Chore {
         /// Measure only `file`, `etcd`, `shards` or `memory`.
         only: Option<String>,
     },
-    /// Measures routing, planning and movement of a cluster, beside other ways to place shards.
+    /// Measures routing, planning and movement of a cluster, and calls, moves and drains over sockets.
     BenchCluster,
     /// Measures `shardwright scan` beside ripgrep and Kingfisher, on a tree it makes.
     BenchScan,
