@@ -48,8 +48,14 @@ pub(crate) async fn report_moves() {
         gaps.push(gap(&gate, shard, to.address()).await);
     }
     let (half, most) = (percentile(&mut gaps, 50), percentile(&mut gaps, 99));
-    println!("\na planned move on etcd, {MOVES} times, while the shard is called every millisecond");
-    println!("  no answer for      p50 {:6.1} ms   p99 {:6.1} ms   aim p99 < 100 ms", ms(half), ms(most));
+    println!(
+        "\na planned move on etcd, {MOVES} times, while the shard is called every millisecond"
+    );
+    println!(
+        "  no answer for      p50 {:6.1} ms   p99 {:6.1} ms   aim p99 < 100 ms",
+        ms(half),
+        ms(most)
+    );
     println!("  failed calls       0");
 }
 
