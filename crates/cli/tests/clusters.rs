@@ -64,6 +64,13 @@ fn json(site: &Site, arguments: &[&str]) -> Value {
     serde_json::from_str(told.lines().next().unwrap()).unwrap()
 }
 
+/// How many shards a node holds.
+fn held(site: &Site, address: &str) -> u64 {
+    let status = json(site, &["cluster", "status"]);
+    let nodes = status["nodes"].as_array().unwrap();
+    nodes.iter().find(|node| node["address"] == address).unwrap()["held"].as_u64().unwrap()
+}
+
 /// Waits until every node has its share.
 fn ready(site: &Site, nodes: usize) {
     wait_until(|| {
@@ -109,12 +116,8 @@ fn an_operator_sees_a_cluster_and_moves_its_shards() {
     // A node is emptied, and the plan says in a sentence what it would do about a third one.
     let told = site.expect(0, &["cluster", "drain", &here.address, "--wait"]);
     assert!(told.contains("it has nothing left"), "{told}");
-    let status = json(&site, &["cluster", "status"]);
-    let held = |at: &str| {
-        let nodes = status["nodes"].as_array().unwrap();
-        nodes.iter().find(|node| node["address"] == at).unwrap()["held"].as_u64().unwrap()
-    };
-    assert_eq!((held(&here.address), held(&there.address)), (0, 16));
+    wait_until(|| held(&site, &there.address) == 16);
+    assert_eq!(held(&site, &here.address), 0);
     site.expect(0, &["cluster", "freeze"]);
     site.expect(0, &["cluster", "drain", &here.address, "--undo"]);
     site.expect(0, &["cluster", "freeze", "--undo"]);

@@ -61,6 +61,8 @@ pub struct Tally {
 /// A call that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
+    /// Which counter was called.
+    pub counter: u64,
     /// When it was made, from the beginning of the load.
     pub begun_at: Duration,
     /// When it failed.
@@ -136,7 +138,7 @@ impl Books {
         now
     }
 
-    fn end(&self, begun_at: Duration, deadline: Duration, outcome: Outcome) {
+    fn end(&self, counter: u64, begun_at: Duration, deadline: Duration, outcome: Outcome) {
         let ended_at = self.start.elapsed();
         let took = ended_at.saturating_sub(begun_at);
         let mut tally = self.lock();
@@ -157,7 +159,7 @@ impl Books {
         };
         tally.failed += 1;
         if tally.failures.len() < KEPT {
-            tally.failures.push(Failure { begun_at, ended_at, why });
+            tally.failures.push(Failure { counter, begun_at, ended_at, why });
         }
     }
 }
@@ -212,7 +214,7 @@ async fn one_call(
         Ok(Err(status)) => meaning(&status),
         Err(_) => Outcome::Unknown("no answer in time".to_owned()),
     };
-    books.end(begun_at, deadline, outcome);
+    books.end(counter, begun_at, deadline, outcome);
 }
 
 fn meaning(status: &Status) -> Outcome {

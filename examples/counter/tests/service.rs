@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use shardwright_api::wire::gate::CallRequest;
@@ -13,6 +13,8 @@ struct Program {
     child: Child,
     /// What it says first.
     greeting: String,
+    /// Where it says more.
+    _output: BufReader<ChildStdout>,
 }
 
 impl Program {
@@ -21,8 +23,9 @@ impl Program {
         command.args(["--store", &format!("file:{folder}"), "--stability-ms", "100"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut greeting = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut greeting).unwrap();
-        Self { child, greeting: greeting.trim().to_owned() }
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut greeting).unwrap();
+        Self { child, greeting: greeting.trim().to_owned(), _output: output }
     }
 
     fn node(folder: &str) -> Self {

@@ -7,6 +7,9 @@ use shardwright_counter::{Failure, Tally};
 /// How much longer than a session it may take until calls are answered again.
 const SLACK: Duration = Duration::from_secs(2);
 
+/// How many calls are told of that failed for nothing; all are counted.
+const SHOWN: usize = 20;
+
 /// Something unplanned that was done, during which calls may fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trouble {
@@ -44,7 +47,7 @@ impl Verdict {
         let Books { tally, troubles, total, session, broken } = books;
         let mut verdict = Self { broken, ..Self::default() };
         let allowed = session + SLACK;
-        let mut first = None;
+        let mut unforgiven = Vec::new();
         verdict.recoveries = troubles.iter().map(|one| (one.name, Duration::ZERO)).collect();
         for failure in &tally.failures {
             let cause = troubles.iter().rposition(|one| is_of(failure, one, allowed));
@@ -54,15 +57,15 @@ impl Verdict {
                 }
                 None => {
                     verdict.failed_for_nothing += 1;
-                    first = first.or(Some(failure));
+                    unforgiven.push(failure);
                 }
             }
         }
-        if let Some(Failure { begun_at, why, .. }) = first {
+        for failure in unforgiven.iter().take(SHOWN) {
+            let Failure { counter, begun_at, ended_at, why } = failure;
+            let (begun, ended) = (begun_at.as_secs_f64(), ended_at.as_secs_f64());
             verdict.broken.push(format!(
-                "{} calls failed that should not have; the first was made after {:.3} s: {why}",
-                verdict.failed_for_nothing,
-                begun_at.as_secs_f64()
+                "a call to counter {counter}, made after {begun:.3} s, failed at {ended:.3} s: {why}"
             ));
         }
         verdict.judge_total(tally, total);
@@ -95,6 +98,7 @@ mod tests {
     fn judged(failures: &[(u64, u64)], total: i128) -> Verdict {
         let ms = Duration::from_millis;
         let failures = failures.iter().map(|&(begun, ended)| Failure {
+            counter: 1,
             begun_at: ms(begun),
             ended_at: ms(ended),
             why: "no answer in time".to_owned(),
