@@ -16,9 +16,12 @@ pub(crate) fn stores(metadata: &Metadata, only: Option<&str>) -> Result<()> {
 /// Clusters: routing, planning and movement; then calls, moves and drains over sockets.
 pub(crate) fn cluster(metadata: &Metadata) -> Result<()> {
     system_packages::ensure(system_packages::PACKAGES, &mut system_packages::Debian)?;
-    for (package, bench) in
-        [("shardwright-placement", "placement"), ("shardwright-node", "cluster")]
-    {
+    let benches = [
+        ("shardwright-placement", "placement"),
+        ("shardwright-node", "calls"),
+        ("shardwright-node", "moves"),
+    ];
+    for (package, bench) in benches {
         let mut command = workspace::cargo(metadata, &["bench", "--quiet", "--locked"]);
         command.args(["--package", package, "--bench", bench]);
         workspace::succeed(&mut command)?;

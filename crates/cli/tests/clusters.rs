@@ -210,21 +210,6 @@ fn nothing_that_can_be_typed_about_clusters_ends_in_a_panic() {
     }
 }
 
-#[test]
-fn the_demonstration_keeps_its_promises() {
-    let site = Site::new();
-    let arguments = ["--json", "demo", "cluster", "--rate", "50", "--calm-ms", "500"];
-    let told = site.expect(0, &arguments);
-    let end: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
-    assert_eq!(end["broken"], Value::Array(Vec::new()), "{end}");
-    for (at, name) in ["calm", "join", "terminate", "kill"].into_iter().enumerate() {
-        let phase = &end["phases"][at];
-        assert_eq!(phase["phase"], name);
-        assert!(name == "kill" || phase["failed"] == 0, "{phase}");
-    }
-    assert!(end["acknowledged"].as_u64().unwrap() > 50, "{end}");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_is_kept_as_existing_ones_are() {
     let etcd = EtcdCluster::single().await.unwrap();

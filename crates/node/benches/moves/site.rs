@@ -3,13 +3,13 @@ use std::time::Duration;
 
 use shardwright_engine::TokioEnv;
 use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions};
-use shardwright_node::world::{GrpcTransport, serve_gate, serve_node};
+use shardwright_node::world::{GrpcTransport, serve_node};
 use shardwright_node::{Gate, GateOptions, Node, NodeOptions, ObjectTypes};
 use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount};
 use shardwright_store::Store;
 use tokio::net::TcpListener;
 
-use crate::echo::{Echo, TYPE};
+use crate::fence::{Fence, TYPE};
 
 pub(crate) type OurCluster<S> = Cluster<S, TokioEnv>;
 
@@ -27,7 +27,7 @@ pub(crate) async fn cluster<S: Store>(store: S, shards: u32) -> OurCluster<S> {
 pub(crate) async fn node<S: Store>(cluster: OurCluster<S>) -> Node<S, TokioEnv> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = NodeAddress::parse(&listener.local_addr().unwrap().to_string()).unwrap();
-    let types = ObjectTypes::new().with(TYPE, Echo);
+    let types = ObjectTypes::new().with(TYPE, Fence);
     let transport = Arc::new(GrpcTransport::default());
     let options = NodeOptions::default();
     let node = Node::start(cluster, address, types, transport, options).await.unwrap();
@@ -35,15 +35,11 @@ pub(crate) async fn node<S: Store>(cluster: OurCluster<S>) -> Node<S, TokioEnv> 
     node
 }
 
-/// A gate, and where its server is.
-pub(crate) async fn gate<S: Store>(cluster: OurCluster<S>) -> (Gate<S, TokioEnv>, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
+/// A gate.
+pub(crate) async fn gate<S: Store>(cluster: OurCluster<S>) -> Gate<S, TokioEnv> {
     let transport = Arc::new(GrpcTransport::default());
-    let known = NodeAddress::parse(&address).unwrap();
-    let gate = Gate::open(cluster, known, transport, GateOptions::default()).await.unwrap();
-    drop(tokio::spawn(serve_gate(listener, gate.service(), std::future::pending())));
-    (gate, address)
+    let address = NodeAddress::parse("gate").unwrap();
+    Gate::open(cluster, address, transport, GateOptions::default()).await.unwrap()
 }
 
 /// Waits until so many nodes hold everything, each its share.

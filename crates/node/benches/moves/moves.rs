@@ -1,5 +1,6 @@
 //! Planned moves and drains, on a real etcd that forces to the disk what it writes.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shardwright_contracts::ShardId;
@@ -10,7 +11,7 @@ use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::{EtcdCluster, EtcdSetup};
 use tokio::task::JoinSet;
 
-use crate::echo::TYPE;
+use crate::fence::TYPE;
 use crate::{ms, percentile, site};
 
 const SHARDS: u32 = 64;
@@ -37,7 +38,7 @@ pub(crate) async fn report_moves() {
         site::node(site::cluster(store(&etcd).await, SHARDS).await).await,
         site::node(site::cluster(store(&etcd).await, SHARDS).await).await,
     ];
-    let (gate, _) = site::gate(site::cluster(store(&etcd).await, SHARDS).await).await;
+    let gate = site::gate(site::cluster(store(&etcd).await, SHARDS).await).await;
     site::ready(gate.cluster(), 2, SHARDS as usize).await;
     let mut gaps = Vec::new();
     for number in 0..MOVES {
@@ -67,7 +68,7 @@ async fn gap(gate: &Gate<EtcdStore, TokioEnv>, shard: ShardId, to: &NodeAddress)
     let call = || {
         let key = ObjectKey::new(TYPE, object.clone());
         let call = Call::new(key, "fence", "", Duration::from_secs(10));
-        let service = std::sync::Arc::clone(&service);
+        let service = Arc::clone(&service);
         async move {
             let answer = service.answer(call).await.unwrap();
             let fence: u64 = str::from_utf8(&answer).unwrap().parse().unwrap();

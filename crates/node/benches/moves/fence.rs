@@ -2,12 +2,12 @@ use bytes::Bytes;
 use shardwright_node::{Activation, CallContext, ObjectError, ObjectType};
 
 /// The name of the type.
-pub(crate) const TYPE: &str = "Echo";
+pub(crate) const TYPE: &str = "Fence";
 
-/// Objects that answer with what they are told, or with the fence of whoever has them.
-pub(crate) struct Echo;
+/// Objects that answer with the fence of whoever has them.
+pub(crate) struct Fence;
 
-impl ObjectType for Echo {
+impl ObjectType for Fence {
     type Object = u64;
 
     async fn activate(&self, activation: &Activation) -> Result<u64, ObjectError> {
@@ -18,9 +18,9 @@ impl ObjectType for Echo {
         &self,
         fence: &mut u64,
         _context: &CallContext,
-        method: &str,
-        payload: Bytes,
+        _method: &str,
+        _payload: Bytes,
     ) -> Result<Bytes, ObjectError> {
-        Ok(if method == "fence" { fence.to_string().into() } else { payload })
+        Ok(fence.to_string().into())
     }
 }

@@ -1,10 +1,9 @@
-//! What calls, moves and drains cost in a cluster whose processes speak over sockets of this
-//! machine. `cargo xtask bench-cluster` prints the table that `docs/benchmarks.md` records.
+//! What a planned move and a drain cost, on a real etcd and over sockets of this machine.
+//! `cargo xtask bench-cluster` prints the table that `docs/benchmarks.md` records.
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench that fails panics")]
 
-mod echo;
-mod hops;
+mod fence;
 mod moves;
 mod site;
 
@@ -19,9 +18,6 @@ fn main() {
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        if wanted("hops") {
-            hops::report().await;
-        }
         if wanted("moves") {
             moves::report_moves().await;
         }
