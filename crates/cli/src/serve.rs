@@ -5,17 +5,15 @@ use shardwright_placement::NodeAddress;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::commands::print_json;
 use crate::exit::Exit;
-use crate::say::say;
+use crate::say::write_bytes;
 
 /// Listens, and says how others reach that.
 pub(crate) async fn listen(
     at: &str,
     address: Option<&NodeAddress>,
 ) -> anyhow::Result<(TcpListener, NodeAddress)> {
-    let listener = TcpListener::bind(at).await;
-    let listener = listener.with_context(|| format!("nobody can listen at `{at}`"))?;
+    let listener = bind(at).await?;
     let address = match address {
         Some(address) => address.clone(),
         None => {
@@ -28,6 +26,11 @@ pub(crate) async fn listen(
         }
     };
     Ok((listener, address))
+}
+
+pub(crate) async fn bind(at: &str) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(at).await;
+    listener.with_context(|| format!("nobody can listen at `{at}`"))
 }
 
 /// Ctrl-C and the like.
@@ -64,20 +67,28 @@ impl Signals {
     }
 }
 
-/// Tells what a server is doing: a line of text, or the fields of a JSON object.
+/// Ends the program when whoever started it is gone, however that came about: what it reads from
+/// us then ends.
+pub(crate) fn end_with_parent() {
+    std::thread::spawn(|| {
+        let _read = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        std::process::exit(Exit::Interrupted as i32);
+    });
+}
+
+/// Tells what a server is doing: a line of text, or the fields of a JSON object. It serves on if
+/// nobody reads that.
 pub(crate) fn tell(
     json: bool,
     event: &str,
     line: &str,
     fields: &[(&str, &str)],
 ) -> anyhow::Result<()> {
-    if !json {
-        say!("{line}");
-        return Ok(());
-    }
     let mut object = serde_json::Map::new();
     for (name, value) in [("event", event)].iter().chain(fields) {
         object.insert((*name).to_owned(), (*value).into());
     }
-    print_json(&object)
+    let line = if json { serde_json::to_string(&object)? } else { line.to_owned() };
+    write_bytes(format!("{line}\n").as_bytes());
+    Ok(())
 }

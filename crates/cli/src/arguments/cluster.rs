@@ -93,6 +93,9 @@ pub(crate) struct NodeArguments {
     /// The node's share of the shards, relative to those of others.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
     pub(crate) weight: NonZeroU32,
+    /// End when whoever started this is gone.
+    #[arg(long, hide = true)]
+    pub(crate) attached: bool,
 }
 
 #[derive(Args, Debug)]
@@ -108,6 +111,9 @@ pub(crate) struct GateArguments {
     /// How others see the gate [default: where it listens].
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) address: Option<NodeAddress>,
+    /// End when whoever started this is gone.
+    #[arg(long, hide = true)]
+    pub(crate) attached: bool,
 }
 
 #[derive(Args, Debug)]

@@ -45,7 +45,7 @@ async fn show(
     };
     let session = setup.session;
     let (nodes, gates) = (setup.nodes, setup.gates);
-    reporter.begins("start", &format!("{nodes} nodes, {gates} gates, a process each"))?;
+    reporter.begins("start", &format!("nodes: {nodes}, gates: {gates}, a process each"))?;
     let mut fleet = Fleet::start(setup).await?;
     let movement = Movement::follow(fleet.cluster().changes());
     let load = Load::start(LoadOptions {

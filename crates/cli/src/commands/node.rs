@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 use crate::arguments::cluster::NodeArguments;
 use crate::cluster::open;
 use crate::exit::Exit;
-use crate::serve::{Signals, listen, tell};
+use crate::serve::{Signals, end_with_parent, listen, tell};
 use crate::store::{Purpose, StoreAddress};
 
 /// How long a node that has handed everything over still tells callers so.
@@ -36,6 +36,9 @@ pub(crate) async fn run(
         () = signals.next() => return Ok(Exit::Interrupted),
         started = starting => started?,
     };
+    if arguments.attached {
+        end_with_parent();
+    }
     let (stop, told) = oneshot::channel::<()>();
     let server = serve_node(listener, node.service(), async { drop(told.await) });
     let mut server = tokio::spawn(server);

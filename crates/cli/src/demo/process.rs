@@ -4,7 +4,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// How long a process may take until it says that it is there.
 const START: Duration = Duration::from_secs(60);
@@ -12,6 +12,8 @@ const START: Duration = Duration::from_secs(60);
 /// This very program as a node or a gate. It is killed when this is dropped.
 pub(crate) struct Process {
     child: Child,
+    /// It ends when this does, also if that is because we were killed.
+    _attached: ChildStdin,
     /// Where it receives calls.
     pub(crate) address: String,
 }
@@ -21,10 +23,12 @@ impl Process {
     pub(crate) async fn start(arguments: &[String]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("this program cannot be found")?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        command.args(arguments).arg("--attached").kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // Ctrl-C is for us; we tell them.
         command.process_group(0);
         let mut child = command.spawn().context("a process cannot be started")?;
+        let attached = child.stdin.take().context("a process has no input")?;
         let output = child.stdout.take().context("a process has no output")?;
         let mut lines = BufReader::new(output).lines();
         let first = tokio::time::timeout(START, lines.next_line()).await;
@@ -34,7 +38,7 @@ impl Process {
         let address = told.get("address").and_then(serde_json::Value::as_str);
         let address = address.context("a process does not say where it is")?.to_owned();
         tokio::spawn(read(lines));
-        Ok(Self { child, address })
+        Ok(Self { child, _attached: attached, address })
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
