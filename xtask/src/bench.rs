@@ -13,15 +13,11 @@ pub(crate) fn stores(metadata: &Metadata, only: Option<&str>) -> Result<()> {
     workspace::succeed(&mut command)
 }
 
-/// Clusters: routing, planning and movement; then calls, moves and drains over sockets.
+/// Clusters: routing, planning and movement; then calls and moves on real sockets and a real etcd.
 pub(crate) fn cluster(metadata: &Metadata) -> Result<()> {
     system_packages::ensure(system_packages::PACKAGES, &mut system_packages::Debian)?;
-    let benches = [
-        ("shardwright-placement", "placement"),
-        ("shardwright-node", "calls"),
-        ("shardwright-node", "moves"),
-    ];
-    for (package, bench) in benches {
+    for (package, bench) in [("shardwright-placement", "placement"), ("shardwright-node", "calls")]
+    {
         let mut command = workspace::cargo(metadata, &["bench", "--quiet", "--locked"]);
         command.args(["--package", package, "--bench", bench]);
         workspace::succeed(&mut command)?;

@@ -31,7 +31,7 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// The object, its shard and its fence, as of its activation.
+    /// The object, its shard, and the fence by which the node has that.
     #[must_use]
     pub const fn activation(&self) -> &Activation {
         &self.activation
