@@ -61,7 +61,7 @@ enum Chore {
         /// Measure only `file`, `etcd`, `shards` or `memory`.
         only: Option<String>,
     },
-    /// Measures routing, planning and movement of a cluster, and calls, moves and drains over sockets.
+    /// Measures routing, planning, calls, moves and drains of a cluster, beside other ways.
     BenchCluster,
     /// Measures `shardwright scan` beside ripgrep and Kingfisher, on a tree it makes.
     BenchScan,

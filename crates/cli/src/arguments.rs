@@ -21,7 +21,7 @@ use crate::store::StoreAddress;
 #[derive(Debug, Parser)]
 #[command(name = "shardwright", version, after_help = exit::HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Where runs and clusters are kept: `file:FOLDER`, `memory:` or `etcd://HOST:PORT[,HOST:PORT…]`
+    /// Where all is kept: `file:FOLDER`, `memory:` or `etcd://HOST:PORT[,HOST:PORT…]`
     /// [default: file:.shardwright].
     #[arg(long, global = true, value_name = "STORE")]
     pub(crate) store: Option<StoreAddress>,

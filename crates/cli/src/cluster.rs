@@ -58,7 +58,7 @@ pub(crate) async fn open(
             };
         }
         None if purpose == Purpose::Look && choice.seed_format.is_none() => anyhow::bail!(
-            "there is no cluster {name} in this store; `shardwright node --cluster {name}` makes it",
+            "there is no cluster {name} here; a node makes it: `shardwright node --cluster {name}`",
             name = choice.name.as_str()
         ),
         None => {}

@@ -3,8 +3,8 @@
 //! It is the smallest service that loses nothing, and meant to be copied. [`Counters`] is the type
 //! of objects: what a counter is while it is on a node, and how it answers `add` and `get`.
 //! [`Record`] is what is stored of it. `src/bin/node.rs` is the program that serves counters, and
-//! `src/bin/gate.rs` the door through which clients call them. [`Load`] is many clients at once, who
-//! keep books.
+//! `src/bin/gate.rs` the door through which clients call them. [`Load`] is many clients at once,
+//! who keep books.
 //!
 //! **The fence goes to the store.** A node that is stopped for a while, and replaced, does not know
 //! that. What it was about to write when it was stopped it may still write when it goes on. So each

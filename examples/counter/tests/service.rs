@@ -1,4 +1,9 @@
 //! The service as its users have it: two nodes, a gate, and clients over HTTP and gRPC.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that panics is a test that fails"
+)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

@@ -12,7 +12,8 @@ use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount, ShardHash, S
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClusterChoice {
     /// The cluster's name.
-    #[arg(global = true, long = "cluster", value_name = "NAME", default_value = "main", value_parser = parse_name)]
+    #[arg(global = true, long = "cluster", value_name = "NAME", default_value = "main")]
+    #[arg(value_parser = parse_name)]
     pub(crate) name: ClusterName,
     /// The cluster is stored as existing ones are: as text below PREFIX, like `/goverse`.
     #[arg(global = true, long, value_name = "PREFIX", value_parser = parse_prefix)]
@@ -55,7 +56,8 @@ pub(crate) struct BehaviourArguments {
     #[arg(global = true, long, value_name = "MS", default_value_t = 60_000, value_parser = ms())]
     cooldown_ms: u64,
     /// How long a member outlives its last sign of life.
-    #[arg(global = true, long, value_name = "MS", default_value_t = 10_000, value_parser = session_ms())]
+    #[arg(global = true, long, value_name = "MS", default_value_t = 10_000)]
+    #[arg(value_parser = session_ms())]
     session_ms: u64,
 }
 

@@ -38,9 +38,9 @@ async fn show(
         store,
         // Another one each time: a store may hold what is left of earlier ones.
         name: format!("demo-{:016x}", fastrand::u64(..)),
-        nodes: arguments.nodes.into(),
-        gates: arguments.gates.into(),
-        shards: arguments.shards.into(),
+        nodes: arguments.nodes as usize,
+        gates: arguments.gates as usize,
+        shards: arguments.shards,
         session: Duration::from_millis(arguments.session_ms),
     };
     let session = setup.session;

@@ -128,7 +128,10 @@ fn as_json(phases: &[Phase], tally: &Tally, total: i128, verdict: &Verdict) -> s
             "slowest_ms": ms(one.slowest), "moved": one.moved,
         })
     };
-    let recovery = |(name, time): &(&str, Duration)| serde_json::json!({ "trouble": name, "recovered_after_ms": ms(*time) });
+    let recovery = |(name, time): &(&str, Duration)| {
+        let time = ms(*time);
+        serde_json::json!({ "trouble": name, "recovered_after_ms": time })
+    };
     let total = i64::try_from(total).unwrap_or(i64::MAX);
     let lost = i64::try_from(verdict.lost).unwrap_or(i64::MAX);
     serde_json::json!({

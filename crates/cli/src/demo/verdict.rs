@@ -65,7 +65,8 @@ impl Verdict {
             let Failure { counter, begun_at, ended_at, why } = failure;
             let (begun, ended) = (begun_at.as_secs_f64(), ended_at.as_secs_f64());
             verdict.broken.push(format!(
-                "a call to counter {counter}, made after {begun:.3} s, failed at {ended:.3} s: {why}"
+                "a call to counter {counter} that was made at {begun:.3} s failed at {ended:.3} s: \
+                 {why}"
             ));
         }
         verdict.judge_total(tally, total);
