@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_contracts::ShardId;
 use shardwright_placement::ObjectId;
 
 use crate::call::Call;
@@ -16,6 +17,9 @@ use crate::transport::BoxFuture;
 pub(crate) trait Caller: Send + Sync {
     /// The time on the clock of deadlines.
     fn now(&self) -> Duration;
+
+    /// Whether a shard is on its way from one node to another, as far as is known here.
+    fn is_moving(&self, shard: ShardId) -> bool;
 
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>>;
 }
