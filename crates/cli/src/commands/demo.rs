@@ -64,6 +64,7 @@ async fn show(
     let Stage { reporter, load, .. } = stage;
     let tally = load.stop().await;
     let total = fleet.counters().total().await?;
+    fleet.end().await?;
     let Played { phases, troubles, broken } = played;
     let books = Books { tally: &tally, troubles: &troubles, total, session, broken };
     let verdict = Verdict::of(books);

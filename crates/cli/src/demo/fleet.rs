@@ -136,6 +136,15 @@ impl Fleet {
         self.at_rest().await
     }
 
+    /// Ends every process, and waits until it has.
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
+        for mut process in self.nodes.into_iter().chain(self.gates) {
+            process.signal(Signal::KILL)?;
+            process.ended().await?;
+        }
+        Ok(())
+    }
+
     /// Has a node emptied by an operator, and lets it have shards again.
     async fn drain(&self) -> anyhow::Result<()> {
         let node = self.nodes.first().context("there is no node")?;
