@@ -63,7 +63,7 @@ enum Chore {
         /// Measure only `file`, `etcd`, `shards` or `memory`.
         only: Option<String>,
     },
-    /// Measures routing, planning and movement of a cluster, beside other ways to place shards.
+    /// Measures routing, planning, calls, moves and drains of a cluster, beside other ways.
     BenchCluster,
     /// Measures `shardwright run` beside xargs, GNU parallel and HyperQueue, and writes the section
     /// of `docs/benchmarks.md` and its picture.

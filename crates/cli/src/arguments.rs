@@ -1,5 +1,8 @@
 //! What can be said on the command line.
 
+pub(crate) mod cluster;
+pub(crate) mod demo;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -7,6 +10,8 @@ use clap::{Args, Parser, Subcommand};
 use shardwright_coordination::RunName;
 use shardwright_worker::scan::{Format, Secrecy};
 
+use self::cluster::{ClusterArguments, GateArguments, NodeArguments, RouteArguments};
+use self::demo::DemoCommand;
 use crate::description::Mode;
 use crate::exit;
 use crate::store::StoreAddress;
@@ -16,9 +21,10 @@ use crate::store::StoreAddress;
 #[derive(Debug, Parser)]
 #[command(name = "shardwright", version, after_help = exit::HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Where runs are kept: `file:FOLDER`, `memory:` or `etcd://HOST:PORT[,HOST:PORT…]`.
-    #[arg(long, global = true, value_name = "STORE", default_value = "file:.shardwright")]
-    pub(crate) store: StoreAddress,
+    /// Where all is kept: `file:FOLDER`, `memory:` or `etcd://HOST:PORT[,HOST:PORT…]`
+    /// [default: file:.shardwright].
+    #[arg(long, global = true, value_name = "STORE")]
+    pub(crate) store: Option<StoreAddress>,
     /// Write JSON instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -57,6 +63,19 @@ pub(crate) enum Command {
     Verify(VerifyArguments),
     /// Takes away runs that ended long ago.
     Gc(GcArguments),
+    /// Serves shards of a cluster: a node of a service that counts.
+    #[command(after_help = exit::HELP)]
+    Node(Box<NodeArguments>),
+    /// Takes calls of clients, over gRPC and HTTP, and brings them to the nodes.
+    #[command(after_help = exit::HELP)]
+    Gate(Box<GateArguments>),
+    /// Looks at a cluster, and moves its shards.
+    Cluster(Box<ClusterArguments>),
+    /// Says where a call to an object goes, and why.
+    Route(Box<RouteArguments>),
+    /// Shows what it can do, on this machine.
+    #[command(after_help = exit::HELP, subcommand)]
+    Demo(DemoCommand),
     /// Writes a completion script for a shell.
     Completions {
         /// The shell.

@@ -1,9 +1,14 @@
 //! A file per subcommand.
 
+mod cluster;
 mod completions;
+mod demo;
+mod gate;
 mod gc;
+mod node;
 mod parked;
 mod retry;
+mod route;
 mod run;
 pub(crate) mod runs;
 mod scan;
@@ -28,7 +33,8 @@ use crate::store::Coordinator;
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([0; TenantId::SIZE]);
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let Arguments { store, json, command } = arguments;
+    let Arguments { store: chosen, json, command } = arguments;
+    let store = chosen.clone().unwrap_or_default();
     match command {
         Command::Run(arguments) => run::run(&store, json, &arguments).await,
         Command::Scan(arguments) => scan::run(&store, json, &arguments).await,
@@ -49,6 +55,11 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         }
         Command::Verify(arguments) => verify::run(&store, json, &arguments).await,
         Command::Gc(arguments) => gc::run(&store, json, &arguments).await,
+        Command::Node(arguments) => node::run(&store, json, &arguments).await,
+        Command::Gate(arguments) => gate::run(&store, json, &arguments).await,
+        Command::Cluster(arguments) => cluster::run(&store, json, &arguments).await,
+        Command::Route(arguments) => route::run(&store, json, &arguments).await,
+        Command::Demo(command) => demo::run(chosen, json, &command).await,
         Command::Completions { shell } => Ok(completions::run(shell)),
     }
 }

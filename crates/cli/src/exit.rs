@@ -5,7 +5,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// All is well.
     Done = 0,
-    /// What was looked at is not as it should be, or holds a secret.
+    /// What was looked at is not as it should be, holds a secret, or broke a promise.
     Findings = 1,
     /// Something went wrong, or was asked in a wrong way.
     Error = 2,
@@ -20,11 +20,11 @@ pub(crate) enum Exit {
 /// What the help says about them.
 pub(crate) const HELP: &str = "Exit codes:
   0    done
-  1    scan: secrets were found; verify: something does not hold
+  1    scan: secrets were found; verify: something does not hold; demo: a promise was broken
   2    an error, or a wrong command line
   3    done, but items are parked, or files could not be read
   4    stopped: too many items failed
-  130  interrupted; the same command goes on";
+  130  interrupted; the same command goes on (node: a second signal; nothing was handed over)";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

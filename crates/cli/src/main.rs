@@ -6,7 +6,9 @@
 
 mod arguments;
 mod begin;
+mod cluster;
 mod commands;
+mod demo;
 mod description;
 mod exit;
 mod failures;
@@ -18,6 +20,7 @@ mod readable;
 mod receipt;
 mod say;
 mod scan;
+mod serve;
 mod signals;
 mod sink;
 mod source;

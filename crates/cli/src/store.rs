@@ -1,5 +1,6 @@
 //! Which store, and the coordinator on it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -32,6 +33,30 @@ pub(crate) enum StoreAddress {
     File(PathBuf),
     Memory,
     Etcd(Vec<String>),
+}
+
+impl Default for StoreAddress {
+    fn default() -> Self {
+        Self::File(STATE_FOLDER.into())
+    }
+}
+
+/// As it can be said.
+impl fmt::Display for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Etcd(members) = self else {
+            return match self.folder() {
+                Some(folder) => write!(f, "file:{}", folder.display()),
+                None => f.write_str("memory:"),
+            };
+        };
+        let hosts = members.iter().map(|member| {
+            member.strip_prefix("https://").or(member.strip_prefix("http://")).unwrap_or(member)
+        });
+        let secure = members.iter().any(|member| member.starts_with("https://"));
+        let scheme = if secure { "etcds" } else { "etcd" };
+        write!(f, "{scheme}://{}", hosts.collect::<Vec<_>>().join(","))
+    }
 }
 
 impl FromStr for StoreAddress {
@@ -82,34 +107,55 @@ impl StoreAddress {
         matches!(self, Self::Etcd(_))
     }
 
-    /// Opens the store. One that is only looked at must be there already.
+    /// Opens the coordinator of runs on the store.
     pub(crate) async fn open(&self, purpose: Purpose) -> anyhow::Result<Coordinator> {
         let env = TokioEnv::current().context("there is no runtime")?;
-        let (store, skew_allowance_ms, keys) = match self {
+        let (store, keys) = self.connect(purpose, "runs", None).await?;
+        // All processes of a machine have the same clock.
+        let skew_allowance_ms = if self.is_shared() { SKEW_MS } else { 0 };
+        let sessions = Sessions::Bound { ttl: SESSION };
+        let config = EngineConfig { skew_allowance_ms, sessions, ..EngineConfig::default() };
+        Ok(StoredCoordinator::open(store, env, keys, config).await?)
+    }
+
+    /// Opens the store, and says what keys begin with there. One that is only looked at must be
+    /// there already. `what` it is opened for is told if it is not. On etcd all keys begin with
+    /// the namespace, if there is one.
+    pub(crate) async fn connect(
+        &self,
+        purpose: Purpose,
+        what: &str,
+        namespace: Option<&str>,
+    ) -> anyhow::Result<(AnyStore, Keyspace)> {
+        Ok(match self {
             Self::File(folder) => {
                 if purpose == Purpose::Look && !folder.is_dir() {
                     let folder = folder.display();
                     anyhow::bail!(
-                        "there are no runs in {folder}; say --store if they are elsewhere"
+                        "there are no {what} in {folder}; say --store if they are elsewhere"
                     );
                 }
                 let store = FileStore::open(folder, FileOptions::default())?;
-                // All processes of a machine have the same clock.
-                (AnyStore::File(store), 0, Keyspace::default())
+                (AnyStore::File(store), Keyspace::default())
             }
             Self::Memory => {
                 let store = MemoryStore::new(Arc::new(MachineClock));
-                (AnyStore::Memory(store), 0, Keyspace::default())
+                (AnyStore::Memory(store), Keyspace::default())
             }
             Self::Etcd(members) => {
-                let store = EtcdStore::connect(EtcdOptions::new(members.clone())).await;
+                let options = EtcdOptions::new(members.clone());
+                // A namespace of one's own is one that others see, too: ours begin as usual in it.
+                let (options, keys) = match namespace {
+                    Some(namespace) => {
+                        (options.namespace(namespace.to_owned()), Keyspace::default())
+                    }
+                    None => (options, Keyspace::bare()),
+                };
+                let store = EtcdStore::connect(options).await;
                 let store = store.with_context(|| format!("etcd at {}", members.join(", ")))?;
-                (AnyStore::Etcd(store), SKEW_MS, Keyspace::bare())
+                (AnyStore::Etcd(store), keys)
             }
-        };
-        let sessions = Sessions::Bound { ttl: SESSION };
-        let config = EngineConfig { skew_allowance_ms, sessions, ..EngineConfig::default() };
-        Ok(StoredCoordinator::open(store, env, keys, config).await?)
+        })
     }
 }
 
@@ -188,7 +234,9 @@ mod tests {
             ("etcd://a:1,b:2/", etcd(&["http://a:1", "http://b:2"])),
             ("etcds://a:1", etcd(&["https://a:1"])),
         ] {
-            assert_eq!(text.parse(), Ok(expected), "{text}");
+            let parsed: StoreAddress = text.parse().unwrap();
+            assert_eq!(parsed, expected, "{text}");
+            assert_eq!(parsed.to_string(), text.trim_end_matches('/'));
         }
         for text in ["", "file:", "etcd://", "etcd://a,,b", "redis://a", "/tmp/x"] {
             assert!(text.parse::<StoreAddress>().is_err(), "{text}");

@@ -18,6 +18,7 @@ mod attempt;
 mod claim;
 mod core;
 mod error;
+mod find;
 mod follow;
 mod format;
 mod handle;
@@ -33,6 +34,7 @@ mod unreadable;
 mod view;
 
 pub use error::{AdminError, ClaimError, JoinError, LeadError, OpenError, ReleaseError, StepError};
+pub use find::{FindError, find_plan};
 pub use handle::Cluster;
 pub use lead::LeaderStep;
 pub use membership::{GateMembership, NodeMembership};

@@ -153,7 +153,8 @@ fn fence_floor(incarnation: Incarnation) -> FenceEpoch {
     FenceEpoch::from_raw(floor).unwrap_or(FenceEpoch::INITIAL)
 }
 
-async fn load<T: Record>(
+/// What is under a key, and how it is stored.
+pub(crate) async fn load<T: Record>(
     store: &impl Store,
     key: &Key,
 ) -> Result<Option<(T, Versioned)>, InfraError> {

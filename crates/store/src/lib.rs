@@ -18,6 +18,7 @@ pub mod file;
 mod key;
 mod limits;
 pub mod memory;
+mod shared;
 mod store;
 #[cfg(feature = "test-support")]
 pub mod testing;

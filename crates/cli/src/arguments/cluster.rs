@@ -1,0 +1,228 @@
+//! What can be said about clusters.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use shardwright_contracts::ShardId;
+use shardwright_engine::cluster::ClusterName;
+use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount, ShardHash, Sharding};
+
+/// Which cluster.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ClusterChoice {
+    /// The cluster's name.
+    #[arg(global = true, long = "cluster", value_name = "NAME", default_value = "main")]
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: ClusterName,
+    /// The cluster is stored as existing ones are: as text below PREFIX, like `/goverse`.
+    #[arg(global = true, long, value_name = "PREFIX", value_parser = parse_prefix)]
+    pub(crate) seed_format: Option<String>,
+    /// How many shards it has [default: what is stored; 8192 for a new one].
+    #[arg(global = true, long, value_name = "N", value_parser = parse_count)]
+    pub(crate) shards: Option<ShardCount>,
+    /// How ids become shards: `fnv1a32` or `avalanche64` [default: what is stored; fnv1a32].
+    #[arg(global = true, long, value_name = "HASH", value_parser = parse_hash)]
+    pub(crate) hash: Option<ShardHash>,
+    #[command(flatten)]
+    pub(crate) behaviour: BehaviourArguments,
+}
+
+/// How a cluster behaves; all its nodes should be told the same.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BehaviourArguments {
+    /// How long the same nodes must be there before shards are placed or balanced.
+    #[arg(global = true, long, value_name = "MS", default_value_t = 10_000, value_parser = ms())]
+    pub(crate) stability_ms: u64,
+    /// How often nodes look for something to do if nothing tells them.
+    #[arg(global = true, long, value_name = "MS", default_value_t = 5_000, value_parser = ms())]
+    check_interval_ms: u64,
+    /// Most shards on their way for balance at a time [default: one in 128, at least one].
+    #[arg(global = true, long, value_name = "N")]
+    batch_size: Option<NonZeroU32>,
+    /// How uneven shards may be before a rebalance begins, as a part of what a node should hold.
+    #[arg(global = true, long, value_name = "PART", default_value_t = 0.2)]
+    imbalance_threshold: f64,
+    /// Fewest nodes with which anything is placed or moved.
+    #[arg(global = true, long, value_name = "N", default_value_t = NonZeroU32::MIN)]
+    min_quorum: NonZeroU32,
+    /// End a rebalance where it would not have begun, instead of when shards are spread evenly.
+    #[arg(global = true, long)]
+    stop_at_threshold: bool,
+    /// Fail calls to shards that are on their way, instead of holding them.
+    #[arg(global = true, long)]
+    strict: bool,
+    /// How long a shard stays where it was moved to, unless it must go.
+    #[arg(global = true, long, value_name = "MS", default_value_t = 60_000, value_parser = ms())]
+    cooldown_ms: u64,
+    /// How long a member outlives its last sign of life.
+    #[arg(global = true, long, value_name = "MS", default_value_t = 10_000)]
+    #[arg(value_parser = session_ms())]
+    session_ms: u64,
+}
+
+impl BehaviourArguments {
+    pub(crate) fn config(&self, sharding: Sharding) -> ClusterConfig {
+        ClusterConfig {
+            sharding,
+            cluster_state_stability_duration_ms: self.stability_ms,
+            shard_mapping_check_interval_ms: self.check_interval_ms.max(1),
+            rebalance_shards_batch_size: self.batch_size.map(NonZeroU32::get),
+            imbalance_threshold: self.imbalance_threshold,
+            min_quorum: self.min_quorum.get() as usize,
+            stop_at_threshold: self.stop_at_threshold,
+            strict: self.strict,
+            move_cooldown_ms: self.cooldown_ms,
+            ..ClusterConfig::default()
+        }
+    }
+
+    pub(crate) const fn session_ttl(&self) -> Duration {
+        Duration::from_millis(self.session_ms)
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NodeArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterChoice,
+    /// Where to receive calls of gates and other nodes; port 0 takes one that is free.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: String,
+    /// How others reach that [default: where it listens].
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
+    pub(crate) address: Option<NodeAddress>,
+    /// The node's share of the shards, relative to those of others.
+    #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
+    pub(crate) weight: NonZeroU32,
+    /// End when whoever started this is gone.
+    #[arg(long, hide = true)]
+    pub(crate) attached: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GateArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterChoice,
+    /// Where to receive calls of clients over gRPC; port 0 takes one that is free.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: String,
+    /// Where to receive calls of clients over HTTP.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) http: String,
+    /// How others see the gate [default: where it listens].
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
+    pub(crate) address: Option<NodeAddress>,
+    /// End when whoever started this is gone.
+    #[arg(long, hide = true)]
+    pub(crate) attached: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RouteArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterChoice,
+    /// The object's id.
+    #[arg(value_name = "OBJECT")]
+    pub(crate) object: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ClusterArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterChoice,
+    #[command(subcommand)]
+    pub(crate) command: ClusterCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Shows nodes, gates, the leader, and what is not where it should be.
+    Status,
+    /// Shows what would be moved now, and why. Nothing is.
+    Plan,
+    /// Moves a shard to a node.
+    Move {
+        /// The shard's number.
+        #[arg(value_name = "SHARD", value_parser = parse_shard)]
+        shard: ShardId,
+        /// The node's address.
+        #[arg(value_name = "NODE", value_parser = parse_address)]
+        to: NodeAddress,
+    },
+    /// Keeps a shard on a node: it is not moved for balance.
+    Pin {
+        /// The shard's number.
+        #[arg(value_name = "SHARD", value_parser = parse_shard)]
+        shard: ShardId,
+        /// The node's address [default: where the shard should be now].
+        #[arg(value_name = "NODE", value_parser = parse_address)]
+        to: Option<NodeAddress>,
+    },
+    /// Lets a pinned shard be moved again.
+    Unpin {
+        /// The shard's number.
+        #[arg(value_name = "SHARD", value_parser = parse_shard)]
+        shard: ShardId,
+    },
+    /// Takes everything away from a node, for as long as nobody takes that back.
+    Drain {
+        /// The node's address.
+        #[arg(value_name = "NODE", value_parser = parse_address)]
+        node: NodeAddress,
+        /// Take it back: the node may have shards again.
+        #[arg(long)]
+        undo: bool,
+        /// Return only when the node has nothing left.
+        #[arg(long, conflicts_with = "undo")]
+        wait: bool,
+    },
+    /// Stops everything that is moved for balance. Shards of dead nodes still find new ones.
+    Freeze {
+        /// Let it go on.
+        #[arg(long)]
+        undo: bool,
+    },
+}
+
+fn parse_name(text: &str) -> Result<ClusterName, String> {
+    ClusterName::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_prefix(text: &str) -> Result<String, String> {
+    let text = text.trim_end_matches('/');
+    // What etcd stores has to begin with something, and the shards of a cluster with more.
+    if text.chars().filter(|letter| *letter != '/').count() == 0 {
+        return Err("a prefix is something like `/goverse`".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn parse_count(text: &str) -> Result<ShardCount, String> {
+    let count = text.parse().map_err(|_| format!("`{text}` is not a number of shards"))?;
+    ShardCount::try_new(count).map_err(|error| error.to_string())
+}
+
+fn parse_hash(text: &str) -> Result<ShardHash, String> {
+    let known = || ShardHash::ALL.map(ShardHash::name).join("` or `");
+    ShardHash::from_name(text)
+        .ok_or_else(|| format!("there is no hash `{text}`: say `{}`", known()))
+}
+
+fn parse_address(text: &str) -> Result<NodeAddress, String> {
+    NodeAddress::parse(text).map_err(|error| error.to_string())
+}
+
+fn parse_shard(text: &str) -> Result<ShardId, String> {
+    let number = text.parse().map_err(|_| format!("`{text}` is not the number of a shard"))?;
+    Ok(ShardId::from_raw(number))
+}
+
+fn ms() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(..=86_400_000)
+}
+
+/// Below a second, a node would hardly ever be a member.
+fn session_ms() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1_000..=600_000)
+}

@@ -1,0 +1,35 @@
+//! `shardwright cluster`: looking at a cluster, and moving its shards.
+
+mod drain;
+mod plan;
+mod shards;
+mod status;
+
+use crate::arguments::cluster::{ClusterArguments, ClusterChoice, ClusterCommand};
+use crate::cluster::open;
+use crate::exit::Exit;
+use crate::store::{Purpose, StoreAddress};
+
+pub(crate) async fn run(
+    store: &StoreAddress,
+    json: bool,
+    arguments: &ClusterArguments,
+) -> anyhow::Result<Exit> {
+    let mut choice: ClusterChoice = arguments.cluster.clone();
+    if matches!(arguments.command, ClusterCommand::Plan) {
+        // Whoever has just come does not know how long nodes have been there. A leader does.
+        choice.behaviour.stability_ms = 0;
+    }
+    let cluster = open(store, &choice, Purpose::Look).await?;
+    match &arguments.command {
+        ClusterCommand::Status => status::run(&cluster, json),
+        ClusterCommand::Plan => plan::run(&cluster, json),
+        ClusterCommand::Move { shard, to } => shards::move_to(&cluster, json, *shard, to).await,
+        ClusterCommand::Pin { shard, to } => shards::pin(&cluster, json, *shard, to.as_ref()).await,
+        ClusterCommand::Unpin { shard } => shards::unpin(&cluster, json, *shard).await,
+        ClusterCommand::Drain { node, undo, wait } => {
+            drain::run(&cluster, json, node, !undo, *wait).await
+        }
+        ClusterCommand::Freeze { undo } => shards::freeze(&cluster, json, !undo).await,
+    }
+}

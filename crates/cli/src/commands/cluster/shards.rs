@@ -1,0 +1,64 @@
+//! What is asked for a shard, or for all of them.
+
+use anyhow::Context as _;
+use shardwright_contracts::ShardId;
+use shardwright_placement::{NodeAddress, TargetVersion};
+
+use crate::cluster::AnyCluster;
+use crate::commands::print_json;
+use crate::exit::Exit;
+use crate::say::say;
+
+/// What helps if a node or a shard is not there.
+const HELP: &str = "nothing was changed; `shardwright cluster status` shows nodes and shards";
+
+pub(crate) async fn move_to(
+    cluster: &AnyCluster,
+    json: bool,
+    shard: ShardId,
+    to: &NodeAddress,
+) -> anyhow::Result<Exit> {
+    let moved = cluster.move_shard(shard, to).await;
+    let version = moved.context(HELP)?;
+    told(json, version, &format!("shard {} is to go to {to}", shard.as_raw()))
+}
+
+pub(crate) async fn pin(
+    cluster: &AnyCluster,
+    json: bool,
+    shard: ShardId,
+    to: Option<&NodeAddress>,
+) -> anyhow::Result<Exit> {
+    let version = cluster.pin(shard, to).await.context(HELP)?;
+    let target = cluster.view().map.info(shard)?.target.map(ToString::to_string);
+    let target = target.unwrap_or_default();
+    told(json, version, &format!("shard {} is pinned to {target}", shard.as_raw()))
+}
+
+pub(crate) async fn unpin(
+    cluster: &AnyCluster,
+    json: bool,
+    shard: ShardId,
+) -> anyhow::Result<Exit> {
+    let version = cluster.unpin(shard).await.context(HELP)?;
+    told(json, version, &format!("shard {} may be moved again", shard.as_raw()))
+}
+
+pub(crate) async fn freeze(cluster: &AnyCluster, json: bool, frozen: bool) -> anyhow::Result<Exit> {
+    let version = cluster.set_frozen(frozen).await?;
+    let line = if frozen {
+        "nothing is moved for balance any more; `cluster freeze --undo` takes that back"
+    } else {
+        "shards are moved for balance again"
+    };
+    told(json, version, line)
+}
+
+fn told(json: bool, version: TargetVersion, line: &str) -> anyhow::Result<Exit> {
+    if json {
+        print_json(&serde_json::json!({ "version": version.as_raw(), "done": line }))?;
+    } else {
+        say!("{line}");
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,79 @@
+//! `shardwright node`: a node of a service that counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_counter::Counters;
+use shardwright_node::world::{GrpcTransport, serve_node};
+use shardwright_node::{Node, NodeOptions, NodeState};
+use tokio::sync::{oneshot, watch};
+
+use crate::arguments::cluster::NodeArguments;
+use crate::cluster::open;
+use crate::exit::Exit;
+use crate::serve::{Signals, end_with_parent, listen, tell};
+use crate::store::{Purpose, StoreAddress};
+
+/// How long a node that has handed everything over still tells callers so.
+const LINGER: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(
+    store: &StoreAddress,
+    json: bool,
+    arguments: &NodeArguments,
+) -> anyhow::Result<Exit> {
+    let cluster = open(store, &arguments.cluster, Purpose::Work).await?;
+    let name = arguments.cluster.name.as_str();
+    let counters = Counters::new(Arc::clone(cluster.store()), name);
+    let (listener, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;
+    let mut signals = Signals::new()?;
+    let options = NodeOptions { weight: arguments.weight, ..NodeOptions::default() };
+    let transport = Arc::new(GrpcTransport::default());
+    let starting = Node::start(cluster, address.clone(), counters.types(), transport, options);
+    let node = tokio::select! {
+        biased;
+        // It may wait for an earlier life of its own to end.
+        () = signals.next() => return Ok(Exit::Interrupted),
+        started = starting => started?,
+    };
+    if arguments.attached {
+        end_with_parent();
+    }
+    let (stop, told) = oneshot::channel::<()>();
+    let server = serve_node(listener, node.service(), async { drop(told.await) });
+    let mut server = tokio::spawn(server);
+    let line = format!("node {address} is a member of {name} and serves counters");
+    tell(json, "serving", &line, &[("address", address.as_str()), ("cluster", name)])?;
+    let following = tokio::spawn(follow(node.state(), json, address.to_string()));
+
+    tokio::select! {
+        biased;
+        () = signals.next() => {}
+        ended = &mut server => return Ok(ended?.map(|()| Exit::Done)?),
+    }
+    let ended = signals.end(async {
+        node.drain().await;
+        tokio::time::sleep(LINGER).await;
+        drop(stop);
+        Ok(server.await??)
+    });
+    let exit = ended.await?;
+    following.abort();
+    Ok(exit)
+}
+
+/// Tells how the node is, whenever that changes.
+async fn follow(mut state: watch::Receiver<NodeState>, json: bool, address: String) {
+    while state.changed().await.is_ok() {
+        let (event, what) = match *state.borrow_and_update() {
+            NodeState::Serving => ("serving", "is a member again"),
+            NodeState::Draining => ("draining", "hands its shards over; once more to end at once"),
+            NodeState::Rejoining => ("rejoining", "has lost its place and joins again"),
+            NodeState::Left => ("left", "has handed everything over"),
+        };
+        let line = format!("node {address} {what}");
+        if tell(json, event, &line, &[("address", &address)]).is_err() {
+            return;
+        }
+    }
+}

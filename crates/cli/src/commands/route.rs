@@ -1,0 +1,39 @@
+use shardwright_placement::{ObjectIdRef, Route};
+
+use crate::arguments::cluster::RouteArguments;
+use crate::cluster::open;
+use crate::commands::print_json;
+use crate::exit::Exit;
+use crate::say::say;
+use crate::store::{Purpose, StoreAddress};
+
+pub(crate) async fn run(
+    store: &StoreAddress,
+    json: bool,
+    arguments: &RouteArguments,
+) -> anyhow::Result<Exit> {
+    let id = ObjectIdRef::parse(&arguments.object)?;
+    let cluster = open(store, &arguments.cluster, Purpose::Look).await?;
+    let table = cluster.view().routing(None, cluster.config());
+    let explanation = table.explain(&arguments.object)?.to_string();
+    if !json {
+        say!("{explanation}");
+        return Ok(Exit::Done);
+    }
+    let route = table.route(id)?;
+    let (word, node) = match route {
+        Route::Here { .. } => ("here", None),
+        Route::There { node, .. } => ("there", Some(node.as_str())),
+        Route::Moving { to, .. } => ("moving", Some(to.as_str())),
+        Route::Unclaimed { .. } => ("unclaimed", None),
+        Route::NodeGone { node, .. } => ("node gone", Some(node)),
+    };
+    let shard = route.shard();
+    print_json(&serde_json::json!({
+        "object": arguments.object, "route": word, "node": node,
+        "shard": shard.map(|shard| shard.as_raw()),
+        "fence": shard.and_then(|shard| table.fence(shard)).map(|fence| fence.as_raw()),
+        "explanation": explanation,
+    }))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,234 @@
+//! What an operator does with a cluster, and gets to see.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that panics is a test that fails"
+)]
+
+#[allow(dead_code, reason = "each test uses its own part")]
+mod support;
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use shardwright_store::etcd::EtcdStore;
+use shardwright_store::testing::EtcdCluster;
+use shardwright_store::{Key, Store as _};
+use support::{Site, text, wait_until};
+
+/// A node or a gate that runs until this is dropped.
+struct Server {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    address: String,
+}
+
+impl Server {
+    fn start(site: &Site, arguments: &[&str]) -> Self {
+        let quick = ["--shards", "16", "--stability-ms", "100", "--check-interval-ms", "500"];
+        let arguments = [&["--json"], arguments, &quick].concat();
+        let mut child = site.command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let address = first["address"].as_str().unwrap().to_owned();
+        Self { child, lines, address }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until it ends, and tells how, and what it said until then.
+    fn ends(mut self) -> (Option<i32>, Vec<String>) {
+        let event = |line: std::io::Result<String>| {
+            let value: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            value["event"].as_str().unwrap().to_owned()
+        };
+        let events = self.lines.by_ref().map(event).collect();
+        (self.child.wait().unwrap().code(), events)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+fn json(site: &Site, arguments: &[&str]) -> Value {
+    let told = site.expect(0, &[&["--json"], arguments].concat());
+    serde_json::from_str(told.lines().next().unwrap()).unwrap()
+}
+
+/// How many shards a node holds.
+fn held(site: &Site, address: &str) -> u64 {
+    let status = json(site, &["cluster", "status"]);
+    let nodes = status["nodes"].as_array().unwrap();
+    nodes.iter().find(|node| node["address"] == address).unwrap()["held"].as_u64().unwrap()
+}
+
+/// Waits until every node has its share.
+fn ready(site: &Site, nodes: usize) {
+    wait_until(|| {
+        let status = json(site, &["cluster", "status"]);
+        let even = |node: &Value| node["held"].as_u64().unwrap() >= 16 / nodes as u64;
+        let all = status["nodes"].as_array().unwrap();
+        status["ready"] == true && all.len() == nodes && all.iter().all(even)
+    });
+}
+
+#[test]
+fn an_operator_sees_a_cluster_and_moves_its_shards() {
+    let site = Site::new();
+    assert!(site.expect(2, &["cluster", "status"]).contains("--store"));
+    let (first, second) = (Server::start(&site, &["node"]), Server::start(&site, &["node"]));
+    let gate = Server::start(&site, &["gate"]);
+    ready(&site, 2);
+    let told = site.expect(0, &["cluster", "status"]);
+    for part in [&first.address, &second.address, &gate.address, "16 shards by fnv1a32"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(told.contains("every shard is where it should be"), "{told}");
+    assert!(site.expect(0, &["cluster", "plan"]).contains("nothing is to be moved"));
+
+    // A shard of the first node goes to the second, is pinned there and let go again.
+    let routed = json(&site, &["route", "shard#0/x"]);
+    let (here, there) = match routed["node"] == first.address.as_str() {
+        true => (&first, &second),
+        false => (&second, &first),
+    };
+    assert_eq!(routed["node"], here.address.as_str(), "{routed}");
+    assert!(site.expect(0, &["cluster", "freeze"]).contains("--undo"));
+    site.expect(0, &["cluster", "move", "0", &there.address]);
+    wait_until(|| json(&site, &["route", "shard#0/x"])["node"] == there.address.as_str());
+    let told = site.expect(0, &["route", "shard#0/x"]);
+    assert!(told.contains("names shard 0 of 16") && told.contains("serves it"), "{told}");
+    assert!(site.expect(0, &["cluster", "pin", "0"]).contains(&there.address));
+    assert!(site.expect(2, &["cluster", "move", "0", &here.address]).contains("pinned"));
+    site.expect(0, &["cluster", "unpin", "0"]);
+    assert!(site.expect(2, &["cluster", "unpin", "0"]).contains("not pinned"));
+    site.expect(0, &["cluster", "freeze", "--undo"]);
+
+    // A node is emptied, and the plan says in a sentence what it would do about a third one.
+    let told = site.expect(0, &["cluster", "drain", &here.address, "--wait"]);
+    assert!(told.contains("it has nothing left"), "{told}");
+    wait_until(|| held(&site, &there.address) == 16);
+    assert_eq!(held(&site, &here.address), 0);
+    site.expect(0, &["cluster", "freeze"]);
+    site.expect(0, &["cluster", "drain", &here.address, "--undo"]);
+    site.expect(0, &["cluster", "freeze", "--undo"]);
+    let refused = site.expect(2, &["cluster", "move", "99", &there.address]);
+    assert!(refused.contains("nothing was changed"), "{refused}");
+    assert!(site.expect(2, &["cluster", "move", "0", "nobody:1"]).contains("not a member"));
+}
+
+#[test]
+fn the_plan_explains_each_move_in_a_sentence() {
+    let site = Site::new();
+    // These two wait for a third, so that what is planned is not done.
+    let _nodes = [(); 2].map(|()| Server::start(&site, &["node", "--min-quorum", "3"]));
+    let told = site.expect(0, &["cluster", "plan", "--min-quorum", "3"]);
+    assert!(told.contains("nothing is decided: 2 nodes are there, 3 are needed"), "{told}");
+    let told = site.expect(0, &["cluster", "plan"]);
+    let sentences = told.lines().filter(|line| line.ends_with(": it has no node yet"));
+    assert_eq!(sentences.count(), 16, "{told}");
+    let plan = json(&site, &["cluster", "plan"]);
+    assert_eq!(plan["moves"].as_array().unwrap().len(), 16, "{plan}");
+    assert!(site.expect(0, &["route", "a"]).contains("nobody has claimed it"));
+}
+
+#[test]
+fn a_node_that_is_told_to_end_hands_everything_over_and_a_second_time_ends_at_once() {
+    let site = Site::new();
+    let (first, second) = (Server::start(&site, &["node"]), Server::start(&site, &["node"]));
+    ready(&site, 2);
+    first.signal(Signal::TERM);
+    let (code, events) = first.ends();
+    assert_eq!(code, Some(0), "{events:?}");
+    assert!(events.contains(&"draining".to_owned()), "{events:?}");
+    ready(&site, 1);
+    // Alone, it has nobody to hand over to; it still goes, with exit code 0.
+    second.signal(Signal::INT);
+    assert_eq!(second.ends().0, Some(0));
+
+    let third = Server::start(&site, &["node"]);
+    ready(&site, 1);
+    let gate = Server::start(&site, &["gate"]);
+    gate.signal(Signal::TERM);
+    assert_eq!(gate.ends().0, Some(0));
+    third.signal(Signal::TERM);
+    third.signal(Signal::INT);
+    assert_eq!(third.ends().0, Some(130));
+}
+
+#[test]
+fn nothing_that_can_be_typed_about_clusters_ends_in_a_panic() {
+    let site = Site::new();
+    let _node = Server::start(&site, &["node"]);
+    ready(&site, 1);
+    for arguments in [
+        &["cluster"] as &[&str],
+        &["cluster", "status", "--cluster", "a/b"],
+        &["cluster", "status", "--cluster", "other"],
+        &["cluster", "status", "--shards", "32"],
+        &["cluster", "status", "--hash", "md5"],
+        &["cluster", "status", "--store", "memory:"],
+        &["cluster", "status", "--store", "file:nowhere"],
+        &["cluster", "status", "--store", "etcd://127.0.0.1:1"],
+        &["cluster", "status", "--seed-format", "/"],
+        &["cluster", "status", "--imbalance-threshold", "-1"],
+        &["cluster", "plan", "--imbalance-threshold", "NaN"],
+        &["cluster", "move", "x", "a:1"],
+        &["cluster", "move", "0", ""],
+        &["cluster", "move", "0", "a b"],
+        &["cluster", "pin", "99999999999999999999"],
+        &["cluster", "pin", "16"],
+        &["cluster", "drain"],
+        &["cluster", "freeze", "--undo"],
+        &["node", "--listen", "nowhere"],
+        &["node", "--listen", "0.0.0.0:0"],
+        &["node", "--shards", "0"],
+        &["node", "--session-ms", "1"],
+        &["node", "--weight", "0"],
+        &["gate", "--http", "256.0.0.1:0"],
+        &["route", ""],
+        &["route", "shard#99/x"],
+        &["route", "shard#x/y"],
+        &["demo", "cluster", "--events", "nonsense"],
+        &["demo", "cluster", "--nodes", "0"],
+        &["demo"],
+    ] {
+        let output = site.run(arguments);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(!told.contains("panicked"), "{arguments:?}: {told}");
+        assert!(told.contains("error:") || told.contains("Usage:"), "{arguments:?}: {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_kept_as_existing_ones_are() {
+    let etcd = EtcdCluster::single().await.unwrap();
+    let store = format!("etcd://{}", etcd.address(0).unwrap());
+    let site = Site::new();
+    let told = tokio::task::spawn_blocking(move || {
+        let place = ["--store", &store, "--seed-format", "/goverse"];
+        let node = Server::start(&site, &[&["node"], &place[..]].concat());
+        let status = [&["cluster", "status"], &place[..]].concat();
+        wait_until(|| json(&site, &status)["ready"] == true);
+        site.expect(0, &[&["cluster", "pin", "3"], &place[..]].concat());
+        let told = site.expect(0, &[&["route", "shard#3/x"], &place[..]].concat());
+        assert!(told.contains(&node.address), "{told}");
+        node.address.clone()
+    });
+    let address = told.await.unwrap();
+    // As others read it, who know nothing of us.
+    let others = EtcdStore::connect(etcd.options().namespace("/goverse/")).await.unwrap();
+    let stored = others.load(&[Key::from("shard/3")]).await.unwrap();
+    let value = &stored.values[0].as_ref().unwrap().value;
+    assert_eq!(text(value), format!("{address},{address},f=pinned"));
+}

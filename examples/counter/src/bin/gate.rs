@@ -1,0 +1,64 @@
+//! A gate: the door for clients, over gRPC and HTTP. Start as many as you like.
+//!
+//! `curl -d 5 http://ADDRESS/call/Counter/visits/add` adds 5 to the counter `visits`.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a program that tells what it does")]
+
+use std::sync::Arc;
+
+use clap::Parser as _;
+use shardwright_counter::{ServerArguments, StoreChoice};
+use shardwright_node::world::{GrpcTransport, serve_gate, serve_http, terminated};
+use shardwright_node::{Gate, GateOptions};
+use shardwright_placement::NodeAddress;
+use shardwright_store::Store;
+use shardwright_store::etcd::{EtcdOptions, EtcdStore};
+use shardwright_store::file::{FileOptions, FileStore};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// A gate of a sharded counter service.
+#[derive(clap::Parser)]
+struct Arguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// Where to receive calls over HTTP.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    http: String,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    match &arguments.server.store {
+        StoreChoice::File(folder) => {
+            serve(FileStore::open(folder, FileOptions::default())?, &arguments).await
+        }
+        StoreChoice::Etcd(members) => {
+            serve(EtcdStore::connect(EtcdOptions::new(members)).await?, &arguments).await
+        }
+    }
+}
+
+async fn serve<S: Store>(store: S, arguments: &Arguments) -> anyhow::Result<()> {
+    let cluster = arguments.server.open(store).await?;
+    let (grpc, http) = (
+        TcpListener::bind(&arguments.server.listen).await?,
+        TcpListener::bind(&arguments.http).await?,
+    );
+    let address = NodeAddress::parse(&grpc.local_addr()?.to_string())?;
+    let transport = Arc::new(GrpcTransport::default());
+    let gate = Gate::open(cluster, address.clone(), transport, GateOptions::default()).await?;
+    println!("gate {address} takes calls, over HTTP at {}", http.local_addr()?);
+
+    let (stop, told) = watch::channel(());
+    let until = |mut told: watch::Receiver<()>| async move { drop(told.changed().await) };
+    let http = tokio::spawn(serve_http(http, gate.service(), until(told.clone())));
+    let grpc = tokio::spawn(serve_gate(grpc, gate.service(), until(told)));
+    terminated().await?;
+    gate.close();
+    // Whoever is being answered gets the answer.
+    drop(stop);
+    http.await??;
+    Ok(grpc.await??)
+}

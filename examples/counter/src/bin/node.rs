@@ -1,0 +1,60 @@
+//! A node: serves the counters of the shards that it has. Start as many as you like.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a program that tells what it does")]
+
+use std::sync::Arc;
+
+use clap::Parser as _;
+use shardwright_counter::{Counters, LINGER, ServerArguments, StoreChoice};
+use shardwright_node::world::{GrpcTransport, serve_node, terminated};
+use shardwright_node::{Node, NodeOptions};
+use shardwright_placement::NodeAddress;
+use shardwright_store::Store;
+use shardwright_store::etcd::{EtcdOptions, EtcdStore};
+use shardwright_store::file::{FileOptions, FileStore};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// A node of a sharded counter service.
+#[derive(clap::Parser)]
+struct Arguments {
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Arguments { server } = Arguments::parse();
+    match &server.store {
+        StoreChoice::File(folder) => {
+            serve(FileStore::open(folder, FileOptions::default())?, &server).await
+        }
+        StoreChoice::Etcd(members) => {
+            serve(EtcdStore::connect(EtcdOptions::new(members)).await?, &server).await
+        }
+    }
+}
+
+async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Result<()> {
+    // The counters are in the same store as the cluster. They need not be.
+    let store = Arc::new(store);
+    let counters = Counters::new(Arc::clone(&store), &arguments.cluster);
+    let cluster = arguments.open(store).await?;
+    let listener = TcpListener::bind(&arguments.listen).await?;
+    let address = NodeAddress::parse(&listener.local_addr()?.to_string())?;
+    let transport = Arc::new(GrpcTransport::default());
+    let options = NodeOptions::default();
+    let node = Node::start(cluster, address.clone(), counters.types(), transport, options).await?;
+    let (stop, told) = oneshot::channel::<()>();
+    let service = node.service();
+    let server = tokio::spawn(serve_node(listener, service, async { drop(told.await) }));
+    println!("node {address} serves counters");
+
+    // Every shard is handed over before the node goes. Nobody's call fails of that.
+    terminated().await?;
+    node.drain().await;
+    println!("node {address} has handed everything over");
+    tokio::time::sleep(LINGER).await;
+    drop(stop);
+    Ok(server.await??)
+}

@@ -1,0 +1,227 @@
+//! Clients that count, and keep books of what becomes of their calls.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use shardwright_api::wire::gate::CallRequest;
+use shardwright_api::wire::gate::gate_client::GateClient;
+use shardwright_api::{Effect, error_of_status};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use crate::counter::TYPE;
+
+/// How often calls are made that are due.
+const TICK: Duration = Duration::from_millis(5);
+/// How many failures are kept; all are counted.
+const KEPT: usize = 10_000;
+
+/// What clients do.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// The addresses of gates, which are used in turn.
+    pub gates: Vec<String>,
+    /// How many calls are made a second, whether those before were answered or not.
+    pub rate: u32,
+    /// How many counters there are.
+    pub counters: u32,
+    /// How long a call may take. It is made once, and late is failed.
+    pub deadline: Duration,
+}
+
+/// Clients at work.
+#[derive(Debug)]
+pub struct Load {
+    books: Arc<Books>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+/// What has become of calls.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Calls that were made.
+    pub begun: u64,
+    /// Calls that were answered: each has counted one.
+    pub acknowledged: u64,
+    /// Calls that failed, or were answered late.
+    pub failed: u64,
+    /// Calls among them of which nobody knows whether they have counted.
+    pub unknown: u64,
+    /// The first failures.
+    pub failures: Vec<Failure>,
+    /// How long each call took, failed or not, in the order in which they ended.
+    pub latencies: Vec<Duration>,
+    /// How many calls were made in each second.
+    pub begun_by_second: Vec<u64>,
+}
+
+/// A call that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// Which counter was called.
+    pub counter: u64,
+    /// When it was made, from the beginning of the load.
+    pub begun_at: Duration,
+    /// When it failed.
+    pub ended_at: Duration,
+    /// Why.
+    pub why: String,
+}
+
+#[derive(Debug)]
+struct Books {
+    start: Instant,
+    tally: Mutex<Tally>,
+}
+
+/// What became of one call.
+enum Outcome {
+    Counted,
+    NotCounted(String),
+    Unknown(String),
+}
+
+impl Load {
+    /// Begins.
+    pub fn start(options: LoadOptions) -> Result<Self, tonic::transport::Error> {
+        let gate = |address: &String| -> Result<_, tonic::transport::Error> {
+            let endpoint = Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true);
+            Ok(GateClient::new(endpoint.connect_lazy()))
+        };
+        let gates = options.gates.iter().map(gate).collect::<Result<Vec<_>, _>>()?;
+        let books = Arc::new(Books { start: Instant::now(), tally: Mutex::default() });
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(drive(options, gates, Arc::clone(&books), stopped));
+        Ok(Self { books, stop, task })
+    }
+
+    /// How long it has been going on.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.books.start.elapsed()
+    }
+
+    /// What has become of calls so far.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        self.books.lock().clone()
+    }
+
+    /// Makes no more calls, waits for those under way, and says what has become of all.
+    pub async fn stop(self) -> Tally {
+        self.stop.send_replace(true);
+        // It ends by itself: each call has its deadline.
+        let _ended = self.task.await;
+        self.books.lock().clone()
+    }
+}
+
+impl Books {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) -> Duration {
+        let now = self.start.elapsed();
+        let second = usize::try_from(now.as_secs()).unwrap_or(usize::MAX);
+        let mut tally = self.lock();
+        tally.begun += 1;
+        if tally.begun_by_second.len() <= second {
+            tally.begun_by_second.resize(second + 1, 0);
+        }
+        if let Some(count) = tally.begun_by_second.get_mut(second) {
+            *count += 1;
+        }
+        now
+    }
+
+    fn end(&self, counter: u64, begun_at: Duration, deadline: Duration, outcome: Outcome) {
+        let ended_at = self.start.elapsed();
+        let took = ended_at.saturating_sub(begun_at);
+        let mut tally = self.lock();
+        tally.latencies.push(took);
+        let why = match outcome {
+            Outcome::Counted => {
+                tally.acknowledged += 1;
+                if took <= deadline {
+                    return;
+                }
+                "answered late".to_owned()
+            }
+            Outcome::NotCounted(why) => why,
+            Outcome::Unknown(why) => {
+                tally.unknown += 1;
+                why
+            }
+        };
+        tally.failed += 1;
+        if tally.failures.len() < KEPT {
+            tally.failures.push(Failure { counter, begun_at, ended_at, why });
+        }
+    }
+}
+
+async fn drive(
+    options: LoadOptions,
+    gates: Vec<GateClient<Channel>>,
+    books: Arc<Books>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut calls = JoinSet::new();
+    let mut ticks = tokio::time::interval(TICK);
+    let mut begun: u64 = 0;
+    loop {
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+            _ = ticks.tick() => {}
+        }
+        while calls.try_join_next().is_some() {}
+        // By the clock, so that what was missed is made up for.
+        let due = books.start.elapsed().as_millis() * u128::from(options.rate) / 1_000;
+        while u128::from(begun) < due {
+            let at = usize::try_from(begun).unwrap_or_default() % gates.len().max(1);
+            let Some(gate) = gates.get(at) else { return };
+            // Neighbours in time are not neighbours among counters.
+            let counter = begun.wrapping_mul(7_919) % u64::from(options.counters.max(1));
+            let (gate, books) = (gate.clone(), Arc::clone(&books));
+            calls.spawn(one_call(gate, counter, options.deadline, books));
+            begun += 1;
+        }
+    }
+    while calls.join_next().await.is_some() {}
+}
+
+async fn one_call(
+    mut gate: GateClient<Channel>,
+    counter: u64,
+    deadline: Duration,
+    books: Arc<Books>,
+) {
+    let begun_at = books.begin();
+    let mut request = Request::new(CallRequest {
+        object_type: TYPE.to_owned(),
+        object: format!("counter-{counter}"),
+        method: "add".to_owned(),
+        payload: "1".into(),
+    });
+    request.set_timeout(deadline);
+    let outcome = match tokio::time::timeout(deadline, gate.call(request)).await {
+        Ok(Ok(_)) => Outcome::Counted,
+        Ok(Err(status)) => meaning(&status),
+        Err(_) => Outcome::Unknown("no answer in time".to_owned()),
+    };
+    books.end(counter, begun_at, deadline, outcome);
+}
+
+fn meaning(status: &Status) -> Outcome {
+    match error_of_status(status) {
+        Some(error) if error.effect() == Effect::Unknown => Outcome::Unknown(error.to_string()),
+        // A counter that says no has not counted.
+        Some(error) => Outcome::NotCounted(error.to_string()),
+        None => Outcome::Unknown(status.to_string()),
+    }
+}
