@@ -14,6 +14,7 @@
 
 pub mod coverage;
 pub mod fault;
+mod ground;
 pub mod keyspace;
 pub mod model;
 pub mod network;
