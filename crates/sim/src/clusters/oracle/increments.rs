@@ -1,0 +1,20 @@
+use super::ensure;
+use crate::oracle::{Finding, Oracle};
+
+pub(in crate::clusters) const ORACLE: &Oracle = &Oracle::of_the_world(
+    "no increment is lost",
+    "in the end a counter holds every increment that was acknowledged, and besides at most those \
+     whose outcome is not known",
+);
+
+/// Judges a counter at the end.
+pub(in crate::clusters) fn judge(
+    counter: &str,
+    value: u64,
+    acknowledged: u64,
+    unknown: u64,
+) -> Result<(), Finding> {
+    ensure(ORACLE, (acknowledged..=acknowledged + unknown).contains(&value), || {
+        format!("{counter} is {value}: {acknowledged} acknowledged, {unknown} unknown")
+    })
+}

@@ -1,0 +1,14 @@
+use super::ensure;
+use crate::oracle::{Finding, Oracle};
+
+pub(in crate::clusters) const ORACLE: &Oracle = &Oracle::of_the_world(
+    "reads are not stale",
+    "a read tells every increment that was acknowledged before it was asked",
+);
+
+/// Judges what was read.
+pub(in crate::clusters) fn judge(counter: &str, read: u64, at_least: u64) -> Result<(), Finding> {
+    ensure(ORACLE, read >= at_least, || {
+        format!("{counter} was read as {read}, and {at_least} had been acknowledged before")
+    })
+}
