@@ -8,22 +8,12 @@ pub mod failure {
 
 /// What gates and nodes say to nodes.
 pub mod node {
-    #![expect(
-        missing_docs,
-        unused_qualifications,
-        clippy::all,
-        reason = "generated code is not ours to tidy"
-    )]
+    #![expect(missing_docs, unused_qualifications, reason = "generated code is not ours to tidy")]
     tonic::include_proto!("shardwright.node.v1");
 }
 
 /// What clients say to gates.
 pub mod gate {
-    #![expect(
-        missing_docs,
-        unused_qualifications,
-        clippy::all,
-        reason = "generated code is not ours to tidy"
-    )]
+    #![expect(missing_docs, unused_qualifications, reason = "generated code is not ours to tidy")]
     tonic::include_proto!("shardwright.gate.v1");
 }

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use shardwright_contracts::CursorUpdate;
 use shardwright_engine::codec::{
-    Asker, ClockMark, Definition, Format, Incarnation, Kind, Manifest, OpenShard, Progress, Quota,
-    Record, Run, Waiting, join_run, join_shard, split_run, split_shard,
+    Asker, ClockMark, ClusterLeader, Definition, Format, Incarnation, Kind, Manifest, OpenShard,
+    Progress, Quota, Record, Run, Waiting, join_run, join_shard, split_run, split_shard,
 };
 
 #[allow(dead_code, reason = "each test uses its own part")]
@@ -75,6 +75,23 @@ proptest! {
         comes_back(&Format { version: number })?;
     }
 
+    #[test]
+    fn clusters_come_back(
+        plan in any::cluster_plan(),
+        weight in 1..=u32::MAX,
+        holder in any::holder(),
+        head in any::target_head(),
+        chunk in any::target_chunk(),
+        claim in any::shard_claim(),
+    ) {
+        comes_back(&plan)?;
+        comes_back(&examples::weighing(weight))?;
+        comes_back(&ClusterLeader { holder })?;
+        comes_back(&head)?;
+        comes_back(&chunk)?;
+        comes_back(&claim)?;
+    }
+
     /// The two records of a shard go together just when the shard they make can be.
     #[test]
     fn a_shard_is_joined_from_what_it_was_split_into(
@@ -130,9 +147,11 @@ proptest! {
         definition in any::definition(),
         progress in any::progress(),
         run in any::run(),
+        chunk in any::target_chunk(),
         damage in proptest::collection::vec(any::<(Index, u8)>(), 1..4),
     ) {
-        for value in [definition.encode(), progress.encode(), run.encode()] {
+        let records = [definition.encode(), progress.encode(), run.encode(), chunk.encode()];
+        for value in records {
             let mut damaged = value.to_vec();
             for (index, byte) in &damage {
                 *index.get_mut(&mut damaged) = *byte;

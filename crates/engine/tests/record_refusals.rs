@@ -14,9 +14,10 @@ use shardwright_coordination::{
     InvariantViolation, OpKind, OpLog, Park, ParkReason, RunConfigError, RunStatus, ShardStatus,
 };
 use shardwright_engine::codec::{
-    Binding, Count, DecodeError, Definition, Format, Gate, Kind, Manifest, OpenShard, Problem,
-    Progress, Record, Run, SplitAsk, join_run, join_shard,
+    Binding, ClusterLeader, Count, DecodeError, Definition, Format, Gate, Kind, Manifest,
+    OpenShard, Problem, Progress, Record, Run, SplitAsk, TargetChunk, join_run, join_shard,
 };
+use shardwright_placement::{FlagError, NodeAddressError, ShardCountError};
 
 #[allow(dead_code, reason = "each test uses its own part")]
 mod checks;
@@ -232,6 +233,48 @@ fn errors_and_debug_output_show_no_user_bytes() {
     secret(format!("{parked:?}"));
     let stage = format!("{:?}", examples::stage());
     assert_eq!(stage, "Stage { op: OpId(0x9), .. }");
+}
+
+#[test]
+fn records_of_a_cluster_are_what_a_cluster_can_have() {
+    let plan = examples::cluster_plan();
+    let problem = Problem::UnknownByte { what: "hash", byte: 2 };
+    assert_eq!(broken(&plan, 2, &[2]), (problem, 2));
+    let none = Problem::ShardCount(ShardCountError(0));
+    assert_eq!(broken(&plan, 3, &[0; 4]), (none, 3));
+    let problem = Problem::UnknownByte { what: "format of a cluster", byte: 9 };
+    assert_eq!(broken(&plan, 7, &[9]), (problem, 7));
+    let weight = Problem::Zero { what: "weight" };
+    assert_eq!(broken(&examples::weighing(3), 2, &[0; 4]), (weight, 2));
+    let leader = ClusterLeader { holder: examples::holder() };
+    let address = Problem::Address(NodeAddressError::Character { at: 0 });
+    assert_eq!(broken(&leader, 6, b"/"), (address, 2));
+    assert_eq!(broken(&leader, 6, &[0xff]), (Problem::NotText { what: "address" }, 2));
+    let fence = Problem::Zero { what: "fence" };
+    assert_eq!(broken(&examples::released(), 2, &[0; 8]), (fence, 2));
+}
+
+/// Nodes are at bytes 10 and 15, the numbers by which targets name them at 21, 45 and 55.
+#[test]
+fn a_chunk_of_targets_has_one_encoding() {
+    let chunk = examples::target_chunk();
+    let rule = |(problem, _)| match problem {
+        Problem::Invariant(InvariantViolation(rule)) => rule,
+        problem => panic!("{problem}"),
+    };
+    assert_eq!(rule(broken(&chunk, 10, b"b")), "a chunk names each node once");
+    let in_turn = "a chunk names nodes in the order in which shards need them";
+    assert_eq!(rule(broken(&chunk, 21, &[1])), in_turn);
+    assert_eq!(rule(broken(&chunk, 45, &[2])), in_turn);
+    // A node that no shard needs.
+    assert_eq!(rule(broken(&chunk, 45, &[0])), in_turn);
+    let origin = Problem::UnknownByte { what: "origin of a target", byte: 3 };
+    assert_eq!(broken(&chunk, 25, &[3]), (origin, 25));
+    let value = chunk.encode();
+    let at = value.len() - 6;
+    let twice = [&value[..at], b"pinned"].concat();
+    let error = TargetChunk::decode(&twice).unwrap_err();
+    assert_eq!(error.problem, Problem::Flag(FlagError::Twice));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod claims;
 mod handover;
 mod join;
 mod leader;
+mod loads;
 mod sentinel;
 mod shards;
 

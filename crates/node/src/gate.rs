@@ -13,7 +13,7 @@ use crate::call::Call;
 use crate::options::GateOptions;
 use crate::queue::Queue;
 use crate::router::Router;
-use crate::transport::{BoxFuture, CallService, Transport};
+use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
 
 /// A door of the cluster: takes calls of clients and brings them to the nodes that have the
 /// objects. It owns nothing, so that any number of gates may come and go.
@@ -76,6 +76,10 @@ struct Door<S: Store, E: Env>(Arc<Router<S, E>>);
 impl<S: Store, E: Env> CallService for Door<S, E> {
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
         Box::pin(self.0.route(call))
+    }
+
+    fn loads(&self) -> Vec<ShardLoad> {
+        Vec::new()
     }
 }
 

@@ -14,7 +14,7 @@ mod evict;
 mod run;
 mod slot;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,6 +34,7 @@ use crate::options::HostOptions;
 use crate::per_shard::PerShard;
 use crate::queue::Queue;
 use crate::tenure::{Life, MayServe, Tenure};
+use crate::transport::ShardLoad;
 use crate::wait::within;
 
 /// The objects that are on a node, in one of its lives. Another life begins with another host.
@@ -50,7 +51,12 @@ pub struct ObjectHost<E> {
     life: Life,
     queue: Arc<Queue>,
     caller: Weak<dyn Caller>,
+    /// When loads were measured last.
+    measured_at: Mutex<Duration>,
 }
+
+/// How often loads are measured at most.
+const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
 /// What a host is made of.
 pub(crate) struct HostParts<E> {
@@ -67,6 +73,7 @@ pub(crate) struct HostParts<E> {
 impl<E: Env> ObjectHost<E> {
     pub(crate) fn new(parts: HostParts<E>) -> Self {
         let HostParts { env, own, sharding, options, types, may_serve, queue, caller } = parts;
+        let began = env.monotonic();
         let own_slot = Arc::new(Slot::default());
         own_slot.take(None);
         Self {
@@ -81,6 +88,7 @@ impl<E: Env> ObjectHost<E> {
             life: Life::new(may_serve),
             queue,
             caller,
+            measured_at: Mutex::new(began),
         }
     }
 
@@ -140,9 +148,19 @@ impl<E: Env> ObjectHost<E> {
         &self.life
     }
 
-    /// What each shard bore since the last time, in the order of shards.
-    pub(crate) fn measure_loads(&self, elapsed: Duration) -> Vec<(ShardId, u64)> {
-        self.held().map(|(shard, slot)| (shard, slot.measure_load(elapsed))).collect()
+    /// What the shards of the node bear.
+    pub fn loads(&self) -> Vec<ShardLoad> {
+        let elapsed = {
+            let now = self.env.monotonic();
+            let mut at = self.measured_at.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever asks more often gets what was measured last.
+            let elapsed = Some(now.saturating_sub(*at)).filter(|one| *one >= MEASURE_EVERY);
+            *at = elapsed.map_or(*at, |_| now);
+            elapsed
+        };
+        let load =
+            |(shard, slot): (ShardId, &Arc<Slot>)| ShardLoad { shard, load: slot.load(elapsed) };
+        self.held().map(load).collect()
     }
 
     /// Waits until it is a call's turn. Nothing has begun by then.

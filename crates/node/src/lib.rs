@@ -1,4 +1,87 @@
-//! Nodes and gates.
+//! Nodes that serve the shards of a cluster, gates that bring calls to them, and the objects in
+//! between.
+//!
+//! `docs/nodes.md` teaches it. A service is one or more [`ObjectType`]s. A [`Node`] joins a
+//! cluster, claims the shards that it should have, serves their objects, and hands them over when
+//! they should be elsewhere. A [`Gate`] owns nothing: it brings each call to the node that has the
+//! object, and holds it while the object's shard is on its way.
+//!
+//! | item | what it is |
+//! |---|---|
+//! | [`ObjectType`], [`CallContext`] | what users write, and what it can do |
+//! | [`Node`], [`Gate`] | the two kinds of processes |
+//! | [`ObjectHost`], [`ShardLocks`] | the objects on a node, and what keeps calls and moves apart |
+//! | [`Transport`], [`LocalNetwork`] | what brings calls to nodes, and that within one process |
+//! | [`world`] | sockets: gRPC between processes, gRPC and HTTP for clients |
+//!
+//! Nothing here but [`world`] knows a clock, a task or a socket: all that comes through an `Env`
+//! and a [`Transport`], so that a whole cluster can be simulated.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use bytes::Bytes;
+//! use shardwright_engine::TokioEnv;
+//! use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions};
+//! use shardwright_node::{
+//!     Activation, Call, CallContext, Gate, GateOptions, LocalNetwork, Node, NodeOptions,
+//!     ObjectError, ObjectKey, ObjectType, ObjectTypes,
+//! };
+//! use shardwright_placement::{ClusterConfig, NodeAddress, ObjectId};
+//! use shardwright_store::MachineClock;
+//! use shardwright_store::memory::MemoryStore;
+//!
+//! struct Greeter;
+//!
+//! impl ObjectType for Greeter {
+//!     type Object = String;
+//!
+//!     async fn activate(&self, activation: &Activation) -> Result<String, ObjectError> {
+//!         Ok(format!("I am {}", activation.object.id.as_str()))
+//!     }
+//!
+//!     async fn handle(
+//!         &self,
+//!         greeting: &mut String,
+//!         _context: &CallContext,
+//!         method: &str,
+//!         payload: Bytes,
+//!     ) -> Result<Bytes, ObjectError> {
+//!         match method {
+//!             "greet" => Ok(format!("{greeting}, {}", String::from_utf8_lossy(&payload)).into()),
+//!             _ => Err(ObjectError::refused("I only greet")),
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let env = TokioEnv::current().expect("there is a runtime");
+//! let mut config = ClusterConfig::default();
+//! config.cluster_state_stability_duration_ms = 0;
+//! let options = ClusterOptions::new(ClusterName::parse("greetings")?, config);
+//! let store = MemoryStore::new(Arc::new(MachineClock));
+//! let cluster = Cluster::open(store, env.clone(), options).await?;
+//!
+//! let network = Arc::new(LocalNetwork::new(env));
+//! let types = ObjectTypes::new().with("Greeter", Greeter);
+//! let address = NodeAddress::parse("node-1")?;
+//! let (members, over, options) = (cluster.clone(), network.clone(), NodeOptions::default());
+//! let node = Node::start(members, address.clone(), types, over, options).await?;
+//! network.connect(address, node.service());
+//!
+//! let address = NodeAddress::parse("gate-1")?;
+//! let gate = Gate::open(cluster, address, network, GateOptions::default()).await?;
+//! let greeter = ObjectKey::new("Greeter", ObjectId::parse("bob")?);
+//! // Nobody has a shard yet: the call is held until the node has claimed the object's.
+//! let answer = gate.call(Call::new(greeter, "greet", "alice", Duration::from_secs(10))).await?;
+//! assert_eq!(answer, "I am bob, alice");
+//! node.drain().await;
+//! # Ok(())
+//! # })
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -15,6 +98,10 @@ mod node;
 mod object;
 mod options;
 mod per_shard;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
+#[cfg(not(feature = "planted-bugs"))]
+mod planted;
 mod queue;
 mod router;
 mod tenure;
@@ -36,4 +123,4 @@ pub use network::LocalNetwork;
 pub use node::{Node, NodeState};
 pub use object::{Activation, Deactivation, ObjectError, ObjectType, ObjectTypes};
 pub use options::{AutoLoad, GateOptions, HostOptions, NodeOptions};
-pub use transport::{BoxFuture, CallService, Transport};
+pub use transport::{BoxFuture, CallService, ShardLoad, Transport};

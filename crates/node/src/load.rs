@@ -33,6 +33,11 @@ impl LoadMeter {
         self.smoothed = Some(next);
         next
     }
+
+    /// What was measured last.
+    pub(crate) fn latest(&self) -> u64 {
+        self.smoothed.unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::{CallError, UnknownWhy};
@@ -8,7 +9,7 @@ use shardwright_placement::NodeAddress;
 use tokio::sync::watch;
 
 use crate::call::Call;
-use crate::transport::{BoxFuture, CallService, Transport};
+use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
 use crate::wait::within;
 
 /// A network between nodes of one process. A call is a function call; what is lost is what somebody
@@ -61,8 +62,7 @@ impl<E: Env> Transport for LocalNetwork<E> {
     ) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
             let Some((service, mut up)) = self.line(node) else {
-                let reason = "nobody is there".to_owned();
-                return Err(CallError::Unreachable { node: node.to_string(), reason });
+                return Err(nobody(node));
             };
             let deadline = self.env.monotonic().saturating_add(call.timeout);
             let answer = within(&self.env, deadline, service.answer(call));
@@ -76,4 +76,22 @@ impl<E: Env> Transport for LocalNetwork<E> {
             }
         })
     }
+
+    fn loads<'a>(
+        &'a self,
+        node: &'a NodeAddress,
+        _timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>> {
+        let line = self.line(node);
+        Box::pin(async move {
+            match line {
+                Some((service, _)) => Ok(service.loads()),
+                None => Err(nobody(node)),
+            }
+        })
+    }
+}
+
+fn nobody(node: &NodeAddress) -> CallError {
+    CallError::Unreachable { node: node.to_string(), reason: "nobody is there".to_owned() }
 }

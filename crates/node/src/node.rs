@@ -16,7 +16,7 @@ use crate::object::ObjectTypes;
 use crate::options::NodeOptions;
 use crate::queue::Queue;
 use crate::router::Router;
-use crate::transport::{BoxFuture, CallService, Transport};
+use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
 
 /// A node of a cluster: claims the shards that it should have, serves their objects, and hands
 /// them over when they should be elsewhere.
@@ -159,5 +159,9 @@ impl<E: Env> CallService for Own<E> {
                 None => Err(CallError::NotServing),
             }
         })
+    }
+
+    fn loads(&self) -> Vec<ShardLoad> {
+        self.0.now().map(|(_, host)| host.loads()).unwrap_or_default()
     }
 }

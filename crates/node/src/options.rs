@@ -50,6 +50,8 @@ pub struct NodeOptions {
     pub queue_max: u64,
     /// Objects of which there is one in every shard.
     pub auto_load: Vec<AutoLoad>,
+    /// Whether this node, when it leads, evens out what shards bear instead of their number.
+    pub balance_load: bool,
     /// How long a node that drains waits for others to take its shards, before it leaves them.
     pub drain_patience: Duration,
 }
@@ -64,6 +66,7 @@ impl Default for NodeOptions {
             weight: NonZeroU32::MIN,
             queue_max: DEFAULT_QUEUE,
             auto_load: Vec::new(),
+            balance_load: false,
             drain_patience: Duration::from_secs(60),
         }
     }

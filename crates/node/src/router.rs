@@ -45,6 +45,8 @@ struct Waiting {
     changes: Option<watch::Receiver<Arc<ClusterView>>>,
     place: Option<Place>,
     refusal: Option<Refusal>,
+    /// Why it waits.
+    why: CallError,
     pause: Duration,
 }
 
@@ -62,6 +64,10 @@ impl<S: Store, E: Env> Router<S, E> {
         &self.cluster
     }
 
+    pub(crate) fn transport(&self) -> &dyn Transport {
+        &*self.transport
+    }
+
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
@@ -71,7 +77,9 @@ impl<S: Store, E: Env> Router<S, E> {
         let deadline = self.cluster.env().monotonic().saturating_add(call.timeout);
         call.check()?;
         let pause = self.first_pause();
-        let mut waiting = Waiting { deadline, changes: None, place: None, refusal: None, pause };
+        let why = CallError::Late;
+        let mut waiting =
+            Waiting { deadline, changes: None, place: None, refusal: None, why, pause };
         loop {
             let view = match &mut waiting.changes {
                 Some(changes) => Arc::clone(&changes.borrow_and_update()),
@@ -79,12 +87,15 @@ impl<S: Store, E: Env> Router<S, E> {
             };
             let at_most = match self.attempt(&view, &call, deadline, &waiting.refusal).await {
                 Attempt::Done(answer) => return answer,
-                Attempt::Refused(refusal) => {
-                    waiting.refusal = Some(refusal);
+                Attempt::Refused(refusal, why) => {
+                    (waiting.refusal, waiting.why) = (Some(refusal), why);
                     None
                 }
-                Attempt::RefusedBefore => None,
-                Attempt::Nowhere { at_most } => Some(at_most),
+                Attempt::NotTried => None,
+                Attempt::Nowhere { at_most, why } => {
+                    waiting.why = why;
+                    Some(at_most)
+                }
             };
             self.wait(&view, &mut waiting, at_most).await?;
         }
@@ -100,7 +111,7 @@ impl<S: Store, E: Env> Router<S, E> {
         let env = self.cluster.env();
         let now = env.monotonic();
         if now >= waiting.deadline {
-            return Err(CallError::Late);
+            return Err(waiting.why.clone());
         }
         if waiting.place.is_none() {
             waiting.place = Some(self.queue.enter()?);

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::planted::{self, Defect};
+
 /// Whether a node may serve, asked for every call.
 pub(crate) trait MayServe: Send + Sync {
     fn may_serve(&self) -> bool;
@@ -39,7 +41,7 @@ impl Life {
     }
 
     pub(crate) fn may_serve(&self) -> bool {
-        self.may_serve.may_serve()
+        self.may_serve.may_serve() || planted::is_active(Defect::SessionIgnored)
     }
 
     /// The tenure of whoever begins now.
@@ -51,6 +53,9 @@ impl Life {
 
     /// Breaks off everything that runs.
     pub(crate) fn break_off(&self) {
+        if planted::is_active(Defect::SessionIgnored) {
+            return;
+        }
         self.breaks.send_modify(|count| *count = count.saturating_add(1));
     }
 }

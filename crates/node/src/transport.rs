@@ -1,7 +1,9 @@
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_contracts::ShardId;
 use shardwright_placement::NodeAddress;
 
 use crate::call::Call;
@@ -24,6 +26,22 @@ pub trait Transport: Send + Sync + 'static {
         node: &'a NodeAddress,
         call: Call,
     ) -> BoxFuture<'a, Result<Bytes, CallError>>;
+
+    /// Asks a node what its shards bear. It is asked only where load is evened out.
+    fn loads<'a>(
+        &'a self,
+        node: &'a NodeAddress,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>>;
+}
+
+/// What a shard bears, smoothed: microseconds of work per second, and a few for each call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardLoad {
+    /// The shard.
+    pub shard: ShardId,
+    /// How much.
+    pub load: u64,
 }
 
 /// Whoever answers calls: a node those that reach it, a gate those of its clients.
@@ -32,4 +50,7 @@ pub trait CallService: Send + Sync + 'static {
     ///
     /// Who asked may lose interest and drop the future at any time: a call that runs goes on.
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>>;
+
+    /// What the shards bear that are here.
+    fn loads(&self) -> Vec<ShardLoad>;
 }

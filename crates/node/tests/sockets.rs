@@ -1,4 +1,5 @@
 //! Nodes and a gate on real sockets of this machine.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +10,21 @@ use shardwright_api::wire::gate::CallRequest;
 use shardwright_api::wire::gate::gate_client::GateClient;
 use shardwright_api::{CallError, UnknownWhy, error_of_status};
 use shardwright_engine::TokioEnv;
-use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions};
+use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions, Layout};
 use shardwright_node::world::{GrpcTransport, serve_gate, serve_http, serve_node};
 use shardwright_node::{
     Activation, CallContext, Gate, GateOptions, Node, NodeOptions, ObjectError, ObjectType,
     ObjectTypes,
 };
 use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount};
-use shardwright_store::MachineClock;
-use shardwright_store::memory::{MemoryStore, NoHooks};
+use shardwright_store::etcd::EtcdStore;
+use shardwright_store::file::{FileOptions, FileStore};
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::testing::EtcdCluster;
+use shardwright_store::{MachineClock, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tonic::Request;
 use tonic::transport::Channel;
@@ -57,32 +61,42 @@ impl ObjectType for Echo {
     }
 }
 
-struct Server {
-    node: Node<MemoryStore, TokioEnv>,
+struct Server<S: Store> {
+    node: Node<S, TokioEnv>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-struct World {
-    store: MemoryStore,
+struct World<S> {
+    store: S,
+    layout: Layout,
     env: TokioEnv,
 }
 
-impl World {
+impl World<MemoryStore> {
     fn new() -> Self {
-        let store = MemoryStore::new(Arc::new(MachineClock));
-        Self { store, env: TokioEnv::current().unwrap() }
+        World::on(MemoryStore::new(Arc::new(MachineClock)), Layout::Native)
+    }
+}
+
+impl<S: Store + Clone> World<S> {
+    fn on(store: S, layout: Layout) -> Self {
+        Self { store, layout, env: TokioEnv::current().unwrap() }
     }
 
-    async fn cluster(&self) -> Cluster<MemoryStore, TokioEnv> {
+    async fn cluster(&self) -> Cluster<S, TokioEnv> {
         let mut config = ClusterConfig::with_num_shards(ShardCount::try_new(64).unwrap());
         config.cluster_state_stability_duration_ms = 50;
-        let options = ClusterOptions::new(ClusterName::parse("test").unwrap(), config);
-        let store = self.store.client(Arc::new(NoHooks));
-        Cluster::open(store, self.env.clone(), options).await.unwrap()
+        config.move_cooldown_ms = 0;
+        config.rebalance_shards_batch_size = Some(8);
+        let options = ClusterOptions {
+            layout: self.layout.clone(),
+            ..ClusterOptions::new(ClusterName::parse("test").unwrap(), config)
+        };
+        Cluster::open(self.store.clone(), self.env.clone(), options).await.unwrap()
     }
 
-    async fn node(&self) -> Server {
+    async fn node(&self) -> Server<S> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = NodeAddress::parse(&listener.local_addr().unwrap().to_string()).unwrap();
         let types = ObjectTypes::new().with("Echo", Echo);
@@ -112,7 +126,7 @@ impl World {
         tokio::time::timeout(Duration::from_secs(60), ready).await.unwrap().unwrap();
     }
 
-    async fn gate(&self) -> Gate<MemoryStore, TokioEnv> {
+    async fn gate(&self) -> Gate<S, TokioEnv> {
         let address = NodeAddress::parse("gate").unwrap();
         let transport = Arc::new(GrpcTransport::default());
         let cluster = self.cluster().await;
@@ -120,7 +134,7 @@ impl World {
     }
 }
 
-async fn client(gate: &Gate<MemoryStore, TokioEnv>) -> GateClient<Channel> {
+async fn client<S: Store>(gate: &Gate<S, TokioEnv>) -> GateClient<Channel> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = gate.service();
@@ -192,14 +206,14 @@ async fn errors_come_over_sockets_as_they_are() {
     assert!(matches!(late, None | Some(CallError::Unknown(UnknownWhy::Late))), "{status}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_leaves_while_clients_call_and_none_notices() {
-    let world = World::new();
-    let (stays, leaves) = (world.node().await, world.node().await);
-    world.ready(2).await;
+/// One node serves, another joins and gets its share, and the first leaves, while clients call all
+/// the time. None of them notices.
+async fn come_and_go<S: Store + Clone>(world: World<S>) {
+    let first = world.node().await;
+    world.ready(1).await;
     let gate = world.gate().await;
     let client = client(&gate).await;
-    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let (stop, stopped) = watch::channel(false);
     let clients: Vec<_> = (0..8)
         .map(|number| {
             let (mut client, stopped) = (client.clone(), stopped.clone());
@@ -215,15 +229,43 @@ async fn a_node_leaves_while_clients_call_and_none_notices() {
             })
         })
         .collect();
-    leaves.node.drain().await;
+    let second = world.node().await;
+    world.ready(2).await;
+    first.node.drain().await;
     world.ready(1).await;
-    assert_eq!(stays.node.shards().len(), 64);
-    leaves.stop.send(()).unwrap();
-    leaves.task.await.unwrap();
+    assert_eq!(second.node.shards().len(), 64);
+    first.stop.send(()).unwrap();
+    first.task.await.unwrap();
     stop.send(true).unwrap();
     for client in clients {
         assert!(client.await.unwrap() > 0);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_come_and_go_and_no_client_notices() {
+    come_and_go(World::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_where_the_cluster_is_stored_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
+    come_and_go(World::on(store, Layout::Native)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_where_the_cluster_is_stored_in_an_etcd() {
+    let etcd = EtcdCluster::single().await.unwrap();
+    let store = EtcdStore::connect(etcd.options()).await.unwrap();
+    come_and_go(World::on(store, Layout::Native)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_one_where_it_is_stored_there_as_existing_ones_are() {
+    let etcd = EtcdCluster::single().await.unwrap();
+    let store = EtcdStore::connect(etcd.options().namespace("/")).await.unwrap();
+    come_and_go(World::on(store, Layout::Seed { prefix: "goverse".to_owned() })).await;
 }
 
 /// What a plain HTTP server says.

@@ -1,9 +1,10 @@
 use std::fmt::Debug;
 
 use shardwright_engine::codec::{
-    Asker, Binding, ClockMark, Count, Definition, Estimate, Format, Gate, Incarnation, Kind,
-    Manifest, Named, OpenShard, Progress, Purpose, Quota, Record, Run, SplitAsk, Stage, Waiting,
-    Watermark,
+    Asker, Binding, ClockMark, ClusterGate, ClusterLeader, ClusterPlan, Count, Definition,
+    DrainMark, Estimate, Format, Gate, Incarnation, Kind, Leaving, Manifest, Named, NodeMember,
+    OpenShard, Progress, Purpose, Quota, Record, Run, ShardClaim, SplitAsk, Stage, TargetChunk,
+    TargetHead, Waiting, Watermark,
 };
 
 /// Bytes are a record of at most one kind.
@@ -38,6 +39,15 @@ pub(crate) fn as_kind(kind: Kind, data: &[u8]) -> bool {
         Kind::Estimate => check::<Estimate>(data),
         Kind::Named => check::<Named>(data),
         Kind::Purpose => check::<Purpose>(data),
+        Kind::ClusterPlan => check::<ClusterPlan>(data),
+        Kind::NodeMember => check::<NodeMember>(data),
+        Kind::ClusterGate => check::<ClusterGate>(data),
+        Kind::ClusterLeader => check::<ClusterLeader>(data),
+        Kind::TargetHead => check::<TargetHead>(data),
+        Kind::TargetChunk => check::<TargetChunk>(data),
+        Kind::ShardClaim => check::<ShardClaim>(data),
+        Kind::DrainMark => check::<DrainMark>(data),
+        Kind::Leaving => check::<Leaving>(data),
     }
 }
 

@@ -1,4 +1,4 @@
-use shardwright_engine::keyspace::Keyspace;
+use shardwright_engine::keyspace::{ClusterKeys, ClusterName, Keyspace};
 use shardwright_store::Key;
 
 /// Parsing never panics, and what it accepts is exactly what the keyspace writes.
@@ -20,9 +20,26 @@ pub(crate) fn any_bytes(data: &[u8]) {
             assert!(kinds.iter().filter(|parsed| **parsed).count() <= 1);
         }
     }
+    any_cluster_key(data);
     if let Ok(text) = str::from_utf8(data)
         && let Ok(keyspace) = Keyspace::new(text)
     {
         assert!(keyspace.clock().as_bytes().starts_with(data));
+    }
+}
+
+/// The same for the keys of a cluster, stored in either way.
+fn any_cluster_key(data: &[u8]) {
+    let (keys, name) = (Keyspace::new("p/").unwrap(), ClusterName::parse("c").unwrap());
+    let text = ClusterKeys::with_text(&keys, &name, "t").unwrap();
+    for keys in [ClusterKeys::new(&keys, &name), text] {
+        for prefix in ["", "p/cluster/c/", "t/"] {
+            let key = Key::from([prefix.as_bytes(), data].concat());
+            if let Some(parsed) = keys.parse(&key) {
+                assert_eq!(keys.key(&parsed), key);
+                let range = keys.ranges().into_iter().nth(keys.range_of(&parsed)).unwrap();
+                assert!(range.contains(&key));
+            }
+        }
     }
 }

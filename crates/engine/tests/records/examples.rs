@@ -15,9 +15,15 @@ use shardwright_coordination::{
     RunStatus, ShardStatus, Spawned, SplitRequest, WorkEstimate,
 };
 use shardwright_engine::codec::{
-    Asker, Binding, ClockMark, Count, Definition, Estimate, Format, Gate, Incarnation, Kind,
-    Manifest, Named, OpenShard, Progress, Purpose, Quota, Record, Run, SplitAsk, Stage, Waiting,
-    Watermark,
+    Asker, Binding, ClockMark, ClusterFormat, ClusterGate, ClusterLeader, ClusterPlan, Count,
+    Definition, DrainMark, Estimate, Format, Gate, Incarnation, Kind, Leaving, Manifest, Named,
+    NodeMember, OpenShard, Progress, Purpose, Quota, Record, Run, ShardClaim, SplitAsk, Stage,
+    TargetChunk, TargetHead, Waiting, Watermark,
+};
+use shardwright_placement::limits::{MAX_FLAG_SIZE, MAX_FLAGS, MAX_NODE_ADDRESS_SIZE};
+use shardwright_placement::{
+    Claim, Flag, Flags, Holder, NodeAddress, ShardCount, ShardHash, Sharding, Since, Target,
+    TargetHeader, TargetVersion,
 };
 
 pub(crate) fn tenant() -> TenantId {
@@ -193,6 +199,63 @@ pub(crate) fn largest_purpose() -> Purpose {
     Purpose { job: Job { name, description: vec![7; MAX_JOB_SIZE].into() } }
 }
 
+pub(crate) fn cluster_plan() -> ClusterPlan {
+    let num_shards = ShardCount::try_new(8_192).unwrap();
+    let sharding = Sharding { hash: ShardHash::Avalanche64, num_shards };
+    ClusterPlan { sharding, format: ClusterFormat::Seed }
+}
+
+pub(crate) fn node(text: &str) -> NodeAddress {
+    NodeAddress::parse(text).unwrap()
+}
+
+pub(crate) fn holder() -> Holder {
+    let incarnation = shardwright_placement::Incarnation::from_raw(7);
+    Holder { address: node("n1:1"), incarnation }
+}
+
+pub(crate) fn weighing(weight: u32) -> NodeMember {
+    NodeMember { weight: std::num::NonZeroU32::new(weight).unwrap() }
+}
+
+pub(crate) fn target_head() -> TargetHead {
+    let version = TargetVersion::from_raw(7);
+    TargetHead { header: TargetHeader { version, frozen: true, spreading: false, shedding: true } }
+}
+
+pub(crate) fn target_chunk() -> TargetChunk {
+    let flags = Flags::try_new(vec![Flag::Pinned, Flag::Home(node("b"))]).unwrap();
+    let target = |name, flags, since| Target { node: Some(node(name)), flags, since };
+    let targets = vec![
+        target("c", Flags::default(), Since::Placed(time(1_000))),
+        Target::default(),
+        target("b", Flags::default(), Since::Unknown),
+        target("c", flags, Since::Moved(time(2_000))),
+    ];
+    TargetChunk { targets }
+}
+
+/// As many nodes as shards, each with the longest name, and as much as can be said of a shard.
+pub(crate) fn largest_target_chunk() -> TargetChunk {
+    let flags = (0..MAX_FLAGS)
+        .map(|number| Flag::parse(&format!("{number:0width$}", width = MAX_FLAG_SIZE)).unwrap());
+    let flags = Flags::try_new(flags.collect()).unwrap();
+    let target = |number: usize| Target {
+        node: Some(node(&format!("{number:0width$}", width = MAX_NODE_ADDRESS_SIZE))),
+        flags: if number == 0 { flags.clone() } else { Flags::default() },
+        since: Since::Moved(LogicalTime::MAX),
+    };
+    TargetChunk { targets: (0..8).map(target).collect() }
+}
+
+pub(crate) fn shard_claim() -> ShardClaim {
+    ShardClaim { claim: Claim { holder: Some(holder()), fence: fence(2) } }
+}
+
+pub(crate) fn released() -> ShardClaim {
+    ShardClaim { claim: Claim { holder: None, fence: fence(2) } }
+}
+
 /// One value of each kind and more of some, encoded.
 pub(crate) fn small() -> Vec<(Kind, Bytes)> {
     vec![
@@ -220,6 +283,17 @@ pub(crate) fn small() -> Vec<(Kind, Bytes)> {
         encoded(&estimate()),
         encoded(&Named { run: RunId::from_raw(1) }),
         encoded(&purpose()),
+        encoded(&cluster_plan()),
+        encoded(&weighing(3)),
+        encoded(&ClusterGate),
+        encoded(&ClusterLeader { holder: holder() }),
+        encoded(&target_head()),
+        encoded(&target_chunk()),
+        encoded(&TargetChunk::default()),
+        encoded(&shard_claim()),
+        encoded(&released()),
+        encoded(&DrainMark),
+        encoded(&Leaving),
     ]
 }
 
@@ -231,6 +305,7 @@ pub(crate) fn largest() -> Vec<(Kind, Bytes)> {
         encoded(&largest_run()),
         encoded(&largest_manifest()),
         encoded(&largest_purpose()),
+        encoded(&largest_target_chunk()),
     ]
 }
 

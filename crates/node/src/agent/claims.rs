@@ -6,6 +6,7 @@ use shardwright_placement::ObjectId;
 use shardwright_store::Store;
 
 use super::LifeOf;
+use super::shards::Done;
 use crate::chain::ObjectKey;
 
 /// How long a shard is left alone whose claim failed for no reason of its own.
@@ -14,10 +15,10 @@ const AFTER_FAILURE: Duration = Duration::from_millis(200);
 impl<S: Store, E: Env> LifeOf<S, E> {
     /// Claims shards, under their locks: a call that comes early, because its sender heard of the
     /// claim before this node did, waits a moment instead of being refused.
-    pub(super) async fn claim(self, shards: Vec<ShardId>) -> Vec<ShardId> {
+    pub(super) async fn claim(self, shards: Vec<ShardId>) -> Done {
         let Ok(locks) = self.host.locks().acquire_write_multiple(shards.iter().copied()).await
         else {
-            return shards;
+            return Done::Settled(shards);
         };
         let mut failed = false;
         for (shard, claimed) in self.membership.claim(&shards).await {
@@ -33,7 +34,7 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         if failed {
             self.env().sleep(AFTER_FAILURE).await;
         }
-        shards
+        Done::Settled(shards)
     }
 
     /// Loads the objects of which there is one in every shard; tells the shard if that failed.

@@ -5,6 +5,7 @@ use shardwright_engine::cluster::{ClusterView, LeadError, LeaderStep};
 use shardwright_store::Store;
 
 use super::LifeOf;
+use super::loads::Loads;
 
 /// How long a leader leaves things alone after a step: changes come in bursts.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -17,9 +18,10 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         let cluster = &self.agent.cluster;
         let interval = Duration::from_millis(cluster.config().shard_mapping_check_interval_ms);
         let mut changes = cluster.changes();
+        let mut loads = Loads::default();
         loop {
             let view = changes.borrow_and_update().clone();
-            let next = match self.step(&view).await {
+            let next = match self.step(&view, &mut loads).await {
                 Ok(Some(step)) => self.time_to_next(&step).min(interval),
                 Ok(None) => interval,
                 Err(()) => AFTER_FAILURE,
@@ -38,7 +40,7 @@ impl<S: Store, E: Env> LifeOf<S, E> {
     }
 
     /// Tries to lead if nobody does, and plans if it is this node that leads.
-    async fn step(&self, view: &ClusterView) -> Result<Option<LeaderStep>, ()> {
+    async fn step(&self, view: &ClusterView, loads: &mut Loads) -> Result<Option<LeaderStep>, ()> {
         match view.live_leader() {
             Some(leader) if leader == self.membership.holder() => {}
             Some(_) => return Ok(None),
@@ -51,7 +53,8 @@ impl<S: Store, E: Env> LifeOf<S, E> {
                 Err(_) => return Ok(None),
             },
         }
-        self.membership.lead_step(None).await.map(Some).map_err(|_| ())
+        let loads = self.loads(view, loads).await;
+        self.membership.lead_step(loads).await.map(Some).map_err(|_| ())
     }
 
     fn time_to_next(&self, step: &LeaderStep) -> Duration {

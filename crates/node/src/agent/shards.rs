@@ -1,28 +1,58 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::ClusterView;
-use shardwright_placement::{DrainProgress, Duties};
+use shardwright_placement::{DrainProgress, Duties, HandoverStep};
 use shardwright_store::Store;
 
 use super::LifeOf;
 use crate::node::NodeState;
 use crate::transport::BoxFuture;
 
-/// How many shards are claimed under their locks at the same time, in one request of the engine.
-const CLAIMS_TOGETHER: usize = 64;
+/// How many shards are claimed or released under their locks at the same time: the engine and the
+/// store put their commits together.
+const TOGETHER: usize = 256;
 
-/// What is being done about shards just now. Each shard is in one place at most.
+/// What came of something that was done about shards.
+pub(super) enum Done {
+    /// They are as they should be, or are looked at again.
+    Settled(Vec<ShardId>),
+    /// One is empty, and to be released with others.
+    Emptied(ShardId),
+}
+
+/// What is being done about shards just now.
 #[derive(Default)]
 struct Work {
+    /// The shards that something is done about. Each is in one place at most.
     busy: BTreeSet<ShardId>,
-    under_way: FuturesUnordered<BoxFuture<'static, Vec<ShardId>>>,
+    /// Those of them that are empty.
+    emptied: Vec<ShardId>,
+    under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     /// Shards whose objects were loaded, or are being loaded.
     loaded: BTreeSet<ShardId>,
     loading: FuturesUnordered<BoxFuture<'static, Option<ShardId>>>,
+}
+
+impl Work {
+    fn note(&mut self, done: Done) {
+        match done {
+            Done::Settled(shards) => shards.iter().for_each(|shard| {
+                self.busy.remove(shard);
+            }),
+            Done::Emptied(shard) => self.emptied.push(shard),
+        }
+    }
+
+    /// Takes note of all that is done by now, so that it is looked at together.
+    fn note_all(&mut self) {
+        while let Some(Some(done)) = self.under_way.next().now_or_never() {
+            self.note(done);
+        }
+    }
 }
 
 /// How a node leaves.
@@ -62,10 +92,9 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             }
             tokio::select! {
                 biased;
-                Some(shards) = work.under_way.next() => {
-                    for shard in shards {
-                        work.busy.remove(&shard);
-                    }
+                Some(done) = work.under_way.next() => {
+                    work.note(done);
+                    work.note_all();
                 }
                 Some(failed) = work.loading.next() => {
                     if let Some(shard) = failed {
@@ -114,7 +143,11 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         for (shard, fence) in view.held_by(self.membership.holder()) {
             held.insert(shard);
             let Ok(slot) = self.host.slot(shard) else { continue };
-            if !work.busy.contains(&shard) && slot.held() != Some(Some(fence)) {
+            let is_news = match slot.held() {
+                Some(known) => known != Some(fence),
+                None => !work.busy.contains(&shard),
+            };
+            if is_news {
                 // No lock is needed for this: in a shard that the node does not serve, nothing
                 // runs; and one that it serves already only gets a higher fence.
                 slot.take(Some(fence));
@@ -138,19 +171,35 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         let give_up: BTreeSet<ShardId> = duties.give_up.into_iter().chain(lost).collect();
         for shard in give_up {
             if work.busy.insert(shard) {
-                work.under_way.push(Box::pin(self.clone().hand_over(shard, at_once)));
+                work.under_way.push(Box::pin(self.clone().empty(shard, at_once)));
             }
+        }
+        for together in std::mem::take(&mut work.emptied).chunks(TOGETHER) {
+            let releasing = self.clone().release(together.to_vec(), at_once);
+            work.under_way.push(Box::pin(releasing));
         }
         let claims = if leaving == Leaving::No { duties.claim } else { Vec::new() };
         let claims: Vec<_> = claims.into_iter().filter(|one| work.busy.insert(*one)).collect();
-        for together in claims.chunks(CLAIMS_TOGETHER) {
+        for together in claims.chunks(TOGETHER) {
             work.under_way.push(Box::pin(self.clone().claim(together.to_vec())));
         }
+        self.admit_again(view, at_once, work);
         if !self.agent.options.auto_load.is_empty() {
             for (shard, _) in self.host.held() {
                 if !work.busy.contains(&shard) && work.loaded.insert(shard) {
                     work.loading.push(Box::pin(self.clone().load(shard)));
                 }
+            }
+        }
+    }
+
+    /// Admits calls again to shards that were to go and stay after all.
+    fn admit_again(&self, view: &ClusterView, at_once: bool, work: &Work) {
+        for (shard, slot) in self.host.held().filter(|(shard, _)| !work.busy.contains(shard)) {
+            let Ok(info) = view.map.info(shard) else { continue };
+            let step = slot.handover().next_step(info, self.membership.holder(), at_once);
+            if step == HandoverStep::AdmitAgain {
+                slot.set_admitting(true);
             }
         }
     }

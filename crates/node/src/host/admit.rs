@@ -7,6 +7,7 @@ use shardwright_placement::Home;
 
 use super::{Admission, Admitted, ObjectHost, Slot};
 use crate::call::Call;
+use crate::planted::{self, Defect};
 use crate::wait::within;
 
 /// What a look at a shard gave.
@@ -60,7 +61,10 @@ impl<E: Env> ObjectHost<E> {
         slot: &Arc<Slot>,
         deadline: Duration,
     ) -> Result<Look, CallError> {
-        let lock = match shard {
+        let held = slot.held();
+        let unlocked = planted::is_active(Defect::FixedShardUnlocked)
+            && matches!(call.target.id.home(), Home::Shard(_));
+        let lock = match shard.filter(|_| !unlocked) {
             Some(shard) => {
                 let lock = within(&self.env, deadline, self.locks.acquire_read_shard(shard)).await;
                 let lock = lock.ok_or(CallError::Late)?;
@@ -71,8 +75,14 @@ impl<E: Env> ObjectHost<E> {
         if !self.life.may_serve() {
             return Err(CallError::NotServing);
         }
-        let part_of_running =
-            shard.is_some_and(|shard| call.chain.holds_shard(shard, self.sharding));
+        if let Some(fence) = held
+            && (unlocked || planted::is_active(Defect::OwnershipNotRechecked))
+        {
+            return Ok(Look::In(slot.admit_blindly(lock, fence, !unlocked)));
+        }
+        let part_of_running = shard
+            .is_some_and(|shard| call.chain.holds_shard(shard, self.sharding))
+            && !planted::is_active(Defect::NestedNotAdmitted);
         match slot.admit(lock, call.fence, part_of_running) {
             Admission::Admitted(admitted) => Ok(Look::In(admitted)),
             Admission::Draining => Ok(Look::Wait),

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use shardwright_api::limits::MAX_PAYLOAD_SIZE;
 use shardwright_api::{CallError, UnknownWhy};
-use shardwright_contracts::Env;
+use shardwright_contracts::{Env, FenceEpoch};
 use tokio::sync::oneshot;
 
 use super::cell::CellState;
@@ -22,6 +22,7 @@ use super::{ObjectHost, Turn};
 use crate::call::Call;
 use crate::context::{CallContext, Caller};
 use crate::object::{Activation, AnyObject};
+use crate::planted::{self, Defect};
 use crate::wait::within;
 
 /// Who decides whether a call is executed: the one who begins, or the one who gives up before.
@@ -73,7 +74,7 @@ impl<E: Env> ObjectHost<E> {
     ) -> Result<Bytes, CallError> {
         let begin = Arc::new(Begin::new());
         let running = self.running(turn, call, deadline, &begin)?;
-        self.apart(running, |running| running.to_the_end()).await
+        self.apart(running, |running| running.finish()).await
     }
 
     /// Wakes an object whose turn it is.
@@ -98,6 +99,8 @@ impl<E: Env> ObjectHost<E> {
         let shard = self.sharding.shard_of(call.target.id.borrowed());
         let shard = shard.map_err(|error| CallError::InvalidId(error.to_string()))?;
         let (object, fence) = (call.target.clone(), turn.admitted.fence);
+        let blind = planted::is_active(Defect::FenceNotPassed);
+        let fence = if blind { fence.map(|_| FenceEpoch::INITIAL) } else { fence };
         let activation = Activation { object, shard, fence };
         let (host, begin) = (Arc::clone(self), Arc::clone(begin));
         Ok(Running { host, call, deadline, begin, activation, turn })
@@ -130,7 +133,7 @@ impl<E: Env> ObjectHost<E> {
 }
 
 impl<E: Env> Running<E> {
-    async fn to_the_end(mut self) -> Result<Bytes, CallError> {
+    async fn finish(mut self) -> Result<Bytes, CallError> {
         let started = self.host.env.monotonic();
         let result = match self.unbroken(Self::wake).await? {
             Ok(object) => self.unbroken(|running| running.handle(object)).await?,
@@ -245,7 +248,11 @@ impl<E: Env> Running<E> {
     /// What is said to whoever asked. If the node may have lost the shard meanwhile, another may
     /// have done something since, and nobody knows what this call did.
     fn acknowledge(&self, result: Result<Bytes, CallError>) -> Result<Bytes, CallError> {
-        if !self.host.life.may_serve() || self.turn.admitted.slot().held().is_none() {
+        let lost = self.turn.admitted.slot().held().is_none()
+            && !planted::is_active(Defect::OwnershipNotRechecked)
+            && !planted::is_active(Defect::FixedShardUnlocked)
+            && !planted::is_active(Defect::CallsNotAwaited);
+        if !self.host.life.may_serve() || lost {
             return Err(self.broken_off());
         }
         match result {

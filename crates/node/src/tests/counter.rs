@@ -1,6 +1,7 @@
 //! A service whose store refuses a stale fence: counters that must not lose what was acknowledged.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub(super) struct Rows {
     rows: Mutex<BTreeMap<String, (u64, u64)>>,
     /// The fences with which each counter was ever activated.
     activations: Mutex<BTreeMap<String, Vec<u64>>>,
+    awake: Mutex<BTreeMap<String, u64>>,
+    twice: AtomicBool,
 }
 
 impl Rows {
@@ -49,9 +52,35 @@ impl Rows {
         self.rows.lock().unwrap().values().map(|(_, number)| number).sum()
     }
 
+    fn wake(&self, id: &str) {
+        let mut awake = self.awake.lock().unwrap();
+        let count = awake.entry(id.to_owned()).or_default();
+        *count += 1;
+        if *count > 1 {
+            self.twice.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn sleep(&self, id: &str) {
+        let mut awake = self.awake.lock().unwrap();
+        let count = awake.entry(id.to_owned()).or_default();
+        *count = count.saturating_sub(1);
+    }
+
+    /// Whether some counter was awake on two nodes at the same time.
+    pub(super) fn was_twice(&self) -> bool {
+        self.twice.load(Ordering::Relaxed)
+    }
+
     pub(super) fn activations(&self) -> BTreeMap<String, Vec<u64>> {
         self.activations.lock().unwrap().clone()
     }
+}
+
+/// A counter that is awake.
+pub(super) struct Number {
+    id: String,
+    number: u64,
 }
 
 /// Counters. A call takes a millisecond, most of which it waits for the store.
@@ -61,22 +90,25 @@ pub(super) struct Counter {
 }
 
 impl ObjectType for Counter {
-    type Object = u64;
+    type Object = Number;
 
-    async fn activate(&self, activation: &Activation) -> Result<u64, ObjectError> {
+    async fn activate(&self, activation: &Activation) -> Result<Number, ObjectError> {
+        let id = activation.object.id.as_str().to_owned();
+        self.rows.wake(&id);
         self.env.sleep(Duration::from_millis(1)).await;
         let fence = activation.fence.map_or(0, |fence| fence.as_raw());
-        self.rows.open(activation.object.id.as_str(), fence)
+        Ok(Number { number: self.rows.open(&id, fence)?, id })
     }
 
     async fn handle(
         &self,
-        number: &mut u64,
+        counter: &mut Number,
         context: &CallContext,
         method: &str,
         payload: Bytes,
     ) -> Result<Bytes, ObjectError> {
         let activation = context.activation();
+        let number = &mut counter.number;
         match method {
             "add" => {
                 self.env.sleep(Duration::from_millis(1)).await;
@@ -105,7 +137,8 @@ impl ObjectType for Counter {
         }
     }
 
-    async fn deactivate(&self, _number: u64, _why: Deactivation) {
+    async fn deactivate(&self, counter: Number, _why: Deactivation) {
         self.env.sleep(Duration::from_millis(1)).await;
+        self.rows.sleep(&counter.id);
     }
 }

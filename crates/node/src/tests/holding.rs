@@ -8,7 +8,7 @@ use shardwright_contracts::Env;
 use shardwright_placement::NodeAddress;
 
 use super::world::*;
-use crate::{BoxFuture, Call, GateOptions, Transport};
+use crate::{BoxFuture, Call, GateOptions, ShardLoad, Transport};
 
 /// A transport that does something of its own to calls, and remembers whom it was to reach.
 struct Meddler<F> {
@@ -52,6 +52,14 @@ impl<F: Fn(u64) -> Meddling + Send + Sync + 'static> Transport for Meddler<F> {
             }
         })
     }
+
+    fn loads<'a>(
+        &'a self,
+        node: &'a NodeAddress,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>> {
+        self.through.loads(node, timeout)
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,12 +86,12 @@ async fn a_call_that_did_not_get_there_is_made_again_within_its_time() {
     assert_eq!(gate.call(call("x", "add")).await.unwrap(), "1");
     assert_eq!(meddler.sent.load(Ordering::Relaxed), 4);
     let never = Meddler::new(&world, |_| Meddling::NotSent);
-    world.watcher.view();
     let gate = {
         let cluster = world.cluster(Arc::default()).await;
         crate::Gate::open(cluster, address("gate-2"), never, GateOptions::default()).await.unwrap()
     };
-    assert_eq!(gate.call(call("x", "add")).await, Err(CallError::Late));
+    let refused = gate.call(call("x", "add")).await;
+    assert!(matches!(refused, Err(CallError::Unreachable { .. })), "{refused:?}");
     assert_eq!(gate.held(), 0);
 }
 
@@ -114,8 +122,12 @@ async fn a_gate_holds_so_many_calls_and_no_more() {
     for call in calls {
         answers.push(call.await.unwrap());
     }
+    let unclaimed = |id| {
+        let shard = world.config.sharding.hashed(id);
+        Err(CallError::Unclaimed { shard, retry_after_ms: 60_000 })
+    };
     let full = Err(CallError::QueueFull { limit: 2 });
-    assert_eq!(answers, [Err(CallError::Late), Err(CallError::Late), full]);
+    assert_eq!(answers, [unclaimed("x"), unclaimed("y"), full]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +166,8 @@ async fn only_members_are_ever_dialled() {
     let meddler = Meddler::new(&world, |_| Meddling::Nothing);
     let gate = world.gate_with(GateOptions::default(), meddler.clone()).await;
     for id in ["evil:1/x", "127.0.0.1:22/x", "gate/x"] {
-        assert_eq!(gate.call(call(id, "add")).await, Err(CallError::Late));
+        let refused = gate.call(call(id, "add")).await;
+        assert!(matches!(refused, Err(CallError::NodeGone { .. })), "{refused:?}");
     }
     for id in 0..100 {
         gate.call(call(&format!("counter-{id}"), "add")).await.unwrap();

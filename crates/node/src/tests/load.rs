@@ -69,9 +69,10 @@ impl Load {
     }
 }
 
-/// No call failed, and each is counted once.
+/// No call failed, each is counted once, and no counter was in two places at once.
 pub(super) fn assert_nothing_failed(world: &World, tally: Tally) {
     assert_eq!((tally.not_executed, tally.unknown), (0, 0), "{tally:?}");
     assert!(tally.answered > 500, "{tally:?}");
     assert_eq!(world.rows.sum(), tally.answered);
+    assert!(!world.rows.was_twice());
 }

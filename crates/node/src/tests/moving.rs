@@ -1,12 +1,12 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use shardwright_api::CallError;
+use shardwright_contracts::ShardId;
+
 use super::load::{Load, assert_nothing_failed};
 use super::world::*;
 use crate::{NodeOptions, NodeState};
-
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
-
-use shardwright_contracts::ShardId;
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_joins_gets_its_share_and_no_call_fails() {
@@ -44,7 +44,15 @@ async fn a_node_that_drains_hands_everything_over_and_no_call_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_come_and_go_one_after_the_other_and_no_call_fails() {
-    let world = World::new().await;
+    come_and_go(World::new().await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_they_do_where_a_cluster_is_stored_as_existing_ones_are() {
+    come_and_go(World::of_text().await).await;
+}
+
+async fn come_and_go(world: World) {
     let first = world.nodes(&["a"]).await;
     let gate = Arc::new(world.gate().await);
     let load = Load::start(&gate);
@@ -124,7 +132,40 @@ async fn an_object_of_a_node_lives_there_and_nowhere_else() {
     let host = nodes[1].node.host().unwrap();
     assert!(nodes[1].node.shards().iter().all(|shard| host.objects(*shard) == Ok(0)));
     nodes[1].node.drain().await;
-    let gone =
-        gate.call(crate::Call { timeout: Duration::from_secs(1), ..call("b/status", "add") });
-    assert_eq!(gone.await, Err(shardwright_api::CallError::Late));
+    let gone = gate.call(call("b/status", "add")).await;
+    assert!(matches!(gone, Err(CallError::NodeGone { .. })), "{gone:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_load_is_evened_out_a_busy_node_gives_shards_away() {
+    let world = World::with(|config| {
+        config.shard_mapping_check_interval_ms = 2_000;
+        config.rebalance_shards_batch_size = Some(8);
+    })
+    .await;
+    let network = || Arc::clone(&world.network) as _;
+    let options = || NodeOptions { balance_load: true, ..NodeOptions::default() };
+    let busy = world.node_with("a", options(), network()).await;
+    let idle = world.node_with("b", options(), network()).await;
+    world.settle(2).await;
+    let (first, second) = (busy.node.shards()[0], busy.node.shards()[1]);
+    let gate = Arc::new(world.gate().await);
+    // Two shards of one node do all the work.
+    let clients = [first, second].map(|shard| {
+        let (gate, id) = (Arc::clone(&gate), world.id_in(shard));
+        tokio::spawn(async move {
+            loop {
+                gate.call(call(&id, "add")).await.unwrap();
+            }
+        })
+    });
+    world
+        .until(|view| {
+            let holder = |shard| view.map.info(shard).unwrap().current.unwrap().address.clone();
+            let (one, other) = (holder(first), holder(second));
+            view.readiness().is_ready() && one != other
+        })
+        .await;
+    clients.iter().for_each(|client| client.abort());
+    assert_eq!(busy.node.shards().len() + idle.node.shards().len(), 64);
 }

@@ -18,7 +18,15 @@ async fn a_call_goes_through_objects_of_several_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_chain_that_comes_back_to_a_shard_does_not_keep_it_from_moving() {
-    let world = World::new().await;
+    come_back(World::new().await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_does_it_where_a_cluster_is_stored_as_existing_ones_are() {
+    come_back(World::of_text().await).await;
+}
+
+async fn come_back(world: World) {
     let nodes = world.nodes(&["a", "b"]).await;
     world.watcher.set_frozen(true).await.unwrap();
     let gate = Arc::new(world.gate().await);

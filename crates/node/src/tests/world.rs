@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use shardwright_api::CallError;
 use shardwright_contracts::{Env, ShardId};
-use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions, ClusterView};
+use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions, ClusterView, Layout};
 use shardwright_placement::testing::object_id_for_shard;
 use shardwright_placement::{ClusterConfig, NodeAddress, ObjectId, ShardCount};
 use shardwright_store::memory::{self, Before, Hooks, MemoryStore};
@@ -51,6 +51,7 @@ pub(super) struct World {
     pub(super) config: ClusterConfig,
     pub(super) network: Arc<LocalNetwork<PausedEnv>>,
     store: MemoryStore,
+    layout: Layout,
     /// Looks on, and takes part in nothing.
     pub(super) watcher: Cluster<Store, PausedEnv>,
 }
@@ -68,8 +69,17 @@ impl World {
         Self::with(|_| {}).await
     }
 
-    /// A cluster of 64 shards, whose nodes look around once a minute if nothing tells them.
+    /// The same, stored in the text of existing clusters.
+    pub(super) async fn of_text() -> Self {
+        Self::stored(Layout::Seed { prefix: "/goverse".to_owned() }, |_| {}).await
+    }
+
     pub(super) async fn with(change: impl FnOnce(&mut ClusterConfig)) -> Self {
+        Self::stored(Layout::Native, change).await
+    }
+
+    /// A cluster of 64 shards, whose nodes look around once a minute if nothing tells them.
+    async fn stored(layout: Layout, change: impl FnOnce(&mut ClusterConfig)) -> Self {
         let env = PausedEnv::new();
         let store = MemoryStore::new(Arc::new(Clock(env.clone())));
         let reaped = store.client(Arc::new(memory::NoHooks));
@@ -81,12 +91,12 @@ impl World {
         change(&mut config);
         let network = Arc::new(LocalNetwork::new(env.clone()));
         let line = Arc::new(Line::default());
-        let watcher = open(&store, &env, &config, line).await;
-        Self { env, rows: Arc::default(), config, network, store, watcher }
+        let watcher = open(&store, &env, &config, &layout, line).await;
+        Self { env, rows: Arc::default(), config, layout, network, store, watcher }
     }
 
     pub(super) async fn cluster(&self, line: Arc<Line>) -> Cluster<Store, PausedEnv> {
-        open(&self.store, &self.env, &self.config, line).await
+        open(&self.store, &self.env, &self.config, &self.layout, line).await
     }
 
     pub(super) async fn node(&self, name: &str) -> Process {
@@ -171,10 +181,15 @@ async fn open(
     store: &MemoryStore,
     env: &PausedEnv,
     config: &ClusterConfig,
+    layout: &Layout,
     line: Arc<Line>,
 ) -> Cluster<Store, PausedEnv> {
     let name = ClusterName::parse("test").unwrap();
-    let options = ClusterOptions { session_ttl: TTL, ..ClusterOptions::new(name, config.clone()) };
+    let options = ClusterOptions {
+        session_ttl: TTL,
+        layout: layout.clone(),
+        ..ClusterOptions::new(name, config.clone())
+    };
     Cluster::open(store.client(line), env.clone(), options).await.unwrap()
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::limits::MAX_MESSAGE_SIZE;
+use shardwright_api::wire::node::LoadsRequest;
 use shardwright_api::wire::node::node_client::NodeClient;
 use shardwright_api::{CallError, UnknownWhy, error_of_status};
 use shardwright_placement::NodeAddress;
@@ -13,7 +14,7 @@ use tonic::{Code, ConnectError, Request, Status, TimeoutExpired};
 
 use super::message;
 use crate::call::Call;
-use crate::transport::{BoxFuture, Transport};
+use crate::transport::{BoxFuture, ShardLoad, Transport};
 
 /// How connections to nodes are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,22 @@ impl Transport for GrpcTransport {
             request.set_timeout(timeout);
             match client.call(request).await {
                 Ok(response) => Ok(response.into_inner().payload),
+                Err(status) => Err(meaning(node, &status)),
+            }
+        })
+    }
+
+    fn loads<'a>(
+        &'a self,
+        node: &'a NodeAddress,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>> {
+        Box::pin(async move {
+            let mut client = self.connection(node)?;
+            let mut request = Request::new(LoadsRequest {});
+            request.set_timeout(timeout);
+            match client.loads(request).await {
+                Ok(response) => Ok(message::from_loads(response.into_inner())),
                 Err(status) => Err(meaning(node, &status)),
             }
         })

@@ -6,11 +6,12 @@ use std::time::Duration;
 use shardwright_api::CallError;
 use shardwright_api::limits::MAX_CHAIN_LENGTH;
 use shardwright_api::wire::{gate, node};
-use shardwright_contracts::FenceEpoch;
+use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_placement::ObjectId;
 
 use crate::call::Call;
 use crate::chain::{Chain, ObjectKey};
+use crate::transport::ShardLoad;
 
 /// The message for a call.
 pub(super) fn to_node(call: Call) -> node::CallRequest {
@@ -55,6 +56,18 @@ pub(super) fn from_client(
     Ok(Call::new(key(object_type, &object)?, method, payload, timeout))
 }
 
+/// The message for what shards bear.
+pub(super) fn to_loads(loads: Vec<ShardLoad>) -> node::LoadsResponse {
+    let (shards, loads) = loads.into_iter().map(|one| (one.shard.as_raw(), one.load)).unzip();
+    node::LoadsResponse { shards, loads }
+}
+
+/// What the shards of a node bear.
+pub(super) fn from_loads(message: node::LoadsResponse) -> Vec<ShardLoad> {
+    let pairs = message.shards.into_iter().zip(message.loads);
+    pairs.map(|(shard, load)| ShardLoad { shard: ShardId::from_raw(shard), load }).collect()
+}
+
 fn key(object_type: String, id: &str) -> Result<ObjectKey, CallError> {
     let id = ObjectId::parse(id).map_err(|error| CallError::InvalidId(error.to_string()))?;
     Ok(ObjectKey::new(object_type, id))
@@ -76,6 +89,13 @@ mod tests {
         let back = from_peer(to_node(call.clone()), timeout).unwrap();
         assert_eq!(format!("{back:?}"), format!("{call:?}"));
         assert_eq!(back.payload, call.payload);
+    }
+
+    #[test]
+    fn loads_come_over_the_wire_as_they_were() {
+        let of = |(shard, load)| ShardLoad { shard: ShardId::from_raw(shard), load };
+        let loads = vec![of((3, 70)), of((9, 0))];
+        assert_eq!(from_loads(to_loads(loads.clone())), loads);
     }
 
     #[test]

@@ -79,6 +79,13 @@ impl node::node_server::Node for Peers {
             Err(error) => Err(status_of_error(&error)),
         }
     }
+
+    async fn loads(
+        &self,
+        _request: Request<node::LoadsRequest>,
+    ) -> Result<Response<node::LoadsResponse>, Status> {
+        Ok(Response::new(message::to_loads(self.0.loads())))
+    }
 }
 
 #[tonic::async_trait]

@@ -1,0 +1,118 @@
+use std::time::Duration;
+
+use shardwright_contracts::FenceEpoch;
+use shardwright_engine::StoredCoordinator;
+use shardwright_engine::cluster::{
+    Cluster, ClusterOptions, InfraError, Layout, OpenError, OptionsError,
+};
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_placement::{JoinRefused, ShardCount, ShardHash};
+use shardwright_store::memory::MemoryStore;
+
+use crate::site::{SHARDS, Site, node};
+use crate::support::world::World;
+
+fn open(site: &Site, options: ClusterOptions) -> Result<Cluster<MemoryStore, World>, OpenError> {
+    site.run(Cluster::open(site.store.clone(), site.world.clone(), options))
+}
+
+fn with_count(site: &Site, count: u32) -> ClusterOptions {
+    let mut options = site.options();
+    options.config.sharding.num_shards = ShardCount::try_new(count).unwrap();
+    options
+}
+
+#[test]
+fn the_first_process_makes_the_cluster_and_others_find_it() {
+    let site = Site::new();
+    let first = site.cluster();
+    assert_eq!(first.view().map.num_shards().get(), SHARDS);
+    let made = site.store.revision();
+    site.cluster();
+    assert_eq!(site.store.revision(), made);
+}
+
+#[test]
+fn a_process_that_hashes_or_counts_otherwise_is_refused() {
+    for site in [Site::new(), Site::text()] {
+        site.cluster();
+        let error = open(&site, with_count(&site, 8_192)).unwrap_err();
+        assert!(matches!(error, OpenError::Join(JoinRefused::NumShards { .. })), "{error}");
+        let mut options = site.options();
+        options.config.sharding.hash = ShardHash::Avalanche64;
+        let error = open(&site, options).unwrap_err();
+        assert!(matches!(error, OpenError::Join(JoinRefused::Hash { .. })), "{error}");
+    }
+}
+
+#[test]
+fn a_process_that_would_store_the_cluster_otherwise_is_refused() {
+    let site = Site::new();
+    site.cluster();
+    let layout = Layout::Seed { prefix: "/goverse".to_owned() };
+    let error = open(&site, ClusterOptions { layout, ..site.options() }).unwrap_err();
+    let text = "the cluster is stored as records, this process would store it as text";
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn an_existing_cluster_says_by_its_keys_how_many_shards_there_are() {
+    let site = Site::text();
+    for shard in 0..SHARDS + 1 {
+        site.put(&format!("/goverse/shard/{shard}"), "n1:1,");
+    }
+    let error = open(&site, site.options()).unwrap_err();
+    let cluster = ShardCount::try_new(SHARDS + 1).unwrap();
+    let ours = ShardCount::try_new(SHARDS).unwrap();
+    assert_eq!(error, OpenError::Join(JoinRefused::NumShards { cluster, ours }));
+    assert!(open(&site, with_count(&site, SHARDS + 1)).is_ok());
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    let site = Site::new();
+    let refused = |change: &dyn Fn(&mut ClusterOptions)| {
+        let mut options = site.options();
+        change(&mut options);
+        open(&site, options).unwrap_err()
+    };
+    let margin = |margin| refused(&move |options| options.session_margin = margin);
+    assert_eq!(margin(Duration::ZERO), OpenError::Options(OptionsError::Margin));
+    assert_eq!(margin(Duration::from_secs(5)), OpenError::Options(OptionsError::Margin));
+    let none = refused(&|options| options.commits_in_flight = 0);
+    assert_eq!(none, OpenError::Options(OptionsError::NoCommits));
+    let mixed = refused(&|options| {
+        options.layout = Layout::Seed { prefix: "shardwright/cluster/test".to_owned() };
+    });
+    assert_eq!(mixed, OpenError::Options(OptionsError::Mixed));
+    let config = refused(&|options| options.config.min_quorum = 0);
+    assert!(matches!(config, OpenError::Options(OptionsError::Config(_))));
+    assert!(site.stored("").is_empty());
+}
+
+#[test]
+fn a_record_that_cannot_be_read_keeps_everybody_out() {
+    let site = Site::new();
+    site.put("shardwright/cluster/test/plan", b"nonsense".to_vec());
+    let error = open(&site, site.options()).unwrap_err();
+    let OpenError::Store(shardwright_engine::OpenError::Store(error)) = error else {
+        panic!("{error}");
+    };
+    assert!(matches!(error, InfraError::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn fences_of_before_a_restore_are_stale_and_block_nobody() {
+    let site = Site::new();
+    let before = site.node("a:1");
+    site.place(&before);
+    assert!(site.claim(&before, 0).unwrap() > FenceEpoch::INITIAL);
+    let raise = StoredCoordinator::<_, World>::raise_incarnation;
+    assert_eq!(site.run(raise(&site.store, &Keyspace::default())).unwrap(), 1);
+    let cluster = site.cluster();
+    assert_eq!(cluster.fence_floor().as_raw(), 1 << 32);
+    let after = site.join(&cluster, "b:1");
+    site.run(cluster.move_shard(crate::site::shard(0), &node("b:1"))).unwrap();
+    // The other one is a member, and yet holds nothing.
+    assert_eq!(site.claim(&after, 0).unwrap().as_raw(), 1 << 32);
+}
