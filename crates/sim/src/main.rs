@@ -5,9 +5,9 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use shardwright_sim::clusters::{self, ClusterSweep};
 #[cfg(feature = "planted-bugs")]
 use shardwright_sim::planted;
-use shardwright_sim::clusters::{self, ClusterSweep};
 use shardwright_sim::stored::{self, StoredSweep};
 use shardwright_sim::sweep::{STEPS, Sweep};
 use shardwright_sim::trace::Trace;
@@ -132,7 +132,8 @@ fn hunt() -> bool {
 fn hunt() -> bool {
     let (protocol, engine) = (planted::hunt_in_protocol(), planted::hunt_in_engine());
     let mut all_caught = true;
-    for planted::Hunted { name, sentence, catch } in protocol.into_iter().chain(engine) {
+    let all = protocol.into_iter().chain(engine).chain(planted::hunt_in_clusters());
+    for planted::Hunted { name, sentence, catch } in all {
         match catch {
             Some(catch) => println!(
                 "{name:<26} seed {:>3}  {sentence:<66} {}",

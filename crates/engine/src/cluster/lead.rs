@@ -11,6 +11,7 @@ use shardwright_store::{Commit, Store};
 use super::attempt::Tried;
 use super::error::{LeadError, StepError};
 use super::membership::NodeMembership;
+use super::planted;
 use super::session::Serving;
 use super::targets::{Basis, Written};
 use crate::fault;
@@ -136,7 +137,8 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         if basis.is_unreadable() {
             return Err(StepError::Unreadable);
         }
-        let (map, config, now) = (&*basis.map, &self.core.options.config, self.core.now());
+        let config = &*planted::plans_by(&self.core.options.config);
+        let (map, now) = (&*basis.map, self.core.now());
         let header = map.header();
         let leader = basis.leader.as_ref().map(Holder::borrowed);
         // Whether it leads does not depend on what it would write.

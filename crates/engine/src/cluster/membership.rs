@@ -14,6 +14,7 @@ use super::attempt::Tried;
 use super::core::Core;
 use super::error::JoinError;
 use super::handle::Cluster;
+use super::planted::{self, Defect};
 use super::session::{Lease, Opened, Serving};
 use crate::codec::{Leaving, Record};
 use crate::fault;
@@ -65,9 +66,13 @@ impl<S: Store, E: Env> Cluster<S, E> {
             }
             let opened = core.open_session().await?;
             let stored_key = core.keys.key(&key);
-            let commit = Commit::builder()
-                .expect(stored_key.clone(), Expect::Absent)
-                .put_in_session(stored_key, value.clone(), opened.session.id);
+            let commit = Commit::builder().expect(stored_key.clone(), Expect::Absent);
+            let (value, session) = (value.clone(), opened.session.id);
+            let commit = if planted::is_active(Defect::MemberOutlivesSession) {
+                commit.put(stored_key, value)
+            } else {
+                commit.put_in_session(stored_key, value, session)
+            };
             let tried = core.commit(JOIN, commit).await;
             if let Ok(Tried::Stored(revision)) = tried {
                 return Ok(core.admit(address, revision, &opened));

@@ -23,6 +23,7 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Store, StoreLimits};
 
 use super::attempt::Tried;
 use super::core::Core;
+use super::planted::{self, Defect};
 use super::state::{State, told_by};
 use crate::codec::{Record, TargetChunk, TargetHead};
 use crate::fault;
@@ -56,7 +57,8 @@ pub(super) enum Written {
 impl State {
     /// What to decide targets on. Whoever leads names itself; `to` is a node that must stay.
     pub(super) fn basis(&self, by_leader: bool, to: Option<&NodeAddress>) -> Basis {
-        let leader = by_leader.then_some(ClusterKey::Leader);
+        let is_guarded = by_leader && !planted::is_active(Defect::LeaderUncompared);
+        let leader = is_guarded.then_some(ClusterKey::Leader);
         let member = to.map(|node| ClusterKey::Member(node.clone()));
         let guards = leader.into_iter().chain(member);
         Basis {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::{CallError, UnknownWhy};
-use shardwright_node::{BoxFuture, Call, CallService, Transport};
+use shardwright_node::{BoxFuture, Call, CallService, ShardLoad, Transport};
 use shardwright_placement::NodeAddress;
 use tokio::sync::oneshot;
 
@@ -141,6 +141,27 @@ impl Transport for Wire {
                 Some(Ok(answer)) => answer,
                 Some(Err(_hung_up)) => Err(CallError::Unknown(UnknownWhy::Lost)),
                 None => Err(CallError::Unknown(UnknownWhy::Late)),
+            }
+        })
+    }
+
+    fn loads<'a>(
+        &'a self,
+        node: &'a NodeAddress,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>> {
+        Box::pin(async move {
+            let trip = self.wires.lock().trip();
+            let journey = Journey {
+                clock: self.clock.clone(),
+                wires: self.wires.clone(),
+                from: self.process,
+                limit_us: micros(timeout),
+            };
+            self.clock.sleep_us(trip.there_us + trip.back_us).await;
+            match journey.end(node, trip) {
+                End::Listener(listener) => Ok(listener.service.loads()),
+                End::Nobody | End::Silence => Err(CallError::Unknown(UnknownWhy::Lost)),
             }
         })
     }
