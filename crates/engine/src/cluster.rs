@@ -5,7 +5,7 @@
 //!
 //! | who | has | can |
 //! |---|---|---|
-//! | anybody | [`Cluster`] | see the cluster ([`ClusterView`]), route by it, move, pin, drain, freeze |
+//! | anybody | [`Cluster`] | see the cluster by a [`ClusterView`], move, pin, drain, freeze |
 //! | a gate | [`GateMembership`] | be seen by others |
 //! | a node | [`NodeMembership`] | claim and release shards, lead |
 //!

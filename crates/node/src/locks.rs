@@ -81,6 +81,15 @@ impl ShardLocks {
         Ok(ShardReadGuard { shard, _lock: lock })
     }
 
+    /// The same if it can be had without waiting.
+    pub fn try_acquire_read_shard(
+        &self,
+        shard: ShardId,
+    ) -> Result<Option<ShardReadGuard>, ShardOutOfRange> {
+        let lock = Arc::clone(self.locks.get(shard)?).try_read_owned().ok();
+        Ok(lock.map(|lock| ShardReadGuard { shard, _lock: lock }))
+    }
+
     /// The lock for a transition of a shard.
     pub async fn acquire_write(&self, shard: ShardId) -> Result<ShardWriteGuard, ShardOutOfRange> {
         let lock = Arc::clone(self.locks.get(shard)?).write_owned().await;
@@ -149,6 +158,7 @@ mod tests {
         let transition = at_once(locks.acquire_write(shard)).unwrap().unwrap();
         assert_eq!(transition.shard(), shard);
         assert!(read(&locks, "user-12345").is_none());
+        assert!(locks.try_acquire_read_shard(shard).unwrap().is_none());
         assert!(at_once(locks.acquire_write(shard)).is_none());
         assert!(read(&locks, "foobar").is_some(), "another shard is another lock");
     }

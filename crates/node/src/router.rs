@@ -10,8 +10,8 @@ use bytes::Bytes;
 use shardwright_api::CallError;
 use shardwright_contracts::Env;
 use shardwright_engine::cluster::{Cluster, ClusterView};
+use shardwright_engine::watch;
 use shardwright_store::Store;
-use tokio::sync::watch;
 
 use self::attempt::{Attempt, Refusal};
 use self::routes::RouteCache;
@@ -20,6 +20,7 @@ use crate::context::Caller;
 use crate::local::Local;
 use crate::queue::{Place, Queue};
 use crate::transport::{BoxFuture, Transport};
+use crate::wait::within;
 
 /// The longest pause before a node is asked again that refused a call though the cluster says that
 /// it has the shard.
@@ -39,15 +40,18 @@ pub(crate) struct Router<S: Store, E: Env> {
     routes: RouteCache,
 }
 
-/// What a call that waits remembers.
+/// What a call remembers while it waits.
 struct Waiting {
     deadline: Duration,
     changes: Option<watch::Receiver<Arc<ClusterView>>>,
     place: Option<Place>,
+    /// Who refused it last.
     refusal: Option<Refusal>,
+    /// When that one is asked again, though nothing was heard.
+    ask_again_at: Duration,
+    pause: Duration,
     /// Why it waits.
     why: CallError,
-    pause: Duration,
 }
 
 impl<S: Store, E: Env> Router<S, E> {
@@ -76,25 +80,30 @@ impl<S: Store, E: Env> Router<S, E> {
     pub(crate) async fn route(&self, call: Call) -> Result<Bytes, CallError> {
         let deadline = self.cluster.env().monotonic().saturating_add(call.timeout);
         call.check()?;
-        let pause = self.first_pause();
-        let why = CallError::Late;
-        let mut waiting =
-            Waiting { deadline, changes: None, place: None, refusal: None, why, pause };
+        let mut waiting = Waiting {
+            deadline,
+            changes: None,
+            place: None,
+            refusal: None,
+            ask_again_at: Duration::MAX,
+            pause: Duration::from_millis(self.cluster.config().moving_retry_ms),
+            why: CallError::Late,
+        };
         loop {
             let view = match &mut waiting.changes {
                 Some(changes) => Arc::clone(&changes.borrow_and_update()),
                 None => self.cluster.view(),
             };
-            let at_most = match self.attempt(&view, &call, deadline, &waiting.refusal).await {
+            let at_most = match self.attempt(&view, &call, &mut waiting).await {
                 Attempt::Done(answer) => return answer,
                 Attempt::Refused(refusal, why) => {
-                    (waiting.refusal, waiting.why) = (Some(refusal), why);
-                    None
+                    waiting.remember(refusal, why, self.cluster.env().monotonic());
+                    Duration::MAX
                 }
-                Attempt::NotTried => None,
+                Attempt::NotTried => Duration::MAX,
                 Attempt::Nowhere { at_most, why } => {
                     waiting.why = why;
-                    Some(at_most)
+                    at_most
                 }
             };
             self.wait(&view, &mut waiting, at_most).await?;
@@ -106,7 +115,7 @@ impl<S: Store, E: Env> Router<S, E> {
         &self,
         view: &ClusterView,
         waiting: &mut Waiting,
-        at_most: Option<Duration>,
+        at_most: Duration,
     ) -> Result<(), CallError> {
         let env = self.cluster.env();
         let now = env.monotonic();
@@ -124,25 +133,24 @@ impl<S: Store, E: Env> Router<S, E> {
         if changes.borrow().generation != view.generation {
             return Ok(());
         }
-        let pause = at_most.unwrap_or(waiting.pause).min(waiting.deadline - now);
-        tokio::select! {
-            biased;
-            changed = changes.changed() => {
-                if changed.is_err() {
-                    return Err(CallError::NotServing);
-                }
-            }
-            () = env.sleep(pause) => {
-                // Nothing was heard: whoever refused is asked again, but less and less often.
-                waiting.refusal = None;
-                waiting.pause = (waiting.pause * 2).min(PAUSE_MAX);
-            }
+        let until = waiting.deadline.min(waiting.ask_again_at).min(now.saturating_add(at_most));
+        if let Some(Err(_gone)) = within(env, until, changes.changed()).await {
+            return Err(CallError::NotServing);
+        }
+        if env.monotonic() >= waiting.ask_again_at {
+            (waiting.refusal, waiting.ask_again_at) = (None, Duration::MAX);
         }
         Ok(())
     }
+}
 
-    fn first_pause(&self) -> Duration {
-        Duration::from_millis(self.cluster.config().moving_retry_ms)
+impl Waiting {
+    /// Takes note of who refused the call. Nothing need be heard of that one's trouble, so it is
+    /// asked again after a while, but less and less often.
+    fn remember(&mut self, refusal: Refusal, why: CallError, now: Duration) {
+        (self.refusal, self.why) = (Some(refusal), why);
+        self.ask_again_at = now.saturating_add(self.pause);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }
 

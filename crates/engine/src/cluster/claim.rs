@@ -1,6 +1,7 @@
 //! Claiming shards.
 
 use shardwright_contracts::{Env, FenceEpoch, ShardId};
+use shardwright_placement::ops::ClaimRefused;
 use shardwright_store::Store;
 
 use super::attempt::Tried;
@@ -30,7 +31,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
     }
 
     async fn claim_one(&self, shard: ShardId) -> Result<FenceEpoch, ClaimError> {
-        let mut is_fresh = false;
+        let (mut is_fresh, mut is_overtaken) = (false, false);
         for tries in 0..=self.core.options.conflict_retries {
             back_off(&self.core.env, tries).await;
             if self.lease.serving() == Serving::Ended {
@@ -45,6 +46,10 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
                     is_fresh = true;
                     continue;
                 }
+                // An attempt whose outcome was not known has been stored, and others came after.
+                Err(ClaimError::Refused(ClaimRefused::AlreadyHeld(fence))) if is_overtaken => {
+                    return Ok(fence);
+                }
                 Err(error) => return Err(error),
             };
             match self.core.commit(CLAIM, draft.commit).await? {
@@ -56,7 +61,8 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
                             .map_err(|error| fault::corrupt(CLAIM, error.to_string()).into()),
                     };
                 }
-                Tried::Conflict | Tried::Overtaken | Tried::SessionGone => {
+                tried @ (Tried::Conflict | Tried::Overtaken | Tried::SessionGone) => {
+                    is_overtaken |= tried == Tried::Overtaken;
                     self.reload_shard(shard).await?;
                     is_fresh = true;
                 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::InfraError;
 use shardwright_store::{Revision, Store};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::options::ClusterOptions;
 use super::planted::{self, Defect};
@@ -14,6 +14,7 @@ use crate::clock::Pace;
 use crate::fault;
 use crate::keyspace::{ClusterKey, ClusterKeys};
 use crate::listing;
+use crate::watch;
 
 /// What all handles of a cluster share.
 pub(super) struct Core<S, E> {

@@ -120,6 +120,9 @@ pub enum StepError {
     /// The node does not lead, or not any more.
     #[error(transparent)]
     Refused(#[from] LeaderRefused),
+    /// The node is no member any more.
+    #[error("the membership is over")]
+    Over,
     /// What is stored of all targets cannot be read, so none can be written.
     #[error("what is stored of all targets cannot be read")]
     Unreadable,

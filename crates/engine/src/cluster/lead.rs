@@ -99,12 +99,12 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         let mut is_fresh = false;
         for tries in 0..=self.core.options.conflict_retries {
             back_off(&self.core.env, tries).await;
-            let basis = self.core.lock().basis(true, None);
+            let basis = self.core.lock().basis(true, Some(&self.holder.address));
             let (plan, update) = match self.decide(&basis, loads) {
                 Ok(decided) => decided,
+                // What is known may be out of date: decide again on what is stored.
                 Err(_) if !is_fresh => {
-                    let keys = [ClusterKey::Leader, ClusterKey::TargetHead];
-                    self.core.reload(STEP, keys).await?;
+                    self.reload_basis().await?;
                     is_fresh = true;
                     continue;
                 }
@@ -119,8 +119,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
             match written? {
                 Written::All(version, moved) => return Ok(LeaderStep { plan, moved, version }),
                 Written::Moved | Written::Overtaken => {
-                    let keys = [ClusterKey::Leader, ClusterKey::TargetHead];
-                    self.core.reload(STEP, keys).await?;
+                    self.reload_basis().await?;
                     is_fresh = true;
                 }
             }
@@ -134,6 +133,10 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         basis: &Basis,
         loads: Option<&[u64]>,
     ) -> Result<(Plan, Option<TargetUpdate>), StepError> {
+        let is_over = self.lease.serving() == Serving::Ended;
+        if is_over || !basis.members.is_live(self.holder.borrowed()) {
+            return Err(StepError::Over);
+        }
         if basis.is_unreadable() {
             return Err(StepError::Unreadable);
         }
@@ -153,6 +156,12 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         let update = update
             .filter(|update| !update.changes.is_empty() || update.header != next_version(header));
         Ok((plan, update))
+    }
+
+    /// Reads all that a plan depends on, and not only what was written: a target that somebody else
+    /// wrote may be a node that is not known here yet, and would be taken for gone.
+    async fn reload_basis(&self) -> Result<(), InfraError> {
+        self.core.refresh().await.map(|_| ())
     }
 
     async fn reload_leader(&self) -> Result<(), InfraError> {

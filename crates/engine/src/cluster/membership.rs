@@ -8,7 +8,6 @@ use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
 use shardwright_placement::{Holder, Incarnation, NodeAddress, ops};
 use shardwright_store::{Commit, Expect, Revision, Store};
-use tokio::sync::watch;
 
 use super::attempt::Tried;
 use super::core::Core;
@@ -19,6 +18,7 @@ use super::session::{Lease, Opened, Serving};
 use crate::codec::{Leaving, Record};
 use crate::fault;
 use crate::keyspace::ClusterKey;
+use crate::watch;
 
 const JOIN: &str = "cluster.join";
 const LEAVING: &str = "cluster.leaving";

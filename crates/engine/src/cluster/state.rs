@@ -48,6 +48,8 @@ pub(super) struct State {
     gates: Arc<BTreeSet<NodeAddress>>,
     leader: Option<LeaderName>,
     members: Arc<Membership>,
+    /// Whether `members` is older than what is known of nodes and of their leaving.
+    members_lag: bool,
     unreadable: BTreeMap<ClusterKey, Unreadable>,
     touched: Touched,
     view: Arc<ClusterView>,
@@ -99,6 +101,7 @@ impl State {
             gates,
             leader: None,
             members,
+            members_lag: false,
             unreadable: BTreeMap::new(),
             touched: Touched::default(),
             view: Arc::new(view),
@@ -199,7 +202,7 @@ impl State {
         };
         self.view = Arc::new(ClusterView {
             generation,
-            revision: self.reached.iter().min().copied().unwrap_or_default(),
+            revision: self.reached.last().copied().unwrap_or_default(),
             map: Arc::clone(&self.map),
             members: Arc::clone(&self.members),
             gates: Arc::clone(&self.gates),
@@ -273,9 +276,10 @@ impl State {
 
     /// Makes members of what is known of nodes and of their leaving.
     fn update_members(&mut self, now: LogicalTime) {
-        if !self.touched.members {
+        if !std::mem::take(&mut self.members_lag) {
             return;
         }
+        self.touched.members = true;
         let members = self.nodes.iter().filter_map(|(address, weight)| {
             // A node writes its key once in its life.
             let at = self.known.get(&ClusterKey::Member(address.clone()))?;
@@ -288,8 +292,8 @@ impl State {
         if let Ok(members) = self.members.updated(members.collect::<Vec<_>>(), now) {
             self.members = Arc::new(members);
         }
-        self.touched.leader |= self.format == Format::Text;
         if self.format == Format::Text {
+            self.touched.leader = true;
             self.resolve_lives();
         }
     }

@@ -55,11 +55,12 @@ pub(super) enum Written {
 }
 
 impl State {
-    /// What to decide targets on. Whoever leads names itself; `to` is a node that must stay.
-    pub(super) fn basis(&self, by_leader: bool, to: Option<&NodeAddress>) -> Basis {
+    /// What to decide targets on. A leader must still lead when they are written, and a node that
+    /// somebody named must still be a member.
+    pub(super) fn basis(&self, by_leader: bool, member: Option<&NodeAddress>) -> Basis {
         let is_guarded = by_leader && !planted::is_active(Defect::LeaderUncompared);
         let leader = is_guarded.then_some(ClusterKey::Leader);
-        let member = to.map(|node| ClusterKey::Member(node.clone()));
+        let member = member.map(|node| ClusterKey::Member(node.clone()));
         let guards = leader.into_iter().chain(member);
         Basis {
             map: self.shared_map(),
@@ -198,7 +199,7 @@ impl<S: Store, E: Env> Core<S, E> {
             Tried::Overtaken => return Ok(Written::Overtaken),
             Tried::Conflict | Tried::SessionGone => return Ok(Written::Moved),
         }
-        let changes: Vec<&TargetChange> = update.changes.iter().collect();
+        let changes = update.changes.clone();
         let written = self.each(changes, |change| self.write_shard_text(basis, change)).await;
         let mut stored = 0;
         for written in written {
@@ -214,7 +215,7 @@ impl<S: Store, E: Env> Core<S, E> {
     async fn write_shard_text(
         &self,
         basis: &Basis,
-        change: &TargetChange,
+        change: TargetChange,
     ) -> Result<bool, InfraError> {
         let key = ClusterKey::Shard(change.shard);
         for _ in 0..=self.options.conflict_retries {

@@ -19,7 +19,8 @@ use super::unreadable::Quarantined;
 pub struct ClusterView {
     /// Which view of this process; each has the next number.
     pub generation: u64,
-    /// Up to which moment of the store everything is in it.
+    /// Up to which moment of the store all that is stored of members, shards and the leader is in
+    /// it.
     pub revision: Revision,
     /// Where shards should be and are.
     pub map: Arc<ShardMap>,

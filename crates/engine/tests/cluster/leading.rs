@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use shardwright_engine::cluster::{LeadError, StepError};
+use shardwright_engine::cluster::{Layout, LeadError, StepError};
 use shardwright_placement::ops::{LeadRefused, LeaderRefused};
 use shardwright_placement::{Note, TargetVersion};
 use shardwright_store::StoreLimits;
@@ -77,11 +77,42 @@ fn a_leader_that_was_replaced_writes_nothing() {
         // The old one hears of nothing, and is let through again.
         site.store.hold_watches();
         cut.set(false);
-        let refused = site.run(old.lead_step(None)).unwrap_err();
-        let leads = StepError::Refused(LeaderRefused::NotLeading(node("b:1")));
-        assert_eq!(refused, leads);
+        assert_eq!(site.run(old.lead_step(None)), Err(StepError::Over));
         site.store.release_watches();
         assert_eq!(site.run(b.cluster().refresh()).unwrap().map.header().version.as_raw(), 0);
+    }
+}
+
+#[test]
+fn a_member_that_was_replaced_as_leader_writes_nothing() {
+    for site in [Site::new(), Site::text()] {
+        let (a, b) = (site.node("a:1"), site.node("b:1"));
+        site.pass(Duration::from_millis(GUARD_MS));
+        site.run(a.try_lead()).unwrap();
+        site.store.hold_watches();
+        site.delete(match site.layout {
+            Layout::Native => "shardwright/cluster/test/leader",
+            Layout::Seed { .. } => "/goverse/leader",
+        });
+        site.run(b.try_lead()).unwrap();
+        assert_eq!(a.cluster().view().live_leader(), Some(a.holder()));
+        let leads = StepError::Refused(LeaderRefused::NotLeading(node("b:1")));
+        assert_eq!(site.run(a.lead_step(None)), Err(leads));
+        assert_eq!(site.cluster().view().map.header().version, TargetVersion::NONE);
+    }
+}
+
+#[test]
+fn a_leader_that_is_no_member_any_more_writes_nothing() {
+    for site in [Site::new(), Site::text()] {
+        let a = site.node("a:1");
+        site.pass(Duration::from_millis(GUARD_MS));
+        site.run(a.try_lead()).unwrap();
+        // Nobody has taken its place, and it has not heard of its end.
+        site.store.hold_watches();
+        site.end_session_of("a:1");
+        assert_eq!(site.run(a.lead_step(None)), Err(StepError::Over));
+        assert_eq!(site.cluster().view().map.header().version, TargetVersion::NONE);
     }
 }
 

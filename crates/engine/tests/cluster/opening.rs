@@ -22,6 +22,34 @@ fn with_count(site: &Site, count: u32) -> ClusterOptions {
     options
 }
 
+/// Whoever builds on this runs it as tasks.
+#[test]
+fn everything_can_be_moved_to_another_thread() {
+    fn moves<T: Send>(value: T) -> T {
+        value
+    }
+    let site = Site::new();
+    let cluster = moves(site.cluster());
+    let a = site.join(&cluster, "a:1");
+    let (to, shards) = (node("a:1"), [crate::site::shard(0)]);
+    drop(moves(Cluster::open(site.store.clone(), site.world.clone(), site.options())));
+    drop(moves(cluster.join(to.clone(), std::num::NonZeroU32::MIN)));
+    drop(moves(cluster.join_gate(to.clone())));
+    drop(moves(cluster.refresh()));
+    drop(moves(cluster.move_shard(shards[0], &to)));
+    drop(moves(cluster.pin(shards[0], None)));
+    drop(moves(cluster.unpin(shards[0])));
+    drop(moves(cluster.set_frozen(true)));
+    drop(moves(cluster.set_drained(&to, true)));
+    drop(moves(a.claim(&shards)));
+    drop(moves(a.release(&[])));
+    drop(moves(a.try_lead()));
+    drop(moves(a.lead_step(None)));
+    drop(moves(a.resign()));
+    drop(moves(a.set_leaving(true)));
+    drop(moves(a.leave()));
+}
+
 #[test]
 fn the_first_process_makes_the_cluster_and_others_find_it() {
     let site = Site::new();

@@ -29,10 +29,7 @@ fn options(layout: Layout) -> ClusterOptions {
     ClusterOptions { layout, session_ttl, session_margin, ..options }
 }
 
-async fn open<S: Store>(store: &S, layout: &Layout) -> Cluster<S, TokioEnv>
-where
-    S: Clone,
-{
+async fn open<S: Store + Clone>(store: &S, layout: &Layout) -> Cluster<S, TokioEnv> {
     let env = TokioEnv::current().unwrap();
     Cluster::open(store.clone(), env, options(layout.clone())).await.unwrap()
 }

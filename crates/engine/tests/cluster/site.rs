@@ -16,7 +16,7 @@ use shardwright_engine::cluster::{
 use shardwright_placement::ops::Releasing;
 use shardwright_placement::{ClusterConfig, Duties, Holder, NodeAddress, ShardCount};
 use shardwright_store::memory::{Before, Call, Hooks, MemoryStore};
-use shardwright_store::{Fault, FaultKind, Key, KeyRange, Page, Store};
+use shardwright_store::{Commit, Expect, Fault, FaultKind, Key, KeyRange, Page, Store};
 
 use crate::flaky::Flaky;
 use crate::support::world::World;
@@ -191,13 +191,22 @@ impl Site {
     /// Puts bytes under a key, whatever is there.
     pub(crate) fn put(&self, key: &str, value: impl Into<Vec<u8>>) {
         let key = Key::from(key.to_owned());
-        let found = self.run(self.store.load(std::slice::from_ref(&key))).unwrap();
-        let at = found.values[0].as_ref().map(|found| found.revision);
-        let expect = at.map_or(shardwright_store::Expect::Absent, shardwright_store::Expect::At);
-        let commit = shardwright_store::Commit::builder().expect(key.clone(), expect);
-        let commit = commit.put(key, value.into()).build().unwrap();
-        self.run(self.store.commit(commit)).unwrap();
+        let commit = Commit::builder().expect(key.clone(), self.expect(&key));
+        self.run(self.store.commit(commit.put(key, value.into()).build().unwrap())).unwrap();
         self.world.run_tasks();
+    }
+
+    /// Takes a key away.
+    pub(crate) fn delete(&self, key: &str) {
+        let key = Key::from(key.to_owned());
+        let commit = Commit::builder().expect(key.clone(), self.expect(&key));
+        self.run(self.store.commit(commit.delete(key).build().unwrap())).unwrap();
+        self.world.run_tasks();
+    }
+
+    fn expect(&self, key: &Key) -> Expect {
+        let found = self.run(self.store.load(std::slice::from_ref(key))).unwrap();
+        found.values[0].as_ref().map_or(Expect::Absent, |found| Expect::At(found.revision))
     }
 
     /// Ends the session of a node, and nobody has a hand in it.

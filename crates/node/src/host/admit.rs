@@ -3,11 +3,13 @@ use std::time::Duration;
 
 use shardwright_api::CallError;
 use shardwright_contracts::{Env, ShardId};
-use shardwright_placement::Home;
+use shardwright_placement::{Home, ShardOutOfRange};
 
 use super::{Admission, Admitted, ObjectHost, Slot};
 use crate::call::Call;
+use crate::locks::ShardReadGuard;
 use crate::planted::{self, Defect};
+use crate::queue::Place;
 use crate::wait::within;
 
 /// What a look at a shard gave.
@@ -36,21 +38,47 @@ impl<E: Env> ObjectHost<E> {
             (None, _) => return Err(CallError::NotOwner { shard, fence: None }),
         };
         let mut place = None;
+        match self.look(call, shard, slot, deadline, &mut place).await? {
+            Look::In(admitted) => return Ok(admitted),
+            Look::Wait if self.options.strict => {
+                return Err(CallError::NotOwner { shard, fence: slot.held().flatten() });
+            }
+            Look::Wait => {}
+        }
         loop {
+            self.take_place(&mut place)?;
             let mut bell = std::pin::pin!(slot.bell().notified());
             bell.as_mut().enable();
-            match self.look(call, shard, slot, deadline).await? {
+            match self.look(call, shard, slot, deadline, &mut place).await? {
                 Look::In(admitted) => return Ok(admitted),
-                Look::Wait if self.options.strict => {
-                    return Err(CallError::NotOwner { shard, fence: slot.held().flatten() });
-                }
-                Look::Wait => {}
+                Look::Wait => within(&self.env, deadline, bell).await.ok_or(CallError::Late)?,
             }
-            if place.is_none() {
-                place = Some(self.queue.enter()?);
-            }
-            within(&self.env, deadline, bell).await.ok_or(CallError::Late)?;
         }
+    }
+
+    /// Waits in the queue from now on, if there is room.
+    fn take_place(&self, place: &mut Option<Place>) -> Result<(), CallError> {
+        if place.is_none() {
+            *place = Some(self.queue.enter()?);
+        }
+        Ok(())
+    }
+
+    /// The lock of a shard. Whoever has to wait for it does so in the queue: the shard is being
+    /// claimed or released.
+    async fn read_lock(
+        &self,
+        shard: ShardId,
+        deadline: Duration,
+        place: &mut Option<Place>,
+    ) -> Result<ShardReadGuard, CallError> {
+        let invalid = |error: ShardOutOfRange| CallError::InvalidId(error.to_string());
+        if let Some(lock) = self.locks.try_acquire_read_shard(shard).map_err(invalid)? {
+            return Ok(lock);
+        }
+        self.take_place(place)?;
+        let lock = within(&self.env, deadline, self.locks.acquire_read_shard(shard)).await;
+        lock.ok_or(CallError::Late)?.map_err(invalid)
     }
 
     /// Looks once, under the lock, whether the node has the shard.
@@ -60,16 +88,13 @@ impl<E: Env> ObjectHost<E> {
         shard: Option<ShardId>,
         slot: &Arc<Slot>,
         deadline: Duration,
+        place: &mut Option<Place>,
     ) -> Result<Look, CallError> {
         let held = slot.held();
         let unlocked = planted::is_active(Defect::FixedShardUnlocked)
             && matches!(call.target.id.home(), Home::Shard(_));
         let lock = match shard.filter(|_| !unlocked) {
-            Some(shard) => {
-                let lock = within(&self.env, deadline, self.locks.acquire_read_shard(shard)).await;
-                let lock = lock.ok_or(CallError::Late)?;
-                Some(lock.map_err(|error| CallError::InvalidId(error.to_string()))?)
-            }
+            Some(shard) => Some(self.read_lock(shard, deadline, place).await?),
             None => None,
         };
         if !self.life.may_serve() {

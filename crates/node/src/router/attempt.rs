@@ -7,7 +7,7 @@ use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::{NodeAddress, Retry, Route};
 use shardwright_store::Store;
 
-use super::Router;
+use super::{Router, Waiting};
 use crate::call::Call;
 use crate::planted::{self, Defect};
 
@@ -42,8 +42,7 @@ impl<S: Store, E: Env> Router<S, E> {
         &self,
         view: &ClusterView,
         call: &Call,
-        deadline: Duration,
-        refused: &Option<Refusal>,
+        waiting: &mut Waiting,
     ) -> Attempt {
         let local = self.local.as_ref().and_then(|local| local.now());
         let own = local.as_ref().map(|(holder, _)| holder);
@@ -75,13 +74,12 @@ impl<S: Store, E: Env> Router<S, E> {
             }
         };
         let refusal = Refusal { node, fence };
-        if refused.as_ref() == Some(&refusal) {
+        let timeout = waiting.deadline.saturating_sub(self.cluster.env().monotonic());
+        if waiting.refusal.as_ref() == Some(&refusal) || timeout.is_zero() {
             return Attempt::NotTried;
         }
-        let timeout = deadline.saturating_sub(self.cluster.env().monotonic());
-        if timeout.is_zero() {
-            return Attempt::NotTried;
-        }
+        // From here on it does not wait for the shard.
+        waiting.place = None;
         let call = Call { fence, timeout, ..call.clone() };
         let answer = match (&refusal.node, local) {
             (Some(node), _) => self.transport.call(node, call).await,

@@ -2,7 +2,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use shardwright_api::CallError;
-use shardwright_contracts::ShardId;
+use shardwright_contracts::{Env, ShardId};
+use shardwright_placement::PinPolicy;
 
 use super::load::{Load, assert_nothing_failed};
 use super::world::*;
@@ -98,6 +99,56 @@ async fn the_last_node_leaves_what_nobody_can_take() {
     world.until(|view| view.members.is_empty()).await;
     let view = world.watcher.view();
     assert!(view.map.iter().all(|info| info.current.is_none() && info.fence.is_some()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_waits_only_so_long_for_others_to_take_what_is_pinned_to_it() {
+    let world = World::with(|config| config.pin_policy = PinPolicy::Wait).await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let pinned = nodes[0].node.shards()[0];
+    world.watcher.pin(pinned, None).await.unwrap();
+    let began = world.env.monotonic();
+    nodes[0].node.drain().await;
+    let took = world.env.monotonic() - began;
+    let patience = NodeOptions::default().drain_patience;
+    assert!(took >= patience, "{took:?}");
+    world.until(|view| view.members.len() == 1).await;
+    assert_eq!(nodes[1].node.shards().len(), 63);
+    // It is nobody's until its node is back.
+    let view = world.watcher.view();
+    let info = view.map.info(pinned).unwrap();
+    assert_eq!((info.current, info.target), (None, Some(&address("a"))));
+    let again = world.node("a").await;
+    world.until(|view| view.readiness().is_ready()).await;
+    assert!(again.node.shards().contains(&pinned));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_stays_after_all_is_served_on() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    world.watcher.set_frozen(true).await.unwrap();
+    let shard = nodes[0].node.shards()[0];
+    let id = world.id_in(shard);
+    let gate = Arc::new(world.gate().await);
+    let running = {
+        let (gate, wait) = (Arc::clone(&gate), with_payload(&id, "wait", "500"));
+        tokio::spawn(async move { gate.call(wait).await })
+    };
+    world.sleep_ms(50).await;
+    world.watcher.move_shard(shard, &address("b")).await.unwrap();
+    world.sleep_ms(50).await;
+    let held = {
+        let (gate, add) = (Arc::clone(&gate), call(&format!("shard#{}/x", shard.as_raw()), "add"));
+        tokio::spawn(async move { gate.call(add).await })
+    };
+    world.sleep_ms(50).await;
+    assert!(!held.is_finished(), "the shard drains");
+    world.watcher.move_shard(shard, &address("a")).await.unwrap();
+    assert_eq!(held.await.unwrap().unwrap(), "1");
+    assert!(!running.is_finished(), "it did not have to end for that");
+    assert!(running.await.unwrap().is_ok());
+    assert_eq!(world.holder_of(shard), address("a"));
 }
 
 #[tokio::test(start_paused = true)]

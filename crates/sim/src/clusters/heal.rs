@@ -83,7 +83,7 @@ impl Director {
             let Ok(id) = ObjectId::parse(name) else { continue };
             let (key, timeout) = (ObjectKey::new(COUNTER, id), Duration::from_secs(4));
             let call = Call::new(key, "get", payload(0, ""), timeout);
-            self.call(gate, call, Meaning::Read(name.clone(), row.value));
+            self.call(gate, call, Meaning::Read(name.clone(), *acknowledged));
         }
         while !self.calls.is_empty() {
             self.next_act_us = self.clock.now_us() + PAUSE_US;

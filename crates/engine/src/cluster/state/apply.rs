@@ -27,14 +27,14 @@ impl State {
             ClusterKey::Plan | ClusterKey::Shard(_) => Ok(()),
             ClusterKey::Member(node) => self.apply_member(node, bytes),
             ClusterKey::Leaving(node) => {
-                self.touched.members = true;
+                self.members_lag = true;
                 let read = read_mark::<Leaving>(bytes);
                 // A mark counts, whatever it says.
                 mark(&mut self.leaving, node, bytes.is_some());
                 read
             }
             ClusterKey::Drain(node) => {
-                self.touched.members = true;
+                self.members_lag = true;
                 let read = read_mark::<DrainMark>(bytes);
                 mark(Arc::make_mut(&mut self.drained), node, bytes.is_some());
                 read
@@ -88,7 +88,7 @@ impl State {
     }
 
     fn apply_member(&mut self, node: &NodeAddress, value: Option<&[u8]>) -> Result<(), Unreadable> {
-        self.touched.members = true;
+        self.members_lag = true;
         let read = value.map(|value| self.format.read_member(node, value)).transpose();
         match read {
             Ok(Some(weight)) => self.nodes.insert(node.clone(), weight),
@@ -108,8 +108,12 @@ impl State {
     }
 
     fn apply_chunk(&mut self, chunk: u32, value: Option<&[u8]>) -> Result<(), Unreadable> {
+        // In the text every shard has its target with it.
+        if self.format == Format::Text {
+            return Ok(());
+        }
         let shards = self.chunks.shards(chunk);
-        if shards.is_empty() || self.format == Format::Text {
+        if shards.is_empty() {
             return Err(Unreadable::Chunk(chunk));
         }
         self.touched.map = true;

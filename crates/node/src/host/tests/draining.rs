@@ -86,3 +86,15 @@ async fn a_transition_waits_for_running_calls_and_calls_for_the_transition() {
     drop(transition);
     assert!(matches!(early.await.unwrap(), Err(CallError::NotOwner { .. })));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_transition_waits_in_the_queue() {
+    let world = world(HostOptions::default());
+    let transition = world.host.locks().acquire_write(shard()).await.unwrap();
+    let one = world.begin(call("shard#5/x", "count")).await;
+    let other = world.begin(call("shard#5/y", "count")).await;
+    let third = world.call("shard#5/z", "count").await;
+    assert_eq!(third, Err(CallError::QueueFull { limit: 2 }));
+    drop(transition);
+    assert!(one.await.unwrap().is_ok() && other.await.unwrap().is_ok());
+}

@@ -1,0 +1,50 @@
+//! What a call costs: through a gate to an object on a node, beside two bare hops of the same
+//! messages, all on sockets of this machine and in one run.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a bench prints, and one that panics has failed"
+)]
+
+mod bare;
+mod measure;
+mod ours;
+
+use shardwright_api::wire::gate::gate_client::GateClient;
+use tonic::transport::Channel;
+
+use self::measure::Cost;
+
+const PAYLOAD: usize = 64;
+const ROUNDS: usize = 3;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() {
+    let bare = bare::start().await;
+    let ours = ours::start().await;
+    let mut costs: [Vec<Cost>; 2] = [Vec::new(), Vec::new()];
+    // In turns, so that what else the machine does harms both alike.
+    for _ in 0..ROUNDS {
+        for (client, costs) in [&bare, &ours].into_iter().zip(&mut costs) {
+            costs.push(measure::measure(client).await);
+        }
+    }
+    let [bare, ours] = costs.map(Cost::best);
+    println!(
+        "{:<28} {:>12} {:>12} {:>14}",
+        "64 bytes, there and back", "p50 µs", "p99 µs", "calls/s"
+    );
+    for (name, cost) in [("two bare hops", &bare), ("gate, node, object", &ours)] {
+        let Cost { p50_us, p99_us, per_second } = cost;
+        println!("{name:<28} {p50_us:>12.0} {p99_us:>12.0} {per_second:>14.0}");
+    }
+    println!(
+        "{:<28} {:>12.2} {:>12.2} {:>14.2}",
+        "ratio",
+        ours.p50_us / bare.p50_us,
+        ours.p99_us / bare.p99_us,
+        ours.per_second / bare.per_second
+    );
+}
+
+type Client = GateClient<Channel>;
