@@ -12,7 +12,7 @@ use shardwright_placement::ObjectId;
 use super::counter::{COUNTER, payload};
 use super::director::{Director, Running, Word, tell};
 use super::fault::ClusterFault;
-use super::oracle::{planned, reads, serving, timely};
+use super::oracle::{broken, planned, reads, rest, serving, timely};
 use super::tally;
 use crate::ground::executor::{Home, TaskId};
 use crate::oracle::Finding;
@@ -200,12 +200,16 @@ impl Director {
         self.note(format_args!("call {} {outcome}", ask.number));
         let due_us = self.due_us(&ask);
         timely::judge(ask.number, self.clock.now_us(), due_us)?;
-        if (self.settings.is_calm || self.healed)
+        if let Err(error) = &answer
             && ask.meaning != Meaning::Nothing
-            && let Err(error) = &answer
-            && self.settings.is_calm
         {
-            return Err(planned::failed(ask.number, &error.to_string()));
+            let (number, why) = (ask.number, error.to_string());
+            if self.settings.is_calm {
+                return Err(planned::failed(number, &why));
+            }
+            if self.resting {
+                return Err(broken(rest::ORACLE, format!("call {number} failed: {why}")));
+            }
         }
         if answer.is_ok() && self.lost_calls.contains(&ask.number) {
             return Err(serving::acknowledged(ask.number));

@@ -28,7 +28,6 @@ pub(super) enum Sight {
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) process: usize,
-    pub(super) life: u32,
     pub(super) shard: Option<ShardId>,
     pub(super) fence: Option<FenceEpoch>,
 }
@@ -126,9 +125,8 @@ impl ObjectType for CounterType {
     type Object = Counter;
 
     async fn activate(&self, activation: &Activation) -> Result<Counter, ObjectError> {
-        let (process, life) = (self.line.process, self.line.life);
-        let (shard, fence) = (activation.shard, activation.fence);
-        let place = Place { process, life, shard, fence };
+        let (process, shard) = (self.line.process, activation.shard);
+        let place = Place { process, shard, fence: activation.fence };
         self.sights.note(Sight::Wakes(place.clone()));
         let awake = Awake(self.sights.clone(), place.clone());
         let name = activation.object.id.as_str().into();

@@ -15,7 +15,7 @@ use shardwright_store::memory::{MemoryOptions, MemoryStore};
 use super::Report;
 use super::calls::Ask;
 use super::counter::{COUNTER, CounterType, Sight, Sights};
-use super::oracle::budgets::{self, Doubt};
+use super::oracle::budgets::{self, Planned};
 use super::oracle::effects::Effects;
 use super::oracle::eviction::Awake;
 use super::oracle::{claims, leading, round_trips, serving};
@@ -33,9 +33,6 @@ use crate::oracle::{ASSERTIONS, Finding};
 use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::world::message;
-
-/// How long it may take until a leader that can write has heard of something.
-const LAG_US: u64 = 3_000_000;
 
 pub(super) type SimNode = Node<Link, SimEnv>;
 pub(super) type SimGate = Gate<Link, SimEnv>;
@@ -102,8 +99,8 @@ pub(super) struct Director {
     pub(super) processes: Vec<Process>,
     pub(super) calls: BTreeMap<TaskId, Ask>,
     pub(super) next_call: u64,
-    /// What operators have asked for and not heard of.
-    pub(super) operations: BTreeMap<TaskId, String>,
+    /// What operators have asked which process for, and not heard of.
+    pub(super) operations: BTreeMap<TaskId, (usize, String)>,
     pub(super) operators: BTreeSet<TaskId>,
     /// Increments by counter: acknowledged, and those whose outcome is not known.
     pub(super) counted: BTreeMap<Arc<str>, (u64, u64)>,
@@ -112,8 +109,8 @@ pub(super) struct Director {
     pub(super) later: BTreeMap<(u64, u64), Later>,
     pub(super) next_act_us: u64,
     pub(super) healed: bool,
-    /// How far calendars were ever ahead and behind.
-    pub(super) skew: (i64, i64),
+    /// Whether everything has come to rest, so that no call may fail any more.
+    pub(super) resting: bool,
     pub(super) tally: ClusterTally,
     pub(super) trace: Trace,
     pub(super) words: Arc<Mutex<Vec<Word>>>,
@@ -156,7 +153,7 @@ impl Director {
             later: BTreeMap::new(),
             next_act_us: BEGINNING_US,
             healed: false,
-            skew: (0, 0),
+            resting: false,
             tally: ClusterTally::default(),
             trace: Trace::new(keep_trace),
             words: Arc::default(),
@@ -180,7 +177,6 @@ impl Director {
             let address = format!("10.0.0.{}:47001", process + 1);
             let address = NodeAddress::parse(&address).map_err(|error| error.to_string())?;
             let off_ms = self.rng.between(0, 100) as i64 - 50;
-            self.note_skew(off_ms);
             self.processes.push(Process {
                 address,
                 is_gate,
@@ -271,10 +267,6 @@ impl Director {
         self.trace.line(format_args!("{now} {text}"));
     }
 
-    pub(super) fn note_skew(&mut self, off_ms: i64) {
-        self.skew = (self.skew.0.min(off_ms), self.skew.1.max(off_ms));
-    }
-
     pub(super) fn after_ms(&mut self, delay_ms: u64, what: Later) {
         self.next_later += 1;
         let at = self.clock.now_us() + delay_ms * 1_000;
@@ -350,14 +342,9 @@ impl Director {
         }
     }
 
-    fn doubt(&self) -> Doubt {
-        let skew_ms = self.skew.1.abs_diff(self.skew.0);
-        Doubt { now_us: self.clock.now_us(), skew_ms, lag_us: LAG_US }
-    }
-
     /// Judges a commit, and learns of it.
     fn judge(&mut self, stored: &Stored) -> Result<(), Finding> {
-        let (doubt, now_us) = (self.doubt(), self.clock.now_us());
+        let now_us = self.clock.now_us();
         let mut led = None;
         for step in &stored.steps {
             self.tally.steps += 1;
@@ -384,20 +371,20 @@ impl Director {
                     leading::judge(&self.truth, *after, writer)?;
                     self.tally.moves += changes.len() as u64;
                     if writer.is_some() {
-                        let config = &self.settings.options.config;
-                        let moved = budgets::judge(&self.truth, changes, config, doubt)?;
-                        round_trips::judge(&self.truth, changes, config, doubt)?;
-                        led = (moved > 0).then_some(changes);
+                        let plan = Planned::new(&self.settings.options.config, changes, now_us);
+                        let moved = budgets::judge(&self.truth, &plan)?;
+                        round_trips::judge(&self.truth, &plan)?;
+                        led = moved.then_some(changes);
                     }
                 }
                 Step::Leader { .. } => self.tally.leaders += 1,
-                Step::Came { .. } | Step::Went { .. } | Step::Draining { .. } => {}
+                Step::Member => {}
             }
         }
         self.truth.apply(stored, now_us);
         if let Some(changes) = led {
-            let config = &self.settings.options.config;
-            budgets::judge_after(&self.truth, changes, config, doubt)?;
+            let plan = Planned::new(&self.settings.options.config, changes, now_us);
+            budgets::judge_after(&self.truth, &plan)?;
         }
         Ok(())
     }
@@ -426,7 +413,18 @@ impl Director {
                 after.fence,
                 after.holder
             )),
-            step => self.trace.line(format_args!("{now} r{revision} {author:?} {step:?}")),
+            Step::Leader { after } => {
+                self.trace.line(format_args!("{now} r{revision} {author:?} leader {after:?}"));
+            }
+            Step::Member => {
+                for (node, member) in &stored.members {
+                    let life = member.map(|(life, _)| life);
+                    self.trace.line(format_args!("{now} r{revision} member {node} {life:?}"));
+                }
+                for (key, is_so) in &stored.marks {
+                    self.trace.line(format_args!("{now} r{revision} {key:?} {is_so}"));
+                }
+            }
         }
     }
 

@@ -37,6 +37,7 @@ impl Director {
         self.put_right()?;
         let nodes = self.settings.nodes + self.settings.spare_nodes;
         self.come_to_rest(nodes)?;
+        self.resting = true;
         self.count_up()
     }
 

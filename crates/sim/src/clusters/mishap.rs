@@ -121,10 +121,7 @@ impl Director {
             self.give_up(task);
         }
         // What operators asked of it, nobody will hear of.
-        let is_gate = self.processes.get(process).is_some_and(|state| state.is_gate);
-        if is_gate {
-            self.operations.clear();
-        }
+        self.operations.retain(|_, (asked, _)| *asked != process);
     }
 
     fn pause(&mut self, process: usize) {
@@ -181,8 +178,7 @@ impl Director {
         self.store_fault(fault);
         let by = if forward { by } else { -by };
         let Some(state) = self.processes.get(process) else { return };
-        let off_ms = state.off_ms.fetch_add(by, Ordering::Relaxed) + by;
-        self.note_skew(off_ms);
+        state.off_ms.fetch_add(by, Ordering::Relaxed);
         self.note(format_args!("calendar of process {process} set by {by} ms"));
     }
 

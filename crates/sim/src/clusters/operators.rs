@@ -52,7 +52,7 @@ impl Director {
                 tell(&words, Word::Operated { task, result });
             }
         });
-        self.operations.insert(task, what);
+        self.operations.insert(task, (process, what));
         self.operators.insert(task);
         Some(task)
     }
@@ -62,7 +62,7 @@ impl Director {
         task: TaskId,
         result: Result<(), String>,
     ) -> Result<(), Finding> {
-        let Some(what) = self.operations.remove(&task) else { return Ok(()) };
+        let Some((_, what)) = self.operations.remove(&task) else { return Ok(()) };
         self.note(format_args!("{what}: {result:?}"));
         match result {
             Err(why) if self.settings.is_calm => Err(planned::failed(0, &format!("{what}: {why}"))),

@@ -13,6 +13,9 @@ use shardwright_store::{ChangeSet, KeyRange, Revision, SessionId};
 
 use crate::ground::weather::{Author, Weather};
 
+/// How long it may take until a leader that can write has heard of something.
+pub(super) const LAG_US: u64 = 3_000_000;
+
 /// A node that is a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemberNow {
@@ -47,9 +50,7 @@ pub(super) enum Step {
     Claim { shard: ShardId, after: Claim },
     Targets { after: TargetHeader, changes: Vec<Change> },
     Leader { after: Option<Holder> },
-    Came { node: NodeAddress },
-    Went { node: NodeAddress },
-    Draining { node: NodeAddress, is_so: bool },
+    Member,
 }
 
 /// A commit, taken apart.
@@ -58,8 +59,8 @@ pub(super) struct Stored {
     pub(super) revision: Revision,
     pub(super) author: Option<Author>,
     pub(super) steps: Vec<Step>,
-    members: Vec<(NodeAddress, Option<(Incarnation, Option<SessionId>)>)>,
-    marks: Vec<(ClusterKey, bool)>,
+    pub(super) members: Vec<(NodeAddress, Option<(Incarnation, Option<SessionId>)>)>,
+    pub(super) marks: Vec<(ClusterKey, bool)>,
 }
 
 /// What is stored.
@@ -71,6 +72,10 @@ pub(super) struct Truth {
     pub(super) header: TargetHeader,
     pub(super) aims: BTreeMap<ShardId, Aim>,
     pub(super) claims: BTreeMap<ShardId, Claim>,
+    /// When each of them was written.
+    claimed_us: BTreeMap<ShardId, u64>,
+    /// Who released each shard last, and when.
+    released: BTreeMap<ShardId, (NodeAddress, u64)>,
     pub(super) members: BTreeMap<NodeAddress, MemberNow>,
     leaving: BTreeSet<NodeAddress>,
     pub(super) drained: BTreeSet<NodeAddress>,
@@ -87,6 +92,8 @@ impl Truth {
             header: TargetHeader::default(),
             aims: num_shards.shards().map(|shard| (shard, Aim::default())).collect(),
             claims: BTreeMap::new(),
+            claimed_us: BTreeMap::new(),
+            released: BTreeMap::new(),
             members: BTreeMap::new(),
             leaving: BTreeSet::new(),
             drained: BTreeSet::new(),
@@ -144,18 +151,11 @@ impl Truth {
                 (ClusterKey::Member(node), value) => {
                     let life = Incarnation::from_raw(set.revision.get());
                     let session = now.and_then(|found| found.session);
-                    stored.members.push((node.clone(), value.map(|_| (life, session))));
-                    let node_now = value.map(|_| ());
-                    stored.steps.push(match node_now {
-                        Some(()) => Step::Came { node },
-                        None => Step::Went { node },
-                    });
+                    stored.members.push((node, value.map(|_| (life, session))));
+                    stored.steps.push(Step::Member);
                 }
                 (key @ (ClusterKey::Leaving(_) | ClusterKey::Drain(_)), value) => {
-                    if let ClusterKey::Leaving(node) | ClusterKey::Drain(node) = &key {
-                        let is_so = value.is_some();
-                        stored.steps.push(Step::Draining { node: node.clone(), is_so });
-                    }
+                    stored.steps.push(Step::Member);
                     stored.marks.push((key, value.is_some()));
                 }
                 (ClusterKey::Plan | ClusterKey::Gate(_), _) => {}
@@ -207,16 +207,7 @@ impl Truth {
         }
         for step in &stored.steps {
             match step {
-                Step::Claim { shard, after } => {
-                    let holder = after.holder.as_ref().map(|holder| &holder.address);
-                    if let Some(aim) = self.aims.get_mut(shard)
-                        && holder.is_some()
-                        && holder == aim.target.node.as_ref()
-                    {
-                        aim.arrived = true;
-                    }
-                    self.claims.insert(*shard, after.clone());
-                }
+                Step::Claim { shard, after } => self.learn_claim(*shard, after, now_us),
                 Step::Targets { after, changes } => {
                     self.header = *after;
                     for change in changes {
@@ -224,18 +215,48 @@ impl Truth {
                     }
                 }
                 Step::Leader { after } => self.leader.clone_from(after),
-                Step::Came { .. } | Step::Went { .. } | Step::Draining { .. } => {}
+                Step::Member => {}
             }
         }
     }
 
+    fn learn_claim(&mut self, shard: ShardId, after: &Claim, now_us: u64) {
+        let holder = after.holder.as_ref().map(|holder| &holder.address);
+        if let Some(aim) = self.aims.get_mut(&shard)
+            && holder.is_some()
+            && holder == aim.target.node.as_ref()
+        {
+            aim.arrived = true;
+        }
+        let before = self.claims.insert(shard, after.clone()).and_then(|before| before.holder);
+        if let (Some(before), None) = (before, holder) {
+            self.released.insert(shard, (before.address, now_us));
+        }
+        self.claimed_us.insert(shard, now_us);
+    }
+
+    /// Who has a shard, or had it until a moment ago: whoever has not heard of a release takes the
+    /// shard for served.
+    pub(super) fn server(&self, shard: ShardId, since_us: u64) -> Option<&NodeAddress> {
+        let held_by = self.holder(shard).map(|holder| &holder.address);
+        let released = self.released.get(&shard).filter(|(_, at_us)| *at_us >= since_us);
+        held_by.or(released.map(|(node, _)| node))
+    }
+
+    /// Who has had a shard since some time.
+    pub(super) fn holder_since(&self, shard: ShardId, since_us: u64) -> Option<&NodeAddress> {
+        let is_old = self.claimed_us.get(&shard).is_some_and(|at_us| *at_us <= since_us);
+        self.holder(shard).filter(|_| is_old).map(|holder| &holder.address)
+    }
+
     fn aim(&mut self, change: &Change, now_us: u64) {
-        let holder = self.holder(change.shard).map(|holder| holder.address.clone());
+        let since_us = now_us.saturating_sub(LAG_US);
+        let server = self.server(change.shard, since_us).cloned();
         let Some(aim) = self.aims.get_mut(&change.shard) else { return };
         if aim.target.node != change.after.node {
             aim.before = aim.target.node.take();
             aim.at_us = now_us;
-            aim.arrived = holder == change.after.node;
+            aim.arrived = server == change.after.node;
         }
         aim.target = change.after.clone();
     }

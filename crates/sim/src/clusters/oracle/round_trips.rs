@@ -1,8 +1,6 @@
-use shardwright_placement::ClusterConfig;
-
-use super::budgets::Doubt;
+use super::budgets::Planned;
 use super::ensure;
-use crate::clusters::truth::{Change, Truth};
+use crate::clusters::truth::Truth;
 use crate::oracle::{Finding, Oracle};
 
 pub(in crate::clusters) const ORACLE: &Oracle = &Oracle::of_the_world(
@@ -10,14 +8,9 @@ pub(in crate::clusters) const ORACLE: &Oracle = &Oracle::of_the_world(
     "within the cooldown a leader sends no shard back to where it came from, unless it must go",
 );
 
-/// Judges what a leader wrote.
-pub(in crate::clusters) fn judge(
-    truth: &Truth,
-    changes: &[Change],
-    config: &ClusterConfig,
-    doubt: Doubt,
-) -> Result<(), Finding> {
-    for change in changes {
+/// Judges what a leader wrote by what was before.
+pub(in crate::clusters) fn judge(truth: &Truth, plan: &Planned<'_>) -> Result<(), Finding> {
+    for change in plan.changes {
         let Some(aim) = truth.aims.get(&change.shard) else { continue };
         let (Some(there), Some(back)) = (&aim.target.node, &change.after.node) else { continue };
         if there == back || aim.before.as_ref() != Some(back) {
@@ -27,9 +20,8 @@ pub(in crate::clusters) fn judge(
         // Whoever came, left or was drained since may be seen otherwise by the leader.
         let can_stay = holder == Some(there)
             && truth.open_since(there).is_some_and(|since_us| since_us <= aim.at_us);
-        let passed_ms = doubt.now_us.saturating_sub(aim.at_us) / 1_000;
-        let cooldown_ms = config.move_cooldown_ms.saturating_sub(doubt.skew_ms);
-        ensure(ORACLE, !can_stay || passed_ms >= cooldown_ms, || {
+        let passed_ms = plan.age_ms(aim);
+        ensure(ORACLE, !can_stay || passed_ms >= plan.config.move_cooldown_ms, || {
             let shard = change.shard;
             format!("shard {shard} went from {back} to {there} and back after {passed_ms} ms")
         })?;
