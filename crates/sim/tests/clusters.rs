@@ -4,10 +4,10 @@
 use shardwright_sim::clusters::{self, ACTS, ClusterSweep, Report};
 
 /// Worlds of the sweep.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 1_000;
 
 #[test]
-fn hundreds_of_clusters_break_no_sentence_and_see_every_fault_and_outcome() {
+fn a_thousand_clusters_break_no_sentence_and_see_every_fault_and_outcome() {
     let sweep = ClusterSweep::run(0..SEEDS, ACTS);
     let (complaints, table) = (sweep.complaints(), clusters::table(&sweep));
     assert!(complaints.is_empty(), "{}\n\n{table}", complaints.join("\n\n"));

@@ -15,6 +15,8 @@ use crate::oracle::Finding;
 /// How often operators try to put everything right, and how long they wait in between.
 const TRIES: u64 = 400;
 const PAUSE_US: u64 = 20_000;
+/// How long it may take until everybody has heard of the last change.
+const QUIET_US: u64 = 2_000_000;
 
 impl Director {
     pub(super) fn heal(&mut self) -> Result<(), Finding> {
@@ -36,6 +38,10 @@ impl Director {
         }
         self.put_right()?;
         let nodes = self.settings.nodes + self.settings.spare_nodes;
+        self.come_to_rest(nodes)?;
+        // Until everybody has heard of it. Nothing moves any more meanwhile.
+        self.next_act_us = self.clock.now_us() + QUIET_US;
+        self.run_until_act()?;
         self.come_to_rest(nodes)?;
         self.resting = true;
         self.count_up()

@@ -36,3 +36,27 @@ impl Effects {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shardwright_contracts::FenceEpoch;
+
+    use super::*;
+
+    fn effect(process: usize, fence: u64) -> Effect {
+        let (shard, fence) = (ShardId::from_raw(3), FenceEpoch::from_raw(fence).ok());
+        Effect { process, life: 1, shard, fence }
+    }
+
+    #[test]
+    fn two_nodes_under_one_fence_a_fence_that_falls_and_no_fence_are_noticed() {
+        let mut effects = Effects::default();
+        assert_eq!(effects.judge(effect(0, 4)), Ok(()));
+        assert_eq!(effects.judge(effect(0, 4)), Ok(()));
+        assert!(effects.judge(effect(1, 4)).unwrap_err().text.contains("two nodes"));
+        assert_eq!(effects.judge(effect(1, 5)), Ok(()));
+        assert!(effects.judge(effect(0, 4)).is_err());
+        assert!(effects.judge(Effect { fence: None, ..effect(1, 5) }).is_err());
+        assert!(effects.judge(Effect { life: 2, ..effect(1, 5) }).is_err(), "another life");
+    }
+}

@@ -18,3 +18,16 @@ pub(in crate::clusters) fn judge(
         format!("{counter} is {value}: {acknowledged} acknowledged, {unknown} unknown")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_acknowledged_is_there_and_no_more_than_may_be() {
+        assert_eq!(judge("a", 4, 4, 0), Ok(()));
+        assert_eq!(judge("a", 6, 4, 2), Ok(()));
+        assert!(judge("a", 3, 4, 2).is_err(), "one is lost");
+        assert!(judge("a", 7, 4, 2).is_err(), "one was refused and done all the same");
+    }
+}

@@ -15,3 +15,14 @@ pub(in crate::clusters) fn judge(call: u64, now_us: u64, due_us: u64) -> Result<
         format!("call {call} was due at {due_us}, and now it is {now_us}")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_comes_late_is_noticed() {
+        assert_eq!(judge(1, 5_000, 5_000), Ok(()));
+        assert!(judge(1, 5_001 + SLACK_US, 5_000).is_err());
+    }
+}
