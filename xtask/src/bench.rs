@@ -13,9 +13,14 @@ pub(crate) fn stores(metadata: &Metadata, only: Option<&str>) -> Result<()> {
     workspace::succeed(&mut command)
 }
 
-/// Clusters: routing, planning and movement.
+/// Clusters: routing, planning and movement; then calls and moves on real sockets and a real etcd.
 pub(crate) fn cluster(metadata: &Metadata) -> Result<()> {
-    let mut command = workspace::cargo(metadata, &["bench", "--quiet", "--locked"]);
-    command.args(["--package", "shardwright-placement", "--bench", "placement"]);
-    workspace::succeed(&mut command)
+    system_packages::ensure(system_packages::PACKAGES, &mut system_packages::Debian)?;
+    for (package, bench) in [("shardwright-placement", "placement"), ("shardwright-node", "calls")]
+    {
+        let mut command = workspace::cargo(metadata, &["bench", "--quiet", "--locked"]);
+        command.args(["--package", package, "--bench", bench]);
+        workspace::succeed(&mut command)?;
+    }
+    Ok(())
 }

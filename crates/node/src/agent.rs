@@ -76,9 +76,8 @@ impl<S: Store, E: Env> Agent<S, E> {
     pub(crate) async fn run(self: Arc<Self>, mut membership: NodeMembership<S, E>) {
         loop {
             let Some((_, host)) = self.local.now() else { return };
-            let agent = Arc::clone(&self);
-            let membership_of = membership.clone();
-            let life = LifeOf { agent, membership: membership_of, host: Arc::clone(&host) };
+            let (agent, of) = (Arc::clone(&self), membership.clone());
+            let life = LifeOf { agent, membership: of, host: Arc::clone(&host) };
             let ending = life.live().await;
             drop(life);
             self.local.set(None);

@@ -1,8 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use shardwright_contracts::ShardId;
-use shardwright_placement::{ObjectId, Sharding};
+use shardwright_placement::ObjectId;
 
 /// Which object: its type and its id. Objects of two types may have the same id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,12 +63,6 @@ impl Chain {
     pub fn holds(&self, object: &ObjectKey) -> bool {
         self.0.contains(object)
     }
-
-    /// Whether a call to an object of `shard` waits.
-    #[must_use]
-    pub fn holds_shard(&self, shard: ShardId, sharding: Sharding) -> bool {
-        self.0.iter().any(|link| sharding.shard_of(link.id.borrowed()) == Ok(Some(shard)))
-    }
 }
 
 impl fmt::Debug for Chain {
@@ -87,15 +80,9 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_holds_objects_by_type_and_id_and_shards_by_where_ids_live() {
+    fn a_chain_holds_objects_by_type_and_id() {
         let chain = Chain::default().with(key("Counter", "a")).with(key("Room", "shard#5/x"));
         assert_eq!(chain.len(), 2);
         assert!(chain.holds(&key("Counter", "a")) && !chain.holds(&key("Room", "a")));
-        let sharding = Sharding::default();
-        assert!(chain.holds_shard(ShardId::from_raw(5), sharding));
-        assert!(chain.holds_shard(sharding.hashed("a"), sharding));
-        assert!(!chain.holds_shard(ShardId::from_raw(6), sharding));
-        let local = Chain::new([key("Status", "10.0.0.5:1/shard#5")]);
-        assert!(!local.holds_shard(ShardId::from_raw(5), sharding), "it belongs to no shard");
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_contracts::ShardId;
 use shardwright_placement::ObjectId;
 
 use crate::call::Call;
@@ -16,6 +17,9 @@ use crate::transport::BoxFuture;
 pub(crate) trait Caller: Send + Sync {
     /// The time on the clock of deadlines.
     fn now(&self) -> Duration;
+
+    /// Whether a shard is on its way from one node to another, as far as is known here.
+    fn is_moving(&self, shard: ShardId) -> bool;
 
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>>;
 }
@@ -31,7 +35,7 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// The object, its shard and its fence, as of its activation.
+    /// The object, its shard, and the fence by which the node has that.
     #[must_use]
     pub const fn activation(&self) -> &Activation {
         &self.activation

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
-use shardwright_contracts::Env;
+use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::{Cluster, ClusterView};
 use shardwright_engine::watch;
 use shardwright_store::Store;
@@ -157,6 +157,12 @@ impl Waiting {
 impl<S: Store, E: Env> Caller for Router<S, E> {
     fn now(&self) -> Duration {
         self.cluster.env().monotonic()
+    }
+
+    fn is_moving(&self, shard: ShardId) -> bool {
+        let view = self.cluster.view();
+        let info = view.map.info(shard);
+        info.is_ok_and(|info| info.current.is_some() && !info.is_settled())
     }
 
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {

@@ -17,6 +17,7 @@ mod opening;
 mod quarantine;
 mod real;
 mod site;
+mod storm;
 #[path = "../support/mod.rs"]
 mod support;
 mod text;

@@ -8,6 +8,7 @@
 
 mod bare;
 mod measure;
+mod moving;
 mod ours;
 
 use shardwright_api::wire::gate::gate_client::GateClient;
@@ -45,6 +46,7 @@ async fn main() {
         ours.p99_us / bare.p99_us,
         ours.per_second / bare.per_second
     );
+    moving::print().await;
 }
 
 type Client = GateClient<Channel>;

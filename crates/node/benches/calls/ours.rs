@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 use crate::Client;
 
-struct Echo;
+pub(crate) struct Echo;
 
 impl ObjectType for Echo {
     type Object = ();
@@ -41,8 +41,8 @@ impl ObjectType for Echo {
 
 pub(crate) async fn start() -> Client {
     let env = TokioEnv::current().unwrap();
-    let mut config = ClusterConfig::default();
-    config.cluster_state_stability_duration_ms = 0;
+    let config =
+        ClusterConfig { cluster_state_stability_duration_ms: 0, ..ClusterConfig::default() };
     let options = ClusterOptions::new(ClusterName::parse("bench").unwrap(), config);
     let store = MemoryStore::new(Arc::new(MachineClock));
     let open = || Cluster::open(store.clone(), env.clone(), options.clone());

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_contracts::{Env, ShardId};
-use shardwright_engine::cluster::Release;
+use shardwright_engine::cluster::{Release, ReleaseError};
 use shardwright_placement::HandoverStep;
 use shardwright_placement::ops::Releasing;
 use shardwright_store::Store;
@@ -60,7 +60,7 @@ impl<S: Store, E: Env> LifeOf<S, E> {
     pub(super) async fn release(self, shards: Vec<ShardId>, leaving: bool) -> Done {
         let why = if leaving { Releasing::Leaving } else { Releasing::Moved };
         let locked = self.host.locks().acquire_write_multiple(shards.iter().copied()).await;
-        let Ok(_locks) = locked else { return Done::Settled(shards) };
+        let Ok(locks) = locked else { return Done::Settled(shards) };
         let view = self.agent.cluster.view();
         let release = |shard: &ShardId| {
             let fence = view.map.info(*shard).ok()?.fence?;
@@ -74,10 +74,12 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         for (shard, released) in self.membership.release(&releases).await {
             match (released, self.host.slot(shard)) {
                 (Ok(()), Ok(slot)) => slot.give_up(),
-                (Err(_), _) => failed = true,
-                (Ok(()), Err(_)) => {}
+                (Err(ReleaseError::Store(_)), _) => failed = true,
+                // The cluster has changed since; what it says now is looked at next.
+                (Err(_), _) | (Ok(()), Err(_)) => {}
             }
         }
+        drop(locks);
         if failed {
             self.env().sleep(AFTER_FAILURE).await;
         }

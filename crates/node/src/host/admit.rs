@@ -105,13 +105,32 @@ impl<E: Env> ObjectHost<E> {
         {
             return Ok(Look::In(slot.admit_blindly(lock, fence, !unlocked)));
         }
-        let part_of_running = shard
-            .is_some_and(|shard| call.chain.holds_shard(shard, self.sharding))
-            && !planted::is_active(Defect::NestedNotAdmitted);
-        match slot.admit(lock, call.fence, part_of_running) {
+        let must_end = slot.is_draining() && self.must_end(call, shard);
+        match slot.admit(lock, call.fence, must_end) {
             Admission::Admitted(admitted) => Ok(Look::In(admitted)),
             Admission::Draining => Ok(Look::Wait),
             Admission::NotHeld { fence } => Err(CallError::NotOwner { shard, fence }),
         }
+    }
+
+    /// Whether a shard cannot be given away before this call has ended: it is part of one that runs
+    /// in that very shard, or in another that is being given away. Without the latter, two calls
+    /// that go through two such shards in opposite directions would wait for each other.
+    fn must_end(&self, call: &Call, shard: Option<ShardId>) -> bool {
+        if planted::is_active(Defect::NestedNotAdmitted) {
+            return false;
+        }
+        let shards = call
+            .chain
+            .links()
+            .filter_map(|link| self.sharding.shard_of(link.id.borrowed()).ok().flatten());
+        let mut shards = shards.filter(|one| Some(*one) == shard || self.is_given_away(*one));
+        shards.next().is_some()
+    }
+
+    /// Whether a shard is being given away, by this node or by another.
+    fn is_given_away(&self, shard: ShardId) -> bool {
+        self.slot(shard).is_ok_and(|slot| slot.is_draining())
+            || self.caller.upgrade().is_some_and(|caller| caller.is_moving(shard))
     }
 }

@@ -18,8 +18,15 @@ impl<E: Env> ObjectHost<E> {
     /// Takes leave of all objects of a shard. No call runs there, and none begins meanwhile: the
     /// caller has the write lock, or has broken off all calls.
     pub(crate) async fn evict(&self, slot: &Arc<Slot>, why: Deactivation) {
+        self.evict_all(slot.take_objects().into_values(), why).await;
+    }
+
+    async fn evict_all(
+        &self,
+        mut places: impl Iterator<Item = Arc<ObjectCell>>,
+        why: Deactivation,
+    ) {
         let limit = self.options.deactivation_max;
-        let mut places = slot.take_objects().into_values();
         let mut leaving = FuturesUnordered::new();
         leaving.extend(
             places
@@ -36,14 +43,12 @@ impl<E: Env> ObjectHost<E> {
     /// Ends this life of the node: breaks off all calls, and takes leave of all objects.
     pub(crate) async fn end(&self) {
         self.life.break_off();
-        for (_, slot) in self.slots.iter() {
+        let mut places = Vec::new();
+        for slot in self.slots.iter().map(|(_, slot)| slot).chain([&self.own_slot]) {
             slot.give_up();
+            places.extend(slot.take_objects().into_values());
         }
-        self.own_slot.give_up();
-        for (_, slot) in self.slots.iter() {
-            self.evict(slot, Deactivation::Lost).await;
-        }
-        self.evict(&self.own_slot, Deactivation::Lost).await;
+        self.evict_all(places.into_iter(), Deactivation::Lost).await;
     }
 }
 

@@ -21,7 +21,7 @@ use super::cell::CellState;
 use super::{ObjectHost, Turn};
 use crate::call::Call;
 use crate::context::{CallContext, Caller};
-use crate::object::{Activation, AnyObject};
+use crate::object::{Activation, AnyObject, ObjectError};
 use crate::planted::{self, Defect};
 use crate::wait::within;
 
@@ -219,19 +219,16 @@ impl<E: Env> Running<E> {
         }
         let method = Arc::clone(&self.call.method);
         let handling = async { object.handle(&context, &method, payload).await };
-        match AssertUnwindSafe(handling).catch_unwind().await {
-            Ok(Ok(answer)) => {
-                *self.turn.entered.state = CellState::Awake(object);
-                Ok(answer)
-            }
-            Ok(Err(error)) => {
-                *self.turn.entered.state = CellState::Awake(object);
-                Err(error.of_call(&self.activation))
-            }
-            Err(_panic) => {
-                self.forget();
-                Err(CallError::Panicked)
-            }
+        let handled = AssertUnwindSafe(handling).catch_unwind().await;
+        if matches!(handled, Err(_) | Ok(Err(ObjectError::StaleFence))) {
+            // What it knows may be half-done, or out of date.
+            self.forget();
+        } else {
+            *self.turn.entered.state = CellState::Awake(object);
+        }
+        match handled {
+            Ok(answer) => answer.map_err(|error| error.of_call(&self.activation)),
+            Err(_panic) => Err(CallError::Panicked),
         }
     }
 

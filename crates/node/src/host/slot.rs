@@ -90,13 +90,13 @@ impl Slot {
 
     /// Lets a call in, or not. The caller has the shard's lock, so that the answer stays true.
     ///
-    /// `known` is the fence that the caller goes by, and `part_of_running` whether the call is part
-    /// of one that runs in this very shard: without it, that one would never end.
+    /// `known` is the fence that the caller goes by, and `must_end` whether calls that run in this
+    /// shard may be waiting for this one.
     pub(crate) fn admit(
         self: &Arc<Self>,
         lock: Option<ShardReadGuard>,
         known: Option<FenceEpoch>,
-        part_of_running: bool,
+        must_end: bool,
     ) -> Admission {
         let mut state = self.lock();
         let Some(hold) = state.held else {
@@ -105,7 +105,8 @@ impl Slot {
         if known > hold.fence && hold.fence.is_some() {
             return Admission::NotHeld { fence: hold.fence };
         }
-        let must_end = part_of_running && state.calls > 0;
+        // Where nothing runs, nothing waits; and the shard may be being released already.
+        let must_end = must_end && state.calls > 0;
         if !hold.admitting && !must_end {
             return Admission::Draining;
         }
@@ -134,6 +135,11 @@ impl Slot {
             calls: if planted::is_active(Defect::CallsNotAwaited) { 0 } else { state.calls },
             objects: state.objects.len() as u64,
         }
+    }
+
+    /// Whether the shard is about to be given away.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.lock().held.is_some_and(|hold| !hold.admitting)
     }
 
     /// The fence of the claim by which the node has the shard.

@@ -85,6 +85,10 @@ impl Caller for Within {
         self.env.monotonic()
     }
 
+    fn is_moving(&self, _shard: ShardId) -> bool {
+        false
+    }
+
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
         let host = self.host.get().and_then(Weak::upgrade).unwrap();
         Box::pin(async move { host.serve(call).await })

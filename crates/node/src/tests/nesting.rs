@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_api::CallError;
-use shardwright_contracts::Env;
+use shardwright_contracts::{Env, ShardId};
 
 use super::world::*;
 
@@ -59,4 +59,44 @@ async fn a_cycle_over_two_nodes_is_an_error_at_once() {
     let Err(CallError::Refused(why)) = gate.call(cycle).await else { panic!("it came through") };
     assert!(why.ends_with("the object waits for this very call"), "{why}");
     assert!(world.env.monotonic() - began < Duration::from_secs(1));
+}
+
+/// Two calls go through two shards in opposite directions while both shards are given away.
+async fn cross(world: World, nodes: Vec<Process>, shards: [ShardId; 2], to: [&str; 2]) {
+    world.watcher.set_frozen(true).await.unwrap();
+    let gate = Arc::new(world.gate().await);
+    let [one, other] = shards.map(ShardId::as_raw);
+    let calls = [(one, other), (other, one)].map(|(from, through)| {
+        let through = format!("200 shard#{through}/end");
+        let call = with_payload(&format!("shard#{from}/begin"), "through", through);
+        let gate = Arc::clone(&gate);
+        tokio::spawn(async move { gate.call(call).await })
+    });
+    world.sleep_ms(50).await;
+    for (shard, to) in shards.into_iter().zip(to) {
+        world.watcher.move_shard(shard, &address(to)).await.unwrap();
+    }
+    let began = world.env.monotonic();
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), "end");
+    }
+    assert!(world.env.monotonic() - began < Duration::from_millis(500));
+    world.until(|view| view.readiness().is_ready()).await;
+    drop(nodes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_cross_on_a_node_that_gives_both_shards_away_do_not_wait_for_each_other() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let shards = [nodes[0].node.shards()[0], nodes[0].node.shards()[1]];
+    cross(world, nodes, shards, ["b", "b"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_do_calls_that_cross_between_nodes_that_change_places() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let shards = [nodes[0].node.shards()[0], nodes[1].node.shards()[0]];
+    cross(world, nodes, shards, ["b", "a"]).await;
 }

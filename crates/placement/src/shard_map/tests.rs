@@ -129,3 +129,14 @@ fn a_cluster_is_ready_when_every_shard_is_where_it_should_be() {
     assert_eq!(wait_until_ready(&states), Ok(3));
     assert!(wait_until_ready::<ShardMap>([]).is_err());
 }
+
+#[test]
+fn a_claim_that_is_forgotten_can_be_learned_anew() {
+    let mut map = map(1);
+    map.learn_claim(FIRST, &claim(Some("a"), 5)).unwrap();
+    map.forget_claim(FIRST).unwrap();
+    assert_eq!((map.info(FIRST).unwrap().current, map.info(FIRST).unwrap().fence), (None, None));
+    assert_eq!(map.names().all().flatten().count(), 0);
+    assert_eq!(map.learn_claim(FIRST, &claim(Some("a"), 5)), Ok(Learned::New));
+    assert!(map.forget_claim(ShardId::from_raw(1)).is_err());
+}

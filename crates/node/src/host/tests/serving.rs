@@ -69,6 +69,8 @@ async fn what_an_object_says_is_told() {
     // A store that knows of a later fence has done nothing, so that another node may be asked.
     let stale = world.call("shard#5/x", "stale").await;
     assert_eq!(stale, Err(CallError::NotOwner { shard: Some(shard()), fence: fence(7) }));
+    // And the object, which knows nothing of what was done since, is gone.
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
 }
 
 #[tokio::test(start_paused = true)]
