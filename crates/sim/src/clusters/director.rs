@@ -418,7 +418,7 @@ impl Director {
             }
             Step::Member => {
                 for (node, member) in &stored.members {
-                    let life = member.map(|(life, _)| life);
+                    let life = member.map(|life| life.number);
                     self.trace.line(format_args!("{now} r{revision} member {node} {life:?}"));
                 }
                 for (key, is_so) in &stored.marks {

@@ -53,13 +53,20 @@ pub(super) enum Step {
     Member,
 }
 
+/// A life of a node, and the session that it lasts as long as.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Life {
+    pub(super) number: Incarnation,
+    session: Option<SessionId>,
+}
+
 /// A commit, taken apart.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) revision: Revision,
     pub(super) author: Option<Author>,
     pub(super) steps: Vec<Step>,
-    pub(super) members: Vec<(NodeAddress, Option<(Incarnation, Option<SessionId>)>)>,
+    pub(super) members: Vec<(NodeAddress, Option<Life>)>,
     pub(super) marks: Vec<(ClusterKey, bool)>,
 }
 
@@ -148,10 +155,12 @@ impl Truth {
                     let after = leader.map_err(unreadable)?.map(|leader| leader.holder);
                     stored.steps.push(Step::Leader { after });
                 }
-                (ClusterKey::Member(node), value) => {
-                    let life = Incarnation::from_raw(set.revision.get());
-                    let session = now.and_then(|found| found.session);
-                    stored.members.push((node, value.map(|_| (life, session))));
+                (ClusterKey::Member(node), _) => {
+                    let life = now.map(|found| Life {
+                        number: Incarnation::from_raw(set.revision.get()),
+                        session: found.session,
+                    });
+                    stored.members.push((node, life));
                     stored.steps.push(Step::Member);
                 }
                 (key @ (ClusterKey::Leaving(_) | ClusterKey::Drain(_)), value) => {
@@ -182,8 +191,8 @@ impl Truth {
     pub(super) fn apply(&mut self, stored: &Stored, now_us: u64) {
         for (node, member) in &stored.members {
             match member {
-                Some((life, session)) => {
-                    let (life, session) = (*life, *session);
+                Some(Life { number, session }) => {
+                    let (life, session) = (*number, *session);
                     let member = MemberNow { life, session, since_us: now_us };
                     self.members.insert(node.clone(), member);
                 }
