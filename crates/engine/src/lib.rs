@@ -8,6 +8,7 @@
 //! | [`codec`] | every stored record as bytes, and back |
 //! | [`keyspace`] | under which key each record is stored |
 //! | [`cluster`] | the cluster protocol over any store |
+//! | [`watch`] | a value that changes, and those who wait for it |
 #![forbid(unsafe_code)]
 
 pub mod cluster;
@@ -39,6 +40,7 @@ mod runs;
 mod shard;
 mod unknown;
 mod view;
+pub mod watch;
 mod watermark;
 mod world;
 

@@ -15,9 +15,9 @@ use std::sync::{Arc, Weak};
 
 use shardwright_contracts::Env;
 use shardwright_engine::cluster::{Cluster, NodeMembership};
+use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
 use shardwright_store::Store;
-use tokio::sync::watch;
 
 pub(crate) use self::join::join_again;
 use crate::context::Caller;

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use shardwright_api::CallError;
 use shardwright_contracts::Env;
 use shardwright_engine::cluster::{Cluster, GateMembership, JoinError, Serving};
+use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
 use shardwright_store::Store;
-use tokio::sync::watch;
 
 use crate::agent::join_again;
 use crate::call::Call;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use shardwright_api::{CallError, UnknownWhy};
 use shardwright_contracts::Env;
+use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
-use tokio::sync::watch;
 
 use crate::call::Call;
 use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use shardwright_api::CallError;
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::{Cluster, JoinError};
+use shardwright_engine::watch;
 use shardwright_placement::{Holder, NodeAddress};
 use shardwright_store::Store;
-use tokio::sync::watch;
 
 use crate::agent::Agent;
 use crate::call::Call;

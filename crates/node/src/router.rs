@@ -10,8 +10,8 @@ use bytes::Bytes;
 use shardwright_api::CallError;
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::{Cluster, ClusterView};
+use shardwright_engine::watch;
 use shardwright_store::Store;
-use tokio::sync::watch;
 
 use self::attempt::{Attempt, Refusal};
 use self::routes::RouteCache;

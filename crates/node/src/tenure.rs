@@ -4,9 +4,8 @@
 //! runs is broken off, before anybody else can have its shards. If the session turns out to have
 //! lived all along, it serves again; if not, it begins another life.
 
+use shardwright_engine::watch;
 use std::sync::Arc;
-
-use tokio::sync::watch;
 
 use crate::planted::{self, Defect};
 

@@ -12,8 +12,10 @@
 //! simulated store and network, and has the same oracles judge what gets stored.
 #![forbid(unsafe_code)]
 
+pub mod clusters;
 pub mod coverage;
 pub mod fault;
+mod ground;
 pub mod keyspace;
 pub mod model;
 pub mod network;

@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use shardwright_sim::clusters::{self, ClusterSweep};
 #[cfg(feature = "planted-bugs")]
 use shardwright_sim::planted;
 use shardwright_sim::stored::{self, StoredSweep};
@@ -31,8 +32,11 @@ struct Arguments {
     #[arg(long)]
     steps: Option<u64>,
     /// The stored engine on a simulated store and network, and not the in-memory backend.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "clusters")]
     engine: bool,
+    /// Nodes, gates and leaders of a cluster on a simulated store and network.
+    #[arg(long)]
+    clusters: bool,
 }
 
 #[derive(Subcommand)]
@@ -45,6 +49,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let good = match (&arguments.command, arguments.seed) {
         (Some(Command::Planted), _) => hunt(),
+        (None, Some(seed)) if arguments.clusters => {
+            replay_cluster(seed, arguments.steps.unwrap_or(clusters::ACTS))
+        }
+        (None, None) if arguments.clusters => sweep_clusters(&arguments),
         (None, Some(seed)) if arguments.engine => {
             replay_stored(seed, arguments.steps.unwrap_or(stored::ACTS))
         }
@@ -83,6 +91,23 @@ fn replay_stored(seed: u64, acts: u64) -> bool {
     tell(seed, &report.trace, report.findings.len())
 }
 
+fn sweep_clusters(arguments: &Arguments) -> bool {
+    let end = arguments.start.saturating_add(arguments.seeds);
+    let acts = arguments.steps.unwrap_or(clusters::ACTS);
+    let sweep = ClusterSweep::run(arguments.start..end, acts);
+    let complaints = sweep.complaints();
+    for complaint in &complaints {
+        println!("{complaint}\n");
+    }
+    print!("{}", clusters::table(&sweep));
+    complaints.is_empty()
+}
+
+fn replay_cluster(seed: u64, acts: u64) -> bool {
+    let report = clusters::live(seed, acts, true);
+    tell(seed, &report.trace, report.findings.len())
+}
+
 fn tell(seed: u64, trace: &Trace, violations: usize) -> bool {
     for line in trace.lines() {
         println!("{line}");
@@ -107,7 +132,8 @@ fn hunt() -> bool {
 fn hunt() -> bool {
     let (protocol, engine) = (planted::hunt_in_protocol(), planted::hunt_in_engine());
     let mut all_caught = true;
-    for planted::Hunted { name, sentence, catch } in protocol.into_iter().chain(engine) {
+    let all = protocol.into_iter().chain(engine).chain(planted::hunt_in_clusters());
+    for planted::Hunted { name, sentence, catch } in all {
         match catch {
             Some(catch) => println!(
                 "{name:<26} seed {:>3}  {sentence:<66} {}",

@@ -1,11 +1,13 @@
 //! The hunt for bugs planted on purpose.
 
 use shardwright_coordination::planted as protocol;
+use shardwright_engine::cluster::planted as cluster;
 use shardwright_engine::planted as engine;
+use shardwright_node::planted as node;
 
 use crate::oracle::Finding;
 use crate::sweep::STEPS;
-use crate::{stored, world};
+use crate::{clusters, stored, world};
 
 /// Within how many seeds every planted bug has to be caught.
 pub const SEEDS_MAX: u64 = 200;
@@ -66,6 +68,41 @@ pub fn hunt_in_engine() -> Vec<Hunted> {
         catch: (0..SEEDS_MAX).find_map(|seed| store_with(*defect, seed)),
     };
     quietly(|| engine::Defect::ALL.iter().map(hunt).collect())
+}
+
+/// Hunts for every bug planted in nodes, gates and what drives the cluster protocol.
+///
+/// A bug is active in the whole process while it is hunted for.
+#[must_use]
+pub fn hunt_in_clusters() -> Vec<Hunted> {
+    let driver = cluster::Defect::ALL.iter().map(|defect| {
+        let hunt = || first_catch(|seed| cluster_with(*defect, seed));
+        (format!("{defect:?}"), defect.sentence(), quietly(hunt))
+    });
+    let nodes = node::Defect::ALL.iter().map(|defect| {
+        let hunt = || first_catch(|seed| node_with(*defect, seed));
+        (format!("{defect:?}"), defect.sentence(), quietly(hunt))
+    });
+    let all = driver.chain(nodes);
+    all.map(|(name, sentence, catch)| Hunted { name, sentence, catch }).collect()
+}
+
+fn first_catch(hunt: impl FnMut(u64) -> Option<Catch>) -> Option<Catch> {
+    (0..SEEDS_MAX).find_map(hunt)
+}
+
+fn cluster_with(defect: cluster::Defect, seed: u64) -> Option<Catch> {
+    cluster::activate(Some(defect));
+    let findings = clusters::live(seed, clusters::ACTS, false).findings;
+    cluster::activate(None);
+    caught(seed, &findings)
+}
+
+fn node_with(defect: node::Defect, seed: u64) -> Option<Catch> {
+    node::activate(Some(defect));
+    let findings = clusters::live(seed, clusters::ACTS, false).findings;
+    node::activate(None);
+    caught(seed, &findings)
 }
 
 fn live_with(defect: protocol::Defect, seed: u64) -> Option<Catch> {

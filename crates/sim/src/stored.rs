@@ -14,20 +14,15 @@ mod asks;
 mod books;
 mod chaos;
 mod director;
-mod env;
-mod executor;
-mod fault;
 mod heal;
 mod ledger;
-mod link;
 mod mishap;
 mod settings;
 mod steps;
 mod sweep;
 mod tally;
-mod weather;
 
-pub use fault::StoreFault;
+pub use crate::ground::fault::StoreFault;
 pub use sweep::{ACTS, FULL_SWEEP, StoredSweep, table};
 pub use tally::StoredTally;
 

@@ -4,15 +4,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::InfraError;
 use shardwright_store::{Revision, Store};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::options::ClusterOptions;
+use super::planted::{self, Defect};
 use super::state::{News, State, news};
 use super::view::ClusterView;
 use crate::clock::Pace;
 use crate::fault;
 use crate::keyspace::{ClusterKey, ClusterKeys};
 use crate::listing;
+use crate::watch;
 
 /// What all handles of a cluster share.
 pub(super) struct Core<S, E> {
@@ -93,7 +95,9 @@ impl<S: Store, E: Env> Core<S, E> {
         let now = self.now();
         let mut state = self.lock();
         // A store may show an older state than it did before; that has nothing new.
-        if revision >= state.reached(range) {
+        let reached = state.reached(range);
+        let is_skipped = reached > Revision::ZERO && planted::is_active(Defect::RelistSkipped);
+        if revision >= reached && !is_skipped {
             state.replace(range, listed, revision, now);
         }
         Ok(revision)

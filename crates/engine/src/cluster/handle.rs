@@ -7,7 +7,7 @@ use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::InfraError;
 use shardwright_placement::{ClusterConfig, JoinRefused, Membership, ShardCount};
 use shardwright_store::Store;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::core::Core;
 use super::error::OpenError;
@@ -21,6 +21,7 @@ use crate::codec::{ClusterFormat, ClusterPlan};
 use crate::coordinator::{ensure, set_up};
 use crate::keyspace::{ClusterKey, ClusterKeys};
 use crate::listing;
+use crate::watch;
 
 /// A cluster, as a process that takes part in it has it. Clones are the same.
 ///

@@ -11,6 +11,7 @@ use shardwright_store::{Commit, Store};
 use super::attempt::Tried;
 use super::error::{LeadError, StepError};
 use super::membership::NodeMembership;
+use super::planted;
 use super::session::Serving;
 use super::targets::{Basis, Written};
 use crate::fault;
@@ -103,7 +104,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
                 Ok(decided) => decided,
                 // What is known may be out of date: decide again on what is stored.
                 Err(_) if !is_fresh => {
-                    self.reload_targets().await?;
+                    self.reload_basis().await?;
                     is_fresh = true;
                     continue;
                 }
@@ -118,7 +119,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
             match written? {
                 Written::All(version, moved) => return Ok(LeaderStep { plan, moved, version }),
                 Written::Moved | Written::Overtaken => {
-                    self.reload_targets().await?;
+                    self.reload_basis().await?;
                     is_fresh = true;
                 }
             }
@@ -139,7 +140,8 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         if basis.is_unreadable() {
             return Err(StepError::Unreadable);
         }
-        let (map, config, now) = (&*basis.map, &self.core.options.config, self.core.now());
+        let config = &*planted::plans_by(&self.core.options.config);
+        let (map, now) = (&*basis.map, self.core.now());
         let header = map.header();
         let leader = basis.leader.as_ref().map(Holder::borrowed);
         // Whether it leads does not depend on what it would write.
@@ -156,10 +158,10 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         Ok((plan, update))
     }
 
-    async fn reload_targets(&self) -> Result<(), InfraError> {
-        let own = ClusterKey::Member(self.holder.address.clone());
-        let keys = [ClusterKey::Leader, ClusterKey::TargetHead, own];
-        self.core.reload(STEP, keys).await
+    /// Reads all that a plan depends on, and not only what was written: a target that somebody else
+    /// wrote may be a node that is not known here yet, and would be taken for gone.
+    async fn reload_basis(&self) -> Result<(), InfraError> {
+        self.core.refresh().await.map(|_| ())
     }
 
     async fn reload_leader(&self) -> Result<(), InfraError> {

@@ -8,16 +8,17 @@ use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
 use shardwright_placement::{Holder, Incarnation, NodeAddress, ops};
 use shardwright_store::{Commit, Expect, Revision, Store};
-use tokio::sync::watch;
 
 use super::attempt::Tried;
 use super::core::Core;
 use super::error::JoinError;
 use super::handle::Cluster;
+use super::planted::{self, Defect};
 use super::session::{Lease, Opened, Serving};
 use crate::codec::{Leaving, Record};
 use crate::fault;
 use crate::keyspace::ClusterKey;
+use crate::watch;
 
 const JOIN: &str = "cluster.join";
 const LEAVING: &str = "cluster.leaving";
@@ -65,9 +66,13 @@ impl<S: Store, E: Env> Cluster<S, E> {
             }
             let opened = core.open_session().await?;
             let stored_key = core.keys.key(&key);
-            let commit = Commit::builder()
-                .expect(stored_key.clone(), Expect::Absent)
-                .put_in_session(stored_key, value.clone(), opened.session.id);
+            let commit = Commit::builder().expect(stored_key.clone(), Expect::Absent);
+            let (value, session) = (value.clone(), opened.session.id);
+            let commit = if planted::is_active(Defect::MemberOutlivesSession) {
+                commit.put(stored_key, value)
+            } else {
+                commit.put_in_session(stored_key, value, session)
+            };
             let tried = core.commit(JOIN, commit).await;
             if let Ok(Tried::Stored(revision)) = tried {
                 return Ok(core.admit(address, revision, &opened));

@@ -7,10 +7,11 @@ use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
 use shardwright_placement::Holder;
 use shardwright_store::{Session, SessionError, SessionId, Store};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::core::Core;
 use crate::fault;
+use crate::watch;
 
 /// Whether a member may serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -103,6 +103,24 @@ fn a_member_that_was_replaced_as_leader_writes_nothing() {
 }
 
 #[test]
+fn a_leader_that_decides_anew_knows_the_nodes_that_others_meant() {
+    for site in [Site::new(), Site::text()] {
+        let (a, _b) = (site.node("a:1"), site.node("b:1"));
+        site.pass(Duration::from_millis(GUARD_MS));
+        site.run(a.try_lead()).unwrap();
+        site.run(a.lead_step(None)).unwrap();
+        site.run(a.cluster().set_drained(&node("b:1"), true)).unwrap();
+        // Somebody joins and is given a shard, and the leader hears of neither.
+        site.store.hold_watches();
+        let _c = site.node("c:1");
+        site.run(site.cluster().move_shard(shard(0), &node("c:1"))).unwrap();
+        assert!(site.run(a.lead_step(None)).unwrap().moved > 0);
+        let view = site.cluster().view();
+        assert_eq!(view.map.info(shard(0)).unwrap().target, Some(&node("c:1")));
+    }
+}
+
+#[test]
 fn a_leader_that_is_no_member_any_more_writes_nothing() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");

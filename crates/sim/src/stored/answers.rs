@@ -15,10 +15,10 @@ use shardwright_store::Revision;
 
 use super::asks::{Ask, Reply};
 use super::books::Address;
-use super::executor::TaskId;
 use super::ledger::{CallState, INERT, Ledger, QUARANTINE, Version};
 use super::steps::is_inert;
-use super::weather::STALE_MAX;
+use crate::ground::executor::TaskId;
+use crate::ground::weather::STALE_MAX;
 use crate::model::{Model, TenantModel};
 use crate::oracle::{Finding, Observation, Oracle, TENANTS, TRUTH};
 use crate::request::{Request, RunAct};

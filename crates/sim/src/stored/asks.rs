@@ -12,8 +12,8 @@ use shardwright_coordination::{
 };
 use shardwright_engine::{Retention, RunAddress, StoredCoordinator};
 
-use super::env::SimEnv;
-use super::link::Link;
+use crate::ground::env::SimEnv;
+use crate::ground::link::Link;
 use crate::keyspace::Point;
 use crate::request::{DraftCursor, DraftSpec, DraftSplit, HolderAct, Request, RunAct};
 use crate::system::{Answer, Granted, Outcome, inputs};

@@ -5,7 +5,7 @@ use shardwright_engine::Retention;
 
 use super::asks::Ask;
 use super::director::{Director, Findings};
-use super::fault::StoreFault;
+use crate::ground::fault::StoreFault;
 use crate::network::Actor;
 use crate::world::belief::Operator;
 use crate::world::intent::{Intent, Scene};

@@ -4,28 +4,28 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::CoordError;
 use shardwright_engine::StoredCoordinator;
 use shardwright_engine::keyspace::Keyspace;
+use shardwright_store::Key;
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
-use shardwright_store::{Key, SessionClock};
 
 use super::Report;
 use super::answers::{self};
 use super::asks::{Ask, Coordinator, Reply, put};
 use super::books::{Address, Books};
-use super::env::SimEnv;
-use super::executor::{Clockwork, Executor, Home, TaskId};
-use super::fault::StoreFault;
 use super::ledger::{CallRecord, CallState, Ledger};
-use super::link::Link;
 use super::settings::Settings;
 use super::tally::StoredTally;
-use super::weather::Weather;
 use crate::coverage;
+use crate::ground::env::SimEnv;
+use crate::ground::executor::{Clockwork, Executor, Home, TaskId};
+use crate::ground::fault::StoreFault;
+use crate::ground::link::Link;
+use crate::ground::weather::Weather;
+use crate::ground::{BEGINNING_US, StoreClock};
 use crate::model::{Model, TenantModel};
 use crate::network::Actor;
 use crate::oracle::{ASSERTIONS, Finding, LIVENESS};
@@ -37,8 +37,6 @@ use crate::world::belief::{Operator, Pending, Worker};
 use crate::world::intent::Intent;
 use crate::world::message;
 
-/// When the world begins.
-const BEGINNING_US: u64 = 1_000_000_000;
 /// How long a call may take before it counts as stuck.
 const STUCK_MS: u64 = 60_000;
 
@@ -120,15 +118,6 @@ pub(super) struct Director {
     pub(super) trace: Trace,
     words: Arc<Mutex<Vec<Word>>>,
     next_later: u64,
-}
-
-/// The clock by which sessions live.
-struct StoreClock(Clockwork);
-
-impl SessionClock for StoreClock {
-    fn now(&self) -> Duration {
-        Duration::from_micros(self.0.now_us())
-    }
 }
 
 impl Director {

@@ -15,9 +15,9 @@ use shardwright_store::{ChangeSet, KeyRange, Revision};
 
 use super::asks::{Ask, Reply};
 use super::books::{Address, Books, REMOVAL, TIME, Touched};
-use super::executor::TaskId;
 use super::steps::{self, Asked, EXPLAINED, Step};
-use super::weather::{Author, Weather};
+use crate::ground::executor::TaskId;
+use crate::ground::weather::{Author, Weather};
 use crate::model::{Model, RunModel};
 use crate::oracle::{Finding, OF_STEPS, Observation, Oracle, judge_by};
 use crate::system::{Answer, Granted};

@@ -10,9 +10,9 @@ use shardwright_store::{Commit, Expect, Key, Revision, Store};
 
 use super::books::Address;
 use super::director::{Damage, Director, Findings, Later};
-use super::fault::StoreFault;
 use super::ledger::CallState;
-use super::weather::{Author, Cut};
+use crate::ground::fault::StoreFault;
+use crate::ground::weather::{Author, Cut};
 
 impl Director {
     /// Something goes wrong.
@@ -106,7 +106,7 @@ impl Director {
     }
 
     /// Whoever waited for a call has to find out otherwise what came of it.
-    fn give_up(&mut self, task: super::executor::TaskId) {
+    fn give_up(&mut self, task: crate::ground::executor::TaskId) {
         if let Some(record) = self.ledger.calls.get_mut(&task) {
             record.state = CallState::Abandoned;
         }

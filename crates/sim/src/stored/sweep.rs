@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::fault::StoreFault;
 use super::tally::StoredTally;
 use super::{Report, live};
+use crate::ground::fault::StoreFault;
 use crate::sweep::{Failure, on_all_cores};
 
 /// Acts of chaos per seed.

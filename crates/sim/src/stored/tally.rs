@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::answers;
-use super::fault::StoreFault;
+use crate::ground::fault::StoreFault;
 use crate::request::Request;
 use crate::system::Outcome;
 use crate::tally::Tally;

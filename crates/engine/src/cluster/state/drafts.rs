@@ -7,6 +7,7 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 use super::State;
 use crate::cluster::error::{ClaimError, LeadError, ReleaseError};
 use crate::cluster::format::Format;
+use crate::cluster::planted::{self, Defect};
 use crate::cluster::release::Release;
 use crate::keyspace::ClusterKey;
 
@@ -28,10 +29,13 @@ impl State {
             return Err(ClaimError::Unreadable(shard));
         }
         let claim = ops::claim(info, claimer, &self.members, self.floor)?;
+        let claim = planted::claimed(claim, info.fence);
         // A claim below the floor is void, so its holder may be a member all the same.
         let is_void = info.fence.is_some_and(|fence| fence < self.floor);
         let holder = info.current.filter(|_| !is_void);
         let commit = self.expecting_lives(holder, claimer).map_err(ClaimError::HolderUnreadable)?;
+        let is_blind = planted::is_active(Defect::MembershipUncompared);
+        let commit = if is_blind { Commit::builder() } else { commit };
         let key = ClusterKey::Shard(shard);
         let commit = commit
             .expect(self.keys.key(&key), self.expect(&key))

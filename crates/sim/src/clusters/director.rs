@@ -1,0 +1,469 @@
+//! The world: its processes, what is under way between them, and what is judged when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use shardwright_api::CallError;
+use shardwright_engine::cluster::Cluster;
+use shardwright_node::{Gate, Node, ObjectTypes};
+use shardwright_placement::NodeAddress;
+use shardwright_store::memory::{MemoryOptions, MemoryStore};
+
+use super::Report;
+use super::calls::Ask;
+use super::counter::{COUNTER, CounterType, Sight, Sights};
+use super::oracle::budgets::{self, Planned};
+use super::oracle::effects::Effects;
+use super::oracle::eviction::Awake;
+use super::oracle::{claims, leading, round_trips, serving};
+use super::settings::Settings;
+use super::tally::ClusterTally;
+use super::truth::{Step, Stored, Truth};
+use super::vault::{Vault, VaultLine};
+use super::wire::{Wire, Wires};
+use crate::ground::env::SimEnv;
+use crate::ground::executor::{Clockwork, Executor, Home, TaskId};
+use crate::ground::link::Link;
+use crate::ground::weather::Weather;
+use crate::ground::{BEGINNING_US, StoreClock};
+use crate::oracle::{ASSERTIONS, Finding};
+use crate::rng::Rng;
+use crate::trace::Trace;
+use crate::world::message;
+
+pub(super) type SimNode = Node<Link, SimEnv>;
+pub(super) type SimGate = Gate<Link, SimEnv>;
+pub(super) type SimCluster = Cluster<Link, SimEnv>;
+
+/// What runs in a process.
+#[derive(Clone)]
+pub(super) enum Running {
+    Nothing,
+    Node(Arc<SimNode>),
+    Gate(Arc<SimGate>),
+}
+
+/// A process of a world.
+pub(super) struct Process {
+    pub(super) address: NodeAddress,
+    pub(super) is_gate: bool,
+    pub(super) life: u32,
+    /// Whether it was started and not ended since.
+    pub(super) is_started: bool,
+    pub(super) running: Running,
+    pub(super) off_ms: Arc<AtomicI64>,
+    pub(super) paused: bool,
+    /// When it went on after it stood still.
+    pub(super) resumed_us: u64,
+    pub(super) draining: bool,
+    /// When its session was ended before its time.
+    pub(super) robbed_us: Option<u64>,
+}
+
+/// What is going to happen at some time.
+#[derive(Clone, Debug)]
+pub(super) enum Later {
+    Start(usize),
+    Stop(usize, u32),
+    Resume(usize),
+    Reconnect(usize),
+    Rewire(usize, usize),
+    DiskFree,
+    SessionsInTime,
+    Undrain(NodeAddress),
+    Unfreeze,
+}
+
+/// What tasks tell.
+pub(super) enum Word {
+    Opened { process: usize, life: u32, running: Running },
+    Drained { process: usize, life: u32 },
+    Answered { task: TaskId, answer: Result<Bytes, CallError> },
+    Operated { task: TaskId, result: Result<(), String> },
+}
+
+/// A world.
+pub(super) struct Director {
+    pub(super) clock: Clockwork,
+    pub(super) executor: Executor,
+    pub(super) store: MemoryStore,
+    pub(super) weather: Weather,
+    pub(super) wires: Wires,
+    pub(super) vault: Vault,
+    pub(super) truth: Truth,
+    pub(super) settings: Settings,
+    pub(super) rng: Rng,
+    pub(super) processes: Vec<Process>,
+    pub(super) calls: BTreeMap<TaskId, Ask>,
+    pub(super) next_call: u64,
+    /// What operators have asked which process for, and not heard of.
+    pub(super) operations: BTreeMap<TaskId, (usize, String)>,
+    pub(super) operators: BTreeSet<TaskId>,
+    /// Increments by counter: acknowledged, and those whose outcome is not known.
+    pub(super) counted: BTreeMap<Arc<str>, (u64, u64)>,
+    /// Calls that ended on a node that had lost the shard.
+    pub(super) lost_calls: BTreeSet<u64>,
+    pub(super) later: BTreeMap<(u64, u64), Later>,
+    pub(super) next_act_us: u64,
+    pub(super) healed: bool,
+    /// Whether everything has come to rest, so that no call may fail any more.
+    pub(super) resting: bool,
+    pub(super) tally: ClusterTally,
+    pub(super) trace: Trace,
+    pub(super) words: Arc<Mutex<Vec<Word>>>,
+    sights: Sights,
+    awake: Awake,
+    effects: Effects,
+    next_later: u64,
+}
+
+impl Director {
+    pub(super) fn new(seed: u64, keep_trace: bool) -> Result<Self, String> {
+        let mut rng = Rng::new(seed ^ 0xc105_7e25_0000_0000);
+        let settings = Settings::draw(&mut rng)?;
+        let clock = Clockwork::new(BEGINNING_US);
+        let limits = MemoryOptions { limits: settings.store, ..MemoryOptions::default() };
+        let store = MemoryStore::with_options(Arc::new(StoreClock(clock.clone())), limits);
+        let options = &settings.options;
+        let keys = options.cluster_keys().map_err(|error| error.to_string())?;
+        let num_shards = options.config.sharding.num_shards;
+        let everything = options.keys.everything();
+        let weather = Weather::new(Rng::new(rng.next()), settings.serves_stale);
+        weather.lock().is_stormy = !settings.is_calm;
+        let wires = Wires::new(Rng::new(rng.next()), !settings.is_calm);
+        let mut director = Self {
+            executor: Executor::new(clock.clone()),
+            clock,
+            store,
+            weather,
+            wires,
+            vault: Vault::default(),
+            truth: Truth::new(keys, everything, num_shards),
+            rng,
+            processes: Vec::new(),
+            calls: BTreeMap::new(),
+            next_call: 0,
+            operations: BTreeMap::new(),
+            operators: BTreeSet::new(),
+            counted: BTreeMap::new(),
+            lost_calls: BTreeSet::new(),
+            later: BTreeMap::new(),
+            next_act_us: BEGINNING_US,
+            healed: false,
+            resting: false,
+            tally: ClusterTally::default(),
+            trace: Trace::new(keep_trace),
+            words: Arc::default(),
+            sights: Sights::default(),
+            awake: Awake::default(),
+            effects: Effects::default(),
+            next_later: 0,
+            settings,
+        };
+        director.tally.seeds = 1;
+        director.tally.calm_seeds = u64::from(director.settings.is_calm);
+        director.people()?;
+        Ok(director)
+    }
+
+    /// Makes the processes, and starts those that are there from the beginning.
+    fn people(&mut self) -> Result<(), String> {
+        let Settings { nodes, spare_nodes, gates, .. } = self.settings;
+        for process in 0..nodes + spare_nodes + gates {
+            let is_gate = process >= nodes + spare_nodes;
+            let address = format!("10.0.0.{}:47001", process + 1);
+            let address = NodeAddress::parse(&address).map_err(|error| error.to_string())?;
+            let off_ms = self.rng.between(0, 100) as i64 - 50;
+            self.processes.push(Process {
+                address,
+                is_gate,
+                life: 0,
+                is_started: false,
+                running: Running::Nothing,
+                off_ms: Arc::new(AtomicI64::new(off_ms)),
+                paused: false,
+                resumed_us: 0,
+                draining: false,
+                robbed_us: None,
+            });
+            if process < nodes || is_gate {
+                self.start(process);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lives through chaos and healing.
+    pub(super) fn live(mut self, acts: u64) -> Report {
+        // What is caught here ends the world, so that nobody sees what the panic left half done.
+        let lived = catch_unwind(AssertUnwindSafe(|| self.chaos(acts).and_then(|()| self.heal())));
+        let findings = match lived {
+            Ok(result) => result.err().into_iter().collect(),
+            Err(payload) => {
+                vec![Finding { oracle: ASSERTIONS.name, text: message(&*payload) }]
+            }
+        };
+        for finding in &findings {
+            self.trace.line(format_args!("VIOLATION of {}: {}", finding.oracle, finding.text));
+        }
+        self.tally.simulated_ms = (self.clock.now_us() - BEGINNING_US) / 1_000;
+        self.tally.stale_writes = self.vault.lock().refused;
+        self.tally.store_faults = std::mem::take(&mut self.weather.lock().faults);
+        self.tally.faults = std::mem::take(&mut self.wires.lock().faults);
+        Report { findings, tally: self.tally, trace: self.trace }
+    }
+
+    /// Starts a process.
+    pub(super) fn start(&mut self, process: usize) {
+        let Some(state) = self.processes.get_mut(process) else { return };
+        if state.is_started {
+            return;
+        }
+        state.life += 1;
+        (state.is_started, state.draining) = (true, false);
+        let (life, address, is_gate) = (state.life, state.address.clone(), state.is_gate);
+        let off_ms = Arc::clone(&state.off_ms);
+        let (clock, wires, words) = (self.clock.clone(), self.wires.clone(), self.words.clone());
+        let env = SimEnv::new(clock.clone(), process, off_ms, Rng::new(self.rng.next()));
+        let (store, limits) = (self.store.clone(), self.settings.store);
+        let link = Link::new(store, limits, clock.clone(), self.weather.clone(), process);
+        let (options, node_options) = (self.settings.options.clone(), self.settings.node.clone());
+        let gate_options = self.settings.gate;
+        let line =
+            VaultLine { clock: clock.clone(), wires, vault: self.vault.clone(), process, life };
+        let wires = self.wires.clone();
+        let counters = CounterType { line, sights: self.sights.clone() };
+        let types = ObjectTypes::new().with(COUNTER, counters);
+        self.note(format_args!("process {process} starts its life {life}"));
+        self.clock.spawn(Home::Process(process), async move {
+            loop {
+                let wire = Wire { clock: clock.clone(), wires: wires.clone(), process };
+                let transport = Arc::new(wire);
+                let opened = Cluster::open(link.clone(), env.clone(), options.clone()).await;
+                if let Ok(cluster) = opened {
+                    let address = address.clone();
+                    let running = if is_gate {
+                        let gate = Gate::open(cluster, address, transport, gate_options).await;
+                        gate.ok().map(|gate| Running::Gate(Arc::new(gate)))
+                    } else {
+                        let (types, options) = (types.clone(), node_options.clone());
+                        let node = Node::start(cluster, address, types, transport, options).await;
+                        node.ok().map(|node| Running::Node(Arc::new(node)))
+                    };
+                    if let Some(running) = running {
+                        return tell(&words, Word::Opened { process, life, running });
+                    }
+                }
+                clock.sleep_us(30_000).await;
+            }
+        });
+    }
+
+    pub(super) fn note(&mut self, text: std::fmt::Arguments<'_>) {
+        let now = self.clock.now_us();
+        self.trace.line(format_args!("{now} {text}"));
+    }
+
+    pub(super) fn after_ms(&mut self, delay_ms: u64, what: Later) {
+        self.next_later += 1;
+        let at = self.clock.now_us() + delay_ms * 1_000;
+        self.later.insert((at, self.next_later), what);
+    }
+
+    /// Lets everything go on until somebody is to act again.
+    pub(super) fn run_until_act(&mut self) -> Result<(), Finding> {
+        loop {
+            while self.executor.run_one(&mut self.rng) {
+                self.settle()?;
+            }
+            let now = self.clock.now_us();
+            if now >= self.next_act_us {
+                return self.check_timely();
+            }
+            let expiry = self.store.until_next_expiry();
+            let expiry = expiry.map(|left| now + (left.as_micros() as u64).max(1));
+            let later = self.later.keys().next().map(|(at, _)| *at);
+            let moments = [self.executor.next_timer_us(), expiry, later, Some(self.next_act_us)];
+            let next = moments.into_iter().flatten().min().unwrap_or(now);
+            self.executor.advance_to(next.max(now));
+            self.store.expire_sessions();
+            self.settle()?;
+            self.do_later();
+        }
+    }
+
+    /// Judges what was stored, then what was seen, then what was answered.
+    fn settle(&mut self) -> Result<(), Finding> {
+        let unread = self.truth.unread(&self.store, &self.weather);
+        for stored in unread.map_err(|text| Finding { oracle: ASSERTIONS.name, text })? {
+            self.judge(&stored)?;
+        }
+        for sight in self.sights.take() {
+            self.see(sight)?;
+        }
+        let effects = std::mem::take(&mut self.vault.lock().effects);
+        for effect in effects {
+            self.effects.judge(effect)?;
+        }
+        let words = std::mem::take(&mut *self.words.lock().unwrap_or_else(PoisonError::into_inner));
+        for word in words {
+            self.hear(word)?;
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, word: Word) -> Result<(), Finding> {
+        match word {
+            Word::Opened { process, life, running } => {
+                let Some(state) = self.processes.get_mut(process) else { return Ok(()) };
+                if state.life == life && state.is_started {
+                    if let Running::Node(node) = &running {
+                        self.wires.listen(state.address.clone(), process, node.service());
+                    }
+                    state.running = running;
+                    self.note(format_args!("process {process} is open"));
+                }
+                Ok(())
+            }
+            Word::Drained { process, life } => {
+                if self.processes.get(process).is_some_and(|state| state.life == life) {
+                    self.tally.drains += 1;
+                    self.note(format_args!("process {process} has drained"));
+                    let linger_ms = self.rng.between(200, 600);
+                    self.after_ms(linger_ms, Later::Stop(process, life));
+                }
+                Ok(())
+            }
+            Word::Answered { task, answer } => self.answered(task, answer),
+            Word::Operated { task, result } => self.operated(task, result),
+        }
+    }
+
+    /// Judges a commit, and learns of it.
+    fn judge(&mut self, stored: &Stored) -> Result<(), Finding> {
+        let now_us = self.clock.now_us();
+        let mut led = None;
+        for step in &stored.steps {
+            self.tally.steps += 1;
+            self.tell_step(stored, step);
+            match step {
+                Step::Claim { shard, after } => {
+                    self.tally.claims += 1;
+                    claims::judge(&self.truth, *shard, after)?;
+                    let author = stored.author.map(|author| author.process);
+                    if let (None, Some(process)) = (&after.holder, author) {
+                        // What was awake and is gone was seen before it was released.
+                        for sight in self.sights.take() {
+                            self.see(sight)?;
+                        }
+                        self.awake.judge(process, *shard)?;
+                    }
+                }
+                Step::Targets { after, changes } => {
+                    let author = stored.author.filter(|author| {
+                        !author.task.is_some_and(|task| self.operators.contains(&task))
+                    });
+                    let writer = author.and_then(|author| self.processes.get(author.process));
+                    let writer = writer.map(|process| &process.address);
+                    leading::judge(&self.truth, *after, writer)?;
+                    self.tally.moves += changes.len() as u64;
+                    if writer.is_some() {
+                        let plan = Planned::new(&self.settings.options.config, changes, now_us);
+                        let moved = budgets::judge(&self.truth, &plan)?;
+                        round_trips::judge(&self.truth, &plan)?;
+                        led = moved.then_some(changes);
+                    }
+                }
+                Step::Leader { .. } => self.tally.leaders += 1,
+                Step::Member => {}
+            }
+        }
+        self.truth.apply(stored, now_us);
+        if let Some(changes) = led {
+            let plan = Planned::new(&self.settings.options.config, changes, now_us);
+            budgets::judge_after(&self.truth, &plan)?;
+        }
+        Ok(())
+    }
+
+    fn tell_step(&mut self, stored: &Stored, step: &Step) {
+        let (now, revision) = (self.clock.now_us(), stored.revision);
+        let author = stored.author.map(|author| author.process);
+        match step {
+            Step::Targets { after, changes } => {
+                let version = after.version;
+                self.trace.line(format_args!(
+                    "{now} r{revision} {author:?} targets {version}, {} change",
+                    changes.len()
+                ));
+                for change in changes {
+                    let (shard, target) = (change.shard.as_raw(), &change.after);
+                    self.trace.line(format_args!(
+                        "{now}   shard {shard} to {:?} {:?} {:?}",
+                        target.node, target.since, target.flags
+                    ));
+                }
+            }
+            Step::Claim { shard, after } => self.trace.line(format_args!(
+                "{now} r{revision} {author:?} shard {} fence {} {:?}",
+                shard.as_raw(),
+                after.fence,
+                after.holder
+            )),
+            Step::Leader { after } => {
+                self.trace.line(format_args!("{now} r{revision} {author:?} leader {after:?}"));
+            }
+            Step::Member => {
+                for (node, member) in &stored.members {
+                    let life = member.map(|life| life.number);
+                    self.trace.line(format_args!("{now} r{revision} member {node} {life:?}"));
+                }
+                for (key, is_so) in &stored.marks {
+                    self.trace.line(format_args!("{now} r{revision} {key:?} {is_so}"));
+                }
+            }
+        }
+    }
+
+    fn see(&mut self, sight: Sight) -> Result<(), Finding> {
+        match sight {
+            Sight::Wakes(place) => self.awake.woke(&place),
+            Sight::Goes(place) => self.awake.went(&place),
+            Sight::Begins(place) => {
+                let ttl_us = super::wire::micros(self.settings.options.session_ttl);
+                let now_us = self.clock.now_us();
+                let Some(process) = self.processes.get(place.process) else { return Ok(()) };
+                let is_robbed = process.robbed_us.is_some_and(|at_us| now_us < at_us + ttl_us);
+                if !is_robbed {
+                    serving::begins(&self.truth, &process.address, &place)?;
+                }
+            }
+            Sight::Ends { place, call } => {
+                let Some(process) = self.processes.get(place.process) else { return Ok(()) };
+                let holds = serving::holds(&self.truth, &process.address, &place);
+                if !holds && process.robbed_us.is_none() {
+                    self.lost_calls.insert(call);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what was going to happen by now.
+    fn do_later(&mut self) {
+        while let Some(due) =
+            self.later.first_entry().filter(|first| first.key().0 <= self.clock.now_us())
+        {
+            let what = due.remove();
+            self.happen(what);
+        }
+    }
+}
+
+/// Tells something to whoever runs the world.
+pub(super) fn tell(words: &Mutex<Vec<Word>>, word: Word) {
+    words.lock().unwrap_or_else(PoisonError::into_inner).push(word);
+}

@@ -1,0 +1,89 @@
+//! What differs from seed to seed before anything happens.
+
+use std::time::Duration;
+
+use shardwright_engine::cluster::{ClusterName, ClusterOptions};
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_node::{GateOptions, HostOptions, NodeOptions};
+use shardwright_placement::{ClusterConfig, ShardCount, ShardHash, Sharding};
+use shardwright_store::StoreLimits;
+
+use crate::rng::Rng;
+
+/// The shape of one world.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// Whether nothing goes wrong: nodes come, go and hand over, and no call may fail of it.
+    pub(super) is_calm: bool,
+    /// Nodes at the beginning, and those that may join later.
+    pub(super) nodes: usize,
+    pub(super) spare_nodes: usize,
+    pub(super) gates: usize,
+    pub(super) serves_stale: bool,
+    /// Whether sessions end before their time, which no node can know in time.
+    pub(super) ends_sessions_early: bool,
+    pub(super) sets_clocks: bool,
+    pub(super) options: ClusterOptions,
+    pub(super) node: NodeOptions,
+    pub(super) gate: GateOptions,
+    pub(super) store: StoreLimits,
+}
+
+impl Settings {
+    pub(super) fn draw(rng: &mut Rng) -> Result<Self, String> {
+        let is_calm = rng.chance(300);
+        let num_shards = ShardCount::try_new(rng.between(6, 40) as u32);
+        let num_shards = num_shards.map_err(|error| error.to_string())?;
+        let hash = if rng.chance(500) { ShardHash::Fnv1a32 } else { ShardHash::Avalanche64 };
+        let per_node = rng.between(3, 12) as u32;
+        let config = ClusterConfig {
+            sharding: Sharding { num_shards, hash },
+            cluster_state_stability_duration_ms: rng.between(100, 600),
+            shard_mapping_check_interval_ms: rng.between(300, 900),
+            rebalance_shards_batch_size: Some(rng.between(1, 4) as u32),
+            imbalance_threshold: if rng.chance(500) { 0.0 } else { 0.05 },
+            strict: !is_calm && rng.chance(200),
+            in_flight_per_node_max: per_node,
+            in_flight_max: per_node + rng.between(0, 10) as u32,
+            move_cooldown_ms: rng.between(300, 2_500),
+            stuck_after_ms: rng.between(1_500, 3_000),
+            moving_retry_ms: rng.between(10, 60),
+            ..ClusterConfig::default()
+        };
+        let ttl_ms = rng.between(600, 1_500);
+        let name = ClusterName::parse("sim").map_err(|error| error.to_string())?;
+        let options = ClusterOptions {
+            keys: Keyspace::bare(),
+            session_ttl: Duration::from_millis(ttl_ms),
+            session_margin: Duration::from_millis(ttl_ms * rng.between(15, 40) / 100),
+            join_patience: Duration::from_millis(ttl_ms * 3),
+            ..ClusterOptions::new(name, config)
+        };
+        let is_crowded = !is_calm && rng.chance(250);
+        let host = HostOptions {
+            overrun_max: Duration::from_millis(rng.between(100, 800)),
+            deactivation_max: Duration::from_millis(500),
+            calls_per_object_max: if is_crowded { 2 } else { 1_024 },
+            ..HostOptions::default()
+        };
+        let queue_max = if is_crowded { rng.between(1, 3) } else { 10_000 };
+        Ok(Self {
+            is_calm,
+            nodes: rng.between(2, 4) as usize,
+            spare_nodes: rng.between(0, 2) as usize,
+            gates: rng.between(1, 2) as usize,
+            serves_stale: !is_calm && rng.chance(400),
+            ends_sessions_early: !is_calm && rng.chance(400),
+            sets_clocks: !is_calm && rng.chance(500),
+            options,
+            node: NodeOptions {
+                host,
+                queue_max,
+                drain_patience: Duration::from_secs(20),
+                ..NodeOptions::default()
+            },
+            gate: GateOptions { queue_max },
+            store: StoreLimits { expectations: 256, writes: 256, key_bytes: 1_024, bytes: 4 << 20 },
+        })
+    }
+}

@@ -1,0 +1,301 @@
+//! What is stored about the cluster, read from the history of the store, commit by commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shardwright_contracts::ShardId;
+use shardwright_engine::codec::{ClusterLeader, Record, ShardClaim, TargetChunk, TargetHead};
+use shardwright_engine::keyspace::{ClusterKey, ClusterKeys};
+use shardwright_placement::{
+    Claim, Holder, Incarnation, NodeAddress, ShardCount, Since, Target, TargetChunks, TargetHeader,
+};
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::{ChangeSet, KeyRange, Revision, SessionId};
+
+use crate::ground::weather::{Author, Weather};
+
+/// How long it may take until a leader that can write has heard of something.
+pub(super) const LAG_US: u64 = 3_000_000;
+
+/// A node that is a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MemberNow {
+    pub(super) life: Incarnation,
+    pub(super) session: Option<SessionId>,
+    /// Since when it is one, and drains or does not.
+    pub(super) since_us: u64,
+}
+
+/// Where a shard should be, and what came of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Aim {
+    pub(super) target: Target,
+    /// When it was written.
+    pub(super) at_us: u64,
+    /// Whether the target has claimed the shard since.
+    pub(super) arrived: bool,
+    /// The target before that.
+    pub(super) before: Option<NodeAddress>,
+}
+
+/// A target that was written over another.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) shard: ShardId,
+    pub(super) after: Target,
+}
+
+/// What a commit did.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Claim { shard: ShardId, after: Claim },
+    Targets { after: TargetHeader, changes: Vec<Change> },
+    Leader { after: Option<Holder> },
+    Member,
+}
+
+/// A life of a node, and the session that it lasts as long as.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Life {
+    pub(super) number: Incarnation,
+    session: Option<SessionId>,
+}
+
+/// A commit, taken apart.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) revision: Revision,
+    pub(super) author: Option<Author>,
+    pub(super) steps: Vec<Step>,
+    pub(super) members: Vec<(NodeAddress, Option<Life>)>,
+    pub(super) marks: Vec<(ClusterKey, bool)>,
+}
+
+/// What is stored.
+pub(super) struct Truth {
+    keys: ClusterKeys,
+    everything: KeyRange,
+    pub(super) seen: Revision,
+    chunks: TargetChunks,
+    pub(super) header: TargetHeader,
+    pub(super) aims: BTreeMap<ShardId, Aim>,
+    pub(super) claims: BTreeMap<ShardId, Claim>,
+    /// When each of them was written.
+    claimed_us: BTreeMap<ShardId, u64>,
+    /// Who released each shard last, and when.
+    released: BTreeMap<ShardId, (NodeAddress, u64)>,
+    pub(super) members: BTreeMap<NodeAddress, MemberNow>,
+    leaving: BTreeSet<NodeAddress>,
+    pub(super) drained: BTreeSet<NodeAddress>,
+    pub(super) leader: Option<Holder>,
+}
+
+impl Truth {
+    pub(super) fn new(keys: ClusterKeys, everything: KeyRange, num_shards: ShardCount) -> Self {
+        Self {
+            keys,
+            everything,
+            seen: Revision::ZERO,
+            chunks: TargetChunks::of(num_shards),
+            header: TargetHeader::default(),
+            aims: num_shards.shards().map(|shard| (shard, Aim::default())).collect(),
+            claims: BTreeMap::new(),
+            claimed_us: BTreeMap::new(),
+            released: BTreeMap::new(),
+            members: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            drained: BTreeSet::new(),
+            leader: None,
+        }
+    }
+
+    /// What was stored since the last time, not applied yet.
+    pub(super) fn unread(
+        &mut self,
+        store: &MemoryStore,
+        weather: &Weather,
+    ) -> Result<Vec<Stored>, String> {
+        let now = store.revision();
+        if now == self.seen {
+            return Ok(Vec::new());
+        }
+        let sets = store.inspect(|state| state.changes(&self.everything, self.seen, now));
+        let sets = sets.map_err(|_| "the history was forgotten before it was read".to_owned())?;
+        self.seen = now;
+        let authors = std::mem::take(&mut weather.lock().authors);
+        sets.iter().map(|set| self.take_apart(set, authors.get(&set.revision).copied())).collect()
+    }
+
+    fn take_apart(&self, set: &ChangeSet, author: Option<Author>) -> Result<Stored, String> {
+        let mut stored = Stored {
+            revision: set.revision,
+            author,
+            steps: Vec::new(),
+            members: Vec::new(),
+            marks: Vec::new(),
+        };
+        let (mut header, mut changes) = (None, Vec::new());
+        for change in &set.changes {
+            let Some(key) = self.keys.parse(&change.key) else { continue };
+            let now = change.now.as_ref();
+            let value = now.map(|found| &found.value[..]);
+            match (key, value) {
+                (ClusterKey::Shard(shard), Some(value)) => {
+                    let after = ShardClaim::decode(value).map_err(unreadable)?.claim;
+                    stored.steps.push(Step::Claim { shard, after });
+                }
+                (ClusterKey::TargetHead, Some(value)) => {
+                    header = Some(TargetHead::decode(value).map_err(unreadable)?.header);
+                }
+                (ClusterKey::TargetChunk(chunk), Some(value)) => {
+                    let targets = TargetChunk::decode(value).map_err(unreadable)?.targets;
+                    changes.extend(self.changes(chunk, targets));
+                }
+                (ClusterKey::Leader, value) => {
+                    let leader = value.map(ClusterLeader::decode).transpose();
+                    let after = leader.map_err(unreadable)?.map(|leader| leader.holder);
+                    stored.steps.push(Step::Leader { after });
+                }
+                (ClusterKey::Member(node), _) => {
+                    let life = now.map(|found| Life {
+                        number: Incarnation::from_raw(set.revision.get()),
+                        session: found.session,
+                    });
+                    stored.members.push((node, life));
+                    stored.steps.push(Step::Member);
+                }
+                (key @ (ClusterKey::Leaving(_) | ClusterKey::Drain(_)), value) => {
+                    stored.steps.push(Step::Member);
+                    stored.marks.push((key, value.is_some()));
+                }
+                (ClusterKey::Plan | ClusterKey::Gate(_), _) => {}
+                (key, None) => return Err(format!("{key:?} is gone")),
+            }
+        }
+        if header.is_some() || !changes.is_empty() {
+            let after = header.unwrap_or(self.header);
+            stored.steps.push(Step::Targets { after, changes });
+        }
+        Ok(stored)
+    }
+
+    fn changes(&self, chunk: u32, targets: Vec<Target>) -> Vec<Change> {
+        let shards = self.chunks.shards(chunk).map(|shard| ShardId::from_raw(shard.into()));
+        let all = shards.zip(targets).map(|(shard, after)| Change { shard, after });
+        all.filter(|change| {
+            self.aims.get(&change.shard).is_none_or(|aim| aim.target != change.after)
+        })
+        .collect()
+    }
+
+    /// Learns of a commit.
+    pub(super) fn apply(&mut self, stored: &Stored, now_us: u64) {
+        for (node, member) in &stored.members {
+            match member {
+                Some(Life { number, session }) => {
+                    let (life, session) = (*number, *session);
+                    let member = MemberNow { life, session, since_us: now_us };
+                    self.members.insert(node.clone(), member);
+                }
+                None => drop(self.members.remove(node)),
+            }
+        }
+        for (key, is_so) in &stored.marks {
+            let (marks, node) = match key {
+                ClusterKey::Leaving(node) => (&mut self.leaving, node),
+                ClusterKey::Drain(node) => (&mut self.drained, node),
+                _ => continue,
+            };
+            if *is_so {
+                marks.insert(node.clone());
+            } else {
+                marks.remove(node);
+            }
+            if let Some(member) = self.members.get_mut(node) {
+                member.since_us = now_us;
+            }
+        }
+        for step in &stored.steps {
+            match step {
+                Step::Claim { shard, after } => self.learn_claim(*shard, after, now_us),
+                Step::Targets { after, changes } => {
+                    self.header = *after;
+                    for change in changes {
+                        self.aim(change, now_us);
+                    }
+                }
+                Step::Leader { after } => self.leader.clone_from(after),
+                Step::Member => {}
+            }
+        }
+    }
+
+    fn learn_claim(&mut self, shard: ShardId, after: &Claim, now_us: u64) {
+        let holder = after.holder.as_ref().map(|holder| &holder.address);
+        if let Some(aim) = self.aims.get_mut(&shard)
+            && holder.is_some()
+            && holder == aim.target.node.as_ref()
+        {
+            aim.arrived = true;
+        }
+        let before = self.claims.insert(shard, after.clone()).and_then(|before| before.holder);
+        if let (Some(before), None) = (before, holder) {
+            self.released.insert(shard, (before.address, now_us));
+        }
+        self.claimed_us.insert(shard, now_us);
+    }
+
+    /// Who has a shard, or had it until a moment ago: whoever has not heard of a release takes the
+    /// shard for served.
+    pub(super) fn server(&self, shard: ShardId, since_us: u64) -> Option<&NodeAddress> {
+        let held_by = self.holder(shard).map(|holder| &holder.address);
+        let released = self.released.get(&shard).filter(|(_, at_us)| *at_us >= since_us);
+        held_by.or(released.map(|(node, _)| node))
+    }
+
+    /// Who has had a shard since some time.
+    pub(super) fn holder_since(&self, shard: ShardId, since_us: u64) -> Option<&NodeAddress> {
+        let is_old = self.claimed_us.get(&shard).is_some_and(|at_us| *at_us <= since_us);
+        self.holder(shard).filter(|_| is_old).map(|holder| &holder.address)
+    }
+
+    fn aim(&mut self, change: &Change, now_us: u64) {
+        let since_us = now_us.saturating_sub(LAG_US);
+        let server = self.server(change.shard, since_us).cloned();
+        let Some(aim) = self.aims.get_mut(&change.shard) else { return };
+        if aim.target.node != change.after.node {
+            aim.before = aim.target.node.take();
+            aim.at_us = now_us;
+            aim.arrived = server == change.after.node;
+        }
+        aim.target = change.after.clone();
+    }
+
+    /// Who has a shard, if that is a member.
+    pub(super) fn holder(&self, shard: ShardId) -> Option<&Holder> {
+        self.claims.get(&shard)?.holder.as_ref().filter(|holder| self.is_live(holder))
+    }
+
+    pub(super) fn is_live(&self, holder: &Holder) -> bool {
+        self.members.get(&holder.address).is_some_and(|member| member.life == holder.incarnation)
+    }
+
+    pub(super) fn is_draining(&self, node: &NodeAddress) -> bool {
+        self.leaving.contains(node) || self.drained.contains(node)
+    }
+
+    /// Since when a node is a member that can have shards, if it is one.
+    pub(super) fn open_since(&self, node: &NodeAddress) -> Option<u64> {
+        let member = self.members.get(node).filter(|_| !self.is_draining(node))?;
+        Some(member.since_us)
+    }
+}
+
+impl Aim {
+    pub(super) const fn is_moved(&self) -> bool {
+        matches!(self.target.since, Since::Moved(_))
+    }
+}
+
+fn unreadable(error: shardwright_engine::codec::DecodeError) -> String {
+    format!("something was stored that cannot be read: {error}")
+}

@@ -1,0 +1,30 @@
+//! Nodes, gates and leaders in worlds around a simulated store and network: nothing may break,
+//! everything that can go wrong must, and the same seed gives the same bytes.
+
+use shardwright_sim::clusters::{self, ACTS, ClusterSweep, Report};
+
+/// Worlds of the sweep.
+const SEEDS: u64 = 1_000;
+
+#[test]
+fn a_thousand_clusters_break_no_sentence_and_see_every_fault_and_outcome() {
+    let sweep = ClusterSweep::run(0..SEEDS, ACTS);
+    let (complaints, table) = (sweep.complaints(), clusters::table(&sweep));
+    assert!(complaints.is_empty(), "{}\n\n{table}", complaints.join("\n\n"));
+    assert!(sweep.tally.calm_seeds * 10 > SEEDS && sweep.tally.drains > 0, "{table}");
+}
+
+fn bytes(report: &Report) -> Vec<u8> {
+    report.trace.lines().flat_map(|line| line.bytes().chain([b'\n'])).collect()
+}
+
+#[test]
+fn the_same_seed_gives_byte_identical_traces_of_a_cluster() {
+    for seed in 0..10 {
+        let one = clusters::live(seed, ACTS, true);
+        let other = std::thread::spawn(move || clusters::live(seed, ACTS, true)).join().unwrap();
+        assert!(bytes(&one).len() > 10_000, "seed {seed} tells a story");
+        assert!(bytes(&one) == bytes(&other), "seed {seed} tells two stories");
+        assert_eq!(one.tally, other.tally);
+    }
+}
