@@ -156,8 +156,8 @@ struct Remembered<const CAPACITY: usize> {
     /// Oldest first.
     entries: ArrayVec<OpLogEntry, CAPACITY>,
     /// Whether there were never too many of them, nor one with the id of another, nor one without
-    /// effect, which would be told as done. Each entry is compared with all before it when it comes, so that a busy shard need not compare all pairs
-    /// after each operation.
+    /// effect, which would be told as done. Each entry is compared with all before it when it
+    /// comes, so that a busy shard need not compare all pairs after each operation.
     is_sound: bool,
 }
 

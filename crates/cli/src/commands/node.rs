@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_counter::Counters;
+use shardwright_engine::watch;
 use shardwright_node::world::{GrpcTransport, serve_node};
 use shardwright_node::{Node, NodeOptions, NodeState};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::arguments::cluster::NodeArguments;
 use crate::cluster::open;

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shardwright_engine::cluster::ClusterView;
+use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Counts shards that come to another node than they were on before.
