@@ -7,8 +7,8 @@ use crate::oracle::Oracle;
 
 pub(in crate::clusters) const ORACLE: &Oracle = &Oracle::of_the_world(
     "rest",
-    "once faults stop, every shard is held by the member that should have it, no two members differ \
-     by more than one shard, and every call is answered",
+    "once faults stop, every shard is held by the member that should have it, no two members \
+     differ by more than one shard, and every call is answered",
 );
 
 /// What is missing for a cluster of these nodes to be at rest, if anything is.
