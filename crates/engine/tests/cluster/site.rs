@@ -4,7 +4,7 @@ use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use shardwright_engine::cluster::{
 use shardwright_placement::ops::Releasing;
 use shardwright_placement::{ClusterConfig, Duties, Holder, NodeAddress, ShardCount};
 use shardwright_store::memory::{Before, Call, Hooks, MemoryStore};
-use shardwright_store::{Commit, Expect, Fault, FaultKind, Key, KeyRange, Page, Store};
+use shardwright_store::{Commit, Expect, Fault, FaultKind, Key, KeyRange, Page, Revision, Store};
 
 use crate::flaky::Flaky;
 use crate::support::world::World;
@@ -34,6 +34,8 @@ pub(crate) struct Site {
     pub(crate) world: World,
     pub(crate) store: MemoryStore,
     pub(crate) layout: Layout,
+    /// Whether shards are placed and moved without waiting for anything.
+    pub(crate) hasty: bool,
 }
 
 impl Site {
@@ -49,11 +51,16 @@ impl Site {
         let world = World::new(0);
         world.advance(1_000_000);
         let store = MemoryStore::new(Arc::new(world.clock().clone()));
-        Self { world, store, layout }
+        Self { world, store, layout, hasty: false }
     }
 
     pub(crate) fn options(&self) -> ClusterOptions {
-        let config = ClusterConfig::with_num_shards(ShardCount::try_new(SHARDS).unwrap());
+        let mut config = ClusterConfig::with_num_shards(ShardCount::try_new(SHARDS).unwrap());
+        if self.hasty {
+            config.cluster_state_stability_duration_ms = 0;
+            config.move_cooldown_ms = 0;
+            config.rebalance_shards_batch_size = Some(SHARDS);
+        }
         let options = ClusterOptions::new(ClusterName::parse("test").unwrap(), config);
         let (session_ttl, session_margin) = (TTL, MARGIN);
         ClusterOptions { layout: self.layout.clone(), session_ttl, session_margin, ..options }
@@ -272,6 +279,26 @@ impl Hooks for Cut {
             Before::Refuse(Fault::new(FaultKind::Unreachable, "the line is cut"))
         } else {
             Before::Go
+        }
+    }
+}
+
+/// A store that shows its readers what was there at an earlier moment.
+#[derive(Default)]
+pub(crate) struct Outdated(AtomicU64);
+
+impl Outdated {
+    /// From now on; zero for as it is.
+    pub(crate) fn set(&self, revision: u64) {
+        self.0.store(revision, Ordering::SeqCst);
+    }
+}
+
+impl Hooks for Outdated {
+    async fn before(&self, call: Call<'_>) -> Before {
+        match (call, self.0.load(Ordering::SeqCst)) {
+            (Call::Load(_) | Call::Scan(..), at @ 1..) => Before::AsOf(Revision::new(at)),
+            _ => Before::Go,
         }
     }
 }

@@ -170,20 +170,20 @@ impl Storm {
 
     fn step(&mut self) {
         let at = self.rng.usize(..self.processes.len());
-        match self.rng.u32(..22) {
+        match self.rng.u32(..26) {
             0..3 => self.join(at),
             3 => self.leave(at),
             4 => self.crash(at),
-            5..9 => self.work(at),
-            9..11 => self.claim_any(at),
-            11..14 => self.lead(at),
-            14..16 => self.operate(at),
-            16 => self.betray(at),
-            17 => self.site.store.break_watches(),
-            18 if self.rng.bool() => self.site.store.hold_watches(),
-            18 => self.site.store.release_watches(),
-            19 => self.mishaps(at),
-            20 => {
+            5..11 => self.work(at),
+            11..13 => self.claim_any(at),
+            13..17 => self.lead(at),
+            17..19 => self.operate(at),
+            19 if self.rng.bool() => self.betray(at),
+            19 => self.site.store.break_watches(),
+            20 if self.rng.bool() => self.site.store.hold_watches(),
+            20 | 21 => self.site.store.release_watches(),
+            22 => self.mishaps(at),
+            23 => {
                 let store = self.processes[at].store.clone();
                 self.site.run(store.deliver_late());
             }
@@ -345,12 +345,13 @@ impl Storm {
 }
 
 fn weather(layout: &Layout, seed: u64) -> usize {
-    let site = match layout {
+    let mut site = match layout {
         Layout::Native => Site::new(),
         Layout::Seed { .. } => Site::text(),
     };
+    site.hasty = true;
     let mut storm = Storm::new(site, seed);
-    for _ in 0..150 {
+    for _ in 0..300 {
         storm.step();
     }
     storm.heal()

@@ -2,10 +2,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_contracts::ShardId;
+use shardwright_engine::cluster::ClaimError;
 use shardwright_placement::ShardCount;
+use shardwright_placement::ops::ClaimRefused;
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
-use crate::site::{GUARD_MS, SHARDS, Site, TTL, holder_of, node, shard, target_of};
+use crate::site::{GUARD_MS, Outdated, SHARDS, Site, TTL, holder_of, node, shard, target_of};
 
 #[test]
 fn what_others_store_is_heard_of_and_never_unheard() {
@@ -81,6 +83,27 @@ fn what_a_process_stores_itself_is_in_its_view_at_once() {
     site.world.run_tasks();
     assert_eq!(target_of(&a.cluster(), 0).as_deref(), Some("b:1"));
     assert_eq!(holder_of(&a.cluster(), 0), None);
+}
+
+#[test]
+fn a_store_that_shows_an_older_state_takes_nothing_back() {
+    for site in [Site::new(), Site::text()] {
+        let outdated = Arc::new(Outdated::default());
+        let cluster = site.cluster_over(site.store.client(Arc::clone(&outdated)));
+        let a = site.join(&cluster, "a:1");
+        site.place(&a);
+        let before = site.store.revision().get();
+        let fence = site.claim(&a, 0).unwrap();
+        outdated.set(before);
+        let view = site.run(cluster.refresh()).unwrap();
+        assert_eq!(view.held_by(a.holder()).collect::<Vec<_>>(), [(shard(0), fence)]);
+        // A refusal is decided again on what is read, which is older than what is known.
+        let again = site.claim(&a, 0);
+        assert_eq!(again, Err(ClaimError::Refused(ClaimRefused::AlreadyHeld(fence))));
+        // What depends on what was read is refused by the store until that is up to date.
+        outdated.set(0);
+        site.release(&a, 0, fence).unwrap();
+    }
 }
 
 #[test]
