@@ -160,8 +160,8 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         Ok((plan, update))
     }
 
-    /// Reads anew what was written, and whether the nodes are there that others meant: one that came
-    /// lately, and is not known here yet, would be taken for gone.
+    /// Reads anew what was written, and whether the nodes are there that others meant: one that
+    /// came lately, and is not known here yet, would be taken for gone.
     async fn reload_targets(&self) -> Result<(), InfraError> {
         let own = ClusterKey::Member(self.holder.address.clone());
         self.core.reload(STEP, [ClusterKey::Leader, ClusterKey::TargetHead, own]).await?;
