@@ -1,10 +1,12 @@
 //! Leading a cluster.
 
+use std::collections::BTreeSet;
+
 use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
 use shardwright_placement::ops::{LeadRefused, check_leader};
 use shardwright_placement::{
-    Holder, Plan, PlanInput, TargetHeader, TargetUpdate, TargetVersion, plan,
+    Holder, NodeAddress, Plan, PlanInput, TargetHeader, TargetUpdate, TargetVersion, plan,
 };
 use shardwright_store::{Commit, Store};
 
@@ -104,7 +106,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
                 Ok(decided) => decided,
                 // What is known may be out of date: decide again on what is stored.
                 Err(_) if !is_fresh => {
-                    self.reload_basis().await?;
+                    self.reload_targets().await?;
                     is_fresh = true;
                     continue;
                 }
@@ -119,7 +121,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
             match written? {
                 Written::All(version, moved) => return Ok(LeaderStep { plan, moved, version }),
                 Written::Moved | Written::Overtaken => {
-                    self.reload_basis().await?;
+                    self.reload_targets().await?;
                     is_fresh = true;
                 }
             }
@@ -158,10 +160,25 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         Ok((plan, update))
     }
 
-    /// Reads all that a plan depends on, and not only what was written: a target that somebody else
-    /// wrote may be a node that is not known here yet, and would be taken for gone.
-    async fn reload_basis(&self) -> Result<(), InfraError> {
-        self.core.refresh().await.map(|_| ())
+    /// Reads anew what was written, and whether the nodes are there that others meant: one that
+    /// came lately, and is not known here yet, would be taken for gone.
+    async fn reload_targets(&self) -> Result<(), InfraError> {
+        let own = ClusterKey::Member(self.holder.address.clone());
+        self.core.reload(STEP, [ClusterKey::Leader, ClusterKey::TargetHead, own]).await?;
+        let strangers: BTreeSet<NodeAddress> = {
+            let state = self.core.lock();
+            let members = state.shared_members();
+            let meant = state.map().iter().filter_map(|info| info.target);
+            meant.filter(|node| members.get(node.as_str()).is_none()).cloned().collect()
+        };
+        if strangers.is_empty() {
+            return Ok(());
+        }
+        let keys = strangers.into_iter().flat_map(|node| {
+            let marks = [ClusterKey::Leaving(node.clone()), ClusterKey::Drain(node.clone())];
+            marks.into_iter().chain([ClusterKey::Member(node)])
+        });
+        self.core.reload(STEP, keys).await
     }
 
     async fn reload_leader(&self) -> Result<(), InfraError> {
