@@ -72,8 +72,6 @@ async fn when_room_runs_out_nobody_is_told_something_wrong() {
     assert!(applied > 100 && not_applied == 24, "{counts:?}");
     let operator = cluster.operator(0).await.unwrap();
     assert_eq!(operator.alarms().await.unwrap(), 1);
-    let size = operator.status().await.unwrap().database_bytes;
-    assert!(size < 2 * QUOTA as u64, "the quota was passed by: {size}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

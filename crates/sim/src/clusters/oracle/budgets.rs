@@ -92,7 +92,8 @@ fn moved(truth: &Truth, plan: &Planned<'_>) -> (u32, u32) {
             continue;
         }
         moves += 1;
-        let holds = truth.holder(change.shard).is_some_and(|holder| holder.address == *from);
+        // Of a claim that is newer a leader may not have heard, and take its target for stuck.
+        let holds = truth.holder_since(change.shard, plan.known_us()) == Some(from);
         let is_open = truth.open_since(from).is_some_and(|since| since <= plan.known_us());
         voluntary += u32::from(holds && is_open);
     }
