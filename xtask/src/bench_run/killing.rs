@@ -19,8 +19,7 @@ const MANY_ITEMS: usize = 1_000_000;
 const ITEMS: usize = 100_000;
 const KILLS: usize = 50;
 /// Beside others, who start a process per item.
-const FEW_ITEMS: usize = 400;
-const FEW_KILLS: usize = 5;
+const FEW_ITEMS: usize = 100;
 /// What a worker does at most before it moves its cursor.
 const CHECKPOINT_ITEMS: usize = 5_000;
 const IN_FLIGHT: &str = "256";
@@ -138,7 +137,7 @@ fn beside_others(place: &Workplace) -> Result<Section> {
         ("xargs, from the start", &xargs),
     ];
     let mut all: Vec<Vec<Outcome>> = contenders.iter().map(|_| Vec::new()).collect();
-    for kill in 0..FEW_KILLS {
+    for kill in 0..KILLS {
         for ((name, start), outcomes) in contenders.iter().zip(&mut all) {
             let folder = place.fresh()?;
             let outcome = kill_and_go_on(&folder, *start, FEW_ITEMS, moment(kill));
@@ -167,7 +166,7 @@ fn describe(names: &[&str], all: &[Vec<Outcome>]) -> Section {
     let head = ["", "to the first new item", "begun again", "never begun"];
     let text = format!(
         "**The same beside others**: a process per item that sleeps for 20 ms, {FEW_ITEMS} items, \
-         two at a time, means of {FEW_KILLS} kills of the program itself. HyperQueue's package \
+         two at a time, means of {KILLS} kills of the program itself. HyperQueue's package \
          keeps no journal, so there is nothing to go on with.\n\n{}",
         table(&head, &rows)
     );
