@@ -55,7 +55,7 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<HolderNotice>, CheckpointError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError>> + Send;
 
     /// Finishes a shard.
     fn complete(
