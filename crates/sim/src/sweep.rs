@@ -198,7 +198,8 @@ mod tests {
                 let finding = Finding { oracle: "tiling", text: "nothing covers it".into() };
                 (vec![finding], 1, trace)
             };
-            let (lived, failures) = live_through(&kind, 42..45, steps, live, |sum, one| *sum += one);
+            let (lived, failures) =
+                live_through(&kind, 42..45, steps, live, |sum, one| *sum += one);
             assert_eq!((lived, failures.len()), (3, 3));
             failures[0].describe()
         };

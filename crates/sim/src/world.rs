@@ -101,12 +101,8 @@ fn live_once(mut rng: Rng, steps: u64, trace: Trace) -> Report {
         Ok(mut system) => {
             system.collect_events();
             match settings.door {
-                Door::Plain | Door::Session => {
-                    World::new(system, settings, rng, trace).live(steps)
-                }
-                Door::Awaited => {
-                    World::new(Awaited::new(system), settings, rng, trace).live(steps)
-                }
+                Door::Plain | Door::Session => World::new(system, settings, rng, trace).live(steps),
+                Door::Awaited => World::new(Awaited::new(system), settings, rng, trace).live(steps),
             }
         }
         Err(error) => {

@@ -256,9 +256,10 @@ impl ChangeCase<'_> {
     }
 
     fn is_all_done(&self) -> bool {
-        self.before.shards.iter().all(|shard| {
-            matches!(shard.record.head.status, ShardStatus::Done | ShardStatus::Split)
-        })
+        self.before
+            .shards
+            .iter()
+            .all(|shard| matches!(shard.record.head.status, ShardStatus::Done | ShardStatus::Split))
     }
 
     /// Whether the world gives the reason for which the change was refused.

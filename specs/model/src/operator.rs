@@ -66,11 +66,7 @@ pub(crate) fn operate(defect: Option<Defect>, world: &World, change: Change) -> 
     Step { after: Some(after), broken, sights }
 }
 
-fn as_run_change(
-    defect: Option<Defect>,
-    change: Change,
-    progress: &RunProgress,
-) -> RunChange<'_> {
+fn as_run_change(defect: Option<Defect>, change: Change, progress: &RunProgress) -> RunChange<'_> {
     match change {
         Change::Fail if defect == Some(Defect::FailCancels) => RunChange::Cancel,
         Change::Pause => RunChange::Pause,

@@ -120,7 +120,9 @@ pub async fn a_run_and_its_shards_are_made_at_once_or_not_at_all<H: Harness>(har
     let overlapping = [shards[0], shards[0]];
     for wrong in [&[][..], &overlapping] {
         let refused = backend.create_run_with_shards(tenant, run, config, wrong, op(1)).await;
-        let Err(CreateRunWithShardsError::Register(refused)) = refused else { panic!("{refused:?}") };
+        let Err(CreateRunWithShardsError::Register(refused)) = refused else {
+            panic!("{refused:?}")
+        };
         assert!(matches!(refused, RegisterShardsError::ManifestInvalid(_)), "{refused:?}");
         let missing = backend.get_run(tenant, run).await;
         assert!(matches!(missing, Err(RunQueryError::RunNotFound(_))), "{missing:?}");

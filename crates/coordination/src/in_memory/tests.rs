@@ -328,7 +328,7 @@ fn a_full_slab_takes_a_range_that_fits_the_place_of_the_old_one() {
     let spec = ShardSpecRef::new(b"aa", b"ba", b"");
     let plan = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
     let input = InitialShardInput { shard: ShardId::SINGLE, spec, cursor: CursorUpdate::initial() };
-        let remembered = 16;
+    let remembered = 16;
     for (room, has_room) in [(4 + 4 + remembered, true), (4 + 3 + remembered, false)] {
         let config = CoordinatorRuntimeConfig { slab_capacity: room, ..small() };
         let mut coordinator = InMemoryCoordinator::try_new(config).unwrap();
@@ -384,8 +384,7 @@ fn a_split_whose_derived_id_is_taken_is_refused_and_changes_nothing() {
         CursorSemantics::Completed,
     );
     let located = coordinator.locate(TENANT, lease.key()).unwrap();
-    let shard =
-        PooledShard::insert(located.room, head, spec, CursorUpdate::initial()).unwrap();
+    let shard = PooledShard::insert(located.room, head, spec, CursorUpdate::initial()).unwrap();
     located.run.insert_all(vec![shard]);
     let used = coordinator.bytes_used();
     let plan = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();

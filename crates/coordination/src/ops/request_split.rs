@@ -1,9 +1,7 @@
 use super::split_request::is_held;
 use super::{SplitRequestSlot, emit, open_request};
 use crate::error::SplitRequestError;
-use crate::error::reason::{
-    NotLeased, SplitAlreadyRequested, SplitDeclined, SplitRequestOver,
-};
+use crate::error::reason::{NotLeased, SplitAlreadyRequested, SplitDeclined, SplitRequestOver};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_run, check_status, check_tenant_of};
 use crate::planted::{self, Defect};

@@ -3,8 +3,8 @@
 use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId};
 use shardwright_coordination::error::reason::RetriesExhausted;
 use shardwright_coordination::{
-    CapacityHint, CoordError, EventKind, Lease, OpLogEntry, ParkReason, RenewResult,
-    RunConfig, RunProgress, ShardRecord, ShardStatus, StateTransitionEvent,
+    CapacityHint, CoordError, EventKind, Lease, OpLogEntry, ParkReason, RenewResult, RunConfig,
+    RunProgress, ShardRecord, ShardStatus, StateTransitionEvent,
 };
 use shardwright_engine::codec::Run;
 
@@ -218,9 +218,7 @@ impl Change<'_> {
         }
         let answer = match request {
             Request::Holder { act, .. } => match act {
-                HolderAct::Checkpoint { .. } => {
-                    Answer::Noticed { replayed: false, notice: None }
-                }
+                HolderAct::Checkpoint { .. } => Answer::Noticed { replayed: false, notice: None },
                 HolderAct::SplitReplace { .. } | HolderAct::SplitResidual { .. } => {
                     Answer::Spawned { replayed: false, shards: self.spawned() }
                 }

@@ -74,7 +74,8 @@ mod tests {
     fn what_a_holder_heard_stands_until_it_is_told_otherwise() {
         let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));
         let (owner, at) = (WorkerId::from_raw(3), LogicalTime::from_millis);
-        let lease = Lease::new(TenantId::from_bytes([1; 32]), key, owner, FenceEpoch::INITIAL, at(9));
+        let lease =
+            Lease::new(TenantId::from_bytes([1; 32]), key, owner, FenceEpoch::INITIAL, at(9));
         let cell = LeaseCell::new(lease, Duration::from_secs(1));
         let request =
             SplitRequest { asker: WorkerId::from_raw(4), asked_at: at(1), expires_at: at(5) };
