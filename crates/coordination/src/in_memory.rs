@@ -42,8 +42,8 @@ pub struct CoordinatorRuntimeConfig {
     pub max_total_shards: usize,
     /// How long a worker waits between two claims, in milliseconds.
     pub claim_cooldown_interval_ms: u64,
-    /// How many bytes keys, metadata and tokens, reasons for parking and the lists of spawned shards
-    /// may take in all.
+    /// How many bytes keys, metadata and tokens, reasons for parking and lists of spawned shards may
+    /// take in all.
     pub slab_capacity: u32,
     /// No fence below this one is granted or accepted.
     pub fence_floor: FenceEpoch,
@@ -136,7 +136,7 @@ impl InMemoryCoordinator {
         self.total_shards
     }
 
-    /// How many bytes keys, metadata and tokens, reasons for parking and the lists of spawned shards
+    /// How many bytes keys, metadata and tokens, reasons for parking and lists of spawned shards
     /// take.
     #[must_use]
     pub const fn bytes_used(&self) -> usize {

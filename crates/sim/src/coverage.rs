@@ -196,7 +196,7 @@ parts! {
         Plan: "named by what is wrong with it",
         SpawnLimitExceeded: "it takes 1,024 splits of one shard: a story tells of it",
         BackendChildLimitExceeded: "memory has no such limit: a test of the engine reaches it",
-        DerivedIdCollision: "it takes two equal hashes of 63 bits: a test of the backend plants one",
+        DerivedIdCollision: "it takes two equal hashes of 63 bits: tests plant one",
     }
 }
 

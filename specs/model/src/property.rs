@@ -10,11 +10,11 @@ sentences! {
         OneWriter = "a fence has one accepted writer: the worker it was granted to",
         ZombiesRefused = "a worker with an old fence, a lease that is over or none changes nothing",
         FencesRise = "a fence rises with every grant and every unpark, and never else changes",
-        TerminalStays = "a shard becomes done, split or parked by what says so and nothing else, and \
-                         stays so, unless it is unparked",
+        TerminalStays = "a shard becomes done, split or parked by what says so and nothing else, \
+                         and stays so, unless it is unparked",
         LeavesTile = "a split happens as a whole, and the live leaves tile the manifest exactly",
-        CursorsAdvance = "a cursor moves to the key that its holder names and else stands still, never \
-                          goes back and stays in its range",
+        CursorsAdvance = "a cursor moves to the key that its holder names and else stands still, \
+                          never goes back and stays in its range",
         OneEffect = "an operation has one effect while its id is remembered: a retry is answered, \
                      anything else under that id is a conflict",
         EndedStays = "nothing of a run that has ended changes",

@@ -9,9 +9,10 @@ use crate::record::ShardHead;
 use crate::restore::SplitRequest;
 
 /// Asks for a part of a shard, until a time that is still to come. There is one open request per
-/// shard and, which `open_elsewhere` tells of the run's other shards, one per asker in a run. Whoever asks the same holder again, because an
-/// answer got lost or patience has grown, has one request still; whoever asks another holder once
-/// the first request is no longer open withdraws that one, which the backend does with
+/// shard and, which `open_elsewhere` tells of the run's other shards, one per asker in a run.
+/// Whoever asks the same holder again, because an answer got lost or patience has grown, has one
+/// request still; whoever asks another holder once the first request is no longer open withdraws
+/// that one, which the backend does with
 /// [`SplitRequestSlot::answered`].
 ///
 /// Emits `SplitRequested`.
