@@ -42,8 +42,8 @@ pub struct CoordinatorRuntimeConfig {
     pub max_total_shards: usize,
     /// How long a worker waits between two claims, in milliseconds.
     pub claim_cooldown_interval_ms: u64,
-    /// How many bytes keys, metadata and tokens, reasons for parking and lists of spawned shards may
-    /// take in all.
+    /// How many bytes keys, metadata and tokens, reasons for parking and lists of spawned shards
+    /// may take in all.
     pub slab_capacity: u32,
     /// No fence below this one is granted or accepted.
     pub fence_floor: FenceEpoch,
