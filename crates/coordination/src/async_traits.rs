@@ -26,6 +26,8 @@ use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
 use crate::traits::{ClaimOutlook, CreateRunWithShardsError};
 
+/// What moving a shard's cursor gives; with a replay, nothing is told besides.
+pub type Checkpointed = Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError>;
 /// What replacing a shard by children gives.
 pub type SplitReplaced = Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>;
 /// What giving the right part of a shard to a new one gives.
@@ -55,7 +57,7 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<HolderNotice>, CheckpointError>> + Send;
+    ) -> impl Future<Output = Checkpointed> + Send;
 
     /// Finishes a shard.
     fn complete(

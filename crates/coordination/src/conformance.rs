@@ -195,6 +195,9 @@ macro_rules! conformance_suite {
                 nothing_of_an_ended_run_changes,
                 a_paused_run_hands_nothing_out_and_holders_go_on,
                 registering_again_is_a_replay_or_a_conflict,
+                a_run_and_its_shards_are_made_at_once_or_not_at_all,
+                a_run_that_waits_for_its_shards_is_taken_up,
+                changes_of_a_run_are_replayed_and_done_once,
                 a_shard_that_makes_no_progress_parks_itself,
                 the_watermark_tells_what_is_done,
             }
@@ -203,6 +206,12 @@ macro_rules! conformance_suite {
                 a_shard_comes_back_when_its_lease_is_over,
                 a_waiting_worker_is_counted_and_can_ask_for_a_part,
                 a_request_ends_with_the_lease_it_was_made_to,
+                a_split_answers_the_request,
+                a_request_runs_out_unless_it_is_made_again,
+                a_request_that_is_over_already_is_refused,
+                what_was_asked_of_one_holder_is_hidden_from_the_next,
+                a_retry_is_told_nothing_besides,
+                candidates_are_what_can_be_acquired,
                 nothing_is_claimed_where_there_is_no_run,
                 a_worker_pauses_between_two_claims,
             }

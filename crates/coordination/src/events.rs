@@ -158,18 +158,21 @@ impl EventCollector {
     /// If an earlier event was another tenant's, even one that was taken out since: a collector
     /// serves one tenant, and mixing two up would hand one's events to the other.
     pub fn emit(&mut self, event: StateTransitionEvent) -> bool {
-        self.emit_with(|| event)
+        self.emit_with(event.tenant, || event)
     }
 
     /// Like [`EventCollector::emit`], and makes the event only if there is room.
-    pub(crate) fn emit_with(&mut self, event: impl FnOnce() -> StateTransitionEvent) -> bool {
+    pub(crate) fn emit_with(
+        &mut self,
+        tenant: TenantId,
+        event: impl FnOnce() -> StateTransitionEvent,
+    ) -> bool {
+        // Whether there is room or not: a bug does not hide behind a full collector.
+        assert!(*self.tenant.get_or_insert(tenant) == tenant, "a collector serves one tenant");
         if self.capacity_max.is_some_and(|max| self.events.len() >= max) {
             return false;
         }
-        let event = event();
-        let tenant = *self.tenant.get_or_insert(event.tenant);
-        assert!(tenant == event.tenant, "a collector serves one tenant");
-        self.events.push(event);
+        self.events.push(event());
         true
     }
 
@@ -244,6 +247,15 @@ mod tests {
         events.emit(event(1, EventKind::RunCreated));
         // Not even after the first one's events were taken out.
         assert_eq!(events.drain().len(), 1);
+        events.emit(event(2, EventKind::RunCreated));
+    }
+
+    #[test]
+    #[should_panic(expected = "one tenant")]
+    fn a_full_collector_still_serves_one_tenant() {
+        let mut events = EventCollector::with_max_capacity(1);
+        assert!(events.emit(event(1, EventKind::RunCreated)));
+        assert!(!events.emit(event(1, EventKind::RunPaused)));
         events.emit(event(2, EventKind::RunCreated));
     }
 

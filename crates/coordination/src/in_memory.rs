@@ -1,13 +1,15 @@
 //! The protocol over plain memory: the executable specification.
 //!
 //! It does nothing but find records, call [`crate::ops`] and keep its indexes right. Bytes live in
-//! one preallocated slab, so that a busy coordinator does not touch the heap, and a full slab is a
-//! refusal that changes nothing.
+//! one preallocated slab, so that a busy coordinator does not touch the heap. What few shards need
+//! lies beside it and is counted, and when the bytes are used up that is a refusal that changes
+//! nothing.
 
 mod backend;
 mod claiming;
 mod management;
 mod pooled;
+mod room;
 mod run_state;
 mod shard_table;
 
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
-use shardwright_contracts::{ByteSlab, FenceEpoch, RunId, ShardKey, SlabTooLarge, TenantId};
+use shardwright_contracts::{FenceEpoch, RunId, ShardKey, SlabTooLarge, TenantId};
 
 use crate::cooldown::ClaimCooldowns;
 use crate::error::reason::{RunNotFound, ShardNotFound};
@@ -25,6 +27,7 @@ use crate::record::RunGate;
 use crate::shard_limits::ShardLimits;
 
 use pooled::{PooledShard, PooledShardMut};
+use room::Room;
 use run_state::RunState;
 
 /// Byte capacity of the slab, unless configured otherwise.
@@ -39,7 +42,8 @@ pub struct CoordinatorRuntimeConfig {
     pub max_total_shards: usize,
     /// How long a worker waits between two claims, in milliseconds.
     pub claim_cooldown_interval_ms: u64,
-    /// How many bytes keys, metadata and tokens may take in all.
+    /// How many bytes keys, metadata and tokens, reasons for parking and lists of spawned shards
+    /// may take in all.
     pub slab_capacity: u32,
     /// No fence below this one is granted or accepted.
     pub fence_floor: FenceEpoch,
@@ -60,7 +64,7 @@ impl Default for CoordinatorRuntimeConfig {
 /// Keeps runs and their shards in memory.
 pub struct InMemoryCoordinator {
     config: CoordinatorRuntimeConfig,
-    slab: ByteSlab,
+    room: Room,
     tenants: BTreeMap<TenantId, TenantState>,
     total_shards: usize,
     cooldowns: ClaimCooldowns,
@@ -77,7 +81,7 @@ struct TenantState {
 /// A shard's run and the bytes of its shards, borrowed for one operation.
 struct Located<'a> {
     run: &'a mut RunState,
-    slab: &'a mut ByteSlab,
+    room: &'a mut Room,
     gate: RunGate,
 }
 
@@ -89,7 +93,7 @@ impl InMemoryCoordinator {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         Ok(Self {
             config,
-            slab: ByteSlab::try_new(slots, config.slab_capacity)?,
+            room: Room::try_new(slots, config.slab_capacity)?,
             tenants: BTreeMap::new(),
             total_shards: 0,
             cooldowns: ClaimCooldowns::new(),
@@ -132,10 +136,11 @@ impl InMemoryCoordinator {
         self.total_shards
     }
 
-    /// How many bytes keys, metadata and tokens take.
+    /// How many bytes keys, metadata and tokens, reasons for parking and lists of spawned shards
+    /// take.
     #[must_use]
     pub const fn bytes_used(&self) -> usize {
-        self.slab.bytes_used()
+        self.room.bytes_used()
     }
 
     const fn limits(&self) -> ShardLimits {
@@ -164,7 +169,7 @@ impl InMemoryCoordinator {
             .and_then(|tenant| tenant.runs.get_mut(&key.run))
             .ok_or(ShardNotFound { key })?;
         let gate = run.record.gate(self.config.fence_floor);
-        Ok(Located { run, slab: &mut self.slab, gate })
+        Ok(Located { run, room: &mut self.room, gate })
     }
 }
 
@@ -173,7 +178,7 @@ impl fmt::Debug for InMemoryCoordinator {
         f.debug_struct("InMemoryCoordinator")
             .field("tenants", &self.tenants.len())
             .field("shards", &self.total_shards)
-            .field("slab", &self.slab)
+            .field("room", &self.room)
             .finish_non_exhaustive()
     }
 }

@@ -2,15 +2,17 @@
 
 use std::fmt;
 
-use shardwright_contracts::{FenceEpoch, LogicalTime, ShardKey, TenantId, WorkerId};
+use shardwright_contracts::{
+    FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
 
 use crate::planted::{self, Defect};
 
 /// What a worker holds after it acquired a shard, and shows with every change it makes.
 ///
-/// Only the protocol makes leases. A lease does not prove anything by itself: each operation
-/// compares it with the shard's record, and a lease that a later owner's fence has overtaken is
-/// refused.
+/// Only the protocol grants leases; whoever received one as bytes puts it together again. A lease
+/// does not prove anything by itself: each operation compares it with the shard's record, and a
+/// lease that a later owner's fence has overtaken is refused, as is one that nobody granted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lease {
     tenant: TenantId,
@@ -43,6 +45,18 @@ impl Lease {
     #[must_use]
     pub const fn key(&self) -> ShardKey {
         self.key
+    }
+
+    /// Which run the shard is of.
+    #[must_use]
+    pub const fn run(&self) -> RunId {
+        self.key.run
+    }
+
+    /// Which shard of the run it is for.
+    #[must_use]
+    pub const fn shard(&self) -> ShardId {
+        self.key.shard
     }
 
     /// Who holds it.
@@ -116,6 +130,15 @@ pub enum OwnerLiveness {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lease_tells_of_which_shard_of_which_run_it_is() {
+        let (run, shard) = (RunId::from_raw(3), ShardId::from_raw(4));
+        let (tenant, key) = (TenantId::from_bytes([1; 32]), ShardKey::new(run, shard));
+        let (fence, deadline) = (FenceEpoch::INITIAL, LogicalTime::from_millis(10));
+        let lease = Lease::new(tenant, key, WorkerId::from_raw(1), fence, deadline);
+        assert_eq!((lease.run(), lease.shard(), lease.key()), (run, shard, key));
+    }
 
     #[test]
     fn a_lease_is_over_at_its_deadline() {

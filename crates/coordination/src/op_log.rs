@@ -45,6 +45,28 @@ stored_enum! {
     }
 }
 
+impl OpKind {
+    /// Whether it is done to a run as a whole, and so remembered by the run.
+    #[must_use]
+    pub const fn is_of_run(self) -> bool {
+        match self {
+            Self::RegisterShards
+            | Self::CompleteRun
+            | Self::FailRun
+            | Self::CancelRun
+            | Self::PauseRun
+            | Self::ResumeRun => true,
+            Self::Checkpoint
+            | Self::Complete
+            | Self::Park
+            | Self::SplitReplace
+            | Self::SplitResidual
+            | Self::Unpark
+            | Self::Release => false,
+        }
+    }
+}
+
 stored_enum! {
     /// How an operation ended.
     OpResult, "operation result" {
@@ -83,6 +105,14 @@ pub struct OpLogEntry {
     pub payload_hash: u64,
     /// When it took effect.
     pub executed_at: LogicalTime,
+}
+
+impl OpLogEntry {
+    /// The operation's id.
+    #[must_use]
+    pub const fn op_id(&self) -> OpId {
+        self.op
+    }
 }
 
 /// Without the fingerprint: it would let a reader of a log test guesses of what was asked.

@@ -74,7 +74,7 @@ impl NewShard<'_> {
 
 /// Adds an event of the operation to those collected.
 fn emit(context: &Context<'_>, events: &mut EventCollector, kind: impl FnOnce() -> EventKind) {
-    events.emit_with(|| StateTransitionEvent {
+    events.emit_with(context.tenant, || StateTransitionEvent {
         tenant: context.tenant,
         run: context.gate.run,
         at: context.now,
@@ -84,7 +84,7 @@ fn emit(context: &Context<'_>, events: &mut EventCollector, kind: impl FnOnce() 
 
 /// A record that breaks its invariants must not be stored: stop before it is.
 #[expect(clippy::panic, reason = "only a bug in an operation can get here")]
-fn assert_sound(check: Result<(), InvariantViolation>) {
+pub(crate) fn assert_sound(check: Result<(), InvariantViolation>) {
     if let Err(violation) = check {
         panic!("{violation}");
     }

@@ -109,6 +109,12 @@ defects! {
     ParkDetailLost = "the explanation of a park is not kept",
     SemanticsLost = "a split's children forget when a key counts as processed",
     EndUntimed = "the time at which a run ends is not kept",
+    ParkedUnderHolder = "a shard that failed too often is parked although somebody holds it",
+    ParkedInPause = "a shard that failed too often is parked although its run is paused",
+    ParkedTooSoon = "a shard is parked one attempt before it has failed too often",
+    ParkedForNothing = "a shard that failed too often is parked for another reason",
+    ReplayTells = "a replay tells what only a holder is told",
+    AskedTooLate = "a request for a split that is over already is taken",
     LateRenewalShortens = "a renewal that comes late shortens the lease",
 }
 

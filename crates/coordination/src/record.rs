@@ -4,6 +4,7 @@ mod run;
 mod shard;
 
 pub use run::{RunConfig, RunConfigError, RunGate, RunRecord};
+pub(crate) use shard::check_cursor;
 pub use shard::{Park, ShardHead, ShardRecord, ShardSnapshotView, ShardState, Spawned};
 
 /// A record that no sequence of operations can have produced.

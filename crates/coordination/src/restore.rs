@@ -46,7 +46,9 @@ pub struct SplitRequest {
     pub expires_at: LogicalTime,
 }
 
-/// What a holder is told with every answer it gets.
+/// What a holder is told with every answer that is new to it.
+///
+/// Where a result has none, nothing was told: what the holder heard before still stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HolderNotice {
     /// Whether the run is paused: finish what is in hand and release.
@@ -69,8 +71,8 @@ impl HolderNotice {
 pub struct RenewResult {
     /// When the lease ends now.
     pub new_deadline: LogicalTime,
-    /// What else the holder should know.
-    pub notice: HolderNotice,
+    /// What else the holder should know; nothing, if the backend could not find out.
+    pub notice: Option<HolderNotice>,
     /// How much there is to do besides.
     pub capacity: CapacityHint,
 }

@@ -126,7 +126,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         now: LogicalTime,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError> {
+    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError> {
         self.backend.checkpoint(now, self.tenant(), &self.state.lease, cursor, op)
     }
 

@@ -73,7 +73,7 @@ impl<B: CoordinationBackend + Send, C: Clock> AsyncCoordinationBackend for Synch
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError> {
+    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError> {
         self.lock()?.checkpoint(self.clock.now(), tenant, lease, cursor, op)
     }
 

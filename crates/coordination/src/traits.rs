@@ -43,7 +43,7 @@ pub trait CoordinationBackend {
         lease: &Lease,
     ) -> Result<RenewResult, RenewError>;
 
-    /// Moves a shard's cursor forward.
+    /// Moves a shard's cursor forward. With a replay nothing is told besides.
     fn checkpoint(
         &mut self,
         now: LogicalTime,
@@ -51,7 +51,7 @@ pub trait CoordinationBackend {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError>;
+    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError>;
 
     /// Finishes a shard.
     fn complete(

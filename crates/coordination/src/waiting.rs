@@ -25,14 +25,17 @@ impl WaitingWorkers {
     }
 
     /// Counts a worker as waiting until `until`, whatever was said of it before. Where very many
-    /// wait, one more makes no difference to anybody, and is not remembered.
+    /// wait, whoever's time ends first is forgotten: of those whose time has passed nobody may
+    /// have said so, and they must not keep out the living.
     pub fn wait(&mut self, worker: WorkerId, until: LogicalTime) {
         self.stop(worker);
-        if self.until.len() >= MAX_WAITING_WORKERS {
-            return;
-        }
         self.by_time.insert((until, worker));
         self.until.insert(worker, until);
+        if self.until.len() > MAX_WAITING_WORKERS
+            && let Some((_, first)) = self.by_time.pop_first()
+        {
+            self.until.remove(&first);
+        }
     }
 
     /// A worker has what it waited for, or waits no longer.
@@ -81,6 +84,20 @@ mod tests {
         waiting.forget_expired(later);
         waiting.wait(WorkerId::from_raw(7), LogicalTime::from_millis(3));
         assert_eq!(waiting.count(later), 1);
+    }
+
+    #[test]
+    fn where_many_wait_whoever_waits_shortest_gives_way() {
+        let at = LogicalTime::from_millis;
+        let mut waiting = WaitingWorkers::new();
+        let max = MAX_WAITING_WORKERS as u64;
+        (0..max).for_each(|id| waiting.wait(WorkerId::from_raw(id), at(10 + id)));
+        waiting.wait(WorkerId::from_raw(max), at(1));
+        assert_eq!(waiting.until(WorkerId::from_raw(max)), None);
+        waiting.wait(WorkerId::from_raw(max), at(100));
+        assert_eq!(waiting.until(WorkerId::from_raw(0)), None);
+        assert_eq!(waiting.until(WorkerId::from_raw(max)), Some(at(100)));
+        assert_eq!(waiting.count(at(0)), MAX_WAITING_WORKERS);
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError> {
+    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError> {
         let place = Place { tenant, key: lease.key() };
         let mut attempts = 0;
         let moved = self.core.on_shard(place, Some(lease), "checkpoint", |context, draft| {
@@ -59,7 +59,7 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
         });
         let Done { answer, now, shard } = moved.await?;
         if !HolderNotice::is_owed(&answer) {
-            return Ok(answer.map(|()| HolderNotice::default()));
+            return Ok(answer.map(|()| None));
         }
         let fence = shard.record.head.fence;
         let aside = self.core.aside(place, fence, None, now).await;

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What a holder is told besides the answer to its request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Aside {
-    pub(crate) notice: HolderNotice,
+    pub(crate) notice: Option<HolderNotice>,
     pub(crate) capacity: CapacityHint,
 }
 

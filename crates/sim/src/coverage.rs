@@ -3,6 +3,11 @@
 //! The tables say of every variant of every operation's error whether it must have been seen, or
 //! why it never can be. They are matched without a wildcard: a new variant does not compile until
 //! somebody has said which.
+//!
+//! One variant the in-memory backend never gives: it has no machinery below that could fail. The
+//! world makes such failures up between sender and system, so `BackendError` says what senders
+//! were told, not what the system did. They are counted and shown apart from refusals; the worlds
+//! around a store have real ones.
 
 use shardwright_contracts::{ManifestValidationError, SplitValidationError};
 use shardwright_coordination::error::reason::SplitInvalid;
@@ -98,7 +103,7 @@ operations! {
     };
     "park": ParkError {
         ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
-        OpIdConflict, ParkDetailTooLarge, BackendError,
+        OpIdConflict, ParkDetailTooLarge, ResourceExhausted, BackendError,
     };
     "split_replace": SplitError {
         ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
@@ -109,8 +114,8 @@ operations! {
         OpIdConflict, SplitInvalid, ResourceExhausted, BackendError,
     } plans { StartMismatch, EndMismatch, ParentCursorOutOfBounds };
     "request_split": SplitRequestError {
-        ShardNotFound, RunNotActive, ShardTerminal, NotLeased, SplitAlreadyRequested,
-        SplitDeclined, BackendError,
+        ShardNotFound, RunNotActive, ShardTerminal, NotLeased, SplitRequestOver,
+        SplitAlreadyRequested, SplitDeclined, BackendError,
     } never { TenantMismatch: "shards are looked up in the tenant, so another's is not found" };
     "unpark": UnparkError {
         ShardNotFound, OpIdConflict, RunTerminal, NotParked, FenceExhausted, BackendError,
@@ -189,9 +194,9 @@ parts! {
     /// Why a split cannot be done; what is wrong with its plan differs from operation to operation.
     split, SPLIT: "SplitInvalid" SplitInvalid { ShardLimitExceeded } never {
         Plan: "named by what is wrong with it",
-        SpawnLimitExceeded: "it takes 1,024 splits of one shard, which a story tells of",
-        BackendChildLimitExceeded: "memory has no such limit",
-        DerivedIdCollision: "it takes two equal hashes of 63 bits",
+        SpawnLimitExceeded: "it takes 1,024 splits of one shard: a story tells of it",
+        BackendChildLimitExceeded: "memory has no such limit: a test of the engine reaches it",
+        DerivedIdCollision: "it takes two equal hashes of 63 bits: tests plant one",
     }
 }
 
@@ -232,10 +237,11 @@ pub const REPLAYS: &[&str] = &[
 ];
 
 impl Operation {
-    /// The names of all that must be seen, as [`name`] gives them.
+    /// The names of all refusals that must be seen, as [`name`] gives them.
     fn expected(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.refusals.iter().flat_map(|refusal| match *refusal {
-            "BackendError" => INFRA.to_vec(),
+            // Those are failures, not refusals.
+            "BackendError" => Vec::new(),
             "ManifestInvalid" => MANIFEST.to_vec(),
             "SplitInvalid" => [SPLIT, self.plans].concat(),
             other => vec![other],
@@ -253,6 +259,11 @@ pub fn missing(tally: &Tally) -> Vec<String> {
             if !tally.refusals.contains_key(&(name, refusal)) {
                 missing.push(format!("{name} was never refused for {refusal}"));
             }
+        }
+        if operation.refusals.contains(&"BackendError") {
+            let was_told = |it: &&str| tally.failures.contains_key(&(name, *it));
+            let unheard = INFRA.iter().copied().filter(|it| !was_told(it));
+            missing.extend(unheard.map(|it| format!("nobody was told of a {name}: {it}")));
         }
         if !tally.accepted.contains_key(name) {
             missing.push(format!("{name} was never accepted"));
@@ -308,6 +319,7 @@ pub const fn name(refusal: &CoordError) -> &'static str {
         CoordError::SplitInvalid(reason) => split(reason),
         CoordError::NotLeased(_) => "NotLeased",
         CoordError::SplitAlreadyRequested(_) => "SplitAlreadyRequested",
+        CoordError::SplitRequestOver(_) => "SplitRequestOver",
         CoordError::SplitDeclined(_) => "SplitDeclined",
         CoordError::Throttled(_) => "Throttled",
         CoordError::NoneAvailable(_) => "NoneAvailable",

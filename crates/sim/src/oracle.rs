@@ -17,6 +17,7 @@ mod holder;
 mod inert;
 mod limits;
 mod manifest;
+mod parking;
 mod replay;
 mod run_gate;
 mod split_request;
@@ -146,6 +147,8 @@ pub const ALL: &[&Oracle] = &[
     &fence::ORACLE,
     &holder::ORACLE,
     &handing_out::ORACLE,
+    &parking::ORACLE,
+    &parking::UNHELD,
     &cursor::ORACLE,
     &tiling::ORACLE,
     &terminal::ORACLE,
@@ -183,6 +186,7 @@ pub const OF_STEPS: &[&Oracle] = &[
     &fence::ORACLE,
     &holder::ORACLE,
     &handing_out::ORACLE,
+    &parking::ORACLE,
     &cursor::ORACLE,
     &tiling::ORACLE,
     &terminal::ORACLE,

@@ -18,6 +18,7 @@ pub fn table(sweep: &Sweep) -> String {
     let share = |count: u64| count * 100 / tally.steps.max(1);
     row(&mut text, "seeds", tally.seeds);
     row(&mut text, "steps", tally.steps);
+    row(&mut text, "of which in chaos", tally.chaos_steps);
     row(&mut text, "simulated", format!("{hours} h {minutes} min"));
     row(&mut text, "runs ended", tally.runs);
     row(&mut text, "accepted", percent(tally.accepted_steps, share(tally.accepted_steps)));
@@ -34,6 +35,14 @@ pub fn table(sweep: &Sweep) -> String {
     }
     for (refusal, count) in &refusals {
         row(&mut text, refusal, count);
+    }
+    heading(&mut text, "failures of the machinery below, made up between sender and system");
+    let mut failures: BTreeMap<&str, u64> = BTreeMap::new();
+    for ((_, failure), count) in &tally.failures {
+        *failures.entry(failure).or_default() += count;
+    }
+    for (failure, count) in &failures {
+        row(&mut text, failure, count);
     }
     heading(&mut text, "rarest refusals, which a sweep still has to see");
     let mut rarest: Vec<_> = tally.refusals.iter().map(|(key, count)| (count, key)).collect();

@@ -60,7 +60,7 @@ pub struct Granted {
 pub enum Answer {
     Granted(Granted),
     Renewed(RenewResult),
-    Noticed { replayed: bool, notice: HolderNotice },
+    Noticed { replayed: bool, notice: Option<HolderNotice> },
     Applied { replayed: bool },
     Spawned { replayed: bool, shards: Vec<ShardId> },
     Noted,

@@ -22,6 +22,8 @@ pub struct Tally {
     pub refused_steps: u64,
     /// Requests about runs that had ended.
     pub ended_steps: u64,
+    /// Steps before the world healed.
+    pub chaos_steps: u64,
     /// Milliseconds on the world's clock.
     pub simulated_ms: u64,
     /// Runs that ended.
@@ -32,6 +34,8 @@ pub struct Tally {
     pub replayed: BTreeMap<&'static str, u64>,
     /// By operation and refusal.
     pub refusals: BTreeMap<(&'static str, &'static str), u64>,
+    /// What senders were told that the machinery below failed at, by operation and class.
+    pub failures: BTreeMap<(&'static str, &'static str), u64>,
     /// By kind.
     pub faults: BTreeMap<Fault, u64>,
 }
@@ -64,7 +68,7 @@ impl Tally {
     /// Counts a failure of the machinery between a sender and the system.
     pub fn failure(&mut self, request: &Request, failure: &CoordError) {
         let key = (request.name(), coverage::name(failure));
-        *self.refusals.entry(key).or_default() += 1;
+        *self.failures.entry(key).or_default() += 1;
     }
 
     /// Adds the counts of another.
@@ -74,11 +78,13 @@ impl Tally {
         self.accepted_steps += other.accepted_steps;
         self.refused_steps += other.refused_steps;
         self.ended_steps += other.ended_steps;
+        self.chaos_steps += other.chaos_steps;
         self.simulated_ms += other.simulated_ms;
         self.runs += other.runs;
         merge(&mut self.accepted, &other.accepted);
         merge(&mut self.replayed, &other.replayed);
         merge(&mut self.refusals, &other.refusals);
+        merge(&mut self.failures, &other.failures);
         merge(&mut self.faults, &other.faults);
     }
 }

@@ -74,34 +74,47 @@ pub struct Report {
     pub trace: Trace,
 }
 
-/// Lives through a world over the in-memory backend: `steps` of chaos, then healing.
+/// Lives through `steps` of chaos over the in-memory backend, then healing.
+///
+/// Where shards or bytes are scarce a world may come to its end before: nothing more fits in, and
+/// every run has ended. Then it heals, and another one takes over.
 #[must_use]
 pub fn live(seed: u64, steps: u64, keep_trace: bool) -> Report {
-    let mut rng = Rng::new(seed);
+    let mut report = live_once(Rng::new(seed), steps, Trace::new(keep_trace));
+    for successor in 1.. {
+        let left = steps.saturating_sub(report.tally.chaos_steps);
+        if left == 0 || !report.findings.is_empty() {
+            break;
+        }
+        // No seed of a sweep is as large.
+        let rng = Rng::new(seed.wrapping_add(successor << 32));
+        let next = live_once(rng, left, report.trace);
+        report.tally.add(&next.tally);
+        report = Report { tally: Tally { seeds: 1, ..report.tally }, ..next };
+    }
+    report
+}
+
+fn live_once(mut rng: Rng, steps: u64, trace: Trace) -> Report {
     let settings = Settings::draw(&mut rng);
     match InMemoryCoordinator::try_new(settings.runtime) {
         Ok(mut system) => {
             system.collect_events();
             match settings.door {
-                Door::Plain | Door::Session => {
-                    World::new(system, settings, rng, keep_trace).live(steps)
-                }
-                Door::Awaited => {
-                    World::new(Awaited::new(system), settings, rng, keep_trace).live(steps)
-                }
+                Door::Plain | Door::Session => World::new(system, settings, rng, trace).live(steps),
+                Door::Awaited => World::new(Awaited::new(system), settings, rng, trace).live(steps),
             }
         }
         Err(error) => {
             let finding = Finding { oracle: "setup", text: error.to_string() };
-            let (tally, trace) = (Tally::default(), Trace::new(keep_trace));
-            Report { findings: vec![finding], tally, trace }
+            Report { findings: vec![finding], tally: Tally::default(), trace }
         }
     }
 }
 
 impl<S: System> World<S> {
     /// Puts actors around a system that is configured as `settings` say and tells its events.
-    pub fn new(system: S, settings: Settings, rng: Rng, keep_trace: bool) -> Self {
+    pub fn new(system: S, settings: Settings, rng: Rng, trace: Trace) -> Self {
         let mut tally = Tally { seeds: 1, ..Tally::default() };
         settings.scarce.into_iter().for_each(|fault| tally.fault(fault));
         let tenants: Vec<TenantWorld> = settings
@@ -133,7 +146,7 @@ impl<S: System> World<S> {
             next_op: 0,
             next_message: 0,
             healed: false,
-            trace: Trace::new(keep_trace),
+            trace,
             tally,
         }
     }

@@ -11,7 +11,6 @@ fn the_same_seed_gives_byte_identical_traces() {
     for seed in 0..20 {
         let one = world::live(seed, 2_000, true);
         let other = std::thread::spawn(move || world::live(seed, 2_000, true)).join().unwrap();
-        // Where bytes are scarce a world may end early; it has much to tell all the same.
         assert!(bytes(&one).len() > 20_000, "seed {seed} tells a story");
         assert!(bytes(&one) == bytes(&other), "seed {seed} tells two stories");
         assert_eq!(one.tally, other.tally);

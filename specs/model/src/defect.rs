@@ -3,11 +3,17 @@
 //! No operation is rewritten for it. The desk hands it a doctored time, lease, gate or record, or
 //! spoils what it gives back, just as code without the rule would behave.
 
+use std::num::NonZeroU32;
+
 use shardwright_contracts::{Cursor, FenceEpoch, LogicalTime};
-use shardwright_coordination::{OpLog, RunGate, RunStatus, ShardHead, ShardRecord, ShardStatus};
+use shardwright_coordination::{
+    OpLog, RunGate, RunRecord, RunStatus, ShardHead, ShardRecord, ShardStatus,
+};
 
 use crate::LOG;
+use crate::bounds::Bounds;
 use crate::property::Rule;
+use crate::world::World;
 
 /// One missing rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +56,33 @@ pub enum Defect {
     ParkedCountsAsDone,
     /// A shard that has come to its end keeps its lease.
     LeaseOutlivesShard,
+    /// A checkpoint moves the cursor one key further than its holder says.
+    CursorAhead,
+    /// A shard that has failed too often is parked although somebody holds it.
+    ParksUnderHolder,
+    /// A shard that has failed too often is parked although its run is paused.
+    ParksInPause,
+    /// A shard is parked one attempt too soon.
+    ParksTooSoon,
+    /// A shard that has failed too often is parked for another reason.
+    ParksForNothing,
+    /// A shard is handed out however often it failed.
+    NeverParks,
+    /// A run is said to have ended though it has not.
+    RunCountsAsEnded,
+    /// A run counts as unfinished though every shard of it is done.
+    DoneCountsAsActive,
+    /// An id that nobody has used is said to be taken.
+    FreshIdTaken,
+    /// A run that is resumed stays paused.
+    ResumeIdle,
+    /// A run that is to fail ends as cancelled.
+    FailCancels,
 }
 
 impl Defect {
     /// Every one.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 30] = [
         Self::ExpiryOffByOne,
         Self::ExpiryTooEarly,
         Self::FenceUnchecked,
@@ -74,14 +102,47 @@ impl Defect {
         Self::TenantUnchecked,
         Self::ParkedCountsAsDone,
         Self::LeaseOutlivesShard,
+        Self::CursorAhead,
+        Self::ParksUnderHolder,
+        Self::ParksInPause,
+        Self::ParksTooSoon,
+        Self::ParksForNothing,
+        Self::NeverParks,
+        Self::RunCountsAsEnded,
+        Self::DoneCountsAsActive,
+        Self::FreshIdTaken,
+        Self::ResumeIdle,
+        Self::FailCancels,
     ];
+
+    /// The world in which it shows itself within a few steps.
+    #[must_use]
+    pub const fn bounds(self) -> Bounds {
+        match self {
+            Self::ParksUnderHolder
+            | Self::ParksInPause
+            | Self::ParksTooSoon
+            | Self::ParksForNothing
+            | Self::NeverParks => Bounds { retries: Some(2), ..Bounds::TINY },
+            _ => Bounds::TINY,
+        }
+    }
 
     /// The rule that it breaks first.
     #[must_use]
     pub const fn breaks(self) -> Rule {
         match self {
             Self::ExpiryOffByOne | Self::FenceUnchecked => Rule::ZombiesRefused,
-            Self::ExpiryTooEarly => Rule::RefusalsHaveReasons,
+            Self::ExpiryTooEarly
+            | Self::RunCountsAsEnded
+            | Self::DoneCountsAsActive
+            | Self::FreshIdTaken => Rule::RefusalsHaveReasons,
+            Self::ParksUnderHolder
+            | Self::ParksInPause
+            | Self::ParksTooSoon
+            | Self::ParksForNothing
+            | Self::NeverParks => Rule::ParksInNeed,
+            Self::ResumeIdle | Self::FailCancels => Rule::ChangesTakeEffect,
             Self::PauseIgnored => Rule::PauseHolds,
             Self::RunEndIgnored => Rule::EndedStays,
             Self::LeaseIgnored => Rule::LeaseHolds,
@@ -91,7 +152,7 @@ impl Defect {
             Self::ReplayWrites => Rule::RefusalsChangeNothing,
             Self::ChildrenWithGap | Self::ResidualNotInserted => Rule::LeavesTile,
             Self::StatusUnchecked => Rule::TerminalStays,
-            Self::CursorUnchecked => Rule::CursorsAdvance,
+            Self::CursorUnchecked | Self::CursorAhead => Rule::CursorsAdvance,
             Self::TenantUnchecked => Rule::TenantsApart,
             Self::ParkedCountsAsDone => Rule::DoneMeansDone,
             Self::LeaseOutlivesShard => Rule::RecordsSound,
@@ -107,9 +168,20 @@ impl Defect {
         }
     }
 
-    /// The gate that an operation sees.
-    pub(crate) fn gate(defect: Option<Self>, gate: RunGate) -> RunGate {
+    /// The gate that an operation sees; `has_failed` of an attempt to have a shard that was tried
+    /// too often.
+    pub(crate) fn gate(defect: Option<Self>, mut gate: RunGate, has_failed: bool) -> RunGate {
+        let max = &mut gate.config.max_shard_retries;
         match defect {
+            Some(Self::ParksInPause) if has_failed => RunGate { paused: false, ..gate },
+            Some(Self::ParksTooSoon) => {
+                *max = max.and_then(|max| NonZeroU32::new(max.get() - 1));
+                gate
+            }
+            Some(Self::NeverParks) => {
+                *max = None;
+                gate
+            }
             Some(Self::PauseIgnored) => RunGate { paused: false, ..gate },
             Some(Self::RunEndIgnored) => RunGate { status: RunStatus::Active, ..gate },
             _ => gate,
@@ -136,6 +208,16 @@ impl Defect {
             _ => return None,
         }
         Some(doctored)
+    }
+
+    /// The record of the run that a change of it sees.
+    pub(crate) fn run(defect: Option<Self>, world: &World) -> RunRecord {
+        let mut run = RunRecord::clone(&world.run);
+        if defect == Some(Self::RunCountsAsEnded) && !run.status.is_terminal() {
+            (run.status, run.paused) = (RunStatus::Cancelled, false);
+            run.completed_at = Some(world.now);
+        }
+        run
     }
 
     /// What becomes of a grant or an unpark.

@@ -84,7 +84,8 @@ pub(crate) struct Desk<'a> {
 impl Desk<'_> {
     pub(crate) fn handle(&self, call: &Call, shard: &Shard) -> Outcome {
         let defect = self.defect;
-        let gate = Defect::gate(defect, self.world.gate());
+        let has_failed = call.is_acquire() && self.has_failed(shard);
+        let gate = Defect::gate(defect, self.world.gate(), has_failed);
         let now = match call.deed {
             Deed::Acquire => self.world.now,
             Deed::Renew | Deed::Ask(..) => Defect::time(defect, self.world.now),
@@ -92,7 +93,12 @@ impl Desk<'_> {
         let foreign = defect != Some(Defect::TenantUnchecked);
         let tenant = if foreign { call.tenant } else { TENANT };
         let mut context = Context::new(now, tenant, &gate);
-        if defect == Some(Defect::LeaseIgnored) && matches!(call.deed, Deed::Acquire) {
+        let is_overthrown = match defect {
+            Some(Defect::LeaseIgnored) => call.is_acquire(),
+            Some(Defect::ParksUnderHolder) => has_failed,
+            _ => false,
+        };
+        if is_overthrown {
             context.holder = OwnerLiveness::Gone;
         }
         let doctored = Defect::record(defect, &shard.record);
@@ -111,6 +117,11 @@ impl Desk<'_> {
         };
         self.spoil(&mut answer, &mut draft, call, shard);
         Outcome { answer, changed: draft.into_changed(), spawned }
+    }
+
+    fn has_failed(&self, shard: &Shard) -> bool {
+        let max = self.world.run.config.max_shard_retries;
+        max.is_some_and(|max| shard.record.head.fruitless_acquires >= max.get())
     }
 
     /// The lease that is shown. Its deadline is the worker's own note, which nobody else reads.
@@ -219,9 +230,30 @@ impl Desk<'_> {
         if self.defect == Some(Defect::LeaseOutlivesShard) && has_ended {
             draft.record_mut().head.lease = shard.record.head.lease;
         }
+        if self.defect == Some(Defect::CursorAhead) && *answer == Answer::Executed {
+            go_ahead(draft, call);
+        }
+        if self.defect == Some(Defect::ParksForNothing)
+            && *answer == Answer::ParkedItself
+            && let Some(park) = &mut draft.record_mut().head.park
+        {
+            park.reason = ParkReason::Other;
+        }
         if self.defect == Some(Defect::ReplayWrites) && *answer == Answer::Replayed {
             draft.record_mut();
         }
+    }
+}
+
+/// Moves the cursor of a checkpoint to the next key, if that is one of the shard's.
+fn go_ahead(draft: &mut Draft<'_>, call: &Call) {
+    let Deed::Ask(Ask::Checkpoint(Some(key)), _) = call.deed else { return };
+    let record = draft.record_mut();
+    let next = cursor_at(Some(key + 1));
+    if let (true, Ok(cursor)) =
+        (next.is_within(record.spec.as_spec_ref()), Cursor::try_from_update(next))
+    {
+        record.cursor = cursor;
     }
 }
 

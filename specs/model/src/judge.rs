@@ -3,8 +3,12 @@
 //! Judges look at the true time, the true records and the model's own notes, whatever an
 //! operation was made to believe.
 
-use shardwright_coordination::{CoordError, RunStatus, ShardStatus};
+use shardwright_coordination::{
+    CoordError, IdempotentOutcome, ParkReason, RunRecord, RunStatus, RunTransitionError,
+    ShardStatus,
+};
 
+use crate::action::Change;
 use crate::desk::{Answer, Call, Deed};
 use crate::property::{Rule, Rules};
 use crate::request::{Ask, Known};
@@ -46,6 +50,7 @@ impl Case<'_> {
         let Some(after) = self.after else { return broken };
         let Some(changed) = after.shard(self.call.shard) else { return broken };
         self.judge_owner(shard, changed, &mut broken);
+        self.judge_parking(shard, changed, &mut broken);
         self.judge_status(shard, changed, &mut broken);
         broken.insert_if(!self.is_cursor_kept(shard, after), Rule::CursorsAdvance);
         broken.insert_if(!tiles(after), Rule::LeavesTile);
@@ -131,25 +136,68 @@ impl Case<'_> {
         broken.insert_if(lasts, Rule::LeaseHolds);
     }
 
+    /// A shard that has failed too often parks itself instead of being handed out, and at no other
+    /// time.
+    fn judge_parking(&self, before: &Shard, after: &Shard, broken: &mut Rules) {
+        let (run, head) = (&self.before.run, &before.record.head);
+        let max = run.config.max_shard_retries;
+        let has_failed = max.is_some_and(|max| head.fruitless_acquires >= max.get());
+        match self.answer {
+            Answer::Granted(_) => broken.insert_if(has_failed, Rule::ParksInNeed),
+            Answer::ParkedItself => {
+                let is_free = head.lease.is_none_or(|holder| holder.deadline <= self.before.now);
+                let hands_out = run.status == RunStatus::Active && !run.paused;
+                let reason = after.record.park_reason();
+                let says_so = reason == Some(ParkReason::TooManyErrors);
+                let is_due = has_failed && is_free && hands_out && says_so;
+                broken.insert_if(!is_due, Rule::ParksInNeed);
+            }
+            Answer::Executed | Answer::Replayed | Answer::Refused(_) | Answer::NoRoom => {}
+        }
+    }
+
     fn judge_status(&self, before: &Shard, after: &Shard, broken: &mut Rules) {
         let old = before.record.head.status;
         let new = after.record.head.status;
         let legal = match (old, self.call.deed) {
             (ShardStatus::Parked, Deed::Ask(Ask::Unpark, _)) => new == ShardStatus::Active,
             (ShardStatus::Active, Deed::Ask(Ask::Unpark, _)) => false,
-            (ShardStatus::Active, _) => true,
+            (ShardStatus::Active, deed) => new == self.status_after(deed),
             // Accepting anything of a shard that has come to its end is as bad as changing it.
             (ShardStatus::Done | ShardStatus::Split | ShardStatus::Parked, _) => false,
         };
         broken.insert_if(!legal, Rule::TerminalStays);
     }
 
-    /// The shard's cursor did not go back, and no new shard claims more than it had reached.
+    /// Where an active shard stands after something was done to it.
+    fn status_after(&self, deed: Deed) -> ShardStatus {
+        match deed {
+            Deed::Acquire if *self.answer == Answer::ParkedItself => ShardStatus::Parked,
+            Deed::Acquire | Deed::Renew => ShardStatus::Active,
+            Deed::Ask(ask, _) => match ask {
+                Ask::Checkpoint(_) | Ask::Release | Ask::Residual(_) | Ask::Unpark => {
+                    ShardStatus::Active
+                }
+                Ask::Complete(_) => ShardStatus::Done,
+                Ask::Park => ShardStatus::Parked,
+                Ask::Replace(_) => ShardStatus::Split,
+            },
+        }
+    }
+
+    /// The shard's cursor stands where it was told to, which is not behind where it stood, or where
+    /// it stood; and no new shard claims more than it had reached.
     fn is_cursor_kept(&self, before: &Shard, after: &World) -> bool {
         let reached = before.cursor();
+        let told = match self.call.deed {
+            Deed::Ask(Ask::Checkpoint(_) | Ask::Complete(_), _) => self.call.key(),
+            Deed::Acquire | Deed::Renew | Deed::Ask(..) => reached,
+        };
         let shard = after.shard(self.call.shard);
         let mut fresh = after.shards.iter().skip(self.before.shards.len());
-        shard.is_some_and(|shard| shard.cursor() >= reached && is_inside(shard))
+        let is_kept = told >= reached;
+        is_kept
+            && shard.is_some_and(|shard| shard.cursor() == told && is_inside(shard))
             && fresh.all(|child| child.cursor() <= reached && is_inside(child))
     }
 }
@@ -175,15 +223,76 @@ fn tiles(world: &World) -> bool {
     at == world.keys
 }
 
-/// The rules that a change of the run breaks.
-pub(crate) fn broken_by_change(before: &World, after: Option<&World>) -> Rules {
-    let mut broken = Rules::default();
-    let Some(after) = after else { return broken };
-    broken.insert_if(before.run.status.is_terminal(), Rule::EndedStays);
-    broken.insert_if(after.run.check_invariants().is_err(), Rule::RecordsSound);
-    let finished =
-        |shard: &Shard| matches!(shard.record.head.status, ShardStatus::Done | ShardStatus::Split);
-    let all_done = after.shards.iter().all(|shard| finished(shard));
-    broken.insert_if(after.run.status == RunStatus::Done && !all_done, Rule::DoneMeansDone);
-    broken
+/// A change of the run, what an operator was told, and the record that it left.
+pub(crate) struct ChangeCase<'a> {
+    pub(crate) before: &'a World,
+    pub(crate) change: Change,
+    pub(crate) answer: &'a Result<IdempotentOutcome<()>, RunTransitionError>,
+    pub(crate) run: &'a RunRecord,
+    /// Whether the operation touched the record.
+    pub(crate) touched: bool,
+}
+
+impl ChangeCase<'_> {
+    /// The rules that the change breaks.
+    pub(crate) fn broken(&self) -> Rules {
+        let mut broken = Rules::default();
+        let (old, run) = (&self.before.run, self.run);
+        match self.answer {
+            Ok(IdempotentOutcome::Replayed(())) => broken.insert(Rule::OneEffect),
+            Ok(IdempotentOutcome::Executed(())) => {
+                broken.insert_if(old.status.is_terminal(), Rule::EndedStays);
+                broken.insert_if(run.check_invariants().is_err(), Rule::RecordsSound);
+                let is_done = run.status == RunStatus::Done;
+                broken.insert_if(is_done && !self.is_all_done(), Rule::DoneMeansDone);
+                broken.insert_if(*run != self.wanted(), Rule::ChangesTakeEffect);
+            }
+            Err(error) => {
+                broken.insert_if(self.touched, Rule::RefusalsChangeNothing);
+                broken.insert_if(!self.has_reason(error), Rule::RefusalsHaveReasons);
+            }
+        }
+        broken
+    }
+
+    fn is_all_done(&self) -> bool {
+        self.before
+            .shards
+            .iter()
+            .all(|shard| matches!(shard.record.head.status, ShardStatus::Done | ShardStatus::Split))
+    }
+
+    /// Whether the world gives the reason for which the change was refused.
+    fn has_reason(&self, error: &RunTransitionError) -> bool {
+        let is_over = self.before.run.status.is_terminal();
+        match error {
+            RunTransitionError::RunTerminal(_) => is_over,
+            RunTransitionError::RunUnfinished(_) => {
+                self.change == Change::Complete && !is_over && !self.is_all_done()
+            }
+            // Nobody else knows the id, and the world is too small for any other.
+            RunTransitionError::OpIdConflict(_)
+            | RunTransitionError::RunNotFound(_)
+            | RunTransitionError::TenantMismatch(_)
+            | RunTransitionError::WrongStatus(_)
+            | RunTransitionError::BackendError(_) => false,
+        }
+    }
+
+    /// The record that the change is to leave; what it remembers is judged apart.
+    fn wanted(&self) -> RunRecord {
+        let mut wanted = RunRecord::clone(&self.before.run);
+        (wanted.status, wanted.paused) = match self.change {
+            Change::Pause => (wanted.status, true),
+            Change::Resume => (wanted.status, false),
+            Change::Complete => (RunStatus::Done, false),
+            Change::Fail => (RunStatus::Failed, false),
+            Change::Cancel => (RunStatus::Cancelled, false),
+        };
+        if wanted.status.is_terminal() {
+            wanted.completed_at = Some(self.before.now.max(wanted.created_at));
+        }
+        wanted.op_log = self.run.op_log.clone();
+        wanted
+    }
 }

@@ -48,7 +48,7 @@ mod witness;
 mod world;
 
 pub use action::{Action, Change, Probe};
-pub use bounds::{Bounds, KEYS_MAX, REQUESTS_MAX, SHARDS_MAX, WORKERS_MAX};
+pub use bounds::{Bounds, KEYS_MAX, Pinned, REQUESTS_MAX, SHARDS_MAX, WORKERS_MAX};
 pub use defect::Defect;
 pub use model::{Model, Step};
 pub use property::{Rule, Rules, Sight, Sights};

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use shardwright_specs::{Bounds, Model, Report, Rule, Search, Sight, Sights};
+use shardwright_specs::{Bounds, Model, Pinned, Report, Rule, Search, Sight, Sights};
 
 fn main() -> ExitCode {
     let size = std::env::args().nth(1).unwrap_or_else(|| "small".to_owned());
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         let report = Search::new(Model::new(*bounds)).on_level(print_level).run();
         print(&report);
         seen.extend(report.sights);
-        good &= report.counterexamples.is_empty();
+        good &= report.counterexamples.is_empty() && is_as_pinned(bounds, &report);
     }
     println!("\nsometimes");
     for sight in Sight::ALL {
@@ -28,6 +28,16 @@ fn main() -> ExitCode {
         good &= seen.contains(*sight);
     }
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A search that came to an end too soon, or found more than there was, proves something else.
+fn is_as_pinned(bounds: &Bounds, report: &Report) -> bool {
+    let found = Pinned { states: report.states, depth: report.depth };
+    let is_same = bounds.pinned() == Some(found);
+    if !is_same {
+        println!("{} found {found:?}, pinned is {:?}\n", mark(false), bounds.pinned());
+    }
+    is_same
 }
 
 const fn mark(good: bool) -> char {

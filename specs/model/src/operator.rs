@@ -11,9 +11,9 @@ use shardwright_coordination::{
 
 use crate::action::Change;
 use crate::defect::Defect;
-use crate::judge::broken_by_change;
+use crate::judge::ChangeCase;
 use crate::model::Step;
-use crate::property::{Rule, Rules, Sight, Sights};
+use crate::property::{Rule, Sight, Sights};
 use crate::witness::refusal;
 use crate::world::{TENANT, World};
 
@@ -23,48 +23,52 @@ pub(crate) fn operate(defect: Option<Defect>, world: &World, change: Change) -> 
         Change::Complete => progress(defect, world),
         Change::Pause | Change::Resume | Change::Fail | Change::Cancel => RunProgress::default(),
     };
-    let mut broken = Rules::default();
     let mut sights = Sights::default();
-    let mut run = RunRecord::clone(&world.run);
     let change_with = |run: &mut RunRecord, change| {
         let call = RunCall { now: world.now, tenant: TENANT };
-        let change = as_run_change(change, &progress);
+        let change = as_run_change(defect, change, &progress);
         change_run(&call, run, change, world.fresh_op(), &mut EventCollector::disabled())
     };
-    match change_with(&mut run, change) {
-        Ok(IdempotentOutcome::Executed(())) => {
-            // The operator may not hear of it, and asks again, or mistakes the id. Every run is
-            // also there with nothing under way, because requests can be given up.
-            if world.requests.is_empty() {
-                let changed = run.clone();
-                let again = change_with(&mut run, change);
-                let mistaken = change_with(&mut run, other(change));
-                let owed = again == Ok(IdempotentOutcome::Replayed(()))
-                    && matches!(mistaken, Err(RunTransitionError::OpIdConflict(_)));
-                broken.insert_if(!owed || run != changed, Rule::OneEffect);
-                sights.insert(Sight::RunOpReplayed);
-            }
-            sights.insert(sight_of(change));
-            let held = world.shards.iter().any(|shard| shard.record.head.lease.is_some());
-            sights.insert_if(held && change == Change::Cancel, Sight::CancelledUnderWay);
-        }
-        Ok(IdempotentOutcome::Replayed(())) => broken.insert(Rule::OneEffect),
-        Err(error) => {
-            broken.insert_if(run != *world.run, Rule::RefusalsChangeNothing);
-            match refusal(&CoordError::from(error)) {
-                Some(sight) => sights.insert(sight),
-                None => broken.insert(Rule::RefusalsHaveReasons),
-            }
-            return Step { after: None, broken, sights };
-        }
+    let mut seen = Defect::run(defect, world);
+    if defect == Some(Defect::FreshIdTaken) {
+        // Whatever it comes to.
+        _ = change_with(&mut seen, other(change));
     }
+    let mut run = seen.clone();
+    let answer = change_with(&mut run, change);
+    if defect == Some(Defect::ResumeIdle) && change == Change::Resume {
+        run.paused = world.run.paused;
+    }
+    let touched = run != seen;
+    let case = ChangeCase { before: world, change, answer: &answer, run: &run, touched };
+    let mut broken = case.broken();
+    if let Err(error) = answer {
+        if let Some(sight) = refusal(&CoordError::from(error)) {
+            sights.insert(sight);
+        }
+        return Step { after: None, broken, sights };
+    }
+    // The operator may not hear of it, and asks again, or mistakes the id. Every run is also there
+    // with nothing under way, because requests can be given up.
+    if world.requests.is_empty() {
+        let changed = run.clone();
+        let again = change_with(&mut run, change);
+        let mistaken = change_with(&mut run, other(change));
+        let owed = again == Ok(IdempotentOutcome::Replayed(()))
+            && matches!(mistaken, Err(RunTransitionError::OpIdConflict(_)));
+        broken.insert_if(!owed || run != changed, Rule::OneEffect);
+        sights.insert(Sight::RunOpReplayed);
+    }
+    sights.insert(sight_of(change));
+    let held = world.shards.iter().any(|shard| shard.record.head.lease.is_some());
+    sights.insert_if(held && change == Change::Cancel, Sight::CancelledUnderWay);
     let after = World { run: Arc::new(run), next_op: world.next_op + 1, ..world.clone() };
-    broken.extend(broken_by_change(world, Some(&after)));
     Step { after: Some(after), broken, sights }
 }
 
-fn as_run_change(change: Change, progress: &RunProgress) -> RunChange<'_> {
+fn as_run_change(defect: Option<Defect>, change: Change, progress: &RunProgress) -> RunChange<'_> {
     match change {
+        Change::Fail if defect == Some(Defect::FailCancels) => RunChange::Cancel,
         Change::Pause => RunChange::Pause,
         Change::Resume => RunChange::Resume,
         Change::Complete => RunChange::Complete(progress),
@@ -98,8 +102,14 @@ fn progress(defect: Option<Defect>, world: &World) -> RunProgress {
         counter.add(&record.head, spec, cursor);
     }
     let mut progress = counter.finish(None);
-    if defect == Some(Defect::ParkedCountsAsDone) {
-        (progress.done, progress.parked) = (progress.done + progress.parked, 0);
+    match defect {
+        Some(Defect::ParkedCountsAsDone) => {
+            (progress.done, progress.parked) = (progress.done + progress.parked, 0);
+        }
+        Some(Defect::DoneCountsAsActive) => {
+            (progress.active, progress.done) = (progress.active + progress.done, 0);
+        }
+        _ => {}
     }
     progress
 }

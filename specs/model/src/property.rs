@@ -6,19 +6,23 @@ sentences! {
     /// What holds of every step from every state.
     Rule,
     /// Some rules.
-    Rules(u16) {
+    Rules(u32) {
         OneWriter = "a fence has one accepted writer: the worker it was granted to",
         ZombiesRefused = "a worker with an old fence, a lease that is over or none changes nothing",
         FencesRise = "a fence rises with every grant and every unpark, and never else changes",
-        TerminalStays = "a shard that is done, split or parked stays so, unless it is unparked",
+        TerminalStays = "a shard becomes done, split or parked by what says so and nothing else, \
+                         and stays so, unless it is unparked",
         LeavesTile = "a split happens as a whole, and the live leaves tile the manifest exactly",
-        CursorsAdvance = "a cursor never goes back, stays in its range and is not ahead of \
-                          what was done",
+        CursorsAdvance = "a cursor moves to the key that its holder names and else stands still, \
+                          never goes back and stays in its range",
         OneEffect = "an operation has one effect while its id is remembered: a retry is answered, \
                      anything else under that id is a conflict",
         EndedStays = "nothing of a run that has ended changes",
         PauseHolds = "a run that is paused hands out nothing",
         LeaseHolds = "a shard is not handed out while a lease of it lasts",
+        ParksInNeed = "a shard parks itself just when it was acquired as often without progress as \
+                       its run allows and could be handed out, and says so",
+        ChangesTakeEffect = "a change of the run does to it what it says, and nothing else",
         DoneMeansDone = "a run ends as done only if every leaf of it is",
         RefusalsChangeNothing = "what is refused or answered again changes no record",
         TenantsApart = "a foreign tenant is refused",

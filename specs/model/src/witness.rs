@@ -145,6 +145,7 @@ pub(crate) const fn refusal(error: &CoordError) -> Option<Sight> {
         | CoordError::ParkDetailTooLarge(_)
         | CoordError::NotLeased(_)
         | CoordError::SplitAlreadyRequested(_)
+        | CoordError::SplitRequestOver(_)
         | CoordError::SplitDeclined(_)
         | CoordError::Throttled(_)
         | CoordError::NoneAvailable(_)

@@ -5,7 +5,7 @@ use shardwright_specs::{Bounds, Defect, Model, Rule, Search};
 #[test]
 fn every_missing_check_breaks_its_rule() {
     for defect in Defect::ALL {
-        let model = Model::with_defect(Bounds::TINY, defect);
+        let model = Model::with_defect(defect.bounds(), defect);
         let report = Search::new(model).run();
         let found = report.counterexample(defect.breaks());
         assert!(found.is_some(), "{defect:?} breaks {:#?}", report.counterexamples);

@@ -29,7 +29,7 @@ pub(super) struct Caller {
 #[derive(Default)]
 pub(super) struct Given {
     pub(super) state: Option<RestoredShardState>,
-    pub(super) notice: HolderNotice,
+    pub(super) notice: Option<HolderNotice>,
 }
 
 type Answered = (Outcome, Given);
@@ -224,7 +224,7 @@ fn handed_out(result: Result<RestoredShardState, CoordError>) -> Answered {
     match result {
         Ok(state) => {
             let facts = Facts { acquired: Some(acquired(&state)), ..Facts::default() };
-            (Outcome::Done(facts), Given { state: Some(state), notice: HolderNotice::default() })
+            (Outcome::Done(facts), Given { state: Some(state), notice: None })
         }
         Err(error) => (failure(error), Given::default()),
     }

@@ -172,9 +172,7 @@ impl<'h, 'w> Holding<'h, 'w> {
                 self.hand.caller.call(self.run, Some(&self.lease), &action).await?;
             match outcome {
                 Outcome::Done(_) => {
-                    if matches!(action, Action::Checkpoint { .. } | Action::Renew { .. }) {
-                        self.notice = given.notice;
-                    }
+                    self.notice = given.notice.unwrap_or(self.notice);
                     return Ok(self.done(&action));
                 }
                 Outcome::Refused(_) => return self.refused(&action).await,

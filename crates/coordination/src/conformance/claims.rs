@@ -2,13 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use shardwright_contracts::{CursorUpdate, RunId, WorkerId};
+use shardwright_contracts::{
+    CursorUpdate, RunId, ShardId, ShardSpecRef, WorkerId, plan_split_residual,
+};
 
 use super::{COOLDOWN_MS, Harness, LEASE_MS, World, assert_refused, op};
 use crate::async_traits::{
     AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _,
 };
 use crate::error::{ClaimError, SplitRequestError};
+use crate::lease::Lease;
+use crate::op_log::IdempotentOutcome;
+use crate::status::ParkReason;
 
 /// As many claims as shards, all different, and then none.
 pub async fn every_shard_is_claimed_once<H: Harness>(harness: &H) {
@@ -53,7 +58,7 @@ pub async fn a_waiting_worker_is_counted_and_can_ask_for_a_part<H: Harness>(harn
     let third = WorkerId::from_raw(3);
     let asked = backend.request_split(tenant, key, third, LEASE_MS).await;
     assert_refused!(asked, SplitRequestError::SplitAlreadyRequested(_));
-    let seen = backend.renew(tenant, &lease).await.unwrap().notice.split_request.unwrap();
+    let seen = backend.renew(tenant, &lease).await.unwrap().notice.unwrap().split_request.unwrap();
     assert_eq!(seen.asker, idle);
     backend.decline_split(tenant, &lease, 100).await.unwrap();
     let asked = backend.request_split(tenant, key, idle, LEASE_MS).await;
@@ -62,7 +67,8 @@ pub async fn a_waiting_worker_is_counted_and_can_ask_for_a_part<H: Harness>(harn
     backend.request_split(tenant, key, idle, LEASE_MS).await.unwrap();
     let cursor = CursorUpdate::at(b"c");
     let noticed = backend.checkpoint(tenant, &lease, cursor, op(1)).await.unwrap().into_inner();
-    assert_eq!(noticed.split_request.map(|request| request.asker), Some(idle));
+    let told = noticed.unwrap().split_request;
+    assert_eq!(told.map(|request| request.asker), Some(idle));
 }
 
 /// No run, no shards; and none of a run that is paused or over.
@@ -118,4 +124,121 @@ pub async fn a_request_ends_with_the_lease_it_was_made_to<H: Harness>(harness: &
     let over = backend.request_split(tenant, world.key(0), asker, LEASE_MS).await;
     assert_refused!(over, SplitRequestError::NotLeased(_));
     backend.request_split(tenant, world.key(1), asker, LEASE_MS).await.unwrap();
+}
+
+/// Whoever gets what it asked for waits no longer, and may ask again.
+pub async fn a_split_answers_the_request<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant, key) = (world.backend(), world.tenant, world.key(0));
+    let lease = world.acquire(0, 1).await;
+    let (asker, other) = (WorkerId::from_raw(2), WorkerId::from_raw(3));
+    backend.request_split(tenant, key, asker, LEASE_MS).await.unwrap();
+    assert_eq!(asked_of(&world, &lease).await, Some(asker));
+    let whole = ShardSpecRef::new(b"a", b"z", b"meta");
+    let plan = plan_split_residual(whole, CursorUpdate::initial(), b"m").unwrap();
+    backend.split_residual(tenant, &lease, &plan, op(1)).await.unwrap();
+    assert_eq!(asked_of(&world, &lease).await, None, "it was answered");
+    backend.request_split(tenant, key, other, LEASE_MS).await.unwrap();
+    assert_eq!(asked_of(&world, &lease).await, Some(other));
+}
+
+/// A request lasts as long as the patience of who made it, who may grow more patient.
+pub async fn a_request_runs_out_unless_it_is_made_again<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant, key) = (world.backend(), world.tenant, world.key(0));
+    let lease = world.acquire(0, 1).await;
+    let (asker, other) = (WorkerId::from_raw(2), WorkerId::from_raw(3));
+    backend.request_split(tenant, key, asker, 100).await.unwrap();
+    harness.advance(60).await;
+    backend.request_split(tenant, key, asker, 100).await.unwrap();
+    harness.advance(99).await;
+    assert_eq!(asked_of(&world, &lease).await, Some(asker), "it was made again, with a later end");
+    let second = backend.request_split(tenant, key, other, 100).await;
+    assert_refused!(second, SplitRequestError::SplitAlreadyRequested(_));
+    harness.advance(1).await;
+    assert_eq!(asked_of(&world, &lease).await, None, "it has run out");
+    backend.request_split(tenant, key, other, 100).await.unwrap();
+    assert_eq!(asked_of(&world, &lease).await, Some(other));
+}
+
+/// What nobody could hear in time is not asked.
+pub async fn a_request_that_is_over_already_is_refused<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant, key) = (world.backend(), world.tenant, world.key(0));
+    let lease = world.acquire(0, 1).await;
+    let asked = backend.request_split(tenant, key, WorkerId::from_raw(2), 0).await;
+    assert_refused!(asked, SplitRequestError::SplitRequestOver(_));
+    assert_eq!(asked_of(&world, &lease).await, None);
+    backend.request_split(tenant, key, WorkerId::from_raw(3), 1).await.unwrap();
+    assert_eq!(asked_of(&world, &lease).await, Some(WorkerId::from_raw(3)));
+}
+
+/// A request, and what was said to it, are between two.
+pub async fn what_was_asked_of_one_holder_is_hidden_from_the_next<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant, key) = (world.backend(), world.tenant, world.key(0));
+    let asker = WorkerId::from_raw(9);
+    let first = world.acquire(0, 1).await;
+    backend.request_split(tenant, key, asker, 10 * LEASE_MS).await.unwrap();
+    backend.release(tenant, &first, op(1)).await.unwrap();
+    let second = world.acquire(0, 2).await;
+    assert_eq!(asked_of(&world, &second).await, None, "the one before was asked");
+    backend.request_split(tenant, key, asker, 10 * LEASE_MS).await.unwrap();
+    assert_eq!(asked_of(&world, &second).await, Some(asker));
+    backend.decline_split(tenant, &second, 10 * LEASE_MS).await.unwrap();
+    harness.advance(LEASE_MS).await;
+    let third = world.acquire(0, 3).await;
+    assert_eq!(asked_of(&world, &third).await, None);
+    backend.request_split(tenant, key, asker, LEASE_MS).await.unwrap();
+    assert_eq!(asked_of(&world, &third).await, Some(asker), "the one before declined");
+}
+
+/// Whoever repeats itself may hold nothing any more. It is not told that nothing is asked either.
+pub async fn a_retry_is_told_nothing_besides<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant, key) = (world.backend(), world.tenant, world.key(0));
+    let lease = world.acquire(0, 1).await;
+    backend.request_split(tenant, key, WorkerId::from_raw(2), LEASE_MS).await.unwrap();
+    backend.pause_run(tenant, world.run, op(1)).await.unwrap();
+    let cursor = CursorUpdate::at(b"c");
+    let first = backend.checkpoint(tenant, &lease, cursor, op(2)).await.unwrap();
+    let told = first.into_inner().unwrap();
+    assert!(told.paused && told.split_request.is_some(), "{told:?}");
+    let again = backend.checkpoint(tenant, &lease, cursor, op(2)).await.unwrap();
+    assert_eq!(again, IdempotentOutcome::Replayed(None));
+}
+
+/// Candidates are free, no more than wanted, and not the same for everybody first.
+pub async fn candidates_are_what_can_be_acquired<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"d", b"g", b"k", b"p", b"z"]).await;
+    let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
+    let candidates = async |worker, limit| {
+        let worker = WorkerId::from_raw(worker);
+        let found = backend.collect_claim_candidates(tenant, run, worker, limit).await;
+        let (mut shards, outlook) = found.unwrap();
+        shards.sort_unstable();
+        (shards.into_iter().map(ShardId::as_raw).collect::<Vec<_>>(), outlook.earliest_deadline)
+    };
+    assert_eq!(candidates(1, 10).await, (vec![0, 1, 2, 3, 4], None));
+    let held = world.acquire(0, 1).await;
+    let parked = world.acquire(1, 1).await;
+    backend.park_shard(tenant, &parked, ParkReason::Other, b"", op(1)).await.unwrap();
+    let done = world.acquire(2, 1).await;
+    world.complete(&done, 2).await;
+    assert_eq!(candidates(1, 10).await, (vec![3, 4], Some(held.deadline())));
+    assert_eq!(candidates(1, 1).await.0.len(), 1);
+    let first = async |worker| candidates(worker, 1).await.0;
+    assert_ne!(first(1).await, first(2).await, "neighbours begin with different ones");
+    harness.advance(LEASE_MS).await;
+    assert_eq!(candidates(1, 10).await.0, [0, 3, 4], "its holder's time is up");
+    for shard in candidates(2, 10).await.0 {
+        world.acquire(shard, 2).await;
+    }
+    assert_eq!(candidates(3, 10).await.0, []);
+}
+
+/// Who asks the holder of a lease for a part of its shard, as far as the holder is told.
+async fn asked_of<H: Harness>(world: &World<'_, H>, lease: &Lease) -> Option<WorkerId> {
+    let renewed = world.backend().renew(world.tenant, lease).await.unwrap();
+    renewed.notice.unwrap().split_request.map(|request| request.asker)
 }

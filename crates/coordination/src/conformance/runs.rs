@@ -4,12 +4,14 @@ use shardwright_contracts::{CursorSemantics, CursorUpdate, RunId, ShardId, Worke
 
 use super::{Harness, LEASE_MS, World, assert_refused, manifest, op};
 use crate::async_traits::{AsyncCoordinationBackend as _, AsyncRunManagement as _};
+use crate::error::reason::ConfigMismatch;
 use crate::error::{
-    AcquireError, CheckpointError, CreateRunError, RegisterShardsError, RunTransitionError,
-    UnparkError,
+    AcquireError, CheckpointError, CreateRunError, RegisterShardsError, RunQueryError,
+    RunTransitionError, UnparkError,
 };
 use crate::record::RunConfig;
 use crate::status::{ParkReason, RunStatus, ShardStatus};
+use crate::traits::CreateRunWithShardsError;
 
 /// However a run has ended, it stays so.
 pub async fn a_run_ends_once<H: Harness>(harness: &H) {
@@ -77,7 +79,7 @@ pub async fn a_paused_run_hands_nothing_out_and_holders_go_on<H: Harness>(harnes
     let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
     let held = world.acquire(0, 1).await;
     backend.pause_run(tenant, run, op(1)).await.unwrap();
-    assert!(backend.renew(tenant, &held).await.unwrap().notice.paused);
+    assert!(backend.renew(tenant, &held).await.unwrap().notice.unwrap().paused);
     world.checkpoint(&held, "c", 2).await;
     backend.release(tenant, &held, op(3)).await.unwrap();
     let worker = WorkerId::from_raw(2);
@@ -107,6 +109,88 @@ pub async fn registering_again_is_a_replay_or_a_conflict<H: Harness>(harness: &H
     let record = backend.get_run(tenant, run).await.unwrap();
     assert_eq!((record.status, record.config), (RunStatus::Active, config));
     assert_eq!(record.root_shards, [0, 1].map(ShardId::from_raw));
+}
+
+/// A retry finds what was made; a refusal leaves no run behind that waits for shards.
+pub async fn a_run_and_its_shards_are_made_at_once_or_not_at_all<H: Harness>(harness: &H) {
+    let (backend, tenant, run) = (harness.backend(), harness.fresh_tenant(), RunId::from_raw(4));
+    let config = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, None).unwrap();
+    let other = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS + 1, None).unwrap();
+    let shards = manifest(&[b"a", b"m", b"z"]);
+    let overlapping = [shards[0], shards[0]];
+    for wrong in [&[][..], &overlapping] {
+        let refused = backend.create_run_with_shards(tenant, run, config, wrong, op(1)).await;
+        let Err(CreateRunWithShardsError::Register(refused)) = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(matches!(refused, RegisterShardsError::ManifestInvalid(_)), "{refused:?}");
+        let missing = backend.get_run(tenant, run).await;
+        assert!(matches!(missing, Err(RunQueryError::RunNotFound(_))), "{missing:?}");
+    }
+    let first = backend.create_run_with_shards(tenant, run, config, &shards, op(1)).await.unwrap();
+    let again = backend.create_run_with_shards(tenant, run, config, &shards, op(1)).await.unwrap();
+    assert!(!first.is_replay() && again.is_replay());
+    let refusals = [
+        backend.create_run_with_shards(tenant, run, other, &shards, op(1)).await,
+        backend.create_run_with_shards(tenant, run, config, &shards[..1], op(1)).await,
+        backend.create_run_with_shards(tenant, run, config, &shards, op(2)).await,
+    ];
+    let [Err(otherwise), Err(conflict), Err(late)] = refusals else { panic!("{refusals:?}") };
+    let mismatch = CreateRunError::ConfigMismatch(ConfigMismatch { run });
+    assert_eq!(otherwise, CreateRunWithShardsError::Create(mismatch));
+    let CreateRunWithShardsError::Register(conflict) = conflict else { panic!("{conflict:?}") };
+    assert!(matches!(conflict, RegisterShardsError::OpIdConflict(_)), "{conflict:?}");
+    let CreateRunWithShardsError::Register(late) = late else { panic!("{late:?}") };
+    assert!(matches!(late, RegisterShardsError::WrongStatus(_)), "{late:?}");
+    let record = backend.get_run(tenant, run).await.unwrap();
+    assert_eq!((record.status, record.config), (RunStatus::Active, config));
+    assert_eq!(record.root_shards, [0, 1].map(ShardId::from_raw));
+}
+
+/// Whoever made a run and heard nothing of it may start it with its shards.
+pub async fn a_run_that_waits_for_its_shards_is_taken_up<H: Harness>(harness: &H) {
+    let (backend, tenant, run) = (harness.backend(), harness.fresh_tenant(), RunId::from_raw(5));
+    let config = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, None).unwrap();
+    let other = RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, Some(2)).unwrap();
+    let shards = manifest(&[b"a", b"z"]);
+    backend.create_run(tenant, run, config).await.unwrap();
+    let refused = backend.create_run_with_shards(tenant, run, other, &shards, op(1)).await;
+    let mismatch = CreateRunError::ConfigMismatch(ConfigMismatch { run });
+    assert_eq!(refused, Err(CreateRunWithShardsError::Create(mismatch)));
+    let refused = backend.create_run_with_shards(tenant, run, config, &[], op(1)).await;
+    assert!(refused.is_err());
+    let waiting = backend.get_run(tenant, run).await.unwrap();
+    assert_eq!(waiting.status, RunStatus::Initializing, "what was there before is there still");
+    let taken = backend.create_run_with_shards(tenant, run, config, &shards, op(1)).await.unwrap();
+    assert!(!taken.is_replay());
+    let started = backend.get_run(tenant, run).await.unwrap();
+    assert_eq!(started.created_at, waiting.created_at);
+    assert_eq!((started.status, started.root_shards.len()), (RunStatus::Active, 1));
+    let again = backend.register_shards(tenant, run, &shards, op(1)).await.unwrap();
+    assert!(again.is_replay(), "it is the same registration");
+}
+
+/// An operator that heard no answer asks again and changes nothing by it.
+pub async fn changes_of_a_run_are_replayed_and_done_once<H: Harness>(harness: &H) {
+    let world = World::new(harness, &[b"a", b"z"]).await;
+    let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
+    let is_paused = async || backend.get_run(tenant, run).await.unwrap().paused;
+    assert!(!backend.pause_run(tenant, run, op(1)).await.unwrap().is_replay());
+    assert!(backend.pause_run(tenant, run, op(1)).await.unwrap().is_replay());
+    assert!(is_paused().await);
+    assert!(!backend.resume_run(tenant, run, op(2)).await.unwrap().is_replay());
+    assert!(backend.resume_run(tenant, run, op(2)).await.unwrap().is_replay());
+    assert!(backend.pause_run(tenant, run, op(1)).await.unwrap().is_replay());
+    assert!(!is_paused().await, "a replay does not pause again");
+    let conflict = backend.resume_run(tenant, run, op(1)).await;
+    assert_refused!(conflict, RunTransitionError::OpIdConflict(_));
+    let lease = world.acquire(0, 1).await;
+    world.complete(&lease, 3).await;
+    assert!(!backend.complete_run(tenant, run, op(4)).await.unwrap().is_replay());
+    assert!(backend.complete_run(tenant, run, op(4)).await.unwrap().is_replay());
+    assert!(backend.pause_run(tenant, run, op(1)).await.unwrap().is_replay(), "after the end too");
+    let record = backend.get_run(tenant, run).await.unwrap();
+    assert_eq!((record.status, record.paused), (RunStatus::Done, false));
 }
 
 /// With a limit on retries, a shard that kills its workers stops being handed out.

@@ -11,7 +11,7 @@ use super::reason::{
     CursorTokenTooLarge, LeaseExpired, NoneAvailable, NotLeased, NotParked, ParkDetailTooLarge,
     RetriesExhausted, RunAlreadyExists, RunNotActive, RunNotFound, RunPaused, RunTerminal,
     RunUnfinished, ShardNotFound, ShardTerminal, SplitAlreadyRequested, SplitDeclined,
-    SplitInvalid, StaleFence, TenantMismatch, Throttled, WrongStatus,
+    SplitInvalid, SplitRequestOver, StaleFence, TenantMismatch, Throttled, WrongStatus,
 };
 use crate::op_log::OpConflict;
 use crate::shard_limits::ShardLimitViolation;
@@ -131,6 +131,8 @@ pub enum CoordError {
     #[error(transparent)]
     SplitAlreadyRequested(#[from] SplitAlreadyRequested),
     #[error(transparent)]
+    SplitRequestOver(#[from] SplitRequestOver),
+    #[error(transparent)]
     SplitDeclined(#[from] SplitDeclined),
     #[error(transparent)]
     Throttled(#[from] Throttled),
@@ -212,6 +214,7 @@ guarded_error! {
     ParkError {
         OpIdConflict(OpConflict),
         ParkDetailTooLarge(ParkDetailTooLarge),
+        ResourceExhausted(SlabFull),
     }
 }
 
@@ -237,6 +240,7 @@ operation_error! {
         RunNotActive(RunNotActive),
         ShardTerminal(ShardTerminal),
         NotLeased(NotLeased),
+        SplitRequestOver(SplitRequestOver),
         SplitAlreadyRequested(SplitAlreadyRequested),
         SplitDeclined(SplitDeclined),
     } or BackendError

@@ -180,6 +180,16 @@ pub struct SplitAlreadyRequested {
     pub shard: ShardId,
 }
 
+/// A request would be over before anybody could hear it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a request for a part of shard {shard} that ends at {expires_at} is over already")]
+pub struct SplitRequestOver {
+    /// The shard.
+    pub shard: ShardId,
+    /// When the request was to end.
+    pub expires_at: LogicalTime,
+}
+
 /// The shard's holder does not want to split for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the holder of shard {shard} does not split before {not_before}")]

@@ -3,6 +3,7 @@ use shardwright_contracts::{
     TenantId, WorkerId,
 };
 
+use super::room::of_spawned;
 use super::run_state::{RunState, Standing};
 use super::{InMemoryCoordinator, Located, PooledShard, PooledShardMut};
 use crate::error::reason::{ShardNotFound, SplitInvalid};
@@ -54,11 +55,11 @@ impl InMemoryCoordinator {
     ) -> Result<U, E> {
         let mut events = self.collector();
         let result = self.locate(tenant, key).map_err(E::from).and_then(|located| {
-            let Located { run, slab, gate } = located;
+            let Located { run, room, gate } = located;
             let (row, shard) = run.shards.find_mut(key.shard).ok_or(ShardNotFound { key })?;
             let before = Standing::of(&shard.head, gate.fence_floor);
             let context = Context::new(now, tenant, &gate);
-            let mut view = PooledShardMut { shard, slab };
+            let mut view = PooledShardMut { shard, room };
             let result = operation(&context, &mut view, &mut events);
             let after = Standing::of(&view.shard.head, gate.fence_floor);
             run.reindex(key.shard, row, before, after);
@@ -79,22 +80,31 @@ impl InMemoryCoordinator {
         self.limits()
             .check(of_tenant, self.total_shards, children.len())
             .map_err(SplitInvalid::from)?;
-        let Located { run, slab, .. } = self.locate(tenant, parent)?;
+        let Located { run, room, .. } = self.locate(tenant, parent)?;
         let head = run.shards.find(parent.shard).ok_or(ShardNotFound { key: parent })?;
         if let Some(taken) = children.iter().find(|child| run.shards.contains(child.shard)) {
             return Err(SplitInvalid::DerivedIdCollision { shard: taken.shard }.into());
         }
+        // The parent is to remember them.
+        room.take_beside(of_spawned(children.len()))?;
         let mut stored = Vec::with_capacity(children.len());
         for child in children {
-            match PooledShard::insert(slab, child.head(&head.head), child.spec, child.cursor) {
+            match PooledShard::insert(room, child.head(&head.head), child.spec, child.cursor) {
                 Ok(shard) => stored.push(shard),
                 Err(full) => {
-                    stored.into_iter().for_each(|shard: PooledShard| shard.remove(slab));
+                    room.give_back_beside(of_spawned(children.len()));
+                    stored.into_iter().for_each(|shard: PooledShard| shard.remove(room));
                     return Err(full.into());
                 }
             }
         }
         Ok(stored)
+    }
+
+    /// Gives back what was reserved for shards that are not to be.
+    fn drop_children(&mut self, children: Vec<PooledShard>) {
+        self.room.give_back_beside(of_spawned(children.len()));
+        children.into_iter().for_each(|shard| shard.remove(&mut self.room));
     }
 
     /// Puts reserved shards into their run.
@@ -188,7 +198,7 @@ impl CoordinationBackend for InMemoryCoordinator {
             |context, shard, events| ops::renew(context, shard, lease, events),
             |run, renewed| RenewResult {
                 new_deadline: renewed.deadline(),
-                notice: run.notice(key.shard, now),
+                notice: Some(run.notice(key.shard, now)),
                 capacity: run.capacity(now),
             },
         )
@@ -201,7 +211,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError> {
+    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError> {
         let key = lease.key();
         self.on_shard_then(
             now,
@@ -209,8 +219,10 @@ impl CoordinationBackend for InMemoryCoordinator {
             key,
             |context, shard, events| ops::checkpoint(context, shard, lease, cursor, op, events),
             |run, outcome| {
-                let notice = HolderNotice::is_owed(&outcome).then(|| run.notice(key.shard, now));
-                outcome.map(|()| notice.unwrap_or_default())
+                let is_told =
+                    HolderNotice::is_owed(&outcome) || planted::is_active(Defect::ReplayTells);
+                let notice = is_told.then(|| run.notice(key.shard, now));
+                outcome.map(|()| notice)
             },
         )
     }
@@ -304,7 +316,7 @@ impl CoordinationBackend for InMemoryCoordinator {
                 Ok(IdempotentOutcome::Executed(result))
             }
             Err(error) => {
-                children.into_iter().for_each(|shard| shard.remove(&mut self.slab));
+                self.drop_children(children);
                 Err(error)
             }
         }

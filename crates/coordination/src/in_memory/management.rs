@@ -57,10 +57,10 @@ impl InMemoryCoordinator {
         for input in shards {
             let key = ShardKey::new(run, input.shard);
             let head = ShardHead::new(tenant, key, None, config.cursor_semantics);
-            match PooledShard::insert(&mut self.slab, head, input.spec, input.cursor) {
+            match PooledShard::insert(&mut self.room, head, input.spec, input.cursor) {
                 Ok(shard) => stored.push(shard),
                 Err(full) => {
-                    stored.into_iter().for_each(|shard: PooledShard| shard.remove(&mut self.slab));
+                    stored.into_iter().for_each(|shard: PooledShard| shard.remove(&mut self.room));
                     return Err(full.into());
                 }
             }
@@ -161,14 +161,14 @@ impl RunManagement for InMemoryCoordinator {
         tenant: TenantId,
         run: RunId,
     ) -> Result<RunProgress, RunQueryError> {
-        let Self { tenants, slab, config, .. } = self;
+        let Self { tenants, room, config, .. } = self;
         let state = tenants
             .get_mut(&tenant)
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
         let mut counter = ProgressCounter::new(now, config.fence_floor);
         for shard in state.shards.iter() {
-            counter.add(&shard.head, shard.spec(slab), shard.cursor(slab));
+            counter.add(&shard.head, shard.spec(room), shard.cursor(room));
         }
         let progress = counter.finish(state.watermark.as_deref());
         state.watermark.clone_from(&progress.watermark);
@@ -183,7 +183,7 @@ impl RunManagement for InMemoryCoordinator {
         filter: ShardFilter,
         out: &mut Vec<ShardSummary>,
     ) -> Result<(), RunQueryError> {
-        let Self { tenants, slab, config, .. } = self;
+        let Self { tenants, room, config, .. } = self;
         let state = tenants
             .get_mut(&tenant)
             .and_then(|tenant| tenant.runs.get_mut(&run))
@@ -191,7 +191,7 @@ impl RunManagement for InMemoryCoordinator {
         out.clear();
         for shard in state.shards.iter_mut() {
             let summary =
-                ShardSummary::of(&PooledShardMut { shard, slab }, now, config.fence_floor);
+                ShardSummary::of(&PooledShardMut { shard, room }, now, config.fence_floor);
             if filter.admits(&summary) {
                 out.push(summary);
             }

@@ -1,7 +1,9 @@
-use shardwright_contracts::{ByteSlab, ByteSlot, CursorUpdate, ShardSpecRef, SlabFull};
+use shardwright_contracts::{ByteSlot, CursorUpdate, ShardSpecRef, SlabFull};
 
+use super::room::Room;
+use crate::ops::assert_sound;
 use crate::planted::{self, Defect};
-use crate::record::{ShardHead, ShardState};
+use crate::record::{Park, ShardHead, ShardState, check_cursor};
 
 /// A shard's range and metadata in a slab.
 #[derive(Clone, Copy, Debug)]
@@ -13,15 +15,15 @@ pub(super) struct PooledShardSpec {
 
 impl PooledShardSpec {
     /// Stores a copy of a spec that has been checked.
-    fn insert(slab: &mut ByteSlab, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
-        let slot = slab.insert_parts(&[spec.start(), spec.end(), spec.metadata()])?;
+    fn insert(room: &mut Room, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
+        let slot = room.insert_parts(&[spec.start(), spec.end(), spec.metadata()])?;
         Ok(Self::new(slot, spec))
     }
 
     /// Stores a copy of a spec that has been checked in place of this one.
-    fn replace(self, slab: &mut ByteSlab, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
+    fn replace(self, room: &mut Room, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
         let parts = [spec.start(), spec.end(), spec.metadata()];
-        Ok(Self::new(slab.replace_parts(self.slot, &parts)?, spec))
+        Ok(Self::new(room.replace_parts(self.slot, &parts)?, spec))
     }
 
     const fn new(slot: ByteSlot, spec: ShardSpecRef<'_>) -> Self {
@@ -29,8 +31,8 @@ impl PooledShardSpec {
         Self { slot, start_len, end_len }
     }
 
-    fn get<'s>(&self, slab: &'s ByteSlab) -> ShardSpecRef<'s> {
-        let bytes = slab.get(self.slot).unwrap_or_default();
+    fn get<'s>(&self, room: &'s Room) -> ShardSpecRef<'s> {
+        let bytes = room.get(self.slot).unwrap_or_default();
         let (start, rest) = bytes.split_at_checked(self.start_len as usize).unwrap_or_default();
         let (end, metadata) = rest.split_at_checked(self.end_len as usize).unwrap_or_default();
         ShardSpecRef::new(start, end, metadata)
@@ -49,29 +51,29 @@ struct CursorSlot {
 
 impl PooledCursor {
     /// Stores a copy of a cursor that has been checked in place of this one.
-    fn replace(self, slab: &mut ByteSlab, cursor: CursorUpdate<'_>) -> Result<Self, SlabFull> {
+    fn replace(self, room: &mut Room, cursor: CursorUpdate<'_>) -> Result<Self, SlabFull> {
         let Some(key) = cursor.last_key() else {
-            self.remove(slab);
+            self.remove(room);
             return Ok(Self(None));
         };
         let parts = [key, cursor.token().unwrap_or_default()];
         let slot = match self.0 {
-            Some(old) => slab.replace_parts(old.slot, &parts)?,
-            None => slab.insert_parts(&parts)?,
+            Some(old) => room.replace_parts(old.slot, &parts)?,
+            None => room.insert_parts(&parts)?,
         };
         Ok(Self(Some(CursorSlot { slot, key_len: key.len() as u32 })))
     }
 
-    fn get<'s>(&self, slab: &'s ByteSlab) -> CursorUpdate<'s> {
+    fn get<'s>(&self, room: &'s Room) -> CursorUpdate<'s> {
         let Some(CursorSlot { slot, key_len }) = self.0 else { return CursorUpdate::initial() };
-        let bytes = slab.get(slot).unwrap_or_default();
+        let bytes = room.get(slot).unwrap_or_default();
         let (key, token) = bytes.split_at_checked(key_len as usize).unwrap_or_default();
         CursorUpdate::new(Some(key), Some(token))
     }
 
-    fn remove(self, slab: &mut ByteSlab) {
+    fn remove(self, room: &mut Room) {
         if let Some(CursorSlot { slot, .. }) = self.0 {
-            slab.remove(slot);
+            room.remove(slot);
         }
     }
 }
@@ -87,42 +89,44 @@ pub(super) struct PooledShard {
 }
 
 impl PooledShard {
-    /// Stores a shard, or nothing of it if there is no room for all.
+    /// Stores a shard that nobody has touched, or nothing of it if there is no room for all.
     pub(super) fn insert(
-        slab: &mut ByteSlab,
+        room: &mut Room,
         head: ShardHead,
         spec: ShardSpecRef<'_>,
         cursor: CursorUpdate<'_>,
     ) -> Result<Self, SlabFull> {
-        let spec = PooledShardSpec::insert(slab, spec)?;
-        match PooledCursor::default().replace(slab, cursor) {
+        assert_sound(head.check_invariants());
+        assert_sound(check_cursor(spec, cursor));
+        let spec = PooledShardSpec::insert(room, spec)?;
+        match PooledCursor::default().replace(room, cursor) {
             Ok(cursor) => Ok(Self { head, spec, cursor, place: None }),
             Err(full) => {
-                slab.remove(spec.slot);
+                room.remove(spec.slot);
                 Err(full)
             }
         }
     }
 
     /// Frees the shard's bytes.
-    pub(super) fn remove(self, slab: &mut ByteSlab) {
-        slab.remove(self.spec.slot);
-        self.cursor.remove(slab);
+    pub(super) fn remove(self, room: &mut Room) {
+        room.remove(self.spec.slot);
+        self.cursor.remove(room);
     }
 
-    pub(super) fn spec<'s>(&self, slab: &'s ByteSlab) -> ShardSpecRef<'s> {
-        self.spec.get(slab)
+    pub(super) fn spec<'s>(&self, room: &'s Room) -> ShardSpecRef<'s> {
+        self.spec.get(room)
     }
 
-    pub(super) fn cursor<'s>(&self, slab: &'s ByteSlab) -> CursorUpdate<'s> {
-        self.cursor.get(slab)
+    pub(super) fn cursor<'s>(&self, room: &'s Room) -> CursorUpdate<'s> {
+        self.cursor.get(room)
     }
 }
 
 /// A shard together with the slab that has its bytes.
 pub(super) struct PooledShardMut<'a> {
     pub(super) shard: &'a mut PooledShard,
-    pub(super) slab: &'a mut ByteSlab,
+    pub(super) room: &'a mut Room,
 }
 
 impl ShardState for PooledShardMut<'_> {
@@ -135,22 +139,34 @@ impl ShardState for PooledShardMut<'_> {
     }
 
     fn spec(&self) -> ShardSpecRef<'_> {
-        self.shard.spec.get(self.slab)
+        self.shard.spec.get(self.room)
     }
 
     fn cursor(&self) -> CursorUpdate<'_> {
-        self.shard.cursor.get(self.slab)
+        self.shard.cursor.get(self.room)
     }
 
     fn set_cursor(&mut self, cursor: CursorUpdate<'_>) -> Result<(), SlabFull> {
         let is_leaking = planted::is_active(Defect::BytesLeak);
         let old = if is_leaking { PooledCursor::default() } else { self.shard.cursor };
-        self.shard.cursor = old.replace(self.slab, cursor)?;
+        self.shard.cursor = old.replace(self.room, cursor)?;
         Ok(())
     }
 
     fn set_spec(&mut self, spec: ShardSpecRef<'_>) -> Result<(), SlabFull> {
-        self.shard.spec = self.shard.spec.replace(self.slab, spec)?;
+        self.shard.spec = self.shard.spec.replace(self.room, spec)?;
         Ok(())
+    }
+
+    fn set_park(&mut self, park: Park) -> Result<(), SlabFull> {
+        self.room.take_beside(park.detail.len())?;
+        self.clear_park();
+        self.shard.head.park = Some(park);
+        Ok(())
+    }
+
+    fn clear_park(&mut self) {
+        let park = self.shard.head.park.take();
+        self.room.give_back_beside(park.map_or(0, |park| park.detail.len()));
     }
 }

@@ -87,29 +87,30 @@ impl ShardTable {
 #[cfg(test)]
 mod tests {
     use shardwright_contracts::{
-        ByteSlab, CursorSemantics, CursorUpdate, RunId, ShardKey, ShardSpecRef, TenantId,
+        CursorSemantics, CursorUpdate, RunId, ShardKey, ShardSpecRef, TenantId,
     };
 
+    use super::super::room::Room;
     use super::*;
     use crate::record::ShardHead;
 
-    fn shard(slab: &mut ByteSlab, id: u64) -> PooledShard {
+    fn shard(room: &mut Room, id: u64) -> PooledShard {
         let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(id));
         let tenant = TenantId::from_bytes([1; 32]);
         let head = ShardHead::new(tenant, key, None, CursorSemantics::Completed);
         let spec = ShardSpecRef::new(b"a", b"b", b"");
-        PooledShard::insert(slab, head, spec, CursorUpdate::initial()).unwrap()
+        PooledShard::insert(room, head, spec, CursorUpdate::initial()).unwrap()
     }
 
     #[test]
     fn shards_are_found_by_id_and_by_row_however_many_come_at_a_time() {
-        let mut slab = ByteSlab::new(1_000, 2_000);
+        let mut room = Room::try_new(1_000, 2_000).unwrap();
         let mut table = ShardTable::default();
         // Ids fall, so that neither the order of coming nor that of the rows is theirs.
         let mut ids = (0..1_000).rev();
         let mut added = Vec::new();
         for count in [1, 62, 1, 1, 0, 64, 3, 300] {
-            let new: Vec<_> = ids.by_ref().take(count).map(|id| shard(&mut slab, id)).collect();
+            let new: Vec<_> = ids.by_ref().take(count).map(|id| shard(&mut room, id)).collect();
             added.extend(new.iter().map(|shard| shard.head.key.shard));
             let first = table.len() as u32;
             let rows: Vec<Row> = table.add_all(new).collect();
@@ -130,9 +131,9 @@ mod tests {
 
     #[test]
     fn a_manifest_takes_no_more_room_than_it_needs() {
-        let mut slab = ByteSlab::new(100, 1_000);
+        let mut room = Room::try_new(100, 1_000).unwrap();
         let mut table = ShardTable::default();
-        _ = table.add_all((0..70).map(|id| shard(&mut slab, id)).collect());
+        _ = table.add_all((0..70).map(|id| shard(&mut room, id)).collect());
         let capacities: Vec<usize> = table.chunks.iter().map(Vec::capacity).collect();
         assert_eq!(capacities, [64, 6]);
     }

@@ -11,9 +11,11 @@ use crate::error::{CheckpointError, ClaimError, RegisterShardsError, SplitError}
 use crate::facade::ShardClaiming;
 use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
-use crate::record::RunConfig;
+use crate::record::{RunConfig, ShardHead};
 use crate::restore::AcquireScratch;
 use crate::shard_limits::{ShardLimitScope, ShardLimitViolation};
+use crate::split_execution::{DerivedShardKind, derive_split_shard_id};
+use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
 use crate::traits::{CoordinationBackend, RunManagement};
 
@@ -326,7 +328,8 @@ fn a_full_slab_takes_a_range_that_fits_the_place_of_the_old_one() {
     let spec = ShardSpecRef::new(b"aa", b"ba", b"");
     let plan = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
     let input = InitialShardInput { shard: ShardId::SINGLE, spec, cursor: CursorUpdate::initial() };
-    for (room, has_room) in [(4 + 4, true), (4 + 3, false)] {
+    let remembered = 16;
+    for (room, has_room) in [(4 + 4 + remembered, true), (4 + 3 + remembered, false)] {
         let config = CoordinatorRuntimeConfig { slab_capacity: room, ..small() };
         let mut coordinator = InMemoryCoordinator::try_new(config).unwrap();
         coordinator
@@ -335,8 +338,79 @@ fn a_full_slab_takes_a_range_that_fits_the_place_of_the_old_one() {
         let lease = acquire(&mut coordinator, 1, 0);
         let split = coordinator.split_residual(at(2), TENANT, &lease, &plan, op(2));
         assert_eq!(split.is_ok(), has_room);
-        assert_eq!(coordinator.bytes_used(), if has_room { 8 } else { 4 });
+        let used = if has_room { 8 + remembered } else { 4 };
+        assert_eq!(coordinator.bytes_used(), used as usize);
     }
+}
+
+#[test]
+fn reasons_for_parking_and_spawned_shards_count_as_bytes_too() {
+    let config = CoordinatorRuntimeConfig { slab_capacity: 2 + 8, ..small() };
+    let mut coordinator = coordinator(config, 1);
+    let lease = acquire(&mut coordinator, 1, 0);
+    let before = coordinator.get_run_progress(at(2), TENANT, RUN).unwrap();
+    let park = |coordinator: &mut InMemoryCoordinator, detail: &[u8], id| {
+        coordinator.park_shard(at(2), TENANT, &lease, ParkReason::Other, detail, op(id))
+    };
+    let full = SlabFull::Bytes { requested: 9, free: 8, capacity: 10 };
+    assert_eq!(park(&mut coordinator, b"too long!", 2), Err(full.into()));
+    assert_eq!(coordinator.get_run_progress(at(2), TENANT, RUN).unwrap(), before);
+    assert_eq!(coordinator.bytes_used(), 2);
+
+    let spec = ShardSpecRef::new(b"a", b"b", b"");
+    let plan = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
+    let split = coordinator.split_residual(at(2), TENANT, &lease, &plan, op(3));
+    let full = SlabFull::Bytes { requested: 16, free: 8, capacity: 10 };
+    assert_eq!(split, Err(full.into()), "the parent could not remember the new one");
+    assert_eq!((coordinator.bytes_used(), coordinator.shard_count()), (2, 1));
+
+    park(&mut coordinator, b"8 bytes!", 4).unwrap();
+    assert_eq!(coordinator.bytes_used(), 10);
+    assert!(park(&mut coordinator, b"8 bytes!", 4).unwrap().is_replay(), "though all is used up");
+    coordinator.unpark_shard(at(3), TENANT, key(0), op(5)).unwrap();
+    assert_eq!(coordinator.bytes_used(), 2);
+}
+
+#[test]
+fn a_split_whose_derived_id_is_taken_is_refused_and_changes_nothing() {
+    let mut coordinator = coordinator(small(), 1);
+    let lease = acquire(&mut coordinator, 1, 0);
+    let taken = derive_split_shard_id(lease.key(), op(2), DerivedShardKind::Residual, 0);
+    let spec = ShardSpecRef::new(b"a", b"b", b"");
+    let head = ShardHead::new(
+        TENANT,
+        ShardKey::new(RUN, taken),
+        Some(lease.shard()),
+        CursorSemantics::Completed,
+    );
+    let located = coordinator.locate(TENANT, lease.key()).unwrap();
+    let shard = PooledShard::insert(located.room, head, spec, CursorUpdate::initial()).unwrap();
+    located.run.insert_all(vec![shard]);
+    let used = coordinator.bytes_used();
+    let plan = plan_split_residual(spec, CursorUpdate::initial(), b"am").unwrap();
+    let refused = coordinator.split_residual(at(2), TENANT, &lease, &plan, op(2));
+    assert_eq!(refused, Err(SplitInvalid::DerivedIdCollision { shard: taken }.into()));
+    assert_eq!(coordinator.bytes_used(), used);
+    coordinator.split_residual(at(2), TENANT, &lease, &plan, op(3)).unwrap();
+}
+
+#[test]
+#[should_panic(expected = "a cursor stands in its shard's range")]
+fn a_new_shard_that_breaks_an_invariant_is_not_stored() {
+    let mut room = Room::try_new(2, 100).unwrap();
+    let head = ShardHead::new(TENANT, key(0), None, CursorSemantics::Completed);
+    let (spec, outside) = (ShardSpecRef::new(b"a", b"b", b""), CursorUpdate::at(b"b"));
+    _ = PooledShard::insert(&mut room, head, spec, outside);
+}
+
+#[test]
+#[should_panic(expected = "a shard has a parent just when its id is a derived one")]
+fn a_new_shard_with_the_id_of_a_child_has_a_parent() {
+    let mut room = Room::try_new(2, 100).unwrap();
+    let child = ShardKey::new(RUN, ShardId::from_raw(0).into_derived());
+    let head = ShardHead::new(TENANT, child, None, CursorSemantics::Completed);
+    let spec = ShardSpecRef::new(b"a", b"b", b"");
+    _ = PooledShard::insert(&mut room, head, spec, CursorUpdate::initial());
 }
 
 #[test]
@@ -349,14 +423,19 @@ fn a_holder_sees_who_wants_a_part_and_answers_by_a_split_or_a_decline() {
     assert!(ask(&mut coordinator, 2, 1, 5).is_err(), "nobody holds it");
     ask(&mut coordinator, 2, 0, 5).unwrap();
     assert!(ask(&mut coordinator, 3, 0, 6).is_err(), "one request per shard");
-    let notice = coordinator.renew(at(3), TENANT, &lease).unwrap().notice;
+    let notice = coordinator.renew(at(3), TENANT, &lease).unwrap().notice.unwrap();
     assert_eq!(notice.split_request.unwrap().asker, worker(5));
     let at_key = CursorUpdate::at(b"aa");
     let notice = coordinator.checkpoint(at(4), TENANT, &lease, at_key, op(2)).unwrap();
-    assert_eq!(notice.into_inner().split_request.unwrap().asked_at, at(2));
+    assert_eq!(notice.into_inner().unwrap().split_request.unwrap().asked_at, at(2));
+    let replayed = coordinator.checkpoint(at(4), TENANT, &lease, at_key, op(2)).unwrap();
+    assert_eq!(replayed, IdempotentOutcome::Replayed(None), "with a replay nothing is told");
 
     coordinator.decline_split(at(5), TENANT, &lease, at(20)).unwrap();
-    assert!(coordinator.renew(at(5), TENANT, &lease).unwrap().notice.split_request.is_none());
+    let asked = |coordinator: &mut InMemoryCoordinator, now, lease: &Lease| {
+        coordinator.renew(at(now), TENANT, lease).unwrap().notice.unwrap().split_request
+    };
+    assert_eq!(asked(&mut coordinator, 5, &lease), None);
     assert!(ask(&mut coordinator, 19, 0, 5).is_err());
     ask(&mut coordinator, 20, 0, 5).unwrap();
 
@@ -365,7 +444,7 @@ fn a_holder_sees_who_wants_a_part_and_answers_by_a_split_or_a_decline() {
     let spec = ShardSpecRef::new(b"a", b"b", b"");
     let plan = plan_split_residual(spec, at_key, b"am").unwrap();
     coordinator.split_residual(at(22), TENANT, &lease, &plan, op(3)).unwrap();
-    assert!(coordinator.renew(at(22), TENANT, &lease).unwrap().notice.split_request.is_none());
+    assert_eq!(asked(&mut coordinator, 22, &lease), None);
     ask(&mut coordinator, 23, 1, 5).unwrap();
     coordinator.release(at(24), TENANT, &other, op(4)).unwrap();
     acquire(&mut coordinator, 25, 1);
@@ -412,7 +491,7 @@ fn a_request_that_expired_is_not_opened_again_by_a_clock_that_is_set_back() {
     };
     ask(&mut coordinator, 20, 0).unwrap();
     ask(&mut coordinator, 30, 1).unwrap();
-    let notice = coordinator.renew(at(25), TENANT, &first).unwrap().notice;
+    let notice = coordinator.renew(at(25), TENANT, &first).unwrap().notice.unwrap();
     assert_eq!(notice.split_request, None, "it waits for shard 1");
     ask(&mut coordinator, 26, 1).unwrap();
 }
@@ -423,7 +502,7 @@ fn a_new_holder_hears_nothing_of_what_the_last_one_was_asked() {
     let first = acquire(&mut coordinator, 1, 0);
     coordinator.request_split(at(2), TENANT, key(0), worker(5), at(900)).unwrap();
     let second = acquire(&mut coordinator, 101, 0);
-    let notice = coordinator.renew(at(102), TENANT, &second).unwrap().notice;
+    let notice = coordinator.renew(at(102), TENANT, &second).unwrap().notice.unwrap();
     assert_eq!(notice.split_request, None);
     coordinator.decline_split(at(103), TENANT, &second, at(900)).unwrap();
     assert!(coordinator.decline_split(at(103), TENANT, &first, at(900)).is_err());

@@ -34,8 +34,19 @@ pub fn acquire<const LOG: usize>(
 ) -> Result<Acquired, AcquireError> {
     let (gate, head) = (context.gate, shard.head());
     check_tenant_of(context.tenant, head.tenant)?;
+    let attempts = head.fruitless_acquires;
+    let counted = attempts + u32::from(planted::is_active(Defect::ParkedTooSoon));
+    let is_fruitless = gate.config.max_shard_retries.is_some_and(|max| counted >= max.get())
+        && !planted::is_active(Defect::RetriesNeverPark);
+    let is_active = head.status == ShardStatus::Active;
+    if is_fruitless && is_active && planted::is_active(Defect::ParkedInPause) {
+        return Ok(park_instead(context, shard, attempts, events));
+    }
     check_handing_out::<AcquireError>(gate)?;
     check_status(head)?;
+    if is_fruitless && planted::is_active(Defect::ParkedUnderHolder) {
+        return Ok(park_instead(context, shard, attempts, events));
+    }
     if let Some(LeaseHolder { owner, deadline }) = head.holder(gate.fence_floor) {
         let is_over = match context.holder {
             OwnerLiveness::Gone => true,
@@ -47,9 +58,7 @@ pub fn acquire<const LOG: usize>(
             return Err(AlreadyLeased { current_owner: owner, deadline }.into());
         }
     }
-    let attempts = head.fruitless_acquires;
-    let is_fruitless = gate.config.max_shard_retries.is_some_and(|max| attempts >= max.get());
-    if is_fruitless && !planted::is_active(Defect::RetriesNeverPark) {
+    if is_fruitless {
         return Ok(park_instead(context, shard, attempts, events));
     }
     let fence = if planted::is_active(Defect::AcquireKeepsFence) && head.acquire_count > 0 {
@@ -83,7 +92,11 @@ fn park_instead<const LOG: usize>(
     events: &mut EventCollector,
 ) -> Acquired {
     let head = shard.head_mut();
-    let (id, reason) = (head.key.shard, ParkReason::TooManyErrors);
+    let id = head.key.shard;
+    let reason = match planted::is_active(Defect::ParkedForNothing) {
+        true => ParkReason::Other,
+        false => ParkReason::TooManyErrors,
+    };
     head.status = ShardStatus::Parked;
     head.park = Some(Park { reason, detail: Box::default() });
     head.lease = None;

@@ -37,10 +37,10 @@ pub fn park<const LOG: usize>(
         return Err(ParkDetailTooLarge { size, max }.into());
     }
 
+    let kept = if planted::is_active(Defect::ParkDetailLost) { &[] } else { detail };
+    shard.set_park(Park { reason, detail: kept.into() })?;
     let head = shard.head_mut();
     head.status = ShardStatus::Parked;
-    let kept = if planted::is_active(Defect::ParkDetailLost) { &[] } else { detail };
-    head.park = Some(Park { reason, detail: kept.into() });
     head.lease = None;
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());

@@ -1,17 +1,18 @@
 use super::split_request::is_held;
 use super::{SplitRequestSlot, emit, open_request};
 use crate::error::SplitRequestError;
-use crate::error::reason::{NotLeased, SplitAlreadyRequested, SplitDeclined};
+use crate::error::reason::{NotLeased, SplitAlreadyRequested, SplitDeclined, SplitRequestOver};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_run, check_status, check_tenant_of};
 use crate::planted::{self, Defect};
 use crate::record::ShardHead;
 use crate::restore::SplitRequest;
 
-/// Asks for a part of a shard. There is one open request per shard and, which `open_elsewhere`
-/// tells of the run's other shards, one per asker. Whoever asks the same holder again, because an
-/// answer got lost or patience has grown, has one request still; whoever asks another holder once
-/// the first request is no longer open withdraws that one, which the backend does with
+/// Asks for a part of a shard, until a time that is still to come. There is one open request per
+/// shard and, which `open_elsewhere` tells of the run's other shards, one per asker in a run.
+/// Whoever asks the same holder again, because an answer got lost or patience has grown, has one
+/// request still; whoever asks another holder once the first request is no longer open withdraws
+/// that one, which the backend does with
 /// [`SplitRequestSlot::answered`].
 ///
 /// Emits `SplitRequested`.
@@ -29,6 +30,10 @@ pub fn request_split<const LOG: usize>(
     let shard = head.key.shard;
     if !is_held(context, head) {
         return Err(NotLeased { shard }.into());
+    }
+    let expires_at = request.expires_at;
+    if expires_at <= context.now && !planted::is_active(Defect::AskedTooLate) {
+        return Err(SplitRequestOver { shard, expires_at }.into());
     }
     let open_elsewhere = open_elsewhere && !planted::is_active(Defect::AskerAsksTwice);
     let is_pushy = planted::is_active(Defect::RequestOverwritten);

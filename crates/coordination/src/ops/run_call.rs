@@ -19,6 +19,6 @@ impl RunCall {
         kind: impl FnOnce() -> EventKind,
     ) {
         let (tenant, at) = (self.tenant, self.now);
-        events.emit_with(|| StateTransitionEvent { tenant, run, at, kind: kind() });
+        events.emit_with(tenant, || StateTransitionEvent { tenant, run, at, kind: kind() });
     }
 }

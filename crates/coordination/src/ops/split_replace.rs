@@ -1,8 +1,8 @@
 use shardwright_contracts::{CursorUpdate, OpId, ShardId, SplitReplacePlan};
 
 use super::{NewShard, assert_sound, check_spawn_limit, emit};
-use crate::error::SplitReplaceError;
 use crate::error::reason::SplitInvalid;
+use crate::error::{InfraError, SplitReplaceError};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Admission, Context, admit};
 use crate::lease::Lease;
@@ -49,7 +49,14 @@ pub fn split_replace<'a, const LOG: usize>(
     match admit::<LOG, SplitReplaceError>(context, head, lease, attempt)? {
         Admission::Replay => {
             let spawned = spawned_by(head.key, &head.spawned, op, kind);
-            let children = spawned.map(|spawned| spawned.shard).collect();
+            let children: Vec<ShardId> = spawned.map(|spawned| spawned.shard).collect();
+            if children.len() < 2 {
+                return Err(InfraError::Corrupt {
+                    operation: "split_replace.replay",
+                    message: "the op log remembers a split that spawned fewer than two".into(),
+                }
+                .into());
+            }
             return Ok(ReplaceStep::Replayed(SplitReplaceResult { children }));
         }
         Admission::Execute => {}

@@ -34,9 +34,9 @@ pub fn unpark<const LOG: usize>(
     }
     let fence = head.fence.next_at_least(gate.fence_floor)?;
 
+    shard.clear_park();
     let head = shard.head_mut();
     head.status = ShardStatus::Active;
-    head.park = None;
     if !planted::is_active(Defect::UnparkKeepsFence) {
         head.fence = fence;
     }

@@ -141,6 +141,10 @@ impl RunRecord {
             "root shards have no derived ids",
         )?;
         ensure(self.op_log.is_sound(), "the op log is bounded and has no id twice")?;
+        ensure(
+            self.op_log.entries().all(|entry| entry.kind.is_of_run()),
+            "a run's op log remembers what was done to the run",
+        )?;
         let times = || self.op_log.entries().map(|entry| entry.executed_at);
         ensure(times().is_sorted(), "the op log is in order of time")
     }

@@ -144,6 +144,10 @@ impl<const LOG: usize> ShardHead<LOG> {
         ensure(self.spawned.len() <= MAX_SPAWNED_PER_SHARD, "a shard spawns no more than it may")?;
         ensure(self.op_log.is_sound(), "the op log is bounded and has no id twice")?;
         ensure(
+            self.op_log.entries().all(|entry| !entry.kind.is_of_run()),
+            "a shard's op log remembers what was done to the shard",
+        )?;
+        ensure(
             self.lease.is_none() || self.fence > FenceEpoch::INITIAL,
             "a leased shard's fence has risen",
         )?;
@@ -155,8 +159,8 @@ impl<const LOG: usize> ShardHead<LOG> {
 
 /// What an operation sees of a shard, and changes in it.
 ///
-/// How the key bytes are kept is the backend's affair. Storing them may fail for want of room;
-/// then nothing has changed.
+/// How bytes are kept is the backend's affair. Storing them may fail for want of room; then nothing
+/// has changed.
 pub trait ShardState<const LOG: usize = OP_LOG_CAPACITY> {
     /// Everything but the key bytes.
     fn head(&self) -> &ShardHead<LOG>;
@@ -170,6 +174,17 @@ pub trait ShardState<const LOG: usize = OP_LOG_CAPACITY> {
     fn set_cursor(&mut self, cursor: CursorUpdate<'_>) -> Result<(), SlabFull>;
     /// Replaces range and metadata by ones that have been checked.
     fn set_spec(&mut self, spec: ShardSpecRef<'_>) -> Result<(), SlabFull>;
+
+    /// Keeps why it is parked, which has been checked.
+    fn set_park(&mut self, park: Park) -> Result<(), SlabFull> {
+        self.head_mut().park = Some(park);
+        Ok(())
+    }
+
+    /// Forgets why it was parked.
+    fn clear_park(&mut self) {
+        self.head_mut().park = None;
+    }
 }
 
 /// A shard that owns its bytes.
@@ -184,14 +199,31 @@ pub struct ShardRecord<const LOG: usize = OP_LOG_CAPACITY> {
 }
 
 impl<const LOG: usize> ShardRecord<LOG> {
+    /// The fence of its last owner, or 1 if it never had one.
+    #[must_use]
+    pub const fn fence_epoch(&self) -> FenceEpoch {
+        self.head.fence
+    }
+
+    /// Why it is parked, if it is.
+    #[must_use]
+    pub fn park_reason(&self) -> Option<ParkReason> {
+        self.head.park.as_ref().map(|park| park.reason)
+    }
+
     /// Checks everything that is always true of a shard.
     pub fn check_invariants(&self) -> Result<(), InvariantViolation> {
         self.head.check_invariants()?;
-        ensure(
-            self.cursor.as_update().is_within(self.spec.as_spec_ref()),
-            "a cursor stands in its shard's range",
-        )
+        check_cursor(self.spec.as_spec_ref(), self.cursor.as_update())
     }
+}
+
+/// Checks what is always true of a shard's bytes.
+pub(crate) fn check_cursor(
+    spec: ShardSpecRef<'_>,
+    cursor: CursorUpdate<'_>,
+) -> Result<(), InvariantViolation> {
+    ensure(cursor.is_within(spec), "a cursor stands in its shard's range")
 }
 
 impl<const LOG: usize> ShardState<LOG> for ShardRecord<LOG> {

@@ -32,6 +32,10 @@ fn entry(op: u64, at: u64) -> OpLogEntry {
     }
 }
 
+fn of_run(op: u64, at: u64) -> OpLogEntry {
+    OpLogEntry { kind: OpKind::PauseRun, ..entry(op, at) }
+}
+
 fn spawned(raw: u64) -> Spawned {
     Spawned { shard: ShardId::from_raw(raw), payload_hash: 0 }
 }
@@ -40,7 +44,7 @@ fn spawned(raw: u64) -> Spawned {
 fn broken_shards_are_told() {
     let derived = 1 << 63;
     let park = |len| Some(Park { reason: ParkReason::Other, detail: vec![0; len].into() });
-    let breaks: [Break<ShardHead>; 12] = [
+    let breaks: [Break<ShardHead>; 13] = [
         ("park reason", |head| head.status = ShardStatus::Parked),
         ("park reason", |head| {
             head.park = Some(Park { reason: ParkReason::Other, detail: Box::default() });
@@ -58,6 +62,7 @@ fn broken_shards_are_told() {
         ("bounded", |head| {
             head.op_log = OpLog::from_entries((0..17).map(|op| entry(op, op)));
         }),
+        ("done to the shard", |head| head.op_log = OpLog::from_entries([of_run(1, 1)])),
         ("fence has risen", |head| head.lease = Some(holder())),
         ("are acquires", |head| head.fruitless_acquires = 1),
     ];
@@ -94,6 +99,21 @@ fn a_cursor_outside_its_shard_is_told() {
 }
 
 #[test]
+fn a_record_tells_its_fence_and_why_it_is_parked() {
+    let mut record = ShardRecord {
+        head: head(),
+        spec: ShardSpec::try_new(b"b", b"d", b"").unwrap(),
+        cursor: Cursor::initial(),
+    };
+    assert_eq!((record.fence_epoch(), record.park_reason()), (FenceEpoch::INITIAL, None));
+    record.head.fence = FenceEpoch::from_raw(7).unwrap();
+    record.head.park = Some(Park { reason: ParkReason::Poisoned, detail: Box::default() });
+    assert_eq!(record.fence_epoch(), record.head.fence);
+    assert_eq!(record.park_reason(), Some(ParkReason::Poisoned));
+    assert_eq!(entry(3, 1).op_id(), OpId::from_raw(3));
+}
+
+#[test]
 fn a_snapshot_shows_what_a_worker_may_see() {
     let mut record = ShardRecord {
         head: head(),
@@ -126,7 +146,7 @@ fn run() -> RunRecord {
 
 #[test]
 fn broken_runs_are_told() {
-    let breaks: [Break<RunRecord>; 12] = [
+    let breaks: [Break<RunRecord>; 13] = [
         ("just when it has ended", |run| run.completed_at = Some(run.created_at)),
         ("just when it has ended", |run| run.status = RunStatus::Done),
         ("before it was created", |run| {
@@ -144,8 +164,9 @@ fn broken_runs_are_told() {
         ("unique", |run| run.root_shards = vec![ShardId::from_raw(1); 2]),
         ("in order", |run| run.root_shards.reverse()),
         ("no derived ids", |run| run.root_shards.push(ShardId::from_raw(1 << 63))),
-        ("no id twice", |run| run.op_log = OpLog::from_entries([entry(1, 1), entry(1, 2)])),
-        ("order of time", |run| run.op_log = OpLog::from_entries([entry(1, 2), entry(2, 1)])),
+        ("no id twice", |run| run.op_log = OpLog::from_entries([of_run(1, 1), of_run(1, 2)])),
+        ("done to the run", |run| run.op_log = OpLog::from_entries([entry(1, 1)])),
+        ("order of time", |run| run.op_log = OpLog::from_entries([of_run(1, 2), of_run(2, 1)])),
     ];
     for (told, break_it) in breaks {
         let mut broken = run();

@@ -72,7 +72,7 @@ fn every_operation_reaches_the_backend() {
     ready(shared.request_split(TENANT, key, WorkerId::from_raw(2), 50)).unwrap();
     let at = CursorUpdate::at(b"c");
     let noticed = ready(shared.checkpoint(TENANT, &lease, at, op(2))).unwrap().into_inner();
-    assert!(noticed.split_request.is_some());
+    assert!(noticed.unwrap().split_request.is_some());
     ready(shared.decline_split(TENANT, &lease, 50)).unwrap();
     let spec = ShardSpecRef::new(b"a", b"m", b"");
     let residual = shardwright_contracts::plan_split_residual(spec, at, b"g").unwrap();

@@ -19,7 +19,7 @@ pub(super) fn outcome<T>(outcome: IdempotentOutcome<T>, made: &str) -> Vec<Strin
     vec![format!("{word}{made}")]
 }
 
-pub(super) fn checkpointed(outcome: IdempotentOutcome<HolderNotice>) -> Vec<String> {
+pub(super) fn checkpointed(outcome: IdempotentOutcome<Option<HolderNotice>>) -> Vec<String> {
     let word = if outcome.is_replay() { "replayed" } else { "done" };
     vec![format!("{word}{}", notice(outcome.into_inner()))]
 }
@@ -73,8 +73,9 @@ fn with_capacity(told: String, hint: &CapacityHint, with_hint: bool) -> Vec<Stri
     answer
 }
 
-fn notice(notice: HolderNotice) -> String {
+fn notice(notice: Option<HolderNotice>) -> String {
     let mut told = String::new();
+    let Some(notice) = notice else { return told };
     if notice.paused {
         told += ", the run is paused";
     }

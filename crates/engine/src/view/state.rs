@@ -316,22 +316,49 @@ impl ViewState {
         )
     }
 
+    /// What the holder of a shard is told; nothing, as long as nothing is known of the run.
     pub(crate) fn notice(
         &self,
         shard: ShardId,
         fence: FenceEpoch,
         now: LogicalTime,
-    ) -> HolderNotice {
+    ) -> Option<HolderNotice> {
+        let (gate, _) = self.gate?;
         // What was asked of a holder is void once it holds the shard no more.
         let is_held = self.owners.get(&shard).is_some_and(|owner| owner.fence == fence);
         let ask = self.asks.get(&shard).filter(|ask| is_held && ask.fence == fence);
-        HolderNotice {
-            paused: self.gate.is_some_and(|(gate, _)| gate.paused),
+        Some(HolderNotice {
+            paused: gate.paused,
             split_request: ask.and_then(|ask| ask.slot.open_at(now)),
-        }
+        })
     }
 
     pub(crate) fn is_waiting(&self, worker: WorkerId) -> bool {
         self.waiting.until(worker).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright_contracts::limits::MAX_WAITING_WORKERS;
+
+    use super::*;
+
+    #[test]
+    fn workers_whose_time_has_passed_keep_nobody_from_being_counted() {
+        let mut state = ViewState::new(0, FenceEpoch::INITIAL);
+        let mut wait = |worker, until| {
+            let (key, until) = (ViewKey::Waiting(WorkerId::from_raw(worker)), at(until));
+            state.apply_watched(key, Some(&Waiting { until }.encode()), Revision::new(1));
+        };
+        let dead = MAX_WAITING_WORKERS as u64;
+        (0..dead).for_each(|worker| wait(worker, 10));
+        (dead..dead + 3).for_each(|worker| wait(worker, 100));
+        assert_eq!(state.capacity(at(50)).waiting_workers, 3);
+        assert!(state.is_waiting(WorkerId::from_raw(dead)));
+    }
+
+    const fn at(millis: u64) -> LogicalTime {
+        LogicalTime::from_millis(millis)
     }
 }

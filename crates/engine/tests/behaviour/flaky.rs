@@ -35,6 +35,7 @@ struct Script {
     afterwards: Option<Fate>,
     late: Vec<Commit>,
     refuse_reads: bool,
+    refuse_scans: bool,
     commits: usize,
     limits: Option<StoreLimits>,
 }
@@ -77,6 +78,11 @@ impl<S: Store> Flaky<S> {
 
     pub(crate) fn refuse_reads(&self, refuse: bool) {
         self.script.lock().unwrap().refuse_reads = refuse;
+    }
+
+    /// Whether keys can be read one by one, and not as a range.
+    pub(crate) fn refuse_scans(&self, refuse: bool) {
+        self.script.lock().unwrap().refuse_scans = refuse;
     }
 
     /// What happens when a commit meets with an accident, once.
@@ -130,6 +136,9 @@ impl<S: Store> Store for Flaky<S> {
 
     async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
         self.check_read()?;
+        if self.script.lock().unwrap().refuse_scans {
+            return Err(StoreError::Unavailable(fault()).into());
+        }
         self.store.scan(range, page).await
     }
 

@@ -3,11 +3,13 @@
 use shardwright_contracts::{
     CursorUpdate, RunId, ShardId, ShardKey, ShardSpecRef, plan_split_replace,
 };
+use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{
-    AsyncCoordinationBackend, AsyncRunManagement, ShardFilter, ShardLimits, SplitReplaceError,
+    AsyncCoordinationBackend, AsyncRunManagement, DerivedShardKind, ShardFilter, ShardLimits,
+    SplitReplaceError, derive_split_shard_id,
 };
 use shardwright_engine::{EngineConfig, Retention};
-use shardwright_store::Store;
+use shardwright_store::{Commit, Expect, Store};
 
 use crate::flaky::Polite;
 use crate::site::{Engine, RUN, Site, TENANT, op, start_run, worker};
@@ -35,6 +37,32 @@ async fn count<S: Store>(engine: &Engine<S>) -> usize {
         shards += listed.map_or(0, |listed| listed.len());
     }
     shards
+}
+
+#[test]
+fn a_split_into_more_children_than_are_published_at_once_is_refused() {
+    let site = Site::new();
+    let config = EngineConfig { max_children_per_op: 1, ..Site::config() };
+    let engine = site.engine_over(site.store.clone(), config);
+    site.run(start_run(&engine, RUN, 1));
+    let reason = SplitInvalid::BackendChildLimitExceeded { children: 2, max: 1 };
+    assert_eq!(site.run(split(&engine, RUN)), Err(reason.into()));
+    assert_eq!(site.run(count(&engine)), 1);
+    site.audit();
+}
+
+#[test]
+fn a_split_whose_derived_id_is_taken_is_refused() {
+    let site = Site::new();
+    let engine = site.engine();
+    site.run(start_run(&engine, RUN, 1));
+    let parent = ShardKey::new(RUN, ShardId::from_raw(0));
+    let shard = derive_split_shard_id(parent, op(5), DerivedShardKind::Child, 1);
+    let key = site.keys.definition(TENANT, ShardKey::new(RUN, shard));
+    let taken = Commit::builder().expect(key.clone(), Expect::Absent).put(key, "taken").build();
+    site.run(site.store.commit(taken.unwrap())).unwrap();
+    let reason = SplitInvalid::DerivedIdCollision { shard };
+    assert_eq!(site.run(split(&engine, RUN)), Err(reason.into()));
 }
 
 #[test]

@@ -134,8 +134,26 @@ fn a_holder_is_told_what_another_coordinator_was_asked() {
     site.run(other.pause_run(TENANT, RUN, op(1))).unwrap();
     site.world.run_tasks();
     let renewed = site.run(one.renew(TENANT, &lease)).unwrap();
-    assert!(renewed.notice.paused);
-    assert_eq!(renewed.notice.split_request.map(|request| request.asker), Some(worker(2)));
+    let notice = renewed.notice.unwrap();
+    assert!(notice.paused);
+    assert_eq!(notice.split_request.map(|request| request.asker), Some(worker(2)));
+}
+
+#[test]
+fn a_holder_is_told_nothing_besides_as_long_as_the_run_cannot_be_listed() {
+    let site = Site::new();
+    let (engine, (blind, store)) = (site.engine(), site.flaky_engine());
+    site.run(start(&engine, 1));
+    let lease = site.run(acquire(&engine, 0, 1));
+    site.run(engine.pause_run(TENANT, RUN, op(1))).unwrap();
+    store.refuse_scans(true);
+    let renewed = site.run(blind.renew(TENANT, &lease)).unwrap();
+    assert_eq!(renewed.notice, None, "which is not to say that the run goes on");
+    let cursor = CursorUpdate::at(b"0000001");
+    let moved = site.run(blind.checkpoint(TENANT, &lease, cursor, op(2))).unwrap();
+    assert_eq!(moved, IdempotentOutcome::Executed(None));
+    store.refuse_scans(false);
+    assert!(site.run(blind.renew(TENANT, &lease)).unwrap().notice.unwrap().paused);
 }
 
 #[test]

@@ -147,7 +147,7 @@ pub(crate) enum Answer {
     Claim(Result<RestoredShardState, ClaimError>),
     Candidates(Result<(Vec<ShardId>, ClaimOutlook), RunQueryError>),
     Renew(Result<RenewResult, RenewError>),
-    Checkpoint(Result<IdempotentOutcome<HolderNotice>, CheckpointError>),
+    Checkpoint(Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError>),
     Complete(Outcome<CompleteError>),
     Park(Outcome<ParkError>),
     Release(Outcome<ReleaseError>),

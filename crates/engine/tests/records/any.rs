@@ -87,8 +87,9 @@ fn cursor() -> impl Strategy<Value = Cursor> {
 }
 
 /// A log in order of time, as runs need it and shards do not mind it.
-fn op_log<const CAPACITY: usize>() -> impl Strategy<Value = OpLog<CAPACITY>> {
-    let entry = (select(OpKind::ALL), any::<u64>(), any::<u64>());
+fn op_log<const CAPACITY: usize>(of_run: bool) -> impl Strategy<Value = OpLog<CAPACITY>> {
+    let kinds = OpKind::ALL.iter().copied().filter(|kind| kind.is_of_run() == of_run);
+    let entry = (select(Vec::from_iter(kinds)), any::<u64>(), any::<u64>());
     let ops = btree_set(any::<u64>(), 0..=CAPACITY).prop_map(Vec::from_iter).prop_shuffle();
     (ops, vec(entry, CAPACITY)).prop_map(|(ops, mut entries)| {
         entries.sort_by_key(|(.., millis)| *millis);
@@ -126,7 +127,7 @@ pub(crate) fn progress() -> impl Strategy<Value = Progress> {
         .prop_map(|(reason, detail)| Park { reason, detail: detail.into() });
     let lease = option::of((worker(), time()))
         .prop_map(|lease| lease.map(|(owner, deadline)| LeaseHolder { owner, deadline }));
-    let log = op_log::<OP_LOG_CAPACITY>();
+    let log = op_log::<OP_LOG_CAPACITY>(false);
     (select(ShardStatus::ALL), park, fence(), lease, cursor(), log, any::<[u32; 2]>()).prop_map(
         |(status, park, fence, lease, cursor, op_log, acquires)| Progress {
             status,
@@ -160,7 +161,7 @@ pub(crate) fn gate() -> impl Strategy<Value = Gate> {
 }
 
 pub(crate) fn run() -> impl Strategy<Value = Run> {
-    let log = op_log::<RUN_OP_LOG_CAPACITY>();
+    let log = op_log::<RUN_OP_LOG_CAPACITY>(true);
     (tenant(), run_id(), gate(), time(), time(), log, any::<bool>()).prop_map(
         |(tenant, run, gate, one, other, op_log, collecting)| Run {
             tenant,

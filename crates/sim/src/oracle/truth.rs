@@ -148,6 +148,9 @@ fn of_shard(
             shard.lease == Some((told.current_owner, told.deadline))
                 && !shard.is_available_after(seen.now, skew_ms)
         }
+        (CoordError::SplitRequestOver(told), Request::RequestSplit { expires_at, .. }) => {
+            told.expires_at == *expires_at && *expires_at <= seen.now
+        }
         (CoordError::NotLeased(_), _) => shard.holder(seen.now).is_none(),
         (CoordError::SplitDeclined(told), _) => {
             shard.declined_until == Some(told.not_before) && seen.now < told.not_before

@@ -220,7 +220,9 @@ impl Ledger {
     fn judge_refusal(&self, case: &Case<'_>, refusal: &CoordError) -> Result<(), Finding> {
         let is_excused = match refusal {
             // Requests are advice, and go with sessions that may end at any time.
-            CoordError::SplitAlreadyRequested(_) | CoordError::SplitDeclined(_) => true,
+            CoordError::SplitAlreadyRequested(_)
+            | CoordError::SplitRequestOver(_)
+            | CoordError::SplitDeclined(_) => true,
             // Room is reserved ahead, so it may run out before it is used up.
             CoordError::ShardLimitExceeded(_)
             | CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => case.terms.scarce,

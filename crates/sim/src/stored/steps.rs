@@ -3,8 +3,8 @@
 use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId};
 use shardwright_coordination::error::reason::RetriesExhausted;
 use shardwright_coordination::{
-    CapacityHint, CoordError, EventKind, HolderNotice, Lease, OpLogEntry, ParkReason, RenewResult,
-    RunConfig, RunProgress, ShardRecord, ShardStatus, StateTransitionEvent,
+    CapacityHint, CoordError, EventKind, Lease, OpLogEntry, ParkReason, RenewResult, RunConfig,
+    RunProgress, ShardRecord, ShardStatus, StateTransitionEvent,
 };
 use shardwright_engine::codec::Run;
 
@@ -199,7 +199,7 @@ impl Change<'_> {
         let duration = self.config.lease_duration_ms.get();
         let now = LogicalTime::from_millis(new_deadline.as_millis().saturating_sub(duration));
         let request = Request::Holder { lease: *lease, act: HolderAct::Renew };
-        let (notice, capacity) = (HolderNotice::default(), CapacityHint::default());
+        let (notice, capacity) = (None, CapacityHint::default());
         let renewed = Answer::Renewed(RenewResult { new_deadline, notice, capacity });
         Ok(self.step(request, Ok(renewed), now))
     }
@@ -218,9 +218,7 @@ impl Change<'_> {
         }
         let answer = match request {
             Request::Holder { act, .. } => match act {
-                HolderAct::Checkpoint { .. } => {
-                    Answer::Noticed { replayed: false, notice: HolderNotice::default() }
-                }
+                HolderAct::Checkpoint { .. } => Answer::Noticed { replayed: false, notice: None },
                 HolderAct::SplitReplace { .. } | HolderAct::SplitResidual { .. } => {
                     Answer::Spawned { replayed: false, shards: self.spawned() }
                 }

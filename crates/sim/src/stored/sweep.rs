@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::tally::StoredTally;
 use super::{Report, live};
 use crate::ground::fault::StoreFault;
-use crate::sweep::{Failure, on_all_cores};
+use crate::sweep::{Failure, Kind, live_through};
 
 /// Acts of chaos per seed.
 pub const ACTS: u64 = 900;
@@ -26,34 +26,19 @@ impl StoredSweep {
     /// Lives through `seeds`, `acts` of chaos each, on all cores.
     #[must_use]
     pub fn run(seeds: Range<u64>, acts: u64) -> Self {
-        let parts = on_all_cores(seeds, |own| Self::of(own, acts));
-        let mut sweep = Self::default();
-        for part in parts {
-            sweep.tally.add(&part.tally);
-            sweep.failures.extend(part.failures);
-        }
-        sweep.failures.sort_by_key(|failure| failure.seed);
-        sweep
-    }
-
-    fn of(seeds: impl Iterator<Item = u64>, acts: u64) -> Self {
-        let mut sweep = Self::default();
-        for seed in seeds {
+        let kind = Kind { flags: &["--engine"], steps: ACTS };
+        let lived = |seed| {
             let Report { findings, tally, trace } = live(seed, acts, false);
-            sweep.tally.add(&tally);
-            if !findings.is_empty() {
-                let tail = trace.lines().map(Into::into).collect();
-                sweep.failures.push(Failure { seed, findings, tail });
-            }
-        }
-        sweep
+            (findings, tally, trace)
+        };
+        let (tally, failures) = live_through(&kind, seeds, acts, lived, StoredTally::add);
+        Self { tally, failures }
     }
 
     /// Everything that makes the sweep a failure, in words.
     #[must_use]
     pub fn complaints(&self) -> Vec<String> {
-        let replay = |failure: &Failure| failure.describe_with("cargo xtask sim --engine --seed");
-        let mut complaints: Vec<String> = self.failures.iter().map(replay).collect();
+        let mut complaints: Vec<String> = self.failures.iter().map(Failure::describe).collect();
         if self.tally.counts.seeds >= FULL_SWEEP {
             let unseen = StoreFault::ALL.iter().filter(|it| !self.tally.faults.contains_key(it));
             complaints

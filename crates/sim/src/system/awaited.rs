@@ -132,7 +132,7 @@ impl CoordinationBackend for Awaited {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError> {
+    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError> {
         ready(self.at(now).checkpoint(tenant, lease, cursor, op))
     }
 

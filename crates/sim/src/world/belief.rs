@@ -183,8 +183,11 @@ impl Worker {
 }
 
 impl Held {
-    const fn hear(&mut self, notice: HolderNotice) {
-        self.request = notice.split_request;
+    /// If nothing was told, what was heard before still stands.
+    const fn hear(&mut self, notice: Option<HolderNotice>) {
+        if let Some(notice) = notice {
+            self.request = notice.split_request;
+        }
     }
 }
 

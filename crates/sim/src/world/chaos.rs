@@ -16,8 +16,9 @@ const LOOK_AROUND: u64 = 32;
 
 impl<S: System> World<S> {
     pub(super) fn chaos(&mut self, steps: u64) -> Result<(), Vec<Finding>> {
-        while self.tally.steps < steps && !self.is_exhausted() {
+        while self.tally.chaos_steps < steps && !self.is_exhausted() {
             self.tally.steps += 1;
+            self.tally.chaos_steps += 1;
             if self.tally.steps.is_multiple_of(LOOK_AROUND) {
                 self.look_around()?;
             }

@@ -40,8 +40,12 @@ impl LeaseCell {
         (state.lease, state.usable_until) = (lease, usable_until);
     }
 
-    pub(super) fn notice(&self, notice: HolderNotice) {
-        self.state().notice = notice;
+    /// Takes what the holder was told with an answer. If that was nothing, what it heard before
+    /// still stands.
+    pub(super) fn notice(&self, notice: Option<HolderNotice>) {
+        if let Some(notice) = notice {
+            self.state().notice = notice;
+        }
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -55,5 +59,33 @@ impl LeaseCell {
     /// Whatever was asked has been answered.
     pub(super) fn answered(&self) {
         self.state().notice.split_request = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright_contracts::{
+        FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_a_holder_heard_stands_until_it_is_told_otherwise() {
+        let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));
+        let (owner, at) = (WorkerId::from_raw(3), LogicalTime::from_millis);
+        let lease =
+            Lease::new(TenantId::from_bytes([1; 32]), key, owner, FenceEpoch::INITIAL, at(9));
+        let cell = LeaseCell::new(lease, Duration::from_secs(1));
+        let request =
+            SplitRequest { asker: WorkerId::from_raw(4), asked_at: at(1), expires_at: at(5) };
+        cell.notice(Some(HolderNotice { paused: true, split_request: Some(request) }));
+        // As with the answer to a checkpoint that was sent again.
+        cell.notice(None);
+        assert!(cell.is_paused());
+        assert_eq!(cell.split_request(), Some(request));
+        cell.notice(Some(HolderNotice::default()));
+        assert!(!cell.is_paused());
+        assert_eq!(cell.split_request(), None);
     }
 }

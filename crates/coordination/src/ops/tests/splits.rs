@@ -5,6 +5,7 @@ use shardwright_contracts::{
 };
 
 use super::*;
+use crate::error::InfraError;
 use crate::error::reason::{SplitInvalid, StaleFence};
 use crate::split_execution::{DerivedShardKind, derive_split_shard_id};
 
@@ -79,6 +80,21 @@ fn replacing_retires_the_parent_in_favour_of_children_that_carry_its_progress() 
     assert_eq!((head.parent, head.tenant), (Some(lease.key().shard), TENANT));
     assert_eq!(head.fence, FenceEpoch::INITIAL);
     head.check_invariants().unwrap();
+}
+
+#[test]
+fn a_replacement_whose_children_are_lost_is_told_as_corrupt() {
+    let mut world = World::new();
+    let lease = world.acquire(1);
+    let spec = world.shard.spec.clone();
+    let plan = plan_split_replace(spec.as_spec_ref(), CursorUpdate::initial(), &[b"h"]).unwrap();
+    world.split_replace(&lease, &plan, 1).unwrap();
+    world.shard.head.spawned.truncate(1);
+    let told = world.split_replace(&lease, &plan, 1).unwrap_err();
+    let CoordError::BackendError(InfraError::Corrupt { operation, .. }) = told else {
+        panic!("{told:?}")
+    };
+    assert_eq!(operation, "split_replace.replay");
 }
 
 #[test]

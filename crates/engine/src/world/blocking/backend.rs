@@ -41,7 +41,7 @@ impl<B: AsyncCoordinationBackend> CoordinationBackend for Blocking<B> {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<HolderNotice>, CheckpointError> {
+    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError> {
         self.wait_for(|backend| backend.checkpoint(tenant, lease, cursor, op))
     }
 
