@@ -74,9 +74,15 @@ enum Answer {
 /// One call, in the same words.
 #[derive(Clone, Debug)]
 enum Call {
-    Commit { expects: Vec<(u64, Option<u64>)>, writes: Vec<(u64, Option<Put>)> },
+    Commit {
+        expects: Vec<(u64, Option<u64>)>,
+        writes: Vec<(u64, Option<Put>)>,
+    },
     Load(Vec<u64>),
-    Scan { limit: usize, goes_on: bool },
+    Scan {
+        limit: usize,
+        goes_on: bool,
+    },
     Open,
     Keep(usize),
     Close(usize),
@@ -204,33 +210,37 @@ impl<S: Store> Side<S> {
                 self.revisions.entry(here).or_insert(UNNAMED);
                 told(closed, Answer::Ended)
             }
-            Call::OpenShort => {
-                let session = self.store.open_session(SHORT_TTL).await.unwrap().id;
-                let mark = Key::from(format!("mark/{}", self.prefix));
-                let commit = Commit::builder().expect(mark.clone(), Expect::Absent);
-                let commit = commit.put_in_session(mark.clone(), "", session).build().unwrap();
-                let here = self.store.commit(commit).await.unwrap();
-                self.revisions.entry(here).or_insert(UNNAMED);
-                self.short = Some((self.sessions.len(), mark));
-                self.sessions.push(session);
-                Answer::Opened
-            }
-            Call::Expire => {
-                let (session, mark) = self.short.take().unwrap();
-                let deadline = Instant::now() + 10 * SHORT_TTL;
-                loop {
-                    let found = self.store.load(std::slice::from_ref(&mark)).await.unwrap();
-                    if found.values[0].is_none() {
-                        self.revisions.entry(found.revision).or_insert(UNNAMED);
-                        break;
-                    }
-                    assert!(Instant::now() < deadline, "session {session} never ends");
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                self.ended.insert(session);
-                Answer::Ended
-            }
+            Call::OpenShort => self.open_short().await,
+            Call::Expire => self.expire().await,
         }
+    }
+
+    async fn open_short(&mut self) -> Answer {
+        let session = self.store.open_session(SHORT_TTL).await.unwrap().id;
+        let mark = Key::from(format!("mark/{}", self.prefix));
+        let commit = Commit::builder().expect(mark.clone(), Expect::Absent);
+        let commit = commit.put_in_session(mark.clone(), "", session).build().unwrap();
+        let here = self.store.commit(commit).await.unwrap();
+        self.revisions.entry(here).or_insert(UNNAMED);
+        self.short = Some((self.sessions.len(), mark));
+        self.sessions.push(session);
+        Answer::Opened
+    }
+
+    async fn expire(&mut self) -> Answer {
+        let (session, mark) = self.short.take().unwrap();
+        let deadline = Instant::now() + 10 * SHORT_TTL;
+        loop {
+            let found = self.store.load(std::slice::from_ref(&mark)).await.unwrap();
+            if found.values[0].is_none() {
+                self.revisions.entry(found.revision).or_insert(UNNAMED);
+                break;
+            }
+            assert!(Instant::now() < deadline, "session {session} never ends");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.ended.insert(session);
+        Answer::Ended
     }
 
     /// What a watch told, in the same words; the ends of sessions have no name.

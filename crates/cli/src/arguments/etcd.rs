@@ -111,7 +111,12 @@ fn read(file: &Path, flag: &str, variable: &str) -> anyhow::Result<Vec<u8>> {
 fn timeouts(call: Duration) -> EtcdTimeouts {
     let usual = EtcdTimeouts::default();
     let part = call.saturating_mul(2) / 5;
-    EtcdTimeouts { connect: usual.connect.min(part), attempt: usual.attempt.min(part), call, ..usual }
+    EtcdTimeouts {
+        connect: usual.connect.min(part),
+        attempt: usual.attempt.min(part),
+        call,
+        ..usual
+    }
 }
 
 #[cfg(test)]
