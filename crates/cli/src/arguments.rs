@@ -27,11 +27,11 @@ pub(crate) struct Arguments {
     /// for an etcd that speaks TLS [default: file:.shardwright].
     #[arg(long, global = true, value_name = "STORE")]
     pub(crate) store: Option<StoreAddress>,
-    #[command(flatten)]
-    pub(crate) etcd: EtcdAccess,
     /// Write JSON instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) etcd: EtcdAccess,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
