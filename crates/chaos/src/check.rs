@@ -34,7 +34,8 @@ pub struct Findings {
     pub shards: usize,
     /// The most that happened to one shard.
     pub longest: usize,
-    /// Refusals that were true earlier, and not any more when they were asked for.
+    /// Refusals that were true earlier, and not any more when they were asked for. Each is a
+    /// violation as well.
     pub stale_refusals: usize,
     /// What must not happen and did.
     pub violations: Vec<String>,
@@ -87,8 +88,9 @@ impl Findings {
         }
     }
 
-    /// A store may serve a read that is out of date, and then a call is refused for a reason that
-    /// was good a moment ago. That changes nothing and is no violation, but it is counted.
+    /// Whether the refusals of a shard's history were true earlier, however long ago. That changes
+    /// nothing, but no read of etcd is out of date, and a refusal that was decided on anything else
+    /// has to be decided again: so it is a violation, which says what it is.
     fn judge_leniently(&mut self, shard: &ShardHistory, best: Vec<usize>) -> Verdict {
         let mut stale = 0;
         let lenient = |operation: &Operation| match &operation.event {
@@ -110,6 +112,10 @@ impl Findings {
             );
         }
         self.stale_refusals += stale;
+        let ShardHistory { run, shard: id, .. } = shard;
+        let excerpt = excerpt(shard, &best);
+        let text = format!("run {run}, shard {id:x}: {stale} stale refusals at least:\n{excerpt}");
+        self.violations.push(text);
         Verdict::Linearizable(order)
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod demo;
+pub(crate) mod etcd;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use shardwright_worker::scan::{Format, Secrecy};
 
 use self::cluster::{ClusterArguments, GateArguments, NodeArguments, RouteArguments};
 use self::demo::DemoCommand;
+use self::etcd::EtcdAccess;
 use crate::description::Mode;
 use crate::exit;
 use crate::store::StoreAddress;
@@ -21,13 +23,15 @@ use crate::store::StoreAddress;
 #[derive(Debug, Parser)]
 #[command(name = "shardwright", version, after_help = exit::HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// Where all is kept: `file:FOLDER`, `memory:` or `etcd://HOST:PORT[,HOST:PORT…]`
-    /// [default: file:.shardwright].
+    /// Where all is kept: `file:FOLDER`, `memory:`, `etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…`
+    /// for an etcd that speaks TLS [default: file:.shardwright].
     #[arg(long, global = true, value_name = "STORE")]
     pub(crate) store: Option<StoreAddress>,
     /// Write JSON instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) etcd: EtcdAccess,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -63,6 +67,9 @@ pub(crate) enum Command {
     Verify(VerifyArguments),
     /// Takes away runs that ended long ago.
     Gc(GcArguments),
+    /// Makes all leases stale that runs have granted. To be said once after a store was restored
+    /// from a backup, before anybody works on it.
+    Restored,
     /// Serves shards of a cluster: a node of a service that counts.
     #[command(after_help = exit::HELP)]
     Node(Box<NodeArguments>),

@@ -7,6 +7,7 @@ mod gate;
 mod gc;
 mod node;
 mod parked;
+mod restored;
 mod retry;
 mod route;
 mod run;
@@ -33,7 +34,8 @@ use crate::store::Coordinator;
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([0; TenantId::SIZE]);
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let Arguments { store: chosen, json, command } = arguments;
+    let Arguments { store: chosen, etcd, json, command } = arguments;
+    let chosen = chosen.map(|store| store.with_access(etcd));
     let store = chosen.clone().unwrap_or_default();
     match command {
         Command::Run(arguments) => run::run(&store, json, &arguments).await,
@@ -55,6 +57,7 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         }
         Command::Verify(arguments) => verify::run(&store, json, &arguments).await,
         Command::Gc(arguments) => gc::run(&store, json, &arguments).await,
+        Command::Restored => restored::run(&store, json).await,
         Command::Node(arguments) => node::run(&store, json, &arguments).await,
         Command::Gate(arguments) => gate::run(&store, json, &arguments).await,
         Command::Cluster(arguments) => cluster::run(&store, json, &arguments).await,

@@ -9,13 +9,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, Sessions, StoredCoordinator, TokioEnv};
-use shardwright_store::etcd::{EtcdOptions, EtcdStore};
+use shardwright_store::etcd::EtcdStore;
 use shardwright_store::file::{FileOptions, FileStore};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{
     Changes, Commit, CommitError, Key, KeyRange, MachineClock, Page, Revision, ScanError, ScanPage,
     Session, SessionError, SessionId, Snapshot, Store, StoreError, StoreLimits, WatchError,
 };
+
+use crate::arguments::etcd::EtcdAccess;
 
 /// Where this machine keeps things if the store is elsewhere.
 const STATE_FOLDER: &str = ".shardwright";
@@ -32,7 +34,7 @@ pub(crate) type Coordinator = StoredCoordinator<AnyStore, TokioEnv>;
 pub(crate) enum StoreAddress {
     File(PathBuf),
     Memory,
-    Etcd(Vec<String>),
+    Etcd { members: Vec<String>, access: EtcdAccess },
 }
 
 impl Default for StoreAddress {
@@ -44,7 +46,7 @@ impl Default for StoreAddress {
 /// As it can be said.
 impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Etcd(members) = self else {
+        let Self::Etcd { members, .. } = self else {
             return match self.folder() {
                 Some(folder) => write!(f, "file:{}", folder.display()),
                 None => f.write_str("memory:"),
@@ -84,16 +86,34 @@ impl FromStr for StoreAddress {
         if members.iter().any(|member| member.is_empty()) {
             return Err(format!("`{text}` names no host"));
         }
-        Ok(Self::Etcd(members.iter().map(|member| format!("{scheme}://{member}")).collect()))
+        let members = members.iter().map(|member| format!("{scheme}://{member}")).collect();
+        Ok(Self::Etcd { members, access: EtcdAccess::default() })
     }
 }
 
 impl StoreAddress {
+    /// The same store, if it is an etcd with this access to it.
+    pub(crate) fn with_access(mut self, given: EtcdAccess) -> Self {
+        if let Self::Etcd { access, .. } = &mut self {
+            *access = given;
+        }
+        self
+    }
+
+    /// How another process is told of the store.
+    pub(crate) fn flags(&self) -> Vec<String> {
+        let mut flags = vec!["--store".to_owned(), self.to_string()];
+        if let Self::Etcd { access, .. } = self {
+            flags.extend(access.flags());
+        }
+        flags
+    }
+
     /// The folder of this machine that holds the state, if one does.
     pub(crate) fn folder(&self) -> Option<&Path> {
         match self {
             Self::File(folder) => Some(folder),
-            Self::Memory | Self::Etcd(_) => None,
+            Self::Memory | Self::Etcd { .. } => None,
         }
     }
 
@@ -104,7 +124,7 @@ impl StoreAddress {
 
     /// Whether other machines may work on it as well.
     pub(crate) const fn is_shared(&self) -> bool {
-        matches!(self, Self::Etcd(_))
+        matches!(self, Self::Etcd { .. })
     }
 
     /// Opens the coordinator of runs on the store.
@@ -142,8 +162,8 @@ impl StoreAddress {
                 let store = MemoryStore::new(Arc::new(MachineClock));
                 (AnyStore::Memory(store), Keyspace::default())
             }
-            Self::Etcd(members) => {
-                let options = EtcdOptions::new(members.clone());
+            Self::Etcd { members, access } => {
+                let options = access.options(members)?;
                 // A namespace of one's own is one that others see, too: ours begin as usual in it.
                 let (options, keys) = match namespace {
                     Some(namespace) => {
@@ -225,7 +245,8 @@ mod tests {
     #[test]
     fn an_address_names_a_store() {
         let etcd = |members: &[&str]| {
-            StoreAddress::Etcd(members.iter().map(|&member| member.to_owned()).collect())
+            let members = members.iter().map(|&member| member.to_owned()).collect();
+            StoreAddress::Etcd { members, access: EtcdAccess::default() }
         };
         for (text, expected) in [
             ("file:a/b", StoreAddress::File("a/b".into())),

@@ -9,11 +9,13 @@
 //!
 //! Nobody leads while it waits for something, so that no caller holds up the others, whether it
 //! is slow, goes away, or is never polled again. In that last case a nudge was for nothing, and the
-//! queue stands still until the next caller comes or somebody calls [`Batcher::start_waiting`].
+//! queue stands still until the next caller comes or somebody calls [`Batcher::start_waiting`]. So
+//! a leader of an engine that decides elsewhere nudges nobody: it starts all that can be started.
 //!
 //! An engine may carry out several batches at a time. The next is started beside others only if at
 //! least as many wait for it as are under way: a request costs a server as much as dozens of
-//! commits do, so a few do better to go with those who come back when a large batch is over.
+//! commits do, so a few do better to go with those who come back when a large batch is over. Of a
+//! batch that takes unusually long the engine says so, and it does not count any more.
 //!
 //! Two commits go together only if neither writes what the other looks at or writes. Engines judge
 //! all commits of a batch against the state before it, so two that exclude each other would both
@@ -28,7 +30,9 @@ mod tests;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -68,6 +72,11 @@ pub trait BatchEngine: Send + Sync + 'static {
     /// How many batches may be under way at the same time.
     fn in_flight(&self) -> usize;
 
+    /// Whether batches are decided where they are started. Then a caller with its own answer leads
+    /// no further, for it would do the work of others; and somebody with a clock has to call
+    /// [`Batcher::start_waiting`] now and then.
+    fn decides_in_start(&self) -> bool;
+
     /// Carries a batch out, at once or somewhere else, but without waiting for anything but a disk.
     ///
     /// What waits longer moves the batch to a task or a thread. The caller that happens to lead may
@@ -89,6 +98,9 @@ struct Core<E> {
 trait Home: Send + Sync {
     /// A batch of so many is over; these of its members are to be sent again.
     fn welcome(self: Arc<Self>, commits: usize, again: Vec<Member>);
+
+    /// So many commits that are under way are not worth waiting for.
+    fn excuse(self: Arc<Self>, commits: usize);
 
     /// Has a caller see whether something can be started.
     fn nudge(self: Arc<Self>);
@@ -144,6 +156,7 @@ impl<E: BatchEngine> Core<E> {
     /// Starts batches until the leader has its own answer, or nothing more can be started.
     fn lead(self: &Arc<Self>, own: Option<&oneshot::Receiver<Reply>>) {
         let is_answered = || own.is_some_and(|own| !own.is_empty());
+        let is_done = || self.engine.decides_in_start() && is_answered();
         // Others have just come and will lead when they have let everybody join them; who has its
         // answer already would only break up their batch.
         if is_answered() || !self.queue.begin() {
@@ -153,9 +166,9 @@ impl<E: BatchEngine> Core<E> {
         let slots = self.slots();
         let fits = |size: &BatchSize| self.engine.fits(size);
         while let Some(members) = self.queue.next_batch(slots, &fits) {
-            let (commits, home) = (members.len(), Arc::clone(self) as _);
-            self.engine.start(Batch { members, commits, again: Vec::new(), home });
-            if is_answered() {
+            let (counted, home) = (AtomicUsize::new(members.len()), Arc::clone(self) as _);
+            self.engine.start(Batch { members, counted, again: Vec::new(), home });
+            if is_done() {
                 return;
             }
         }
@@ -170,6 +183,11 @@ impl<E: BatchEngine> Core<E> {
 impl<E: BatchEngine> Home for Core<E> {
     fn welcome(self: Arc<Self>, commits: usize, again: Vec<Member>) {
         self.queue.release(commits, again);
+        self.lead(None);
+    }
+
+    fn excuse(self: Arc<Self>, commits: usize) {
+        self.queue.excuse(commits);
         self.lead(None);
     }
 
@@ -238,8 +256,8 @@ impl<E> fmt::Debug for Batcher<E> {
 #[must_use = "callers wait for the answer"]
 pub struct Batch {
     members: Vec<Member>,
-    /// How many there were at first.
-    commits: usize,
+    /// How many commits of it count as under way.
+    counted: AtomicUsize,
     again: Vec<Member>,
     home: Arc<dyn Home>,
 }
@@ -248,6 +266,19 @@ impl Batch {
     /// The commits, in the order in which they came.
     pub fn commits(&self) -> impl ExactSizeIterator<Item = &Commit> {
         self.members.iter().map(|member| &member.commit)
+    }
+
+    /// How long the one that came first has waited.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        let waited = self.members.iter().map(|member| member.since.elapsed());
+        waited.max().unwrap_or_default()
+    }
+
+    /// It takes unusually long: whoever comes later does not wait for it, if there is another way.
+    pub fn stalls(&self) {
+        let counted = self.counted.swap(0, Ordering::Relaxed);
+        Arc::clone(&self.home).excuse(counted);
     }
 
     /// Answers each commit, in their order.
@@ -298,7 +329,8 @@ impl Drop for Batch {
         for member in self.members.drain(..) {
             member.answer(Err(interrupted()));
         }
-        Arc::clone(&self.home).welcome(self.commits, std::mem::take(&mut self.again));
+        let counted = self.counted.load(Ordering::Relaxed);
+        Arc::clone(&self.home).welcome(counted, std::mem::take(&mut self.again));
     }
 }
 

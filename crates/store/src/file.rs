@@ -27,6 +27,7 @@
 //! scan that takes too long, or a watch that is too far behind, begins again.
 
 mod apply;
+mod door;
 mod error;
 mod feed;
 mod keeper;
@@ -42,7 +43,7 @@ mod tests;
 mod writer;
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +51,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use self::door::NetworkKind;
 pub use self::error::OpenError;
 use self::feed::Feed;
 use self::keeper::Keeper;
@@ -118,6 +120,8 @@ const LIMITS: StoreLimits =
 struct Setup {
     path: PathBuf,
     locks: Locks,
+    /// Locked for as long as anything of this store may write.
+    users: File,
     clock: Arc<dyn SessionClock>,
     patience: Duration,
     history: apply::History,
@@ -144,29 +148,33 @@ struct Inner {
     feed: Arc<Feed>,
     keeper: Keeper,
     watch_capacity: usize,
-    users: File,
 }
 
 impl FileStore {
     /// Opens the store in a folder, and makes it if it is not there.
     ///
-    /// This waits for the disk, and for other processes that are opening the same store. After a
-    /// crash, all that is stored is read and checked.
+    /// This waits for the disk, and for other processes that are opening the same store, as long
+    /// as they show that they live. After a crash, all that is stored is read and checked. On a
+    /// full disk a store that is there is opened, and can be read.
     pub fn open(folder: impl AsRef<Path>, options: FileOptions) -> Result<Self, OpenError> {
-        let folder = folder.as_ref();
+        Self::open_on(folder.as_ref(), options, &locks::network_kind_of)
+    }
+
+    fn open_on(
+        folder: &Path,
+        options: FileOptions,
+        network_kind: &NetworkKind,
+    ) -> Result<Self, OpenError> {
         let unwritable =
             |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
-        make_folder(&folder.join("locks")).map_err(unwritable)?;
-        let folder = folder.canonicalize().map_err(unwritable)?;
-        if let Some(kind) = locks::network_kind_of(&folder).map_err(unwritable)? {
-            return Err(OpenError::NetworkFileSystem { folder, kind });
-        }
-        let locks = Locks::new(folder.join("locks"));
-        let path = folder.join("state.db");
-        let users = enter(&locks, &folder, &path, options.patience)?;
+        let home = door::make_folder(folder, network_kind)?;
+        let locks = Locks::new(home.join("locks"));
+        let path = home.join("state.db");
+        let users = door::enter(&locks, &home, &path, options.patience)?;
         let setup = Arc::new(Setup {
             path: path.clone(),
             locks,
+            users,
             clock: options.clock,
             patience: options.patience,
             history: apply::History {
@@ -192,7 +200,7 @@ impl FileStore {
             source: Box::new(source),
         })?;
         let watch_capacity = options.watch_capacity;
-        let inner = Inner { setup, batcher, readers, feed, keeper, watch_capacity, users };
+        let inner = Inner { setup, batcher, readers, feed, keeper, watch_capacity };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -282,51 +290,18 @@ impl Store for FileStore {
     }
 }
 
+/// How long closing a store waits for what is being written.
+const CLOSING: Duration = Duration::from_secs(2);
+
 impl Drop for Inner {
     fn drop(&mut self) {
         self.keeper.stop();
-        self.batcher.engine().close();
+        let is_over = self.batcher.engine().close(CLOSING);
         self.readers.clear();
-        leave(&self.setup, &self.users);
-    }
-}
-
-/// Makes a folder, and has the disk know of it before anything in it is relied on.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    let folder = std::path::absolute(folder)?;
-    let there = folder.ancestors().find(|ancestor| ancestor.exists());
-    fs::create_dir_all(&folder)?;
-    let made = folder.ancestors().take_while(|ancestor| Some(*ancestor) != there);
-    for entered_in in made.filter_map(Path::parent) {
-        File::open(entered_in)?.sync_all()?;
-    }
-    Ok(())
-}
-
-/// Joins the users of a store. The first one makes it or looks after it.
-fn enter(locks: &Locks, folder: &Path, path: &Path, patience: Duration) -> Result<File, OpenError> {
-    let failed = |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
-    let open = locks.file("open").map_err(failed)?;
-    if !locks::lock_within(&open, patience).map_err(failed)? {
-        return Err(OpenError::Busy { folder: folder.to_owned() });
-    }
-    let users = locks.file("users").map_err(failed)?;
-    if locks::try_lock(&users).map_err(failed)? {
-        locks.forget_all_owners();
-        recovery::recover(path)?;
-    }
-    users.lock_shared().map_err(failed)?;
-    Ok(users)
-}
-
-/// Leaves the users of a store. The last one notes that it was closed.
-fn leave(setup: &Setup, users: &File) {
-    // Whatever fails here is made up for by the next who opens the store.
-    let Ok(open) = setup.locks.file("open") else { return };
-    if matches!(locks::lock_within(&open, Duration::from_secs(1)), Ok(true))
-        && matches!(locks::try_lock(users), Ok(true))
-    {
-        let _failed = recovery::close(&setup.path);
+        // Who still writes is still a user. The next one to open the store finds it not closed.
+        if is_over {
+            door::leave(&self.setup);
+        }
     }
 }
 

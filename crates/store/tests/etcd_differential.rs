@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shardwright_store::etcd::EtcdStore;
 use shardwright_store::memory::MemoryStore;
@@ -24,16 +24,23 @@ fn block_on<F: Future>(scenario: F) -> F::Output {
     runtime.worker_threads(2).enable_all().build().unwrap().block_on(scenario)
 }
 
-const SEQUENCES: u64 = 2_400;
+const SEQUENCES: u64 = 20_000;
+/// Sequences in which a session ends because its time is over. They all wait at the same time.
+const EXPIRING: u64 = 64;
 const CALLS: u64 = 24;
 /// A revision that no commit of a sequence has.
 const NEVER: Revision = Revision::new(1 << 40);
 /// What a revision is called that no commit made.
 const UNNAMED: u64 = u64::MAX;
-const AT_ONCE: u64 = 16;
+const AT_ONCE: u64 = 64;
 const KEYS: u64 = 6;
 /// Long enough that no session ends by itself.
 const TTL: Duration = Duration::from_secs(600);
+/// Of a session that ends by itself; long enough for the few calls until it is waited for.
+const SHORT_TTL: Duration = Duration::from_secs(5);
+/// When that session is opened, and when its end is waited for.
+const SHORT_OPENED: u64 = 12;
+const SHORT_OVER: u64 = 18;
 
 /// A store and what its revisions and sessions are called in the common history.
 struct Side<S> {
@@ -42,6 +49,8 @@ struct Side<S> {
     revisions: BTreeMap<Revision, u64>,
     sessions: Vec<SessionId>,
     ended: BTreeSet<usize>,
+    /// The session that ends by itself, and a key elsewhere that goes with it.
+    short: Option<(usize, Key)>,
     next: Option<Continuation>,
 }
 
@@ -65,12 +74,22 @@ enum Answer {
 /// One call, in the same words.
 #[derive(Clone, Debug)]
 enum Call {
-    Commit { expects: Vec<(u64, Option<u64>)>, writes: Vec<(u64, Option<Put>)> },
+    Commit {
+        expects: Vec<(u64, Option<u64>)>,
+        writes: Vec<(u64, Option<Put>)>,
+    },
     Load(Vec<u64>),
-    Scan { limit: usize, goes_on: bool },
+    Scan {
+        limit: usize,
+        goes_on: bool,
+    },
     Open,
     Keep(usize),
     Close(usize),
+    /// A session that ends by itself soon.
+    OpenShort,
+    /// Waits until it has.
+    Expire,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +106,7 @@ impl<S: Store> Side<S> {
             revisions: BTreeMap::new(),
             sessions: Vec::new(),
             ended: BTreeSet::new(),
+            short: None,
             next: None,
         }
     }
@@ -190,7 +210,37 @@ impl<S: Store> Side<S> {
                 self.revisions.entry(here).or_insert(UNNAMED);
                 told(closed, Answer::Ended)
             }
+            Call::OpenShort => self.open_short().await,
+            Call::Expire => self.expire().await,
         }
+    }
+
+    async fn open_short(&mut self) -> Answer {
+        let session = self.store.open_session(SHORT_TTL).await.unwrap().id;
+        let mark = Key::from(format!("mark/{}", self.prefix));
+        let commit = Commit::builder().expect(mark.clone(), Expect::Absent);
+        let commit = commit.put_in_session(mark.clone(), "", session).build().unwrap();
+        let here = self.store.commit(commit).await.unwrap();
+        self.revisions.entry(here).or_insert(UNNAMED);
+        self.short = Some((self.sessions.len(), mark));
+        self.sessions.push(session);
+        Answer::Opened
+    }
+
+    async fn expire(&mut self) -> Answer {
+        let (session, mark) = self.short.take().unwrap();
+        let deadline = Instant::now() + 10 * SHORT_TTL;
+        loop {
+            let found = self.store.load(std::slice::from_ref(&mark)).await.unwrap();
+            if found.values[0].is_none() {
+                self.revisions.entry(found.revision).or_insert(UNNAMED);
+                break;
+            }
+            assert!(Instant::now() < deadline, "session {session} never ends");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.ended.insert(session);
+        Answer::Ended
     }
 
     /// What a watch told, in the same words; the ends of sessions have no name.
@@ -255,9 +305,11 @@ fn in_memory() -> MemoryStore {
     MemoryStore::new(Arc::new(ManualClock::new()))
 }
 
-async fn compare(seed: u64, etcd: EtcdStore) {
+async fn compare(seed: u64, etcd: EtcdStore, expiring: bool) {
     let prefix = format!("sequence{seed:05}/");
-    let mut memory = Side::new(in_memory(), &prefix);
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryStore::new(Arc::<ManualClock>::clone(&clock));
+    let mut memory = Side::new(store, &prefix);
     let mut etcd = Side::new(etcd, &prefix);
     let (range, mut rng) = (memory.range(), Chance(seed));
     let beginning = etcd.store.load(&[etcd.key(0)]).await.unwrap().revision;
@@ -265,7 +317,14 @@ async fn compare(seed: u64, etcd: EtcdStore) {
     let mut expected = memory.store.watch(&range, Revision::ZERO).await.unwrap();
     let mut calls = Vec::new();
     for name in 0..CALLS {
-        let call = draw(&mut rng, memory.sessions.len(), name);
+        let call = match name {
+            SHORT_OPENED if expiring => Call::OpenShort,
+            SHORT_OVER if expiring => Call::Expire,
+            _ => draw(&mut rng, memory.sessions.len(), name),
+        };
+        if matches!(call, Call::Expire) {
+            clock.advance(SHORT_TTL);
+        }
         calls.push(call.clone());
         let (one, other) = (memory.answer(&call, name).await, etcd.answer(&call, name).await);
         assert_eq!(one, other, "sequence {seed} after {calls:#?}");
@@ -288,8 +347,7 @@ async fn compare(seed: u64, etcd: EtcdStore) {
     }
 }
 
-#[test]
-fn random_sequences_are_answered_alike_in_memory_and_on_etcd() {
+fn compare_all(sequences: u64, expiring: bool) {
     block_on(async {
         let cluster = EtcdCluster::single().await.unwrap();
         let store = EtcdStore::connect(cluster.options()).await.unwrap();
@@ -297,8 +355,8 @@ fn random_sequences_are_answered_alike_in_memory_and_on_etcd() {
             .map(|first| {
                 let store = store.clone();
                 tokio::spawn(async move {
-                    for seed in (first..SEQUENCES).step_by(AT_ONCE as usize) {
-                        compare(seed, store.clone()).await;
+                    for seed in (first..sequences).step_by(AT_ONCE as usize) {
+                        compare(seed, store.clone(), expiring).await;
                     }
                 })
             })
@@ -307,6 +365,16 @@ fn random_sequences_are_answered_alike_in_memory_and_on_etcd() {
             task.await.unwrap();
         }
     });
+}
+
+#[test]
+fn random_sequences_are_answered_alike_in_memory_and_on_etcd() {
+    compare_all(SEQUENCES, false);
+}
+
+#[test]
+fn sessions_whose_time_is_over_end_alike_in_memory_and_on_etcd() {
+    compare_all(EXPIRING, true);
 }
 
 /// A scan that goes on, and a watch that starts, behind a compaction.

@@ -191,6 +191,37 @@ fn a_newer_schema_is_refused_with_its_version() {
 }
 
 #[test]
+fn whose_database_it_is_is_asked_by_everybody_and_not_only_by_the_first() {
+    let folder = TempDir::new().unwrap();
+    let holding = open(folder.path()).unwrap();
+    database(folder.path()).pragma_update(None, "user_version", 7).unwrap();
+    let refused = open(folder.path());
+    assert!(matches!(refused, Err(OpenError::Newer { found: 7, known: 1, .. })), "{refused:?}");
+    database(folder.path()).pragma_update(None, "user_version", 1).unwrap();
+    database(folder.path()).pragma_update(None, "application_id", 1).unwrap();
+    let refused = open(folder.path());
+    assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
+    database(folder.path()).pragma_update(None, "application_id", 0x5368_7772).unwrap();
+    drop((open(folder.path()).unwrap(), holding));
+}
+
+#[test]
+fn a_database_that_was_told_to_keep_no_log_keeps_one_again() {
+    let folder = TempDir::new().unwrap();
+    drop(open(folder.path()).unwrap());
+    let mode = |connection: &Connection| -> String {
+        connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap()
+    };
+    let tool = database(folder.path());
+    tool.pragma_update(None, "journal_mode", "DELETE").unwrap();
+    assert_eq!(mode(&tool), "delete");
+    drop(tool);
+    let store = open(folder.path()).unwrap();
+    assert_eq!(mode(&database(folder.path())), "wal");
+    block_on(put(&store, "a", "1")).unwrap();
+}
+
+#[test]
 fn an_entry_that_is_not_what_was_written_is_found_out_when_it_is_read() {
     let folder = TempDir::new().unwrap();
     let store = open(folder.path()).unwrap();

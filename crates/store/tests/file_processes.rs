@@ -4,6 +4,7 @@
 mod processes;
 
 use std::fs::{self, File, Permissions};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -297,6 +298,57 @@ fn a_full_disk_refuses_commits_and_nothing_else() {
     assert!(!is_there(&store, &format!("{}", acknowledged.len())));
     block_on(store.commit(create("room again".to_owned(), 10, None))).unwrap();
     drop(store);
+    drop(disk);
+}
+
+/// Fills the disk to its last byte.
+fn fill_up(ballast: &Path) {
+    let mut file = File::options().create(true).append(true).open(ballast).unwrap();
+    for bytes in [4_096, 1] {
+        while file.write_all(&vec![0; bytes]).is_ok() {}
+    }
+}
+
+#[test]
+fn a_store_on_a_full_disk_is_opened_again_and_read() {
+    let (place, logs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let Some(disk) = SmallDisk::mount(place.path()) else { return };
+    let (folder, ballast) = (place.path().join("store"), place.path().join("ballast"));
+    let is_marked_closed = || -> bool {
+        let tool = rusqlite::Connection::open(folder.join("state.db")).unwrap();
+        tool.query_row("SELECT closed FROM store", [], |row| row.get(0)).unwrap()
+    };
+    // Once after it was closed in order, once after a crash that left a session behind.
+    for is_crashed in [false, true] {
+        let store = open(&folder);
+        let name = |what: &str| format!("{what}/{is_crashed}");
+        block_on(store.commit(create(name("before"), 10, None))).unwrap();
+        drop(store);
+        if is_crashed {
+            let mut part = Part::start("hold a session", &folder, &logs.path().join("log"), 0);
+            part.wait_for_lines("done", 1);
+            part.kill();
+        }
+        fill_up(&ballast);
+        let store = open(&folder);
+        assert!(is_there(&store, &name("before")), "reads go on");
+        let refused = block_on(store.commit(create(name("without room"), 3_000, None)));
+        let Err(CommitError::NotApplied(fault)) = refused else { panic!("{refused:?}") };
+        assert_eq!(fault.kind, FaultKind::Full, "{fault}");
+        // And once more, after it was closed without room.
+        drop(store);
+        let store = open(&folder);
+        assert!(is_there(&store, &name("before")) && !is_there(&store, &name("without room")));
+        fs::remove_file(&ballast).unwrap();
+        block_on(store.commit(create(name("after"), 3_000, None))).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while is_there(&store, "held") {
+            assert!(Instant::now() < deadline, "what a dead process held stays");
+        }
+        assert!(!is_marked_closed(), "whoever writes first says that it is in use");
+        drop(store);
+        assert!(is_marked_closed());
+    }
     drop(disk);
 }
 

@@ -52,8 +52,8 @@ impl Setup {
     }
 
     async fn start(&self, what: &str) -> anyhow::Result<Process> {
-        let store = self.store.to_string();
-        let mut arguments = vec!["--store".to_owned(), store, "--json".to_owned(), what.to_owned()];
+        let mut arguments = self.store.flags();
+        arguments.extend(["--json".to_owned(), what.to_owned()]);
         arguments.extend(self.cluster());
         Process::start(&arguments).await.with_context(|| format!("a {what} does not come up"))
     }

@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 
@@ -29,13 +30,15 @@ pub(super) enum Reply {
 pub(super) struct Member {
     pub(super) commit: Commit,
     reply: oneshot::Sender<Reply>,
+    /// When it came.
+    pub(super) since: Instant,
     /// Whether it must not share a batch.
     alone: bool,
 }
 
 impl Member {
-    pub(super) const fn new(commit: Commit, reply: oneshot::Sender<Reply>) -> Self {
-        Self { commit, reply, alone: false }
+    pub(super) fn new(commit: Commit, reply: oneshot::Sender<Reply>) -> Self {
+        Self { commit, reply, since: Instant::now(), alone: false }
     }
 
     pub(super) fn answer(self, result: Result<Revision, CommitError>) {
@@ -55,7 +58,7 @@ struct State {
     waiting: VecDeque<Member>,
     /// Batches under way.
     in_flight: usize,
-    /// The commits in them.
+    /// The commits in those that are worth waiting for.
     under_way: usize,
     /// Whether somebody is starting batches right now. Nobody ever is while it waits.
     led: bool,
@@ -116,6 +119,12 @@ impl Queue {
             member.alone = true;
             state.waiting.push_front(member);
         }
+    }
+
+    /// So many commits that are under way are not worth waiting for.
+    pub(super) fn excuse(&self, commits: usize) {
+        let mut state = self.lock();
+        state.under_way = state.under_way.saturating_sub(commits);
     }
 
     /// Has the first caller that still waits see whether something can be started.

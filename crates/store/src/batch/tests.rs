@@ -1,6 +1,8 @@
 //! Callers come, go and wait in every order that a seed makes, on one thread; then for real, on
 //! many.
 
+mod standstill;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -60,6 +62,8 @@ fn is_poison(commit: &Commit) -> bool {
 struct Recorder {
     keeps: AtomicBool,
     slots: usize,
+    /// Whether it claims to decide somewhere else.
+    elsewhere: bool,
     under_way: AtomicUsize,
     log: Mutex<Log>,
 }
@@ -101,6 +105,10 @@ impl BatchEngine for Recorder {
 
     fn in_flight(&self) -> usize {
         self.slots
+    }
+
+    fn decides_in_start(&self) -> bool {
+        !self.elsewhere
     }
 
     fn start(self: &Arc<Self>, batch: Batch) {
@@ -160,8 +168,8 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut chance = Chance(seed);
-        let slots = 1 + chance.below(3);
-        let recorder = Recorder { slots, ..Recorder::default() };
+        let (slots, elsewhere) = (1 + chance.below(3), chance.one_in(2));
+        let recorder = Recorder { slots, elsewhere, ..Recorder::default() };
         Self {
             batcher: Batcher::new(Arc::new(recorder)),
             callers: Vec::new(),
@@ -511,6 +519,10 @@ impl BatchEngine for Counter {
         1
     }
 
+    fn decides_in_start(&self) -> bool {
+        true
+    }
+
     fn start(self: &Arc<Self>, batch: Batch) {
         self.0.fetch_add(1, Ordering::SeqCst);
         let results: Vec<_> = batch.commits().map(answer).collect();
@@ -561,6 +573,10 @@ impl BatchEngine for Elsewhere {
 
     fn in_flight(&self) -> usize {
         3
+    }
+
+    fn decides_in_start(&self) -> bool {
+        false
     }
 
     fn start(self: &Arc<Self>, batch: Batch) {

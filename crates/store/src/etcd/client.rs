@@ -1,6 +1,7 @@
 //! Calls to whichever member of the cluster answers.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,7 +115,22 @@ impl Client {
         F: Fn(Arc<Connection>, Duration) -> Answer + Send,
         Answer: Future<Output = Result<Response<T>, Status>> + Send,
     {
-        let deadline = Instant::now() + self.options.timeouts.call;
+        self.call_within(self.options.timeouts.call, what, repeat, call).await
+    }
+
+    /// The same, until some other time is over.
+    pub(crate) async fn call_within<T, F, Answer>(
+        &self,
+        time: Duration,
+        what: &str,
+        repeat: Repeat,
+        call: F,
+    ) -> Result<T, Trouble>
+    where
+        F: Fn(Arc<Connection>, Duration) -> Answer + Send,
+        Answer: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        let deadline = Instant::now() + time;
         let mut patience = Patience { deadline: Some(deadline), pause: FIRST_PAUSE };
         loop {
             let trouble = match self.attempt(what, repeat, deadline, &call).await {
@@ -145,13 +161,21 @@ impl Client {
             Err(_late) => return Err(unreached()),
         };
         let rest = deadline.saturating_duration_since(Instant::now());
+        let first = rest.min(self.options.timeouts.attempt);
         let time = match repeat {
-            Repeat::Freely => rest.min(self.options.timeouts.attempt),
+            Repeat::Freely => first,
             Repeat::IfNothingHappened => rest,
         };
-        let trouble = match timeout(time, call(Arc::clone(&connection), time)).await {
+        let mut calling = pin!(call(Arc::clone(&connection), time));
+        let mut answer = timeout(first, &mut calling).await;
+        if answer.is_err() && first < time {
+            // It may still be answered. Whoever comes later does better to ask somebody else.
+            self.retire(&connection).await;
+            answer = timeout(time.saturating_sub(first), calling).await;
+        }
+        let trouble = match answer {
             Ok(Ok(response)) => return Ok(response.into_inner()),
-            Ok(Err(status)) => Trouble::of(status),
+            Ok(Err(status)) => connection.trouble(status),
             Err(_late) => Trouble::late(what),
         };
         if trouble.remedy == Remedy::AnotherConnection {
@@ -185,9 +209,12 @@ impl Client {
             let turn = current.turn % self.endpoints.len().max(1);
             let Some(endpoint) = self.endpoints.get(turn) else { break };
             current.opened += 1;
+            // Before it is known how it ends: whoever asks may not wait for that.
+            current.turn = turn + 1;
             match Connection::open(endpoint, current.opened, &self.options).await {
                 Ok(connection) => {
                     let connection = Arc::new(connection);
+                    current.turn = turn;
                     current.connection = Some(Arc::clone(&connection));
                     return Ok(connection);
                 }
@@ -195,7 +222,6 @@ impl Client {
                 Err(trouble) if trouble.remedy != Remedy::AnotherConnection => return Err(trouble),
                 Err(trouble) => last = trouble,
             }
-            current.turn = turn + 1;
         }
         Err(last)
     }
@@ -259,4 +285,35 @@ fn tls_config(tls: &EtcdTls) -> ClientTlsConfig {
         config = config.domain_name(name);
     }
     config
+}
+
+#[cfg(test)]
+#[cfg(feature = "test-support")]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::select;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_gives_up_on_a_member_that_does_not_answer_asks_the_next_one_later() {
+        // Both take connections, and neither ever says a word.
+        let listeners = [
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        ];
+        let address = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
+        let patient = EtcdTimeouts { connect: Duration::from_secs(60), ..EtcdTimeouts::default() };
+        let options = EtcdOptions::new(listeners.iter().map(address)).timeouts(patient);
+        let client = Client::new(options).unwrap();
+        for expected in [0, 1, 0] {
+            let [first, second] = &listeners;
+            let asked = select! {
+                connected = client.connection() => panic!("{connected:?}"),
+                _ = first.accept() => 0,
+                _ = second.accept() => 1,
+            };
+            assert_eq!(asked, expected);
+        }
+    }
 }

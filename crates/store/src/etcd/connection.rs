@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
 
 use super::options::{Credentials, EtcdOptions};
-use super::verdict::{Effect, Saying, Trouble};
+use super::verdict::{Effect, Remedy, Saying, Trouble};
 use super::wire::auth_client::AuthClient;
 use super::wire::kv_client::KvClient;
 use super::wire::lease_client::LeaseClient;
@@ -30,6 +30,8 @@ pub(crate) struct Connection {
     pub(crate) id: u64,
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
+    /// Whether we have a name, which nobody may have asked for yet.
+    has_name: bool,
 }
 
 impl Connection {
@@ -45,13 +47,15 @@ impl Connection {
                 let text = format!("no connection to {}", endpoint.uri());
                 Trouble::unconnected(Fault::new(FaultKind::Unreachable, text).because(error))
             })?;
-            let mut connection = Self { id, channel, token: None };
+            let has_name = options.credentials.is_some();
+            let mut connection = Self { id, channel, token: None, has_name };
             if let Some(credentials) = &options.credentials {
                 connection.token = connection.authenticate(credentials, limit).await?;
             }
             let key = options.namespace.clone();
             let probe = RangeRequest { key, count_only: true, ..RangeRequest::default() };
-            connection.kv().range(connection.request(probe, limit)).await.map_err(Trouble::of)?;
+            let probed = connection.kv().range(connection.request(probe, limit)).await;
+            probed.map_err(|status| connection.trouble(status))?;
             Ok(connection)
         };
         let opened = timeout(limit, opening).await.unwrap_or_else(|_late| {
@@ -84,6 +88,16 @@ impl Connection {
                 trouble => Err(trouble),
             },
         }
+    }
+
+    /// What it means that a member has answered like this.
+    pub(crate) fn trouble(&self, status: Status) -> Trouble {
+        let trouble = Trouble::of(status);
+        if trouble.saying == Some(Saying::NameMissing) && self.has_name && self.token.is_none() {
+            // Nobody wanted to know when we came. On another connection we say who we are.
+            return Trouble { remedy: Remedy::AnotherConnection, ..trouble };
+        }
+        trouble
     }
 
     /// A request that a member without a leader refuses, and that nobody works on when the time

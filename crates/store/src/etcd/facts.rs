@@ -30,7 +30,7 @@ fn create(name: &str) -> CommitBuilder {
 /// Sends commits in one request, whether they fit or not.
 async fn send(shared: &Shared, commits: &[Commit]) -> Result<usize, Trouble> {
     let commits: Vec<&Commit> = commits.iter().collect();
-    let decisions = shared.decide(&commits).await?;
+    let decisions = shared.decide(&commits, shared.client.timeouts().call).await?;
     Ok(decisions.iter().filter(|decision| matches!(decision, Some(Ok(_)))).count())
 }
 
@@ -141,7 +141,9 @@ async fn a_full_server_does_not_look_inside_of_transactions() {
     };
     let (one, other) = (create("a").build().unwrap(), create("b").build().unwrap());
     let request = free(&[&one, &other]);
-    shared.transact("a test", Repeat::IfNothingHappened, || request.clone()).await.unwrap();
+    let time = shared.client.timeouts().call;
+    let sent = shared.transact("a test", Repeat::IfNothingHappened, time, || request.clone());
+    sent.await.unwrap();
     assert!(store.load(&[key("a")]).await.unwrap().values[0].is_some(), "it passed by the quota");
     let both = [create("c").build().unwrap(), create("d").build().unwrap()];
     let trouble = send(shared, &both).await.unwrap_err();

@@ -108,13 +108,13 @@ impl Stream {
         // A member says nothing, not even that it has understood, before the first answer.
         let request = stream.connection.stream(ReceiverStream::new(outgoing));
         let mut leases = stream.connection.lease();
-        let waiting = Arc::clone(&stream.waiting);
+        let (waiting, connection) = (Arc::clone(&stream.waiting), Arc::clone(&stream.connection));
         client.spawn(async move {
             let ended = match leases.lease_keep_alive(request).await {
                 Ok(response) => waiting.answer_from(response.into_inner()).await,
                 Err(status) => status,
             };
-            waiting.end(&Trouble::of(ended));
+            waiting.end(&connection.trouble(ended));
         });
         stream
     }

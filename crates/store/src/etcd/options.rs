@@ -101,11 +101,12 @@ impl fmt::Debug for EtcdTls {
 /// How long to wait for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EtcdTimeouts {
-    /// For a new connection to be there and to have answered a first read.
+    /// For a new connection to be there and to have answered a first read. Less than for a call.
     pub connect: Duration,
     /// For one member to answer a read, a renewal or a sign of life. Then the next member is asked.
     pub attempt: Duration,
-    /// For a call as a whole. A write is sent once and may take all of it.
+    /// For a call as a whole. A write is sent once and may take all of it; what it has waited for
+    /// others to be sent counts, as long as there is time for one answer.
     pub call: Duration,
     /// For a watch to be silent before a sign of life is asked for.
     pub silence: Duration,

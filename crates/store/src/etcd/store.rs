@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::client::Client;
 use super::keep_alive::KeepAlive;
 use super::namespace::Namespace;
-use super::options::{EtcdOptions, EtcdServerLimits};
+use super::options::{EtcdOptions, EtcdServerLimits, EtcdTimeouts};
 use super::transaction::{Composer, Room};
 use super::verdict::Trouble;
 use super::{read, session, watch};
@@ -105,6 +105,11 @@ fn check(options: &EtcdOptions) -> Result<(), Fault> {
     let namespace = options.namespace.len();
     if namespace == 0 || namespace > NAMESPACE_BYTES_MAX {
         let text = format!("a namespace has 1 to {NAMESPACE_BYTES_MAX} bytes, not {namespace}");
+        return wrong(text);
+    }
+    let EtcdTimeouts { connect, call, .. } = options.timeouts;
+    if connect >= call {
+        let text = format!("a connection that may take {connect:?} leaves a call of {call:?} none");
         return wrong(text);
     }
     let EtcdServerLimits { operations, bytes } = options.server_limits;

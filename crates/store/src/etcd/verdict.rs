@@ -13,6 +13,7 @@
 //! | too many requests | not applied | busy |
 //! | too large, too many operations, key twice or empty | not applied | our own limits are wrong |
 //! | wrong password, no user, no permission | not applied | denied |
+//! | no name given, though we have one | not applied | asked again, with our name |
 //! | lease not found | not applied | the session is gone |
 //! | method not known | not applied | not an etcd that we can use |
 //! | cluster corrupt | not applied | damaged |
@@ -69,6 +70,7 @@ pub(crate) enum Saying {
     LeaseNotFound,
     NoSuchMoment,
     AuthenticationOff,
+    NameMissing,
     Other,
 }
 
@@ -97,7 +99,6 @@ const SAYINGS: &[Row] = &[
     refused("etcdserver: rpc not supported", FaultKind::Unreachable, Remedy::AnotherConnection),
     refused("etcdserver: invalid auth token", FaultKind::Denied, Remedy::AnotherConnection),
     refused("etcdserver: revision of auth store", FaultKind::Denied, Remedy::AnotherConnection),
-    refused("etcdserver: user name is empty", FaultKind::Denied, Remedy::None),
     refused("etcdserver: authentication failed", FaultKind::Denied, Remedy::None),
     refused("etcdserver: permission denied", FaultKind::Denied, Remedy::Apart),
     refused("etcdserver: too many requests", FaultKind::Busy, Remedy::None),
@@ -107,6 +108,10 @@ const SAYINGS: &[Row] = &[
     refused("etcdserver: duplicate key given", FaultKind::Other, Remedy::None),
     refused("etcdserver: key is not provided", FaultKind::Other, Remedy::None),
     refused("etcdserver: corrupt cluster", FaultKind::Damaged, Remedy::None),
+    Row {
+        saying: Saying::NameMissing,
+        ..refused("etcdserver: user name is empty", FaultKind::Denied, Remedy::None)
+    },
     Row {
         saying: Saying::LeaseNotFound,
         ..refused("etcdserver: requested lease not found", FaultKind::Other, Remedy::Apart)

@@ -9,14 +9,16 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::answer::{self, moment};
-use super::client::{Client, Patience};
+use super::client::{Client, Patience, Repeat};
 use super::connection::Connection;
 use super::namespace::Namespace;
 use super::store::{Shared, store_error};
 use super::verdict::{Remedy, Saying, Trouble};
 use super::wire::event::Kind;
 use super::wire::watch_request::RequestUnion;
-use super::wire::{Event, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
+use super::wire::{
+    Event, RangeRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
+};
 use crate::error::WatchError;
 use crate::key::KeyRange;
 use crate::store::Revision;
@@ -103,7 +105,7 @@ impl Follower {
         let opening = client.watch(connection.stream(ReceiverStream::new(outgoing)));
         let opened = match timeout(self.client.timeouts().attempt, opening).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(Trouble::of(status)),
+            Ok(Err(status)) => Err(connection.trouble(status)),
             Err(_late) => Err(Trouble::late("a watch")),
         };
         match opened {
@@ -162,12 +164,15 @@ impl Follower {
             match answer {
                 Ok(Ok(Some(answer))) => {
                     asked = false;
-                    if let Err(end) = self.take(answer, sender) {
+                    if self.is_behind(&answer) && self.is_set_back().await {
+                        return End::Over(WatchError::Gap);
+                    }
+                    if let Err(end) = self.take(&stream.connection, answer, sender) {
                         return end;
                     }
                 }
                 Ok(Ok(None)) => return End::Broken,
-                Ok(Err(status)) => return end(Trouble::of(status)),
+                Ok(Err(status)) => return end(stream.connection.trouble(status)),
                 // Silence may mean that nothing changes, or that the other side is gone.
                 Err(_late) if !asked => {
                     let question = RequestUnion::ProgressRequest(WatchProgressRequest {});
@@ -181,9 +186,32 @@ impl Follower {
         }
     }
 
-    fn take(&mut self, answer: WatchResponse, sender: &mut ChangeSender) -> Result<(), End> {
+    /// Whether a member has not yet heard of what was passed on already, or not any more.
+    fn is_behind(&self, answer: &WatchResponse) -> bool {
+        !answer.canceled && moment(answer.header.as_ref()).get() + 1 < self.next
+    }
+
+    /// Whether the whole cluster has forgotten what was passed on, because it was made anew from a
+    /// backup. Its revisions come again, and mean something else.
+    async fn is_set_back(&self) -> bool {
+        let key = self.namespace.prefix().clone();
+        let read = |connection: Arc<Connection>, limit| {
+            let probe = RangeRequest { key: key.clone(), count_only: true, ..Default::default() };
+            let request = connection.request(probe, limit);
+            async move { connection.kv().range(request).await }
+        };
+        let now = self.client.call("a look at the time", Repeat::Freely, read).await;
+        now.is_ok_and(|answer| moment(answer.header.as_ref()).get() + 1 < self.next)
+    }
+
+    fn take(
+        &mut self,
+        connection: &Connection,
+        answer: WatchResponse,
+        sender: &mut ChangeSender,
+    ) -> Result<(), End> {
         if answer.canceled {
-            return Err(cancelled(answer));
+            return Err(cancelled(connection, answer));
         }
         let seen = moment(answer.header.as_ref()).get();
         // The answer to a question carries no number, and may be ahead of changes that are still
@@ -240,11 +268,11 @@ fn request(request: RequestUnion) -> WatchRequest {
     WatchRequest { request_union: Some(request) }
 }
 
-fn cancelled(answer: WatchResponse) -> End {
+fn cancelled(connection: &Connection, answer: WatchResponse) -> End {
     if answer.compact_revision != 0 || answer.cancel_reason.is_empty() {
         return End::Over(WatchError::Gap);
     }
-    end(Trouble::of(Status::unknown(answer.cancel_reason)))
+    end(connection.trouble(Status::unknown(answer.cancel_reason)))
 }
 
 fn end(trouble: Trouble) -> End {

@@ -1,18 +1,23 @@
 //! Carrying batches of commits out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::answer::nonsense;
 use super::client::Repeat;
 use super::connection::Connection;
+use super::options::EtcdTimeouts;
 use super::store::Shared;
 use super::transaction::{Composer, replaced};
 use super::verdict::{Effect, Remedy, Saying, Trouble};
 use super::wire::{TxnRequest, TxnResponse};
 use super::{read, session};
 use crate::batch::{Batch, BatchEngine, BatchSize};
-use crate::commit::{Commit, Write};
+use crate::commit::{Commit, Expect, Write};
 use crate::error::{CommitError, Conflict, Fault, FaultKind};
 use crate::key::Key;
 use crate::store::{Revision, SessionId, Versioned};
@@ -32,6 +37,10 @@ impl BatchEngine for Shared {
         IN_FLIGHT
     }
 
+    fn decides_in_start(&self) -> bool {
+        false
+    }
+
     fn start(self: &Arc<Self>, batch: Batch) {
         let shared = Arc::clone(self);
         self.client.spawn(async move { shared.carry_out(batch).await });
@@ -41,7 +50,7 @@ impl BatchEngine for Shared {
 impl Shared {
     async fn carry_out(&self, batch: Batch) {
         let commits: Vec<&Commit> = batch.commits().collect();
-        let trouble = match self.decide(&commits).await {
+        let trouble = match self.decide_in_time(&batch, &commits).await {
             Ok(decisions) => {
                 // Who conflicts still wants to know what is there. Nobody else waits for that.
                 let conflicting = batch.part(decisions);
@@ -65,10 +74,35 @@ impl Shared {
         }
     }
 
+    /// What has become of the commits of a batch, which is told when it takes unusually long.
+    async fn decide_in_time(
+        &self,
+        batch: &Batch,
+        commits: &[&Commit],
+    ) -> Result<Vec<Option<Told>>, Trouble> {
+        let EtcdTimeouts { call, attempt, .. } = *self.client.timeouts();
+        // The time of a call begins when it waits for others, and leaves enough for an answer.
+        let time = call.saturating_sub(batch.waited()).max(attempt);
+        let mut deciding = pin!(self.decide(commits, time));
+        match timeout(attempt, &mut deciding).await {
+            Ok(decided) => decided,
+            Err(_late) => {
+                batch.stalls();
+                deciding.await
+            }
+        }
+    }
+
     /// What has become of commits that are sent together; nothing of those that conflict.
-    pub(super) async fn decide(&self, commits: &[&Commit]) -> Result<Vec<Option<Told>>, Trouble> {
+    /// They are given up after a time.
+    pub(super) async fn decide(
+        &self,
+        commits: &[&Commit],
+        time: Duration,
+    ) -> Result<Vec<Option<Told>>, Trouble> {
         let request = || self.composer.request(commits);
-        let answer = self.transact("a commit", Repeat::IfNothingHappened, request).await?;
+        let repeat = Repeat::IfNothingHappened;
+        let answer = self.transact("a commit", repeat, time, request).await?;
         Ok(match self.composer.decisions(commits, answer) {
             Some(decisions) => decisions.into_iter().map(|decided| decided.map(Ok)).collect(),
             None => vec![Some(Err(CommitError::Unknown(nonsense("a commit")))); commits.len()],
@@ -97,13 +131,14 @@ impl Shared {
         &self,
         what: &str,
         repeat: Repeat,
+        time: Duration,
         request: impl Fn() -> TxnRequest + Send + Sync,
     ) -> Result<TxnResponse, Trouble> {
         let send = |connection: Arc<Connection>, limit| {
             let request = connection.request(request(), limit);
             async move { connection.kv().txn(request).await }
         };
-        self.client.call(what, repeat, send).await
+        self.client.call_within(time, what, repeat, send).await
     }
 
     /// Why a commit was refused, if it is one that has been refused alone.
@@ -136,17 +171,18 @@ impl Shared {
 
     /// What has become of commits that a full server has settled without saying how.
     ///
-    /// If what would be untrue after a commit is still true, the commit was not applied, unless it
-    /// made a key that somebody has taken away again. If it is not true any more, that may be the
-    /// work of somebody else.
+    /// If what would be untrue after a commit for good is still true, the commit was not applied. A
+    /// key that is absent may have been made by it and taken away again by somebody else; and what
+    /// is not true any more may be the work of somebody else as well.
     async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Told> {
         let inquiry = || self.composer.inquiry(commits);
-        let answer = self.transact("an inquiry", Repeat::Freely, inquiry).await.ok();
+        let time = self.client.timeouts().call;
+        let answer = self.transact("an inquiry", Repeat::Freely, time, inquiry).await.ok();
         let findings = answer.and_then(Composer::findings).unwrap_or_default();
         let mut findings = findings.into_iter();
         let mut decisions = Vec::with_capacity(commits.len());
         for commit in commits {
-            let unchanged = findings.next().unwrap_or(false) && replaced(commit).next().is_some();
+            let unchanged = findings.next().unwrap_or(false) && replaces_for_good(commit);
             decisions.push(if !unchanged {
                 Err(CommitError::Unknown(full.clone()))
             } else if commit.writes().iter().any(|write| matches!(write, Write::Put { .. })) {
@@ -160,7 +196,7 @@ impl Shared {
     }
 
     async fn send_alone(&self, commit: &Commit) -> Told {
-        match self.decide(&[commit]).await {
+        match self.decide(&[commit], self.client.timeouts().call).await {
             Ok(decisions) => match decisions.into_iter().next().flatten() {
                 Some(told) => told,
                 None => {
@@ -172,6 +208,11 @@ impl Shared {
             Err(trouble) => Err(CommitError::Unknown(trouble.fault)),
         }
     }
+}
+
+/// Whether something would be untrue after a commit that can never be true again.
+fn replaces_for_good(commit: &Commit) -> bool {
+    replaced(commit).any(|expected| expected.expect != Expect::Absent)
 }
 
 fn expected_keys(commit: &Commit) -> impl Iterator<Item = &Key> {

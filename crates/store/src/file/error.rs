@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::{ErrorCode, ffi};
 
@@ -30,11 +31,21 @@ pub enum OpenError {
         /// What kind of file system it is.
         kind: &'static str,
     },
-    /// Another process has been opening or repairing the store for too long.
-    #[error("the store in {} is being opened by another process", folder.display())]
+    /// Another process is opening or closing the store, and has not shown for too long that it
+    /// lives.
+    #[error(
+        "the store in {} is being opened by {}, which has not shown for {patience:?} that it \
+         lives; after a crash it first checks all that is stored",
+        folder.display(),
+        process.map_or("another process".to_owned(), |process| format!("process {process}"))
+    )]
     Busy {
         /// The folder.
         folder: PathBuf,
+        /// Who it is, if it has said so.
+        process: Option<u32>,
+        /// How long it was waited for.
+        patience: Duration,
     },
     /// The database is of a later version of this program.
     #[error(
@@ -112,7 +123,9 @@ impl Trouble {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.sqlite().is_some_and(|error| error.code == ErrorCode::DiskFull)
+        self.sqlite().is_some_and(|error| {
+            error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_SHMSIZE
+        })
     }
 
     /// Whether a sync failed. Then nobody knows what is on the disk, and syncing again, which may

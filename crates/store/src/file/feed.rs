@@ -100,7 +100,9 @@ impl Feed {
         if first > state.told + 1 {
             // Somebody else was faster, and that comes first.
             drop(state);
-            return self.pull();
+            // What cannot be read now, the next look at the database finds.
+            let _later = self.pull();
+            return;
         }
         for set in sets {
             state.tell(&set);
@@ -108,18 +110,22 @@ impl Feed {
         self.sweep(&mut state);
     }
 
-    /// Passes on what is recorded and was not passed on yet.
-    pub(super) fn pull(&self) {
+    /// Passes on what is recorded and was not passed on yet. Tells whether that could be read, or
+    /// nobody waits for it any more; else somebody has to try again.
+    #[must_use]
+    pub(super) fn pull(&self) -> bool {
         let mut state = self.lock();
         if state.watches.is_empty() {
-            return self.sweep(&mut state);
+            self.sweep(&mut state);
+            return true;
         }
         let pulled = self.readers.read(|connection| {
             let head = Head::load(connection)?;
             self.catch_up(&mut state, connection, &head)
         });
+        let is_busy = pulled.as_ref().is_err_and(Trouble::is_busy);
         if let Err(trouble) = pulled
-            && !trouble.is_busy()
+            && !is_busy
         {
             let error = trouble.store_error(&self.path);
             for mut watch in state.watches.drain(..) {
@@ -127,6 +133,7 @@ impl Feed {
             }
         }
         self.sweep(&mut state);
+        !is_busy
     }
 
     fn catch_up(

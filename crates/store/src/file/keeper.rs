@@ -16,7 +16,7 @@ use super::error::Trouble;
 use super::feed::Feed;
 use super::lane::Lane;
 use super::readers::Readers;
-use super::schema::{READER_PATIENCE, Role, connect};
+use super::schema::{READER_PATIENCE, Role, connect, data_version};
 use super::sessions::load_sessions;
 use super::writer::Job;
 use crate::batch::Batcher;
@@ -59,9 +59,22 @@ struct Round {
     readers: Arc<Readers>,
     feed: Arc<Feed>,
     connection: Option<Connection>,
-    data_version: Option<i64>,
+    seen: Seen,
     sessions_looked_at: Option<Instant>,
     has_sessions: bool,
+}
+
+/// The version of the database up to which everything was passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen(Option<i64>);
+
+impl Seen {
+    /// Passes on what is new. If that fails, it stays new.
+    fn follow(&mut self, version: i64, pass_on: impl FnOnce() -> bool) {
+        if self.0 != Some(version) {
+            self.0 = pass_on().then_some(version);
+        }
+    }
 }
 
 impl Keeper {
@@ -78,7 +91,7 @@ impl Keeper {
             readers,
             feed,
             connection: None,
-            data_version: None,
+            seen: Seen::default(),
             sessions_looked_at: None,
             has_sessions: false,
         };
@@ -170,7 +183,7 @@ impl Round {
         if self.look_into_database().is_err() {
             // Whatever it was, callers meet it as well and are told. Next time from the start.
             self.connection = None;
-            self.data_version = None;
+            self.seen = Seen::default();
         }
     }
 
@@ -180,13 +193,9 @@ impl Round {
             None => connect(&self.setup.path, Role::Reader, READER_PATIENCE)?,
         };
         if self.feed.is_watched() {
-            let sql = "PRAGMA data_version";
-            let version = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
-            if self.data_version.replace(version) != Some(version) {
-                self.feed.pull();
-            }
+            self.seen.follow(data_version(&connection)?, || self.feed.pull());
         } else {
-            self.data_version = None;
+            self.seen = Seen::default();
         }
         if self.sessions_looked_at.is_none_or(|last| last.elapsed() >= SESSIONS) {
             self.sessions_looked_at = Some(Instant::now());
@@ -201,5 +210,24 @@ impl Round {
         }
         self.connection = Some(connection);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_passed_on_stays_new() {
+        let mut seen = Seen::default();
+        let mut tried = Vec::new();
+        for (version, succeeds) in [(1, true), (1, true), (2, false), (2, false), (2, true)] {
+            seen.follow(version, || {
+                tried.push((version, succeeds));
+                succeeds
+            });
+        }
+        assert_eq!(tried, [(1, true), (2, false), (2, false), (2, true)]);
+        seen.follow(2, || panic!("it is known"));
     }
 }

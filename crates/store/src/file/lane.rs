@@ -52,7 +52,11 @@ impl Lane {
     /// Does a job, now or later.
     pub(super) fn submit(self: &Arc<Self>, job: Job) {
         let deadline = Instant::now() + self.setup.patience;
-        if self.room().is_busy {
+        let is_busy = {
+            let room = self.room();
+            room.is_busy || room.is_closed
+        };
+        if is_busy {
             return self.queue(Waiting { job, deadline });
         }
         let mut writer = match self.writer.try_lock() {
@@ -95,8 +99,9 @@ impl Lane {
         self.room().is_busy
     }
 
-    /// Ends the thread and refuses what waits.
-    pub(super) fn close(&self) {
+    /// Ends the thread, refuses what waits, and waits for what is being written. Tells whether
+    /// nothing is written any more.
+    pub(super) fn close(&self, patience: Duration) -> bool {
         let waiting = {
             let mut room = self.room();
             room.is_closed = true;
@@ -104,22 +109,36 @@ impl Lane {
         };
         self.changed.notify_all();
         for waiting in waiting {
-            waiting.job.refuse(self.busy());
+            waiting.job.refuse(super::interrupted());
         }
+        let has_thread = |room: &mut Room| room.has_thread;
+        let ended = self.changed.wait_timeout_while(self.room(), patience, has_thread);
+        let is_over = !ended.unwrap_or_else(PoisonError::into_inner).0.has_thread;
         // If the thread still waits for another process, it closes the connections when it ends.
-        if let Ok(mut writer) = self.writer.try_lock() {
-            writer.close();
+        match self.writer.try_lock() {
+            Ok(mut writer) if is_over => writer.close(),
+            _ => return false,
         }
+        true
     }
 
     fn queue(self: &Arc<Self>, waiting: Waiting) {
         let mut room = self.room();
+        if room.is_closed {
+            drop(room);
+            return waiting.job.refuse(super::interrupted());
+        }
         room.is_busy = true;
         room.waiting.push_back(waiting);
         if !room.has_thread {
             let lane = Arc::clone(self);
             let name = "shardwright-file-writer".to_owned();
-            room.has_thread = thread::Builder::new().name(name).spawn(move || lane.work()).is_ok();
+            let work = move || {
+                lane.work();
+                lane.room().has_thread = false;
+                lane.changed.notify_all();
+            };
+            room.has_thread = thread::Builder::new().name(name).spawn(work).is_ok();
         }
         let stuck = if room.has_thread {
             None
@@ -201,7 +220,111 @@ impl BatchEngine for Lane {
         1
     }
 
+    fn decides_in_start(&self) -> bool {
+        true
+    }
+
     fn start(self: &Arc<Self>, batch: Batch) {
         self.submit(Job::Commits(batch));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use rusqlite::Connection;
+    use tempfile::TempDir;
+
+    use super::super::locks::{Locks, try_lock};
+    use super::super::{FileOptions, FileStore};
+    use super::*;
+    use crate::commit::{Commit, Expect};
+    use crate::key::Key;
+    use crate::store::Store as _;
+
+    fn open(folder: &Path) -> FileStore {
+        FileStore::open(folder, FileOptions::default()).unwrap()
+    }
+
+    fn create(name: &'static str) -> Commit {
+        let key = Key::from(name);
+        Commit::builder().expect(key.clone(), Expect::Absent).put(key, "").build().unwrap()
+    }
+
+    fn at_once<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            std::task::Poll::Ready(output) => output,
+            std::task::Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_so() {
+            assert!(Instant::now() < deadline, "{what}");
+            thread::yield_now();
+        }
+    }
+
+    /// A store whose thread has taken a commit and waits for somebody's tool to let it write.
+    fn in_flight(folder: &Path) -> (FileStore, Connection) {
+        let store = open(folder);
+        at_once(store.commit(create("first"))).unwrap();
+        let tool = Connection::open(store.path()).unwrap();
+        tool.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let mut commit = Box::pin(store.commit(create("second")));
+        assert!(commit.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let lane = Arc::clone(store.inner.batcher.engine());
+        wait_until("the thread takes nothing", || {
+            let room = lane.room();
+            room.has_thread && room.waiting.is_empty()
+        });
+        drop(commit);
+        (store, tool)
+    }
+
+    fn is_used(folder: &Path) -> bool {
+        let users = Locks::new(folder.join("locks")).file("users").unwrap();
+        !try_lock(&users).unwrap()
+    }
+
+    #[test]
+    fn closing_waits_for_what_is_being_written() {
+        for _ in 0..5 {
+            let folder = TempDir::new().unwrap();
+            let (store, tool) = in_flight(folder.path());
+            let closing = thread::spawn(move || drop(store));
+            tool.execute_batch("ROLLBACK").unwrap();
+            closing.join().unwrap();
+            wait_until("the thread never ends", || !is_used(folder.path()));
+            let store = open(folder.path());
+            let found = at_once(store.load(&[Key::from("second")])).unwrap();
+            let second = found.values[0].as_ref().expect("it was being written").revision;
+            let third = at_once(store.commit(create("third"))).unwrap();
+            assert!(third > second, "revision {second} was given out twice");
+        }
+    }
+
+    #[test]
+    fn who_still_writes_is_still_a_user_when_the_store_was_dropped() {
+        let folder = TempDir::new().unwrap();
+        let (store, tool) = in_flight(folder.path());
+        drop(store);
+        assert!(is_used(folder.path()));
+        // Somebody comes in the meantime, and is not the first.
+        let other = open(folder.path());
+        tool.execute_batch("ROLLBACK").unwrap();
+        let second = [Key::from("second")];
+        wait_until("it is never written", || {
+            at_once(other.load(&second)).unwrap().values[0].is_some()
+        });
+        let written = at_once(other.load(&second)).unwrap().revision;
+        drop(other);
+        wait_until("the thread never ends", || !is_used(folder.path()));
+        let again = open(folder.path());
+        assert!(at_once(again.commit(create("third"))).unwrap() > written);
     }
 }

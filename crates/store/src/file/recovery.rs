@@ -2,53 +2,101 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 
 use super::error::{OpenError, Trouble};
 use super::rows::{Head, blob, read_entry};
-use super::schema::{Checkpoint, checkpoint, prepare};
+use super::schema::{Checkpoint, checkpoint, data_version, prepare};
 use crate::key::Key;
 
 /// Makes the store if it is not there; checks it if the last user did not close it; ends all
-/// sessions, since nobody is there that could own one.
-pub(super) fn recover(path: &Path) -> Result<(), OpenError> {
-    let connection = prepare(path)?;
-    let recovered = Head::load(&connection).and_then(|mut head| {
-        if head.closed {
-            mark(&connection, &mut head, false)?;
+/// sessions, since nobody is there that could own one. Now and then in between it calls `is_alive`.
+///
+/// A disk that is full keeps nobody from reading. Then the notes are left for whoever writes first
+/// when there is room again, and the sessions for the thread that looks after them.
+pub(super) fn recover(
+    path: &Path,
+    is_alive: impl FnMut() + Send + 'static,
+) -> Result<(), OpenError> {
+    let mut connection = prepare(path)?;
+    let recovered = show_life(&mut connection, is_alive).and_then(|()| {
+        if Head::load(&connection)?.closed {
+            unless_full(mark_in_use(&connection))?;
         } else {
-            check(&connection, &head)?;
+            check(&connection)?;
         }
-        begin_anew(&connection, head)
+        unless_full(begin_anew(&connection))
     });
     recovered.map_err(|trouble| OpenError::from_trouble(path, trouble))
+}
+
+/// Instructions of the database between two signs of life: a few hundredths of a second.
+const INSTRUCTIONS: i32 = 1_000_000;
+
+fn show_life(
+    connection: &mut Connection,
+    mut is_alive: impl FnMut() + Send + 'static,
+) -> Result<(), Trouble> {
+    let go_on = move || {
+        is_alive();
+        false
+    };
+    Ok(connection.progress_handler(INSTRUCTIONS, Some(go_on))?)
+}
+
+fn unless_full(result: Result<(), Trouble>) -> Result<(), Trouble> {
+    result.or_else(|trouble| if trouble.is_full() { Ok(()) } else { Err(trouble) })
 }
 
 /// Notes that the last user has closed the store.
 pub(super) fn close(path: &Path) -> Result<(), OpenError> {
     let connection = prepare(path)?;
-    let closed = Head::load(&connection).and_then(|mut head| {
+    let closed = data_version(&connection).and_then(|version| {
         // If somebody's tool is in the way, the store counts as not closed, and is checked.
         if checkpoint(&connection, Checkpoint::Truncate)? {
-            mark(&connection, &mut head, true)?;
+            mark_closed(&connection, version)?;
         }
         Ok(())
     });
     closed.map_err(|trouble| OpenError::from_trouble(path, trouble))
 }
 
-/// Notes, in the database itself, whether the store was closed. The log is empty before, and only
+/// Notes that the store is in use, if it counts as closed.
+pub(super) fn mark_in_use(connection: &Connection) -> Result<(), Trouble> {
+    if Head::load(connection)?.closed {
+        mark(connection, false, |_| Ok(true))?;
+    }
+    Ok(())
+}
+
+/// Notes that the store is closed, unless somebody has written since it had this version.
+fn mark_closed(connection: &Connection, version: i64) -> Result<(), Trouble> {
+    mark(connection, true, |connection| Ok(data_version(connection)? == version))
+}
+
+/// Notes, in the database itself, whether the store is closed. The log is empty before, and only
 /// this is in it: whatever part of it should get lost, the database is never taken for closed while
 /// something else is being moved into it.
-fn mark(connection: &Connection, head: &mut Head, closed: bool) -> Result<(), Trouble> {
-    head.closed = closed;
-    head.save(connection)?;
-    match checkpoint(connection, Checkpoint::Truncate) {
-        Ok(_) => Ok(()),
-        // Where there is no room, what is stored can still be read.
-        Err(trouble) if trouble.is_full() => Ok(()),
-        Err(trouble) => Err(trouble),
+fn mark(
+    connection: &Connection,
+    closed: bool,
+    is_wanted: impl FnOnce(&Connection) -> Result<bool, Trouble>,
+) -> Result<(), Trouble> {
+    let writing = write(connection)?;
+    // Only now, since nobody else can write any more.
+    let mut head = Head::load(&writing)?;
+    if !is_wanted(&writing)? {
+        return Ok(());
     }
+    head.closed = closed;
+    head.save(&writing)?;
+    writing.commit()?;
+    // Where there is no room, what is stored can still be read.
+    unless_full(checkpoint(connection, Checkpoint::Truncate).map(drop))
+}
+
+fn write(connection: &Connection) -> Result<Transaction<'_>, Trouble> {
+    Ok(Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?)
 }
 
 /// Checks that what is stored is what was committed at one moment.
@@ -56,14 +104,16 @@ fn mark(connection: &Connection, head: &mut Head, closed: bool) -> Result<(), Tr
 /// SQLite's log is cut off where it is damaged, and that is well; but if a part of what is behind
 /// the damage was moved into the database before, the database is a mixture of two moments. Only a
 /// sum over everything tells.
-fn check(connection: &Connection, head: &Head) -> Result<(), Trouble> {
+fn check(connection: &Connection) -> Result<(), Trouble> {
+    let moment = connection.unchecked_transaction()?;
+    let head = Head::load(&moment)?;
     let read = |row: &Row<'_>| row.get::<_, String>(0);
-    let verdict: String = connection.query_row("PRAGMA integrity_check(1)", [], read)?;
+    let verdict: String = moment.query_row("PRAGMA integrity_check(1)", [], read)?;
     if verdict != "ok" {
         return Err(Trouble::Damaged(verdict));
     }
     let sql = "SELECT key, value, revision, session, checksum FROM entry";
-    let mut statement = connection.prepare(sql)?;
+    let mut statement = moment.prepare(sql)?;
     let mut rows = statement.query([])?;
     let mut digest = 0_i64;
     while let Some(row) = rows.next()? {
@@ -82,25 +132,78 @@ fn check(connection: &Connection, head: &Head) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn begin_anew(connection: &Connection, mut head: Head) -> Result<(), Trouble> {
-    connection.execute_batch("BEGIN IMMEDIATE")?;
+fn begin_anew(connection: &Connection) -> Result<(), Trouble> {
+    let writing = write(connection)?;
+    let mut head = Head::load(&writing)?;
     let sql = "SELECT count(*) FROM entry WHERE session IS NOT NULL";
-    let bound: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    let bound: i64 = writing.query_row(sql, [], |row| row.get(0))?;
     if bound > 0 {
         let sql = "SELECT checksum FROM entry WHERE session IS NOT NULL";
-        let mut statement = connection.prepare(sql)?;
+        let mut statement = writing.prepare(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             head.replace(Some(row.get(0)?), None);
         }
-        connection.execute("DELETE FROM entry WHERE session IS NOT NULL", [])?;
+        writing.execute("DELETE FROM entry WHERE session IS NOT NULL", [])?;
         head.revision += 1;
     }
     // Nobody is there that could have watched.
-    connection.execute_batch("DELETE FROM session; DELETE FROM change;")?;
+    writing.execute_batch("DELETE FROM session; DELETE FROM change;")?;
     head.forgotten_revision = head.revision;
     head.forgotten_bytes = head.change_bytes;
-    head.save(connection)?;
-    connection.execute_batch("COMMIT")?;
-    Ok(())
+    head.save(&writing)?;
+    Ok(writing.commit()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Connection, Connection) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let connection = prepare(&path).unwrap();
+        (folder, connection, prepare(&path).unwrap())
+    }
+
+    fn write_something(connection: &Connection) {
+        let sql = "UPDATE store SET revision = revision + 1, closed = 0";
+        assert_eq!(connection.execute(sql, []).unwrap(), 1);
+    }
+
+    #[test]
+    fn who_writes_after_the_log_was_moved_is_not_closed_over() {
+        let (_folder, connection, other) = store();
+        write_something(&other);
+        let version = data_version(&connection).unwrap();
+        assert!(checkpoint(&connection, Checkpoint::Truncate).unwrap());
+        write_something(&other);
+        mark_closed(&connection, version).unwrap();
+        let head = Head::load(&connection).unwrap();
+        assert_eq!((head.revision, head.closed), (2, false));
+        let version = data_version(&connection).unwrap();
+        assert!(checkpoint(&connection, Checkpoint::Truncate).unwrap());
+        mark_closed(&connection, version).unwrap();
+        let head = Head::load(&other).unwrap();
+        assert_eq!((head.revision, head.closed), (2, true));
+    }
+
+    #[test]
+    fn who_checks_much_shows_that_it_lives() {
+        let (_folder, mut connection, _) = store();
+        let signs = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&signs);
+        let count = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        show_life(&mut connection, count).unwrap();
+        let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 300000) \
+                   SELECT max(i) FROM n";
+        let counted_to: i64 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(counted_to, 300_000);
+        assert!(signs.load(Ordering::Relaxed) > 0);
+    }
 }

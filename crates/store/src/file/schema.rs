@@ -154,6 +154,12 @@ pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<boo
     Ok(blocked == 0 && pages == moved)
 }
 
+/// A number that is another one when somebody else has written.
+pub(super) fn data_version(connection: &Connection) -> Result<i64, Trouble> {
+    let mut statement = connection.prepare_cached("PRAGMA data_version")?;
+    Ok(statement.query_row([], |row| row.get(0))?)
+}
+
 /// Makes the database if it is not there, and checks that it is ours. The caller has it alone.
 pub(super) fn prepare(path: &Path) -> Result<Connection, OpenError> {
     let trouble = |error| OpenError::from_trouble(path, Trouble::Sqlite(error));
@@ -162,32 +168,72 @@ pub(super) fn prepare(path: &Path) -> Result<Connection, OpenError> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(trouble)?;
     connection.busy_timeout(READER_PATIENCE).map_err(trouble)?;
+    let content = identify(&connection, path)?;
+    let journal = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0));
+    require_log(journal, path)?;
+    if content == Content::Nothing {
+        create(&connection).map_err(trouble)?;
+    }
+    set_up(&connection, Role::Writer).map_err(trouble)?;
+    Ok(connection)
+}
+
+/// Checks that a database that others use is ours as well.
+pub(super) fn check(path: &Path) -> Result<(), OpenError> {
+    let trouble = |error| OpenError::from_trouble(path, Trouble::Sqlite(error));
+    let connection = connect(path, Role::Reader, READER_PATIENCE).map_err(trouble)?;
+    if identify(&connection, path)? == Content::Nothing {
+        let what = "it is empty, though somebody uses it".to_owned();
+        return Err(OpenError::Damaged { path: path.to_owned(), what });
+    }
+    require_log(connection.pragma_query_value(None, "journal_mode", |row| row.get(0)), path)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Nothing,
+    Ours,
+}
+
+fn identify(connection: &Connection, path: &Path) -> Result<Content, OpenError> {
+    let trouble = |error| OpenError::from_trouble(path, Trouble::Sqlite(error));
     let pragma = |name: &str| {
         connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(trouble)
     };
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     let tables = "SELECT count(*) FROM sqlite_schema";
     let tables: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(trouble)?;
-    let path_owned = || path.to_owned();
+    let path = || path.to_owned();
     match (application, version) {
-        (0, 0) if tables == 0 => create(&connection).map_err(trouble)?,
-        (APPLICATION_ID, SCHEMA_VERSION) => {}
+        (0, 0) if tables == 0 => Ok(Content::Nothing),
+        (APPLICATION_ID, SCHEMA_VERSION) => Ok(Content::Ours),
         (APPLICATION_ID, found) if found > SCHEMA_VERSION => {
-            return Err(OpenError::Newer { path: path_owned(), found, known: SCHEMA_VERSION });
+            Err(OpenError::Newer { path: path(), found, known: SCHEMA_VERSION })
         }
         (APPLICATION_ID, found) => {
             let what = format!("schema version {found} never existed");
-            return Err(OpenError::Damaged { path: path_owned(), what });
+            Err(OpenError::Damaged { path: path(), what })
         }
-        _ => return Err(OpenError::Foreign { path: path_owned() }),
+        _ => Err(OpenError::Foreign { path: path() }),
     }
-    set_up(&connection, Role::Writer).map_err(trouble)?;
-    Ok(connection)
+}
+
+/// Refuses a database that keeps its journal in any other way than as a log beside it. What is
+/// promised about crashes and about readers beside a writer is true only so, and SQLite says how it
+/// really keeps it instead of refusing.
+fn require_log(journal: rusqlite::Result<String>, path: &Path) -> Result<(), OpenError> {
+    match journal {
+        Ok(mode) if mode == "wal" => Ok(()),
+        Ok(mode) => Err(OpenError::Failed {
+            path: path.to_owned(),
+            source: format!("it keeps its journal as `{mode}`, and not as a log beside it").into(),
+        }),
+        Err(error) => Err(OpenError::from_trouble(path, Trouble::Sqlite(error))),
+    }
 }
 
 /// All or nothing: a process that dies here leaves an empty database behind.
 fn create(connection: &Connection) -> Result<(), rusqlite::Error> {
-    connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.execute_batch(&format!(
         "BEGIN IMMEDIATE;
@@ -196,4 +242,19 @@ fn create(connection: &Connection) -> Result<(), rusqlite::Error> {
          {SCHEMA}
          COMMIT;"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_keeps_no_log_is_refused() {
+        let path = Path::new("/data/state.db");
+        for other in ["delete", "memory", "off"] {
+            let refused = require_log(Ok(other.to_owned()), path).unwrap_err().to_string();
+            assert!(refused.contains("/data/state.db") && refused.contains(other), "{refused}");
+        }
+        require_log(Ok("wal".to_owned()), path).unwrap();
+    }
 }

@@ -1,3 +1,4 @@
+use std::fs;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -154,6 +155,21 @@ fn a_store_that_was_closed_is_known_to_be() {
     assert!(!closed());
     let snapshot = now(again.load(&[Key::from("a")])).unwrap();
     assert_eq!(&snapshot.values[0].as_ref().unwrap().value[..], [1]);
+}
+
+#[test]
+fn who_comes_while_the_last_one_leaves_is_the_first_again() {
+    let folder = TempDir::new().unwrap();
+    let leaving = FileStore::open(folder.path(), FileOptions::default()).unwrap();
+    put(&leaving, "a", vec![1]);
+    // It has left, but what it has open is not closed yet.
+    door::leave(&leaving.inner.setup);
+    let next = FileStore::open(folder.path(), FileOptions::default()).unwrap();
+    let closed = "SELECT closed FROM store";
+    let connection = rusqlite::Connection::open(next.path()).unwrap();
+    assert!(!connection.query_row(closed, [], |row| row.get::<_, bool>(0)).unwrap());
+    drop(leaving);
+    assert!(!connection.query_row(closed, [], |row| row.get::<_, bool>(0)).unwrap());
 }
 
 #[test]

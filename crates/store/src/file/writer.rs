@@ -14,6 +14,7 @@ use super::apply::{Changing, millis};
 use super::error::Trouble;
 use super::feed::Feed;
 use super::locks::{Owner, Turn};
+use super::recovery::mark_in_use;
 use super::rows::Head;
 use super::schema::{Checkpoint, LogPages, Role, checkpoint, connect, count_log_pages};
 use crate::batch::Batch;
@@ -72,6 +73,8 @@ pub(super) struct Writer {
     log_pages_seen: i32,
     /// How long the log was when it was last moved into the database.
     log_pages_moved: i32,
+    /// Whether the store is known to be marked as in use.
+    is_marked: bool,
     /// Why nothing more is written.
     broken: Option<Fault>,
     owner: Option<Owner>,
@@ -108,6 +111,7 @@ impl Writer {
             upkeep: None,
             log_pages_seen: 0,
             log_pages_moved: 0,
+            is_marked: false,
             broken: None,
             owner: None,
         })
@@ -252,11 +256,14 @@ impl Writer {
         }
         let history = self.setup.history;
         let Some((connection, _)) = &self.durable else { return Err(Failed::Busy) };
-        let result = transaction(connection, patience, || {
-            let mut changing = Changing::begin(connection)?;
-            let result = change(&mut changing)?;
-            changing.finish(history)?;
-            Ok((result, changing.sets))
+        let marked = mark_once(&mut self.is_marked, connection, patience);
+        let result = marked.and_then(|()| {
+            transaction(connection, patience, || {
+                let mut changing = Changing::begin(connection)?;
+                let result = change(&mut changing)?;
+                changing.finish(history)?;
+                Ok((result, changing.sets))
+            })
         });
         let (result, sets) = result.inspect_err(|failed| {
             let spoilt = failed.spoils_connection();
@@ -284,7 +291,8 @@ impl Writer {
             self.upkeep = Some(connection);
         }
         let Some(connection) = &self.upkeep else { return Err(Failed::Busy) };
-        let result = transaction(connection, patience, || change(connection));
+        let result = mark_once(&mut self.is_marked, connection, patience)
+            .and_then(|()| transaction(connection, patience, || change(connection)));
         if result.as_ref().is_err_and(Failed::spoils_connection) {
             self.upkeep = None;
         }
@@ -366,6 +374,21 @@ impl Failed {
 
 fn lock_trouble(error: io::Error) -> Trouble {
     Trouble::Sqlite(rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
+
+/// Marks the store as in use before anything else is written, if there was no room for that when it
+/// was opened.
+fn mark_once(
+    is_marked: &mut bool,
+    connection: &Connection,
+    patience: Duration,
+) -> Result<(), Failed> {
+    if !*is_marked {
+        connection.busy_timeout(patience)?;
+        mark_in_use(connection)?;
+        *is_marked = true;
+    }
+    Ok(())
 }
 
 /// Runs a transaction. Whatever fails, none is open when this returns.

@@ -251,6 +251,15 @@ impl EtcdCluster {
         self.answering().await
     }
 
+    /// Sets a member back to before anything was written, as if a backup of that moment had been
+    /// restored, and starts it again on its ports. It must be the only one.
+    pub async fn set_back(&mut self, member: usize) -> io::Result<()> {
+        self.kill(member)?;
+        fs::remove_dir_all(self.folder.path().join(&self.member(member)?.name))?;
+        self.spawn(member)?;
+        self.answering().await
+    }
+
     /// Changes what the network does between a member and all others. The cluster has to be
     /// started with links.
     pub fn link(&self, member: usize, link: Link) -> io::Result<()> {

@@ -108,6 +108,34 @@ async fn a_member_that_has_forgotten_us_is_told_again_who_we_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_was_let_in_without_a_name_gives_it_when_it_is_wanted() {
+    let cluster = EtcdCluster::single().await.unwrap();
+    let operator = cluster.operator(0).await.unwrap();
+    operator.add_user("root", "root's", None).await.unwrap();
+    operator.add_user("alice", "alice's", Some("alice/")).await.unwrap();
+    let options = cluster.options().namespace("alice/");
+    let named = EtcdStore::connect(options.clone().credentials("alice", "alice's")).await.unwrap();
+    let nameless = EtcdStore::connect(options).await.unwrap();
+    let first = named.commit(create("a", "0").build().unwrap()).await.unwrap();
+    let session = named.open_session(Duration::from_secs(60)).await.unwrap();
+    operator.require_users().await.unwrap();
+    let second = named.commit(replace("a", first, "1").build().unwrap()).await.unwrap();
+    named.keep_alive(session.id).await.unwrap();
+    assert_eq!(text(&named, "a").await.unwrap(), "1");
+    let refused = nameless.commit(replace("a", second, "2").build().unwrap()).await;
+    let Err(CommitError::NotApplied(fault)) = refused else { panic!("{refused:?}") };
+    assert_eq!(fault.kind, FaultKind::Denied, "{fault}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_has_more_time_than_a_connection() {
+    let (cluster, _) = single().await;
+    let time = Duration::from_secs(1);
+    let timeouts = EtcdTimeouts { connect: time, call: time, ..EtcdTimeouts::default() };
+    assert_eq!(kind_of_refusal(cluster.options().timeouts(timeouts)).await, FaultKind::Other);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_no_hindrance_where_nobody_asks_for_one() {
     let (cluster, _) = single().await;
     let options = cluster.options().credentials("alice", "alice's");
@@ -178,7 +206,8 @@ async fn over_tls_both_sides_know_each_other() {
     let stranger = Authority::new().known_to_client(Some(client));
     let misnamed = EtcdTls { server_name: Some("elsewhere".to_owned()), ..tls };
     // Who is not let in for such a reason tries again for as long as a call may take.
-    let impatient = EtcdTimeouts { call: Duration::from_millis(500), ..EtcdTimeouts::default() };
+    let (connect, call) = (Duration::from_millis(200), Duration::from_millis(500));
+    let impatient = EtcdTimeouts { connect, call, ..EtcdTimeouts::default() };
     for wrong in [nameless, stranger, misnamed] {
         let options = cluster.options().tls(wrong).timeouts(impatient);
         assert_eq!(kind_of_refusal(options).await, FaultKind::Unreachable);

@@ -35,6 +35,25 @@ async fn a_watch_that_was_away_while_history_was_forgotten_has_a_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_watch_of_a_cluster_that_was_set_back_has_a_gap() {
+    let (mut cluster, store) = single().await;
+    let mut last = store.commit(create("a", "0").build().unwrap()).await.unwrap();
+    let mut changes = store.watch(&KeyRange::prefix(""), last).await.unwrap();
+    for round in 0..5 {
+        last = store.commit(replace("a", last, format!("{round}")).build().unwrap()).await.unwrap();
+        assert_eq!(soon(changes.next()).await.unwrap().revision, last);
+    }
+    cluster.set_back(0).await.unwrap();
+    assert!(matches!(soon(changes.next()).await, Err(WatchError::Gap)));
+    // What is read anew is of the cluster as it is now.
+    let snapshot = store.load(&[key("a")]).await.unwrap();
+    assert!(snapshot.values[0].is_none() && snapshot.revision < last);
+    let mut changes = store.watch(&KeyRange::prefix(""), snapshot.revision).await.unwrap();
+    let first = store.commit(create("a", "again").build().unwrap()).await.unwrap();
+    assert_eq!(soon(changes.next()).await.unwrap().revision, first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn compaction_and_defragmentation_all_the_time_harm_no_one_who_keeps_up() {
     const ROUNDS: usize = 150;
     let (cluster, store) = single().await;

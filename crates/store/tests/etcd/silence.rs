@@ -109,6 +109,24 @@ async fn a_renewal_that_nobody_answers_fails_in_time() {
     }
 }
 
+/// On one thread, so that all who come at once go together.
+#[tokio::test]
+async fn who_comes_later_does_not_wait_for_a_batch_that_nobody_answers() {
+    let (_cluster, proxy, store) = two_ways().await;
+    let put = |name: String| {
+        let store = store.clone();
+        tokio::spawn(async move { store.commit(create(&name, "").build().unwrap()).await })
+    };
+    put("before".to_owned()).await.unwrap().unwrap();
+    proxy.set(Link::Silent);
+    let stuck: Vec<_> = (0..20).map(|number| put(format!("{number}"))).collect();
+    tokio::task::yield_now().await;
+    tokio::task::yield_now().await;
+    let late = put("late".to_owned());
+    soon(late).await.unwrap().unwrap();
+    assert!(stuck.iter().all(|one| !one.is_finished()), "it has waited for all the others");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_network_is_not_a_dead_one() {
     let (_cluster, proxy, store) = two_ways().await;

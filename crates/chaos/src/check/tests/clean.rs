@@ -3,7 +3,7 @@
 use super::story::{END, ROOT, START, Story, checkpoint, complete, done, replayed, stale, unknown};
 use crate::check::Seen;
 use crate::final_state::FinalShard;
-use crate::history::{Action, Facts, Outcome, Piece, Refusal, Status};
+use crate::history::{Action, Facts, Outcome, Piece, Status};
 
 #[test]
 fn a_shard_that_one_worker_finishes() {
@@ -195,18 +195,4 @@ fn children_that_go_on_where_their_parent_stopped() {
     story.call(3, Action::CompleteRun { op: 71 }, done());
     story.state.runs[0].counts = [0, 2, 1, 0];
     story.is_clean();
-}
-
-#[test]
-fn a_refusal_that_was_right_a_moment_ago_is_counted_and_no_violation() {
-    let mut story = Story::of_one_shard(2);
-    story.acquire(1, 2, None);
-    story.call(1, Action::Release { shard: ROOT, fence: 2, op: 10 }, done());
-    // Nobody holds it any more.
-    let held = Outcome::Refused(Refusal::AlreadyLeased { owner: 1 });
-    story.call(2, Action::Acquire { shard: ROOT }, held);
-    story.acquire(2, 3, None);
-    story.end(2, 3, START);
-    let findings = story.findings();
-    assert_eq!((findings.violations.len(), findings.stale_refusals), (0, 1));
 }

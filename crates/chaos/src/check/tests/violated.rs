@@ -316,3 +316,18 @@ fn stored_records_do_not_go_together() {
     story.state.complaints.push("3 shards are reserved in all, not 4".to_owned());
     story.is_violated("reserved in all");
 }
+
+#[test]
+fn a_refusal_that_was_right_a_moment_ago_is_told_from_one_that_never_was() {
+    let mut story = Story::of_one_shard(2);
+    story.acquire(1, 2, None);
+    story.call(1, Action::Release { shard: ROOT, fence: 2, op: 10 }, done());
+    // Nobody holds it any more.
+    let held = Outcome::Refused(Refusal::AlreadyLeased { owner: 1 });
+    story.call(2, Action::Acquire { shard: ROOT }, held);
+    story.acquire(2, 3, None);
+    story.end(2, 3, START);
+    let findings = story.findings();
+    assert_eq!((findings.violations.len(), findings.stale_refusals), (1, 1));
+    assert!(findings.violations[0].contains("stale refusals"), "{findings:?}");
+}

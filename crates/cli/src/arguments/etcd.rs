@@ -1,0 +1,165 @@
+//! How etcd knows us, and how we know it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use shardwright_store::etcd::{EtcdOptions, EtcdTimeouts, EtcdTls};
+
+/// What is said about an etcd besides where it is. The environment may say it as well, so that
+/// nobody has to say it each time, and so that processes which are started here know it.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[command(next_help_heading = "Options of etcd")]
+pub(crate) struct EtcdAccess {
+    /// For `etcds://`: the certificate of who has signed those of the members, in PEM.
+    #[arg(long = "etcd-ca", global = true, value_name = "FILE", env = CA, hide_env_values = true)]
+    ca: Option<PathBuf>,
+    /// For `etcds://`: our own certificate, where members want to see one, in PEM.
+    #[arg(long = "etcd-cert", global = true, value_name = "FILE", env = CERT)]
+    #[arg(requires = "key", hide_env_values = true)]
+    cert: Option<PathBuf>,
+    /// The private key of our certificate, in PEM.
+    #[arg(long = "etcd-key", global = true, value_name = "FILE", env = KEY)]
+    #[arg(requires = "cert", hide_env_values = true)]
+    key: Option<PathBuf>,
+    /// Who we are, where etcd wants to know.
+    #[arg(long = "etcd-user", global = true, value_name = "NAME", env = USER)]
+    #[arg(requires = "password_file", hide_env_values = true)]
+    user: Option<String>,
+    /// A file with the password of that user, and nothing else but perhaps a newline.
+    #[arg(long = "etcd-password-file", global = true, value_name = "FILE", env = PASSWORD_FILE)]
+    #[arg(requires = "user", hide_env_values = true)]
+    password_file: Option<PathBuf>,
+    /// After how many seconds without an answer a call has failed [default: 5].
+    #[arg(long = "etcd-timeout", global = true, value_name = "SECONDS", env = TIMEOUT)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=600), hide_env_values = true)]
+    timeout: Option<u16>,
+}
+
+const CA: &str = "SHARDWRIGHT_ETCD_CA";
+const CERT: &str = "SHARDWRIGHT_ETCD_CERT";
+const KEY: &str = "SHARDWRIGHT_ETCD_KEY";
+const USER: &str = "SHARDWRIGHT_ETCD_USER";
+const PASSWORD_FILE: &str = "SHARDWRIGHT_ETCD_PASSWORD_FILE";
+const TIMEOUT: &str = "SHARDWRIGHT_ETCD_TIMEOUT";
+
+impl EtcdAccess {
+    /// How to speak to these members.
+    pub(crate) fn options(&self, members: &[String]) -> anyhow::Result<EtcdOptions> {
+        let mut options = EtcdOptions::new(members.to_vec());
+        let is_secure = members.iter().any(|member| member.starts_with("https://"));
+        match &self.ca {
+            Some(ca) if is_secure => options = options.tls(self.tls(ca)?),
+            Some(_) => anyhow::bail!(
+                "--etcd-ca (or {CA}) is given, but the store is etcd:// and not etcds://"
+            ),
+            None if is_secure => anyhow::bail!(
+                "etcds:// needs --etcd-ca FILE (or {CA}), the certificate of who has signed those \
+                 of the members"
+            ),
+            None => {}
+        }
+        anyhow::ensure!(
+            self.cert.is_none() || is_secure,
+            "--etcd-cert (or {CERT}) is given, but the store is etcd:// and not etcds://"
+        );
+        if let (Some(user), Some(file)) = (&self.user, &self.password_file) {
+            let password = String::from_utf8(read(file, "--etcd-password-file", PASSWORD_FILE)?);
+            let password = password.context("the password of etcd is no text")?;
+            options = options.credentials(user, password.trim_end_matches(['\r', '\n']));
+        }
+        Ok(match self.timeout {
+            Some(seconds) => options.timeouts(timeouts(Duration::from_secs(seconds.into()))),
+            None => options,
+        })
+    }
+
+    /// What is given, for a process that is started here.
+    pub(crate) fn flags(&self) -> Vec<String> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let flags = [
+            ("--etcd-ca", path(&self.ca)),
+            ("--etcd-cert", path(&self.cert)),
+            ("--etcd-key", path(&self.key)),
+            ("--etcd-user", self.user.clone()),
+            ("--etcd-password-file", path(&self.password_file)),
+            ("--etcd-timeout", self.timeout.map(|seconds| seconds.to_string())),
+        ];
+        let given = |(name, value): (&str, Option<String>)| Some([name.to_owned(), value?]);
+        flags.into_iter().filter_map(given).flatten().collect()
+    }
+
+    fn tls(&self, ca: &Path) -> anyhow::Result<EtcdTls> {
+        let identity = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => {
+                Some((read(cert, "--etcd-cert", CERT)?, read(key, "--etcd-key", KEY)?))
+            }
+            _ => None,
+        };
+        let certificate_authority = read(ca, "--etcd-ca", CA)?;
+        Ok(EtcdTls { certificate_authority, identity, server_name: None })
+    }
+}
+
+fn read(file: &Path, flag: &str, variable: &str) -> anyhow::Result<Vec<u8>> {
+    let path = file.display();
+    std::fs::read(file).with_context(|| format!("{path}, of {flag} (or {variable}), is not there"))
+}
+
+/// A call leaves time to ask a second member when the first one does not answer.
+fn timeouts(call: Duration) -> EtcdTimeouts {
+    let usual = EtcdTimeouts::default();
+    let part = call.saturating_mul(2) / 5;
+    EtcdTimeouts {
+        connect: usual.connect.min(part),
+        attempt: usual.attempt.min(part),
+        call,
+        ..usual
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(access: &EtcdAccess, member: &str) -> String {
+        format!("{:#}", access.options(&[member.to_owned()]).unwrap_err())
+    }
+
+    #[test]
+    fn what_is_missing_or_in_vain_is_named() {
+        let nothing = EtcdAccess::default();
+        let text = said(&nothing, "https://a:1");
+        assert!(text.contains("--etcd-ca") && text.contains(CA), "{text}");
+        let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let ca = EtcdAccess { ca: Some(file.to_path_buf()), ..EtcdAccess::default() };
+        assert!(said(&ca, "http://a:1").contains("not etcds://"));
+        assert!(ca.options(&["https://a:1".to_owned()]).is_ok());
+        drop(file);
+        let text = said(&ca, "https://a:1");
+        assert!(text.contains("--etcd-ca") && text.contains("is not there"), "{text}");
+        assert!(nothing.options(&["http://a:1".to_owned()]).is_ok());
+    }
+
+    #[test]
+    fn a_process_is_told_all_that_we_were_told() {
+        let access = EtcdAccess {
+            ca: Some("a".into()),
+            user: Some("u".to_owned()),
+            password_file: Some("p".into()),
+            timeout: Some(7),
+            ..EtcdAccess::default()
+        };
+        let flags = access.flags().join(" ");
+        let expected = "--etcd-ca a --etcd-user u --etcd-password-file p --etcd-timeout 7";
+        assert_eq!(flags, expected);
+    }
+
+    #[test]
+    fn a_short_call_still_asks_two_members() {
+        let short = timeouts(Duration::from_secs(1));
+        assert!(short.connect * 2 < short.call && short.attempt * 2 < short.call, "{short:?}");
+        assert_eq!(timeouts(Duration::from_secs(5)), EtcdTimeouts::default());
+    }
+}

@@ -1,0 +1,210 @@
+//! Coming in and going out: who uses a store, who was the first, and who is the last.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Setup;
+use super::error::OpenError;
+use super::locks::{Locks, lock_within, try_lock};
+use super::{recovery, schema};
+
+/// How long the last user waits for somebody who is coming in.
+const LEAVING: Duration = Duration::from_secs(1);
+/// How often one who comes in shows that it lives, at the most.
+const SIGNS: Duration = Duration::from_millis(100);
+
+/// What kind of network file system a place is on, if it is.
+pub(super) type NetworkKind = dyn Fn(&Path) -> io::Result<Option<&'static str>>;
+
+/// Makes the folder of a store if it is not there. On a network file system nothing is made.
+pub(super) fn make_folder(folder: &Path, network_kind: &NetworkKind) -> Result<PathBuf, OpenError> {
+    let unwritable =
+        |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
+    let locks = std::path::absolute(folder.join("locks")).map_err(unwritable)?;
+    let there = locks.ancestors().find(|ancestor| ancestor.exists());
+    if let Some(kind) = there.map(network_kind).transpose().map_err(unwritable)?.flatten() {
+        return Err(OpenError::NetworkFileSystem { folder: folder.to_owned(), kind });
+    }
+    fs::create_dir_all(&locks).map_err(unwritable)?;
+    // The disk has to know of it before anything in it is relied on.
+    let made = locks.ancestors().take_while(|ancestor| Some(*ancestor) != there);
+    for entered_in in made.filter_map(Path::parent) {
+        File::open(entered_in).and_then(|folder| folder.sync_all()).map_err(unwritable)?;
+    }
+    folder.canonicalize().map_err(unwritable)
+}
+
+/// Joins the users of a store. The first one makes it or looks after it.
+pub(super) fn enter(
+    locks: &Locks,
+    folder: &Path,
+    path: &Path,
+    patience: Duration,
+) -> Result<File, OpenError> {
+    let failed = |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
+    let open = locks.file("open").map_err(failed)?;
+    let mut waiting = Waiting::new(patience, Sign::read(&open), Instant::now());
+    while !try_lock(&open).map_err(failed)? {
+        if !waiting.goes_on(Sign::read(&open), Instant::now()) {
+            let process = waiting.sign.map(|sign| sign.process);
+            return Err(OpenError::Busy { folder: folder.to_owned(), process, patience });
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    let users = locks.file("users").map_err(failed)?;
+    if try_lock(&users).map_err(failed)? {
+        locks.forget_all_owners();
+        recovery::recover(path, signs(open.try_clone().map_err(failed)?))?;
+    } else {
+        schema::check(path)?;
+    }
+    users.lock_shared().map_err(failed)?;
+    Ok(users)
+}
+
+/// Leaves the users of a store. The last one notes that it was closed.
+pub(super) fn leave(setup: &Setup) {
+    // Whatever fails here is made up for by the next who opens the store.
+    let Ok(open) = setup.locks.file("open") else { return };
+    if matches!(lock_within(&open, LEAVING), Ok(true)) {
+        if matches!(try_lock(&setup.users), Ok(true)) {
+            let _failed = recovery::close(&setup.path);
+        }
+        // While nobody can come in: who found us here would take the store for one in use.
+        let _failed = setup.users.unlock();
+    }
+}
+
+/// What one who comes in writes into the file `open` while it has its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sign {
+    process: u32,
+    count: u64,
+}
+
+impl Sign {
+    const BYTES: usize = 64;
+
+    fn write(self, open: &File) {
+        // Where it cannot be written, others lose their patience sooner.
+        let text = format!("process {:>10}, sign of life {:>20}\n", self.process, self.count);
+        let _unseen = open.write_all_at(text.as_bytes(), 0);
+    }
+
+    fn read(open: &File) -> Option<Self> {
+        let mut bytes = [0; Self::BYTES];
+        let count = open.read_at(&mut bytes, 0).ok()?;
+        let text = str::from_utf8(bytes.get(..count)?).ok()?;
+        let mut numbers = text.split(|letter: char| !letter.is_ascii_digit());
+        let mut number = || numbers.find(|text| !text.is_empty());
+        Some(Self { process: number()?.parse().ok()?, count: number()?.parse().ok()? })
+    }
+}
+
+/// Shows signs of life, the first at once and then as often as it is called, within reason.
+fn signs(open: File) -> impl FnMut() + Send + 'static {
+    // Not to be mistaken for the last one of a process that had the same number.
+    let count = Sign::read(&open).map_or(0, |sign| sign.count.wrapping_add(1));
+    let mut sign = Sign { process: std::process::id(), count };
+    sign.write(&open);
+    let mut last = Instant::now();
+    move || {
+        if last.elapsed() >= SIGNS {
+            last = Instant::now();
+            sign.count = sign.count.wrapping_add(1);
+            sign.write(&open);
+        }
+    }
+}
+
+/// Waits for one who comes in, for as long as it shows signs of life.
+struct Waiting {
+    patience: Duration,
+    sign: Option<Sign>,
+    since: Instant,
+}
+
+impl Waiting {
+    const fn new(patience: Duration, sign: Option<Sign>, now: Instant) -> Self {
+        Self { patience, sign, since: now }
+    }
+
+    fn goes_on(&mut self, sign: Option<Sign>, now: Instant) -> bool {
+        if sign != self.sign {
+            (self.sign, self.since) = (sign, now);
+        }
+        now.saturating_duration_since(self.since) < self.patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{FileOptions, FileStore};
+
+    #[test]
+    fn nothing_is_made_on_a_network_file_system() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("not/yet/there");
+        let asked_about = place.path().to_owned();
+        let network_kind = move |asked: &Path| {
+            assert_eq!(asked, asked_about);
+            Ok(Some("NFS"))
+        };
+        let refused = FileStore::open_on(&folder, FileOptions::default(), &network_kind);
+        let error = refused.unwrap_err();
+        assert!(matches!(error, OpenError::NetworkFileSystem { kind: "NFS", .. }), "{error}");
+        assert!(error.to_string().contains(folder.to_str().unwrap()), "{error}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        // One that is there is asked about itself.
+        fs::create_dir_all(&folder).unwrap();
+        let itself = folder.clone();
+        let network_kind = move |asked: &Path| Ok((asked == itself).then_some("SMB"));
+        let refused = FileStore::open_on(&folder, FileOptions::default(), &network_kind);
+        assert!(matches!(refused, Err(OpenError::NetworkFileSystem { kind: "SMB", .. })));
+        assert!(!folder.join("locks").exists());
+    }
+
+    #[test]
+    fn who_comes_in_is_waited_for_while_it_shows_that_it_lives() {
+        let (patience, start) = (Duration::from_secs(10), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let sign = |count| Some(Sign { process: 7, count });
+        let mut waiting = Waiting::new(patience, sign(0), start);
+        assert!(waiting.goes_on(sign(0), at(9)));
+        assert!(waiting.goes_on(sign(1), at(9)));
+        assert!(waiting.goes_on(sign(1), at(18)), "it lived nine seconds ago");
+        assert!(waiting.goes_on(sign(2), at(1_000)));
+        assert!(!waiting.goes_on(sign(2), at(1_010)));
+    }
+
+    #[test]
+    fn a_sign_of_life_is_another_one_each_time_and_names_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = Locks::new(folder.path().to_owned());
+        let (open, other) = (locks.file("open").unwrap(), locks.file("open").unwrap());
+        assert_eq!(Sign::read(&other), None);
+        drop(signs(open.try_clone().unwrap()));
+        let first = Sign::read(&other).unwrap();
+        assert_eq!(first.process, std::process::id());
+        drop(signs(open));
+        assert_ne!(Sign::read(&other).unwrap(), first);
+    }
+
+    #[test]
+    fn who_gives_up_says_whom_it_has_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(FileStore::open(folder.path(), FileOptions::default()).unwrap());
+        let open = Locks::new(folder.path().join("locks")).file("open").unwrap();
+        open.lock().unwrap();
+        drop(signs(open.try_clone().unwrap()));
+        let options = FileOptions { patience: Duration::from_millis(1), ..FileOptions::default() };
+        let error = FileStore::open(folder.path(), options).unwrap_err().to_string();
+        let process = format!("process {}", std::process::id());
+        assert!(error.contains(&process) && error.contains("1ms"), "{error}");
+    }
+}
