@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{EngineConfig, Sessions, StoredCoordinator, TokioEnv};
+use shardwright_engine::{EngineConfig, Retention, Sessions, StoredCoordinator, TokioEnv};
 use shardwright_store::etcd::EtcdStore;
 use shardwright_store::file::{FileOptions, FileStore};
 use shardwright_store::memory::MemoryStore;
@@ -23,8 +23,6 @@ use crate::arguments::etcd::EtcdAccess;
 const STATE_FOLDER: &str = ".shardwright";
 /// How long a session outlives its last sign of life.
 const SESSION: Duration = Duration::from_secs(10);
-/// How much the clocks of machines may differ.
-const SKEW_MS: u64 = 1_000;
 
 /// The run protocol on whichever store was chosen.
 pub(crate) type Coordinator = StoredCoordinator<AnyStore, TokioEnv>;
@@ -131,10 +129,14 @@ impl StoreAddress {
     pub(crate) async fn open(&self, purpose: Purpose) -> anyhow::Result<Coordinator> {
         let env = TokioEnv::current().context("there is no runtime")?;
         let (store, keys) = self.connect(purpose, "runs", None).await?;
-        // All processes of a machine have the same clock.
-        let skew_allowance_ms = if self.is_shared() { SKEW_MS } else { 0 };
-        let sessions = Sessions::Bound { ttl: SESSION };
-        let config = EngineConfig { skew_allowance_ms, sessions, ..EngineConfig::default() };
+        let config = match self.is_shared() {
+            true => EngineConfig::default(),
+            false => EngineConfig::on_one_machine(),
+        };
+        // What served to build a run's results goes with the run, which only `gc` sees to.
+        let retention = Retention::FOREVER;
+        let config =
+            EngineConfig { sessions: Sessions::Bound { ttl: SESSION }, retention, ..config };
         Ok(StoredCoordinator::open(store, env, keys, config).await?)
     }
 

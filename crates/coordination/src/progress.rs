@@ -24,18 +24,18 @@ pub struct RunProgress {
     pub watermark: Option<Box<[u8]>>,
 }
 
-/// Counts a run's shards one by one.
+/// Counts a run's shards one by one, and keeps none of them.
 #[derive(Debug)]
-pub struct ProgressCounter<'s> {
+pub struct ProgressCounter {
     now: LogicalTime,
     fence_floor: FenceEpoch,
     progress: RunProgress,
     /// The least key that may not be done.
-    unfinished: Option<&'s [u8]>,
-    last_end: Option<&'s [u8]>,
+    unfinished: Option<Box<[u8]>>,
+    last_end: Option<Box<[u8]>>,
 }
 
-impl<'s> ProgressCounter<'s> {
+impl ProgressCounter {
     /// Starts at nothing. Shards are counted as they are at `now`; by a lease below the floor
     /// nobody holds one.
     #[must_use]
@@ -49,8 +49,8 @@ impl<'s> ProgressCounter<'s> {
     pub fn add<const LOG: usize>(
         &mut self,
         head: &ShardHead<LOG>,
-        spec: ShardSpecRef<'s>,
-        cursor: CursorUpdate<'s>,
+        spec: ShardSpecRef<'_>,
+        cursor: CursorUpdate<'_>,
     ) {
         let progress = &mut self.progress;
         match head.status {
@@ -64,10 +64,14 @@ impl<'s> ProgressCounter<'s> {
             false => head.holder_at(self.now, self.fence_floor),
         };
         progress.leased += u32::from(holder.is_some());
-        self.last_end = self.last_end.max(Some(spec.end()));
+        if self.last_end.as_deref().is_none_or(|last| last < spec.end()) {
+            self.last_end = Some(spec.end().into());
+        }
         if matches!(head.status, ShardStatus::Active | ShardStatus::Parked) {
             let reached = cursor.last_key().unwrap_or(spec.start());
-            self.unfinished = Some(self.unfinished.map_or(reached, |least| least.min(reached)));
+            if self.unfinished.as_deref().is_none_or(|least| least > reached) {
+                self.unfinished = Some(reached.into());
+            }
         }
     }
 
@@ -77,7 +81,11 @@ impl<'s> ProgressCounter<'s> {
     pub fn finish(self, before: Option<&[u8]>) -> RunProgress {
         let before = before.filter(|_| !planted::is_active(Defect::WatermarkGoesBack));
         let reached = self.unfinished.or(self.last_end);
-        RunProgress { watermark: before.max(reached).map(Into::into), ..self.progress }
+        let watermark = match before {
+            Some(before) if reached.as_deref() < Some(before) => Some(before.into()),
+            Some(_) | None => reached,
+        };
+        RunProgress { watermark, ..self.progress }
     }
 }
 

@@ -90,7 +90,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         worker: WorkerId,
         limit: usize,
     ) -> Result<(Vec<ShardId>, ClaimOutlook), RunQueryError> {
-        let now = self.core.now().await?;
+        let now = self.core.now_at_most().await;
         let view = self.core.view(tenant, run).await?;
         match self.open_gate(tenant, run, &view).await {
             Ok(_) => {}
@@ -125,7 +125,8 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 let refusal = match self.acquire(place, worker).await {
                     Ok(acquired) => return Ok(acquired),
                     Err(AcquireError::BackendError(InfraError::Corrupt { .. }))
-                        if !planted::is_active(Defect::QuarantineSpreads) =>
+                        if self.core.served.take_damaged(place)
+                            && !planted::is_active(Defect::QuarantineSpreads) =>
                     {
                         // A damaged shard is out of work, and no other is. Somebody may repair it,
                         // of which nobody tells.

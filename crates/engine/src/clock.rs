@@ -1,9 +1,14 @@
 //! The time that leases are judged by.
 //!
-//! It is the calendar's time as long as that behaves. It never goes back: if the calendar is set
-//! back, it goes on by a clock that does not jump, and if it is ahead by a little, at half the
-//! pace until the calendar has caught up. That holds over a restart, because no time is told that
-//! is later than a mark in the store allows, and whoever starts begins no earlier than the mark.
+//! It is the calendar's as long as that behaves, and it never goes back. While the calendar is
+//! behind by no more than an interval, time stands still and waits for it. If the calendar is
+//! behind by more, it was set back: time goes on at half the pace of the clock that does not jump,
+//! so that leases still end and the calendar can catch up.
+//!
+//! That holds over a restart, because no time is told that is later than a mark in the store
+//! allows, and whoever starts begins at the mark. A mark reaches an interval beyond the calendar,
+//! or is the very time that is told, whichever is later. So whoever starts is at most an interval
+//! ahead of its calendar or of those who run already, and starts add up to nothing.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -21,8 +26,11 @@ const OPERATION: &str = "clock.mark";
 /// How often a mark is tried to be stored.
 const MARKS: usize = 16;
 
-/// How far ahead of the calendar the clock may be and still wait for it.
-const SLEW_MS: u64 = 60_000;
+/// How far ahead of the calendar time may be and just wait, where no marks are stored.
+const INTERVAL_MS: u64 = 1_000;
+
+/// In how many strides time that is ahead of the calendar makes an interval.
+const STRIDES_PER_INTERVAL: u64 = 4;
 
 /// The clock of one coordinator.
 pub(crate) struct EngineClock {
@@ -37,8 +45,9 @@ pub(crate) struct EngineClock {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     told: LogicalTime,
-    /// When `told` was true, on the clock that does not jump.
-    told_at: Duration,
+    interval_ms: u64,
+    /// Since when `told` is what is told, on the clock that does not jump.
+    stands_since: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,22 +61,40 @@ struct State {
 impl Pace {
     /// Tells no time before `earliest`.
     pub(crate) fn new(env: &impl Env, earliest: LogicalTime) -> Self {
-        Self { told: earliest, told_at: env.monotonic() }
+        Self::with_interval(env, earliest, INTERVAL_MS)
+    }
+
+    /// Tells no time before `earliest`, and waits for a calendar that is behind by no more than
+    /// the interval.
+    fn with_interval(env: &impl Env, earliest: LogicalTime, interval_ms: u64) -> Self {
+        Self { told: earliest, interval_ms, stands_since: env.monotonic() }
     }
 
     /// What time it is.
     pub(crate) fn read(&mut self, env: &impl Env) -> LogicalTime {
         let (wall, monotonic) = (env.wall_clock(), env.monotonic());
-        let passed = monotonic.saturating_sub(self.told_at).as_millis();
-        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
-        // Ahead by now, not when it was last read, or one that is seldom read never waits.
-        let ahead_ms = self.told.saturating_add(passed).millis_since(wall);
-        let pace = if (1..=SLEW_MS).contains(&ahead_ms) { 2 } else { 1 };
-        let ticked = self.told.saturating_add(passed / pace);
-        // Only whole milliseconds are taken, or frequent calls would lose time.
-        self.told_at = self.told_at.saturating_add(Duration::from_millis(passed));
-        self.told = ticked.max(wall);
+        if self.told.millis_since(wall) <= self.interval_ms {
+            self.told = self.told.max(wall);
+            self.stands_since = monotonic;
+            return self.told;
+        }
+        // Whole strides only: a time that is told exactly at its mark gives those who start
+        // nothing to be ahead by. What is left of a stride counts for the next one.
+        let stride_ms = (self.interval_ms / STRIDES_PER_INTERVAL).max(1);
+        let stands_ms = monotonic.saturating_sub(self.stands_since).as_millis();
+        let strides = u64::try_from(stands_ms).unwrap_or(u64::MAX) / stride_ms / 2;
+        let gone_ms = strides.saturating_mul(stride_ms);
+        self.told = self.told.saturating_add(gone_ms);
+        let passed = Duration::from_millis(gone_ms.saturating_mul(2));
+        self.stands_since = self.stands_since.saturating_add(passed);
         self.told
+    }
+
+    /// Tells no earlier time from now on.
+    fn begin_at(&mut self, env: &impl Env, earliest: LogicalTime) {
+        if self.told < earliest {
+            (self.told, self.stands_since) = (earliest, env.monotonic());
+        }
     }
 }
 
@@ -82,7 +109,7 @@ impl EngineClock {
         let mark = mark.filter(|_| !planted::is_active(Defect::ClockGoesBack));
         let allowed_until = mark.map_or(LogicalTime::ZERO, |(mark, _)| mark.reserved_until);
         let state = State {
-            pace: Pace::new(env, allowed_until),
+            pace: Pace::with_interval(env, allowed_until, interval_ms),
             allowed_until,
             mark_at: mark.map(|(_, at)| at),
         };
@@ -96,28 +123,51 @@ impl EngineClock {
         store: &impl Store,
         env: &impl Env,
     ) -> Result<LogicalTime, InfraError> {
-        let now = self.read(env);
-        if now <= self.state().allowed_until {
+        if let Some(now) = self.allowed(env) {
             return Ok(now);
         }
         let _marking = self.marking.lock().await;
         for _ in 0..MARKS {
-            if now <= self.state().allowed_until {
+            if let Some(now) = self.allowed(env) {
                 return Ok(now);
             }
-            self.mark(store, now).await?;
+            self.mark(store, env).await?;
         }
         Err(fault::contention(OPERATION))
+    }
+
+    /// What time it is, for whoever only looks. Where no mark can be stored, it is the latest time
+    /// that may be told without one.
+    pub(crate) async fn now_at_most(&self, store: &impl Store, env: &impl Env) -> LogicalTime {
+        if let Ok(now) = self.now(store, env).await {
+            return now;
+        }
+        // Others may have stored one; if that cannot be read, neither can what is looked for.
+        let _unread = self.look(store, env).await;
+        self.read(env).min(self.state().allowed_until)
+    }
+
+    /// What time it is, if it may be told.
+    fn allowed(&self, env: &impl Env) -> Option<LogicalTime> {
+        let now = self.read(env);
+        (now <= self.state().allowed_until).then_some(now)
     }
 
     fn read(&self, env: &impl Env) -> LogicalTime {
         self.lock().pace.read(env)
     }
 
-    /// Stores a mark that allows `now`, or finds one that somebody else has stored.
-    async fn mark(&self, store: &impl Store, now: LogicalTime) -> Result<(), InfraError> {
+    /// Stores a mark that allows the present, or finds one that somebody else has stored.
+    async fn mark(&self, store: &impl Store, env: &impl Env) -> Result<(), InfraError> {
         let known = self.state().mark_at;
-        let mark = ClockMark { reserved_until: now.saturating_add(self.interval_ms) };
+        let by_calendar = env.wall_clock().saturating_add(self.interval_ms);
+        let now = self.read(env);
+        let reserved_until = if planted::is_active(Defect::MarkRunsAhead) {
+            now.saturating_add(self.interval_ms)
+        } else {
+            by_calendar.max(now)
+        };
+        let mark = ClockMark { reserved_until };
         let commit = Commit::builder()
             .expect(self.key.clone(), known.map_or(Expect::Absent, Expect::At))
             .put(self.key.clone(), mark.encode())
@@ -125,24 +175,27 @@ impl EngineClock {
             .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
         match store.commit(commit).await {
             Ok(at) => {
-                self.allow(mark, Some(at));
+                self.allow(env, mark, Some(at));
                 Ok(())
             }
             Err(CommitError::Conflict(conflict)) => {
-                self.allow_found(conflict.found.into_iter().find_map(|(_, found)| found))
+                self.allow_found(env, conflict.found.into_iter().find_map(|(_, found)| found))
             }
             // Whoever waits for the time has done nothing yet, and nothing is unknown to them.
-            Err(CommitError::Unknown(_)) => {
-                let loaded = store.load(std::slice::from_ref(&self.key)).await;
-                let loaded = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-                self.allow_found(loaded.values.into_iter().next().flatten())
-            }
+            Err(CommitError::Unknown(_)) => self.look(store, env).await,
             Err(error) => Err(fault::commit(OPERATION, &error)),
         }
     }
 
+    /// Goes by the mark that is stored.
+    async fn look(&self, store: &impl Store, env: &impl Env) -> Result<(), InfraError> {
+        let loaded = store.load(std::slice::from_ref(&self.key)).await;
+        let loaded = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        self.allow_found(env, loaded.values.into_iter().next().flatten())
+    }
+
     /// Goes by a mark that was found.
-    fn allow_found(&self, found: Option<Versioned>) -> Result<(), InfraError> {
+    fn allow_found(&self, env: &impl Env, found: Option<Versioned>) -> Result<(), InfraError> {
         let (mark, at) = match found {
             Some(found) => {
                 let mark = ClockMark::decode(&found.value)
@@ -151,14 +204,19 @@ impl EngineClock {
             }
             None => (ClockMark { reserved_until: LogicalTime::ZERO }, None),
         };
-        self.allow(mark, at);
+        self.allow(env, mark, at);
         Ok(())
     }
 
-    fn allow(&self, mark: ClockMark, at: Option<Revision>) {
+    /// Whoever has a mark that lies further ahead than ours ever would tells such times. Leases
+    /// that they grant and those that we grant are to be judged by about the same time, so we
+    /// follow.
+    fn allow(&self, env: &impl Env, mark: ClockMark, at: Option<Revision>) {
         let mut state = self.lock();
         state.allowed_until = state.allowed_until.max(mark.reserved_until);
         state.mark_at = at;
+        let told_elsewhere = mark.reserved_until.as_millis().saturating_sub(self.interval_ms);
+        state.pace.begin_at(env, LogicalTime::from_millis(told_elsewhere));
     }
 
     fn state(&self) -> State {

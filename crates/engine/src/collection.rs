@@ -2,16 +2,24 @@
 //!
 //! A run is marked first, so that nothing can be added to it; then its shards go, some at a time;
 //! and the run itself goes last. Whoever is interrupted leaves a marked run behind, with which
-//! anybody can go on.
+//! anybody can go on. Every coordinator does that by itself now and then, for runs that are older
+//! than its retention.
+
+use std::sync::Weak;
+use std::time::Duration;
 
 use shardwright_contracts::{Env, LogicalTime, RunId, TenantId};
 use shardwright_coordination::{InfraError, RunStatus};
-use shardwright_store::{Commit, CommitError, Expect, Key, Revision, Store};
+use shardwright_store::{
+    Commit, CommitBuilder, CommitError, Expect, FaultKind, Key, KeyRange, Page, Revision, ScanPage,
+    Store,
+};
 
 use crate::codec::{Record, Run};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
 use crate::planted::{self, Defect};
+use crate::view::RECORDS_PER_PAGE;
 
 const OPERATION: &str = "collect";
 /// Most keys that are deleted at a time.
@@ -29,10 +37,34 @@ pub struct RunAddress {
 /// How long runs are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// How long after its end, in milliseconds.
+    /// How long after its end, in milliseconds; for ever, if it is the greatest number.
     pub ended_ms: u64,
-    /// How long a run may wait for its shards, in milliseconds.
+    /// How long a run may wait for its shards, in milliseconds; for ever, if it is the greatest
+    /// number.
     pub initializing_ms: u64,
+}
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+impl Retention {
+    /// Nothing is taken away.
+    pub const FOREVER: Self = Self { ended_ms: u64::MAX, initializing_ms: u64::MAX };
+}
+
+/// Runs are kept for thirty days after their end, and may wait for their shards for a day.
+impl Default for Retention {
+    fn default() -> Self {
+        Self { ended_ms: 30 * DAY_MS, initializing_ms: DAY_MS }
+    }
+}
+
+/// What is common to deletions of a run's keys.
+pub(crate) struct DeleteRange {
+    pub(crate) address: RunAddress,
+    /// What was there at this moment is found.
+    pub(crate) since: Revision,
+    /// What has to hold all the while.
+    pub(crate) guard: (Key, Expect),
 }
 
 impl<S: Store, E: Env> StoredCoordinator<S, E> {
@@ -64,7 +96,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         out: &mut Vec<RunAddress>,
     ) -> Result<(), InfraError> {
         out.clear();
-        let now = self.core.now().await?;
+        let now = self.core.now_at_most().await;
         self.core.served.forget_expired(now);
         let mut failure = None;
         for found in self.core.all_runs().await? {
@@ -78,6 +110,23 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             }
         }
         failure.map_or(Ok(()), Err)
+    }
+}
+
+/// Clears away, now and then, what nobody needs any more, for as long as the coordinator lives.
+pub(crate) async fn clear_away<S: Store, E: Env>(core: Weak<Core<S, E>>, env: E, every: Duration) {
+    loop {
+        // Those who share a store do not all come at once.
+        let quarter_ms = u64::try_from(every.as_millis() / 4).unwrap_or(u64::MAX);
+        env.sleep(every + Duration::from_millis(env.random() % quarter_ms.max(1))).await;
+        let Some(core) = core.upgrade() else { return };
+        let retention = core.config.retention;
+        if retention == Retention::FOREVER {
+            core.served.forget_expired(core.now_at_most().await);
+        } else {
+            // What could not be taken away now is found the next time.
+            let _failed = StoredCoordinator { core }.collect_into(retention, &mut Vec::new()).await;
+        }
     }
 }
 
@@ -99,7 +148,7 @@ impl FoundRun {
             RunStatus::Active if planted::is_active(Defect::ActiveCollected) => retention.ended_ms,
             RunStatus::Active => return false,
         };
-        self.collecting || (kept_ms < u64::MAX && now.millis_since(self.since) >= kept_ms)
+        kept_ms < u64::MAX && (self.collecting || now.millis_since(self.since) >= kept_ms)
     }
 }
 
@@ -130,34 +179,21 @@ impl<S: Store, E: Env> Core<S, E> {
     async fn collect(&self, found: &FoundRun) -> Result<bool, InfraError> {
         let RunAddress { tenant, run } = found.address;
         let run_key = self.keys.run(tenant, run);
-        let at = if found.collecting {
-            found.at
-        } else {
-            let marked = Run { collecting: true, ..found.stored.clone() };
-            let mark = Commit::builder()
-                .expect(run_key.clone(), Expect::At(found.at))
-                .put(run_key.clone(), marked.encode())
-                .delete(self.keys.stage(tenant, run))
-                .build()
-                .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-            match self.store.commit(mark).await {
-                Ok(at) => at,
-                Err(CommitError::Conflict(_)) => return Ok(false),
-                Err(error) => return Err(fault::commit(OPERATION, &error)),
-            }
+        let at = match found.collecting {
+            true => Some(found.at),
+            false => self.mark(found).await?,
         };
+        let Some(at) = at else { return Ok(false) };
         let guard = (run_key.clone(), Expect::At(at));
         let gate = self.keys.gate(tenant, run);
-        let ranges = [
+        let range = DeleteRange { address: found.address, since: at, guard };
+        let is_left = |key: &Key| *key != gate && !planted::is_active(Defect::RunDeletedFirst);
+        for keys in [
             self.keys.shards(tenant, run),
             self.keys.view(tenant, run),
             self.keys.estimates(tenant, run),
-        ];
-        for range in ranges {
-            let entries = self.list_since(&range, at, OPERATION).await?;
-            let left = entries.into_iter().map(|(key, _)| key).filter(|key| *key != gate);
-            let left = left.filter(|_| !planted::is_active(Defect::RunDeletedFirst));
-            if !self.delete_all(found.address, left, &guard, OPERATION).await? {
+        ] {
+            if !self.delete_range(&range, &keys, is_left, OPERATION).await? {
                 return Ok(false);
             }
         }
@@ -185,28 +221,103 @@ impl<S: Store, E: Env> Core<S, E> {
         }
     }
 
-    /// Deletes keys of a run for as long as the guard holds; false if it does not any more.
-    pub(crate) async fn delete_all(
+    /// Marks a run, so that nothing can be added to it and nobody sees it any more; none if it has
+    /// changed in between.
+    async fn mark(&self, found: &FoundRun) -> Result<Option<Revision>, InfraError> {
+        let RunAddress { tenant, run } = found.address;
+        let (run_key, expect) = (self.keys.run(tenant, run), Expect::At(found.at));
+        let marked = Run { collecting: true, ..found.stored.clone() };
+        let mark = Commit::builder()
+            .expect(run_key.clone(), expect)
+            .put(run_key.clone(), marked.encode())
+            .delete(self.keys.stage(tenant, run));
+        let refusal = match self.try_mark(found.address, mark).await? {
+            Ok(at) => return Ok(Some(at)),
+            Err(CommitError::Conflict(_)) => return Ok(None),
+            Err(error) => error,
+        };
+        let is_full = match &refusal {
+            CommitError::NotApplied(fault) => fault.kind == FaultKind::Full,
+            _ => false,
+        };
+        if !is_full || !found.status.is_terminal() {
+            return Err(fault::commit(OPERATION, &refusal));
+        }
+        // A full store may still take what only deletes, and a run that has ended and has no gate
+        // is gone for everybody. How many shards it had reserved stays with it until there is room
+        // again.
+        let mark = Commit::builder()
+            .guard(run_key, expect)
+            .delete(self.keys.gate(tenant, run))
+            .delete(self.keys.stage(tenant, run));
+        match self.try_mark(found.address, mark).await? {
+            Ok(_) => Ok(Some(found.at)),
+            Err(CommitError::Conflict(_)) => Ok(None),
+            Err(_) => Err(fault::commit(OPERATION, &refusal)),
+        }
+    }
+
+    async fn try_mark(
         &self,
-        address: RunAddress,
-        keys: impl Iterator<Item = Key> + Send,
-        guard: &(Key, Expect),
+        RunAddress { tenant, run }: RunAddress,
+        mark: CommitBuilder,
+    ) -> Result<Result<Revision, CommitError>, InfraError> {
+        let mark = mark.build().map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+        let writes = mark.writes().to_vec();
+        let marked = self.store.commit(mark).await;
+        if let Ok(revision) = &marked {
+            self.note_commit(tenant, run, *revision, &writes);
+        }
+        Ok(marked)
+    }
+
+    /// Deletes those keys of a run that are in a range and left to delete, for as long as the guard
+    /// holds; false if it does not any more. What is under them is never all in memory.
+    pub(crate) async fn delete_range(
+        &self,
+        DeleteRange { address, since, guard }: &DeleteRange,
+        keys: &KeyRange,
+        is_left: impl Fn(&Key) -> bool + Send + Sync,
         operation: &'static str,
     ) -> Result<bool, InfraError> {
-        let most = DELETES.min(self.store.limits().writes);
-        let mut left = keys.peekable();
-        while left.peek().is_some() {
-            let mut commit = Commit::builder().guard(guard.0.clone(), guard.1);
-            for key in left.by_ref().take(most) {
-                commit = commit.delete(key);
+        let most = DELETES.min(self.store.limits().writes).max(1);
+        let mut from = keys.clone();
+        loop {
+            let page = self.page_since(&from, *since, operation).await?;
+            let left: Vec<Key> =
+                page.entries.into_iter().map(|(key, _)| key).filter(|key| is_left(key)).collect();
+            for chunk in left.chunks(most) {
+                let mut commit = Commit::builder().guard(guard.0.clone(), guard.1);
+                for key in chunk {
+                    commit = commit.delete(key.clone());
+                }
+                let commit =
+                    commit.build().map_err(|error| fault::corrupt(operation, error.to_string()))?;
+                if !self.repeat(*address, commit, operation).await? {
+                    return Ok(false);
+                }
             }
-            let commit =
-                commit.build().map_err(|error| fault::corrupt(operation, error.to_string()))?;
-            if !self.repeat(address, commit, operation).await? {
-                return Ok(false);
+            let Some(next) = page.next else { return Ok(true) };
+            from = after(&next.after, keys);
+        }
+    }
+
+    /// The first page of a range as it was at a revision or later.
+    async fn page_since(
+        &self,
+        range: &KeyRange,
+        at: Revision,
+        operation: &'static str,
+    ) -> Result<ScanPage, InfraError> {
+        for stale_reads in 0..=self.config.conflict_retries {
+            self.back_off(stale_reads).await;
+            let page = self.store.scan(range, Page::first(RECORDS_PER_PAGE)).await;
+            let page = page.map_err(|error| fault::scan(operation, &error))?;
+            if page.revision >= at {
+                return Ok(page);
             }
         }
-        Ok(true)
+        Err(fault::contention(operation))
     }
 
     /// Applies a commit to a run that may be applied twice, until it was; false if its guard does
@@ -231,4 +342,11 @@ impl<S: Store, E: Env> Core<S, E> {
         }
         Err(fault::contention(operation))
     }
+}
+
+/// The part of a range that comes after a key.
+fn after(key: &Key, range: &KeyRange) -> KeyRange {
+    let mut next = key.as_bytes().to_vec();
+    next.push(0);
+    KeyRange::new(Key::from(next), range.end().cloned())
 }

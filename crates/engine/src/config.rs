@@ -3,6 +3,8 @@ use std::time::Duration;
 use shardwright_contracts::limits::MAX_SPLIT_CHILDREN;
 use shardwright_coordination::{CoordinatorRuntimeConfig, ShardLimits};
 
+use crate::collection::Retention;
+
 /// How a stored coordinator works.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineConfig {
@@ -14,8 +16,10 @@ pub struct EngineConfig {
     pub max_children_per_op: usize,
     /// How long a worker waits between two claims, in milliseconds.
     pub claim_cooldown_interval_ms: u64,
-    /// How much the clocks of those who share the store may differ: a lease is taken over this many
-    /// milliseconds after its deadline, unless its session has ended.
+    /// How much the times of those who share the store may differ: a lease is taken over this many
+    /// milliseconds after its deadline, unless its session has ended. Whoever has just started may
+    /// be ahead of the others by [`Self::clock_mark_interval_ms`], so it should be at least that
+    /// plus what the calendars of machines differ by.
     pub skew_allowance_ms: u64,
     /// Whether what workers hold here is bound to the life of this process.
     pub sessions: Sessions,
@@ -25,6 +29,11 @@ pub struct EngineConfig {
     pub clock_mark_interval_ms: u64,
     /// How many events a slow listener may be behind before it misses some.
     pub event_capacity: usize,
+    /// How long runs are kept. What is older is taken away by itself.
+    pub retention: Retention,
+    /// How often what nobody needs any more is looked for. A coordinator that lives shorter than
+    /// that takes nothing away by itself.
+    pub collection_interval: Duration,
 }
 
 /// What binds leases to their owners besides the deadline.
@@ -41,6 +50,19 @@ pub enum Sessions {
     Unbound,
 }
 
+/// How much the calendars of machines may differ.
+const CALENDARS_DIFFER_MS: u64 = 1_000;
+const CLOCK_MARK_INTERVAL_MS: u64 = 1_000;
+
+impl EngineConfig {
+    /// For a store that only processes of one machine use. They have one calendar, and differ only
+    /// by what one that has just started may be ahead.
+    #[must_use]
+    pub fn on_one_machine() -> Self {
+        Self { skew_allowance_ms: CLOCK_MARK_INTERVAL_MS, ..Self::default() }
+    }
+}
+
 impl Default for EngineConfig {
     fn default() -> Self {
         let CoordinatorRuntimeConfig { max_shards_per_tenant, max_total_shards, .. } =
@@ -50,11 +72,13 @@ impl Default for EngineConfig {
             quota_block: 64,
             max_children_per_op: MAX_SPLIT_CHILDREN,
             claim_cooldown_interval_ms: 0,
-            skew_allowance_ms: 1_000,
+            skew_allowance_ms: CALENDARS_DIFFER_MS + CLOCK_MARK_INTERVAL_MS,
             sessions: Sessions::Bound { ttl: Duration::from_secs(10) },
             conflict_retries: 16,
-            clock_mark_interval_ms: 1_000,
+            clock_mark_interval_ms: CLOCK_MARK_INTERVAL_MS,
             event_capacity: 1_024,
+            retention: Retention::default(),
+            collection_interval: Duration::from_secs(600),
         }
     }
 }

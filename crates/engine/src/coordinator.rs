@@ -6,6 +6,7 @@ use shardwright_store::{Commit, CommitError, Expect, Key, Store, Versioned};
 
 use crate::clock::EngineClock;
 use crate::codec::{ClockMark, Format, Incarnation, Record};
+use crate::collection;
 use crate::config::EngineConfig;
 use crate::fault;
 use crate::keyspace::Keyspace;
@@ -94,7 +95,10 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             publisher: Publisher::new(config.event_capacity),
             fence_floor,
         };
-        Ok(Self { core: Arc::new(core) })
+        let core = Arc::new(core);
+        let every = config.collection_interval;
+        core.env.spawn(collection::clear_away(Arc::downgrade(&core), core.env.clone(), every));
+        Ok(Self { core })
     }
 
     /// Gives up everything that is held through this coordinator, at once.
@@ -134,6 +138,11 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
 impl<S: Store, E: Env> Core<S, E> {
     pub(crate) async fn now(&self) -> Result<LogicalTime, InfraError> {
         self.clock.now(&self.store, &self.env).await
+    }
+
+    /// What time it is, for whoever only looks: a store that takes no writes can be looked at.
+    pub(crate) async fn now_at_most(&self) -> LogicalTime {
+        self.clock.now_at_most(&self.store, &self.env).await
     }
 }
 

@@ -69,15 +69,13 @@ impl<S: Store, E: Env> AsyncRunDirectory for StoredCoordinator<S, E> {
 
     async fn list_jobs(&self, tenant: TenantId) -> Result<Vec<(RunId, Job)>, InfraError> {
         let (_, entries) = self.core.list(&self.core.keys.purposes(tenant)).await?;
-        let jobs = entries.iter().map(|(key, found)| {
-            let Some(StoreKey::Purpose(_, run)) = self.core.keys.parse(key) else {
-                return Err(fault::corrupt(OPERATION, "a key among the purposes is none"));
-            };
-            let Purpose { job } =
-                Purpose::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
-            Ok((run, job))
+        let jobs = entries.iter().filter_map(|(key, found)| {
+            let Some(StoreKey::Purpose(_, run)) = self.core.keys.parse(key) else { return None };
+            // One that cannot be read hides no other; whoever asks for it is told.
+            let Purpose { job } = Purpose::decode(&found.value).ok()?;
+            Some((run, job))
         });
-        jobs.collect()
+        Ok(jobs.collect())
     }
 }
 
@@ -107,7 +105,10 @@ impl<S: Store, E: Env> Core<S, E> {
         let purpose = self.look_up::<Purpose>(&self.keys.purpose(tenant, run)).await;
         let Ok(Some((Purpose { job }, _))) = purpose else { return Ok(None) };
         let name = self.keys.name(tenant, job.name);
-        let named = self.look_up::<Named>(&name).await?;
+        let named = match self.look_up::<Named>(&name).await {
+            Err(InfraError::Corrupt { .. }) => return Ok(None),
+            named => named?,
+        };
         let points_here = named.filter(|(named, _)| named.run == run);
         Ok(points_here.map(|(_, found)| (name, Expect::At(found.revision))))
     }

@@ -3,10 +3,12 @@
 //! It lies outside what those who wait for work watch, so that telling it wakes nobody.
 
 use shardwright_contracts::{Env, RunId, ShardKey, TenantId};
-use shardwright_coordination::{AsyncWorkEstimates, HeldEstimate, InfraError, Lease, WorkEstimate};
+use shardwright_coordination::{
+    AsyncWorkEstimates, HeldEstimate, InfraError, Lease, RunStatus, WorkEstimate,
+};
 use shardwright_store::{Commit, Expect, Store};
 
-use crate::codec::{Estimate, Record};
+use crate::codec::{Estimate, Gate, Record};
 use crate::coordinator::StoredCoordinator;
 use crate::fault;
 use crate::keyspace::StoreKey;
@@ -28,6 +30,10 @@ impl<S: Store, E: Env> AsyncWorkEstimates for StoredCoordinator<S, E> {
         let loaded = core.store.load(std::slice::from_ref(&gate)).await;
         let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
         let Some(found) = snapshot.values.into_iter().next().flatten() else { return Ok(()) };
+        let status = Gate::decode(&found.value).map(|gate| gate.status);
+        if status.map_err(|error| fault::decode(OPERATION, &error))? != RunStatus::Active {
+            return Ok(());
+        }
         let commit = Commit::builder().guard(gate, Expect::At(found.revision));
         let key = core.keys.estimate(tenant, lease.key());
         let commit = match core.session().await? {

@@ -43,6 +43,23 @@ pub(crate) fn commit(operation: &'static str, error: &CommitError) -> InfraError
     }
 }
 
+/// Why a shard could not be read.
+#[derive(Debug)]
+pub(crate) enum ShardFault {
+    /// Its own records are damaged. It is out of work, and no other shard is.
+    Damaged(InfraError),
+    /// Something that others need as well.
+    Other(InfraError),
+}
+
+impl From<ShardFault> for InfraError {
+    fn from(fault: ShardFault) -> Self {
+        match fault {
+            ShardFault::Damaged(error) | ShardFault::Other(error) => error,
+        }
+    }
+}
+
 /// A stored record that cannot be what we wrote.
 pub(crate) fn decode(operation: &'static str, error: &DecodeError) -> InfraError {
     InfraError::Corrupt { operation, message: error.to_string().into() }

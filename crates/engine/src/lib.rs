@@ -34,6 +34,7 @@ pub mod planted;
 mod planted;
 mod publish;
 mod quota;
+mod reading;
 mod registration;
 mod requests;
 mod runs;

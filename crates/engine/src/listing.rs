@@ -1,7 +1,7 @@
 //! Reading a range of keys as a whole.
 
 use shardwright_coordination::InfraError;
-use shardwright_store::{Key, KeyRange, Page, Revision, ScanError, Store, Versioned};
+use shardwright_store::{Key, KeyRange, Page, Revision, ScanError, ScanPage, Store, Versioned};
 
 use crate::fault;
 
@@ -16,16 +16,38 @@ pub(crate) async fn list(
     range: &KeyRange,
     operation: &'static str,
 ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
+    let mut entries = Vec::new();
+    let visit = |is_first: bool, page: ScanPage| {
+        if is_first {
+            entries.clear();
+        }
+        entries.extend(page.entries);
+        Ok(true)
+    };
+    let revision = visit_pages(store, range, PAGE, operation, visit).await?;
+    Ok((revision, entries))
+}
+
+/// Visits a range page by page, all of them at one revision, which is told in the end. A first
+/// page that comes after others says that the range is visited anew. The visitor may want no more.
+pub(crate) async fn visit_pages(
+    store: &impl Store,
+    range: &KeyRange,
+    entries_per_page: usize,
+    operation: &'static str,
+    mut visit: impl FnMut(bool, ScanPage) -> Result<bool, InfraError> + Send,
+) -> Result<Revision, InfraError> {
     let mut moved = 0;
     'again: loop {
-        let (mut entries, mut page) = (Vec::new(), Page::first(PAGE));
+        let mut page = Page::first(entries_per_page);
         loop {
             match store.scan(range, page.clone()).await {
                 Ok(found) => {
-                    entries.extend(found.entries);
-                    match found.next {
+                    let (revision, next) = (found.revision, found.next.clone());
+                    let goes_on = visit(page.after.is_none(), found)?;
+                    match next.filter(|_| goes_on) {
                         Some(next) => page.after = Some(next),
-                        None => return Ok((found.revision, entries)),
+                        None => return Ok(revision),
                     }
                 }
                 Err(ScanError::Moved) if moved < LISTINGS => {

@@ -7,16 +7,17 @@ use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::error::reason::{ShardNotFound, SplitInvalid};
 use shardwright_coordination::{
     AcquireError, CheckpointError, CompleteError, Context, EventCollector, InfraError, Lease,
-    ParkError, ReleaseError, RenewError, ShardRecord, SplitError, UnparkError,
+    OpLogEntry, ParkError, ReleaseError, RenewError, ShardRecord, SplitError, UnparkError,
 };
 use shardwright_store::{Commit, CommitError, Revision, SessionId, Store, Write};
 
 use crate::coordinator::Core;
 use crate::effects::{self, Effects};
-use crate::fault;
+use crate::fault::{self, ShardFault};
 use crate::planted::{self, Defect};
 use crate::quota::{NoRoom, Room};
 use crate::shard::{Basis, Loaded, Place};
+use crate::unknown::{is_logged, newly_logged};
 
 /// How often a record that is older than the lease shown is read again.
 const STALE_READS: u32 = 3;
@@ -86,7 +87,25 @@ struct Attempt<T> {
     session: Option<SessionId>,
     /// What is watched of what it writes.
     writes: Vec<Write>,
+    /// By what it is known in the op log, if it has an id.
+    logged: Option<OpLogEntry>,
     answer: T,
+}
+
+impl<T> Attempt<T> {
+    fn new(
+        before: &Loaded,
+        draft: Draft,
+        answer: T,
+        error: InfraError,
+        session: Option<SessionId>,
+        writes: Vec<Write>,
+    ) -> Self {
+        let Loaded { basis, as_of, .. } = *before;
+        let fence = draft.granted(before);
+        let logged = newly_logged(&before.record.head.op_log, &draft.record.head.op_log);
+        Self { basis, as_of, error, draft, fence, session, writes, logged, answer }
+    }
 }
 
 /// What a look at the shard tells about attempts whose outcomes were not known.
@@ -124,6 +143,15 @@ impl<T> Unknown<T> {
             .iter()
             .find(|attempt| attempt.basis == current.basis || current.as_of < attempt.as_of);
         may_come.map(|attempt| attempt.error.clone())
+    }
+
+    /// The events of the one that a replay has found in the op log, unless that was another call's.
+    fn take_logged(&mut self, current: &ShardRecord) -> Option<EventCollector> {
+        let is_there = |attempt: &Attempt<T>| {
+            attempt.logged.is_some_and(|logged| is_logged(&current.head.op_log, &logged))
+        };
+        let place = self.0.iter().position(is_there)?;
+        Some(self.0.swap_remove(place).draft.events)
     }
 
     /// What has become of them, going by the shard as it is stored now.
@@ -187,6 +215,9 @@ impl<S: Store, E: Env> Core<S, E> {
                 Err(_) if !is_fresh && !planted::is_active(Defect::CachedRefusalTold) => continue,
                 Err(refusal) => return Err(self.refuse(place, &current, &unknown, refusal)),
                 Ok(Verdict::Answer(answer)) => {
+                    if let Some(events) = unknown.take_logged(&current.record) {
+                        self.publisher.publish(events);
+                    }
                     self.served.keep(place, Arc::clone(&current));
                     return Ok(Done { answer, now, shard: current });
                 }
@@ -200,10 +231,7 @@ impl<S: Store, E: Env> Core<S, E> {
                 }
                 Tried::Again => {}
                 Tried::Unknown { error, session, writes } => {
-                    let Loaded { basis, as_of, .. } = *current;
-                    let fence = draft.granted(&current);
-                    let attempt =
-                        Attempt { basis, as_of, error, draft, fence, session, writes, answer };
+                    let attempt = Attempt::new(&current, draft, answer, error, session, writes);
                     unknown.0.push(attempt);
                 }
                 Tried::Refused(_) if !is_fresh => continue,
@@ -243,12 +271,17 @@ impl<S: Store, E: Env> Core<S, E> {
     ) -> Result<Option<Loaded>, InfraError> {
         let mut stale_reads = 0;
         loop {
-            match self.load_shard(place, operation).await? {
-                None if lease.is_some() && stale_reads < STALE_READS => {
+            match self.load_shard(place, operation).await {
+                Ok(None) if lease.is_some() && stale_reads < STALE_READS => {
                     stale_reads += 1;
                     self.back_off(stale_reads).await;
                 }
-                found => return Ok(found),
+                Ok(found) => return Ok(found),
+                Err(ShardFault::Damaged(error)) => {
+                    self.served.note_damaged(place);
+                    return Err(error);
+                }
+                Err(ShardFault::Other(error)) => return Err(error),
             }
         }
     }

@@ -27,6 +27,7 @@ shardwright_coordination::defects! {
     WatermarkGoesBack = "a lower watermark is stored over a higher one",
     RelistSkipped = "a view that missed something is not listed anew",
     ClockGoesBack = "a restart forgets what time it was",
+    MarkRunsAhead = "a mark reaches an interval beyond the time that is told",
     DefinitionAlone = "a definition is written without its progress",
     OpIdChanged = "a second attempt uses another op id",
     RequestOutlivesAsker = "a split request is not bound to its asker's session",

@@ -213,7 +213,7 @@ impl Counters {
             value: Quota { reserved: counter.value.reserved.saturating_add(more) },
             ..counter
         };
-        let value = Count { used: wanted, reserved: reserved + more };
+        let value = Count { used: wanted, reserved: reserved.saturating_add(more) };
         Ok(Updates {
             count: Counter { value, ..self.count },
             quotas: Some((raise(self.tenant), raise(self.total))),

@@ -3,8 +3,8 @@
 //! If all of it fits into one commit, it is one. Else a stage is set up under the operation's id;
 //! the shards are written behind it, where nobody looks as long as the run is initializing; and
 //! one last commit starts the run and takes the stage away. Every commit in between compares the
-//! stage. So whoever comes late, or has been overtaken, writes nothing; and whoever repeats the
-//! operation goes on where it was left.
+//! stage and the run. So whoever comes late, or has been overtaken, writes nothing; and whoever
+//! repeats the operation goes on where it was left.
 //!
 //! A run that is made with its shards comes into being by the first of these commits, which also
 //! reserves their room.
@@ -25,14 +25,14 @@ use shardwright_store::{
 };
 
 use crate::codec::{Gate, Manifest, Record, Run, Stage};
-use crate::collection::RunAddress;
+use crate::collection::{DeleteRange, RunAddress};
 use crate::coordinator::StoredCoordinator;
 use crate::effects;
 use crate::fault;
 use crate::planted::{self, Defect};
 use crate::quota::Room;
-use crate::runs::StoredRun;
-use crate::unknown::{UnknownChange, UnknownChanges};
+use crate::reading::StoredRun;
+use crate::unknown::{UnknownChange, UnknownChanges, newly_logged};
 
 const OPERATION: &str = "register_shards";
 
@@ -44,6 +44,8 @@ struct Plan {
     run_expect: Expect,
     /// The run that is yet to be made, if there is none.
     birth: Option<Birth>,
+    /// Whether it was made on the way.
+    has_made: bool,
     /// The run as it will be.
     record: RunRecord,
     shards: Vec<ShardRecord>,
@@ -99,11 +101,22 @@ struct Open {
     made: UnknownChanges,
     /// To start it.
     started: UnknownChanges,
+    /// Whether the run was made by this call.
+    has_made: bool,
 }
 
 impl Open {
     /// What to tell of a failure.
     fn failure(&self, error: InfraError) -> RegisterShardsError {
+        let error = match error {
+            // The run is there now, so nobody may be told that nothing was done. The same call
+            // goes on where this one ended.
+            InfraError::NotApplied { operation, message } if self.has_made => {
+                let message = format!("the run was made, and not all of its shards: {message}");
+                InfraError::Unknown { operation, message: message.into() }
+            }
+            error => error,
+        };
         self.started.or(self.made.or(error)).into()
     }
 
@@ -184,9 +197,15 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 return Err(open.not_found(run).into());
             };
             let pending = match ops::register_shards(&call, &base.record, shards, op)? {
-                RegisterStep::Replayed => return Ok(IdempotentOutcome::Replayed(())),
+                RegisterStep::Replayed => {
+                    if let Some(events) = open.started.take_logged(&base.record) {
+                        self.core.publisher.publish(events);
+                    }
+                    return Ok(IdempotentOutcome::Replayed(()));
+                }
                 RegisterStep::Ready(pending) => pending,
             };
+            let logged_before = base.record.op_log.clone();
             let planned = self.plan(&call, base, shards, pending);
             let (mut plan, started) = planned.map_err(|error| open.failure(error))?;
             match self.carry_out(&mut plan).await {
@@ -194,18 +213,21 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                     self.core.publisher.publish(plan.events(started));
                     return Ok(IdempotentOutcome::Executed(()));
                 }
-                Ok(Step::Again) => {}
+                Ok(Step::Again) => open.has_made |= plan.has_made,
                 Ok(Step::PerhapsMade(error)) => {
                     if let Some(Birth { record, events }) = plan.birth {
-                        open.made.push(UnknownChange { basis: None, record, events, error });
+                        let (basis, logged) = (None, None);
+                        open.made.push(UnknownChange { basis, record, logged, events, error });
                     }
                 }
                 Ok(Step::Unknown(error)) => {
                     let (basis, events) = (plan.basis(), plan.events(started));
                     let record = plan.record;
-                    open.started.push(UnknownChange { basis, record, events, error });
+                    let logged = newly_logged(&logged_before, &record.op_log);
+                    open.started.push(UnknownChange { basis, record, logged, events, error });
                 }
                 Err(RegisterShardsError::BackendError(error)) => {
+                    open.has_made |= plan.has_made;
                     return Err(open.failure(error).into());
                 }
                 Err(refusal) => {
@@ -230,7 +252,8 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         let mut started = self.core.publisher.collector();
         pending.apply(call, &mut record, &mut started);
         let stage = Stage { op: attempt.op, payload_hash: attempt.payload_hash };
-        Ok((Plan { tenant, run, run_expect, birth, record, shards, stage }, started))
+        let has_made = false;
+        Ok((Plan { tenant, run, run_expect, birth, has_made, record, shards, stage }, started))
     }
 
     /// Registers in one commit or in many.
@@ -263,6 +286,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         if let Some(birth) = plan.birth.take() {
             // The run was made by the commit that set up the stage.
             plan.run_expect = Expect::At(stage_at);
+            plan.has_made = true;
             self.core.publisher.publish(birth.events);
         }
         // Whoever set up the stage, or we ourselves, may have died before all was cleared.
@@ -348,11 +372,10 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             [keys.definition(tenant, key), keys.progress(tenant, key), keys.open(tenant, key)]
         };
         let own: BTreeSet<Key> = plan.shards.iter().flat_map(of_shard).collect();
-        for range in [keys.shards(tenant, run), keys.view(tenant, run)] {
-            let entries = self.core.list_since(&range, stage_at, OPERATION).await?;
-            let left = entries.into_iter().map(|(key, _)| key);
-            let left = left.filter(|key| *key != gate && !own.contains(key));
-            if !self.core.delete_all(plan.address(), left, &guard, OPERATION).await? {
+        let range = DeleteRange { address: plan.address(), since: stage_at, guard };
+        let is_left = |key: &Key| *key != gate && !own.contains(key);
+        for keys in [keys.shards(tenant, run), keys.view(tenant, run)] {
+            if !self.core.delete_range(&range, &keys, is_left, OPERATION).await? {
                 return Ok(false);
             }
         }
@@ -363,7 +386,12 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     async fn write_shards(&self, plan: &Plan, stage_at: Revision) -> Result<bool, InfraError> {
         let stage = self.core.keys.stage(plan.tenant, plan.run);
         let limits = self.core.store.limits();
-        let begin = || Commit::builder().guard(stage.clone(), Expect::At(stage_at));
+        let run = self.core.keys.run(plan.tenant, plan.run);
+        // The run as well: one that was called off meanwhile gets no more shards.
+        let begin = || {
+            let commit = Commit::builder().guard(stage.clone(), Expect::At(stage_at));
+            commit.expect(run.clone(), plan.run_expect)
+        };
         let (mut commit, mut writes, mut bytes) = (begin(), 0, 0);
         for shard in &plan.shards {
             let size = size_of(shard);

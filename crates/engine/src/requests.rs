@@ -12,12 +12,12 @@ use shardwright_coordination::{
     DeclineError, InfraError, Lease, ShardHead, SplitRequest, SplitRequestError,
 };
 use shardwright_store::{
-    Commit, CommitBuilder, CommitError, Expect, Key, SessionId, Snapshot, Store, Versioned, Write,
+    Commit, CommitBuilder, CommitError, Expect, Key, SessionId, Snapshot, Store, Write,
 };
 
 use crate::codec::{Asker, Record, SplitAsk};
 use crate::coordinator::{Core, StoredCoordinator};
-use crate::fault;
+use crate::fault::{self, ShardFault};
 use crate::keyspace::Keyspace;
 use crate::planted::{self, Defect};
 use crate::shard::{Loaded, Place};
@@ -147,7 +147,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         place: Place,
         operation: &'static str,
     ) -> Result<Loaded, R> {
-        let loaded = self.core.load_shard(place, operation).await?;
+        let loaded = self.core.load_shard(place, operation).await.map_err(InfraError::from)?;
         loaded.ok_or_else(|| ShardNotFound { key: place.key }.into())
     }
 
@@ -159,12 +159,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         operation: &'static str,
     ) -> Result<Asked, InfraError> {
         let key = self.core.keys.ask(place.tenant, place.key);
-        let Some((ask, found)) = self.read::<SplitAsk>(&key, operation).await? else {
-            return Ok(Asked { slot: SplitRequestSlot::default(), expect: Expect::Absent });
-        };
-        let is_current = ask.fence == head.fence && head.lease.is_some();
-        let slot = if is_current { ask.slot } else { SplitRequestSlot::default() };
-        Ok(Asked { slot, expect: Expect::At(found.revision) })
+        let (ask, expect) = self.core.advice::<SplitAsk>(&key, operation).await?;
+        let current = ask.filter(|ask| ask.fence == head.fence && head.lease.is_some());
+        Ok(Asked { slot: current.map(|ask| ask.slot).unwrap_or_default(), expect })
     }
 
     /// What a worker has asked of the holder of another shard, and what says so.
@@ -176,34 +173,23 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     ) -> Result<AskedElsewhere, InfraError> {
         let Place { tenant, key } = place;
         let asker_key = self.core.keys.asker(tenant, key.run, asker);
-        let Some((before, found)) = self.read::<Asker>(&asker_key, operation).await? else {
-            return Ok(AskedElsewhere { asker: Expect::Absent, earlier: None });
+        let (before, expect) = self.core.advice::<Asker>(&asker_key, operation).await?;
+        let nothing = AskedElsewhere { asker: expect, earlier: None };
+        let Some(before) = before.filter(|before| before.shard != key.shard) else {
+            return Ok(nothing);
         };
-        let nothing = AskedElsewhere { asker: Expect::At(found.revision), earlier: None };
-        if before.shard == key.shard {
-            return Ok(nothing);
-        }
         let elsewhere = Place { tenant, key: ShardKey::new(key.run, before.shard) };
-        let Some(shard) = self.core.load_shard(elsewhere, operation).await? else {
-            return Ok(nothing);
+        let shard = match self.core.load_shard(elsewhere, operation).await {
+            Ok(Some(shard)) => shard,
+            // Nobody works on a damaged shard, so nobody can answer what was asked there.
+            Ok(None) | Err(ShardFault::Damaged(_)) => return Ok(nothing),
+            Err(ShardFault::Other(error)) => return Err(error),
         };
         let asked = self.asked(elsewhere, &shard.record.head, operation).await?;
         if asked.slot.open.is_none_or(|request| request.asker != asker) {
             return Ok(nothing);
         }
         Ok(AskedElsewhere { earlier: Some(Earlier { place: elsewhere, shard, asked }), ..nothing })
-    }
-
-    async fn read<T: Record>(
-        &self,
-        key: &Key,
-        operation: &'static str,
-    ) -> Result<Option<(T, Versioned)>, InfraError> {
-        let loaded = self.core.store.load(std::slice::from_ref(key)).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
-        let Some(found) = values.into_iter().next().flatten() else { return Ok(None) };
-        let value = T::decode(&found.value).map_err(|error| fault::decode(operation, &error))?;
-        Ok(Some((value, found)))
     }
 
     /// Whether a commit was applied; if not, it is to be decided anew.
@@ -240,17 +226,27 @@ impl<S: Store, E: Env> Core<S, E> {
         operation: &'static str,
     ) -> Result<Write, InfraError> {
         let key = self.keys.ask(place.tenant, place.key);
-        let loaded = self.store.load(std::slice::from_ref(&key)).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
-        let found = values.into_iter().next().flatten();
-        let ask = found.map(|found| SplitAsk::decode(&found.value)).transpose();
-        let ask = ask.map_err(|error| fault::decode(operation, &error))?;
+        let (ask, _) = self.advice::<SplitAsk>(&key, operation).await?;
         let ask = ask.filter(|ask| ask.fence == fence);
         let slot = ask.map(|ask| ask.slot.answered()).unwrap_or_default();
         if slot == SplitRequestSlot::default() {
             return Ok(Write::Delete { key });
         }
         Ok(Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None })
+    }
+
+    /// A record that only advises. One that cannot be read is no advice, and is written over.
+    async fn advice<T: Record>(
+        &self,
+        key: &Key,
+        operation: &'static str,
+    ) -> Result<(Option<T>, Expect), InfraError> {
+        let loaded = self.store.load(std::slice::from_ref(key)).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        Ok(match values.into_iter().next().flatten() {
+            Some(found) => (T::decode(&found.value).ok(), Expect::At(found.revision)),
+            None => (None, Expect::Absent),
+        })
     }
 }
 

@@ -1,7 +1,5 @@
 //! What operators do to runs.
 
-use std::sync::Arc;
-
 use shardwright_contracts::{
     Env, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
@@ -9,30 +7,18 @@ use shardwright_coordination::error::reason::RunNotFound;
 use shardwright_coordination::ops::{self, RunCall, RunChange};
 use shardwright_coordination::{
     AsyncRunManagement, ClaimOutlook, CreateRunError, CreateRunWithShardsError, EventCollector,
-    IdempotentOutcome, InfraError, ProgressCounter, RegisterShardsError, RunConfig, RunProgress,
-    RunQueryError, RunRecord, RunTransitionError, ShardFilter, ShardRecord, ShardSummary,
-    UnparkError,
+    IdempotentOutcome, InfraError, RegisterShardsError, RunConfig, RunProgress, RunQueryError,
+    RunRecord, RunTransitionError, ShardFilter, ShardRecord, ShardSummary, UnparkError,
 };
-use shardwright_store::{Commit, CommitError, Expect, Revision, Snapshot, Store, Versioned};
+use shardwright_store::{Commit, CommitBuilder, CommitError, Expect, Revision, Store};
 
-use crate::codec::{Gate, Manifest, Record, Run, join_run};
+use crate::codec::{Gate, Record, Run};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
-use crate::keyspace::ShardPart;
 use crate::planted::{self, Defect};
-use crate::shard::{Place, decode_shard};
-use crate::unknown::{UnknownChange, UnknownChanges};
-
-/// What finding out how far a run has come is called.
-const OPERATION: &str = "get_run_progress";
-
-/// A run as it is stored.
-pub(crate) struct StoredRun {
-    pub(crate) record: RunRecord,
-    pub(crate) at: Revision,
-    /// Whether it is being deleted.
-    pub(crate) collecting: bool,
-}
+use crate::reading::StoredRun;
+use crate::shard::Place;
+use crate::unknown::{UnknownChange, UnknownChanges, newly_logged};
 
 /// Which change of a run is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,7 +80,8 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
                 Err(CommitError::Conflict(_)) => {}
                 Err(error @ CommitError::Unknown(_)) => {
                     let error = fault::commit(OPERATION, &error);
-                    unknown.push(UnknownChange { basis: None, record, events, error });
+                    let logged = None;
+                    unknown.push(UnknownChange { basis: None, record, logged, events, error });
                 }
                 Err(error) => return Err(unknown.or(fault::commit(OPERATION, &error)).into()),
             }
@@ -128,8 +115,7 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
     }
 
     async fn get_run(&self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError> {
-        let found = self.core.load_run(tenant, run, "get_run").await?;
-        Ok(found.ok_or(RunNotFound { run })?.record)
+        Ok(self.core.look_at(tenant, run, "get_run").await?.record)
     }
 
     async fn get_run_progress(
@@ -137,7 +123,11 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         tenant: TenantId,
         run: RunId,
     ) -> Result<RunProgress, RunQueryError> {
-        self.core.progress(tenant, run).await
+        const OPERATION: &str = "get_run_progress";
+        let now = self.core.now_at_most().await;
+        let found = self.core.look_at(tenant, run, OPERATION).await?;
+        let progress = self.core.progress_of(&found, now, OPERATION).await?;
+        Ok(progress.ok_or(RunNotFound { run })?)
     }
 
     async fn list_shards(
@@ -146,15 +136,15 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         run: RunId,
         filter: ShardFilter,
     ) -> Result<Vec<ShardSummary>, RunQueryError> {
-        let now = self.core.now().await?;
-        let found = self.core.load_run(tenant, run, "list_shards").await?;
-        let found = found.ok_or(RunNotFound { run })?;
-        let shards = self.core.all_shards(&found, "list_shards").await?;
-        let mut listed: Vec<ShardSummary> = shards
-            .iter()
-            .map(|shard| ShardSummary::of(shard, now, self.core.fence_floor))
-            .filter(|summary| filter.admits(summary))
-            .collect();
+        const OPERATION: &str = "list_shards";
+        let now = self.core.now_at_most().await;
+        let found = self.core.look_at(tenant, run, OPERATION).await?;
+        let fence_floor = self.core.fence_floor;
+        let summary = |shard: ShardRecord| {
+            Some(ShardSummary::of(&shard, now, fence_floor)).filter(|it| filter.admits(it))
+        };
+        let listed = self.core.all_shards(&found, OPERATION, summary).await?;
+        let mut listed = listed.ok_or(RunNotFound { run })?;
         ShardSummary::sort(&mut listed);
         Ok(listed)
     }
@@ -232,9 +222,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         run: RunId,
     ) -> Result<Vec<ShardRecord>, RunQueryError> {
         const OPERATION: &str = "inspect_shards";
-        let found = self.core.load_run(tenant, run, OPERATION).await?;
-        let found = found.ok_or(RunNotFound { run })?;
-        let mut shards = self.core.all_shards(&found, OPERATION).await?;
+        let found = self.core.look_at(tenant, run, OPERATION).await?;
+        let shards = self.core.all_shards(&found, OPERATION, Some).await?;
+        let mut shards = shards.ok_or(RunNotFound { run })?;
         shards.sort_by(|a, b| {
             let (a, b) = ((a.spec.as_spec_ref(), a), (b.spec.as_spec_ref(), b));
             (a.0.start(), a.1.head.key).cmp(&(b.0.start(), b.1.head.key))
@@ -254,7 +244,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         for conflicts in 0..=core.config.conflict_retries {
             core.back_off(conflicts).await;
             let now = core.now().await.map_err(|error| unknown.or(error))?;
-            let found = core.load_run(tenant, run, operation).await;
+            let found = core.load_run_alone(tenant, run, operation).await;
             let found = found.map_err(|error| unknown.or(error))?;
             let Some(found) = found.filter(|found| !found.collecting) else {
                 return Err(unknown.or_not_found(run));
@@ -263,34 +253,30 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 core.publisher.publish(events);
                 return Ok(IdempotentOutcome::Executed(()));
             }
-            let progress = match change {
-                Change::Complete => {
-                    let progress = core.progress_of(&found, now).await;
-                    Some(progress.map_err(|error| unknown.or(error))?)
-                }
-                Change::Fail | Change::Cancel | Change::Pause | Change::Resume => None,
+            let progress = self.progress_for(change, &found, now, op).await;
+            let Some(progress) = progress.map_err(|error| unknown.or(error))? else {
+                return Err(unknown.or_not_found(run));
             };
             let StoredRun { mut record, at, .. } = found;
             let before = Gate::of(&record);
             let mut events = core.publisher.collector();
             let call = RunCall { now, tenant };
-            let change = protocol_change(change, progress.as_ref());
+            let change = protocol_change(change, &progress);
+            let logged_before = record.op_log.clone();
             match ops::change_run(&call, &mut record, change, op, &mut events) {
                 Ok(IdempotentOutcome::Executed(())) => {}
-                Ok(replayed @ IdempotentOutcome::Replayed(())) => return Ok(replayed),
+                Ok(replayed @ IdempotentOutcome::Replayed(())) => {
+                    if let Some(events) = unknown.take_logged(&record) {
+                        core.publisher.publish(events);
+                    }
+                    return Ok(replayed);
+                }
                 Err(refusal) => {
                     return Err(unknown.may_come(Some(at)).map_or(refusal, Into::into));
                 }
             }
-            let mut commit = Commit::builder()
-                .expect(core.keys.run(tenant, run), Expect::At(at))
-                .put(core.keys.run(tenant, run), Run::encode_of(&record, false));
-            let after = Gate::of(&record);
-            if before != after && !planted::is_active(Defect::GateNotWritten) {
-                commit = commit.put(core.keys.gate(tenant, run), after.encode());
-            }
-            let commit =
-                commit.build().map_err(|error| fault::corrupt(operation, error.to_string()))?;
+            let commit = core.changed(&record, at, before).build();
+            let commit = commit.map_err(|error| fault::corrupt(operation, error.to_string()))?;
             let writes = commit.writes().to_vec();
             match core.store.commit(commit).await {
                 Ok(revision) => {
@@ -301,120 +287,67 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 Err(CommitError::Conflict(_)) => {}
                 Err(error @ CommitError::Unknown(_)) => {
                     let error = fault::commit(operation, &error);
-                    unknown.push(UnknownChange { basis: Some(at), record, events, error });
+                    let logged = newly_logged(&logged_before, &record.op_log);
+                    unknown.push(UnknownChange { basis: Some(at), record, logged, events, error });
                 }
                 Err(error) => return Err(unknown.or(fault::commit(operation, &error)).into()),
             }
         }
         Err(unknown.or(fault::contention(operation)).into())
     }
+
+    /// What a change has to know of a run's shards; none if the run is being taken away. What was
+    /// done before is answered by the op log, and nobody has to count.
+    async fn progress_for(
+        &self,
+        change: Change,
+        found: &StoredRun,
+        now: LogicalTime,
+        op: OpId,
+    ) -> Result<Option<RunProgress>, InfraError> {
+        if change != Change::Complete || is_logged(&found.record, op) {
+            return Ok(Some(RunProgress::default()));
+        }
+        self.core.progress_of(found, now, change.operation()).await
+    }
 }
 
 impl<S: Store, E: Env> Core<S, E> {
-    /// Reads a run; none if there is none, or only what is left of one.
-    pub(crate) async fn load_run(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        operation: &'static str,
-    ) -> Result<Option<StoredRun>, InfraError> {
-        let keys = [self.keys.run(tenant, run), self.keys.manifest(tenant, run)];
-        let loaded = self.store.load(&keys).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
-        let Ok([run_value, manifest]) = <[Option<Versioned>; 2]>::try_from(values) else {
-            return Err(fault::corrupt(operation, "the store answered for other keys than asked"));
-        };
-        let Some(found) = run_value else { return Ok(None) };
-        let damaged = |error: String| fault::corrupt(operation, format!("run {run}: {error}"));
-        let stored = Run::decode(&found.value).map_err(|error| damaged(error.to_string()))?;
-        if (stored.tenant, stored.run) != (tenant, run) {
-            return Err(damaged("what is stored there is another run".to_owned()));
-        }
-        let manifest = match manifest {
-            Some(manifest) => {
-                Manifest::decode(&manifest.value).map_err(|error| damaged(error.to_string()))?
-            }
-            None => Manifest { root_shards: Vec::new() },
-        };
-        let collecting = stored.collecting;
-        let record = join_run(stored, manifest).map_err(|error| damaged(error.to_string()))?;
-        Ok(Some(StoredRun { record, at: found.revision, collecting }))
-    }
-
-    /// Reads every shard of a run, all at one moment, and none before the run was as it was found.
-    pub(crate) async fn all_shards(
-        &self,
-        StoredRun { record, at, .. }: &StoredRun,
-        operation: &'static str,
-    ) -> Result<Vec<ShardRecord>, InfraError> {
+    /// What stores a run that was changed, and its gate if that is another one now.
+    fn changed(&self, record: &RunRecord, at: Revision, before: Gate) -> CommitBuilder {
         let RunRecord { tenant, run, .. } = *record;
-        if record.root_shards.is_empty() {
-            // What is staged is not there yet.
-            return Ok(Vec::new());
+        let (key, after) = (self.keys.run(tenant, run), Gate::of(record));
+        let commit = Commit::builder()
+            .expect(key.clone(), Expect::At(at))
+            .put(key, Run::encode_of(record, false));
+        if before == after || planted::is_active(Defect::GateNotWritten) {
+            return commit;
         }
-        let entries = self.list_since(&self.keys.shards(tenant, run), *at, operation).await?;
-        let mut shards = Vec::with_capacity(entries.len() / 2);
-        let mut definition: Option<(ShardKey, Versioned)> = None;
-        for (key, found) in entries {
-            match self.keys.parse_shard(&key) {
-                Some((_, key, ShardPart::Definition)) => definition = Some((key, found)),
-                Some((_, key, ShardPart::Progress)) => {
-                    // A definition comes right before the progress of the same shard.
-                    let defined = definition.take().filter(|(defined, _)| *defined == key);
-                    let (_, defined) = defined.ok_or_else(|| {
-                        let message = format!("shard {} of run {run}: not defined", key.shard);
-                        fault::corrupt(operation, message)
-                    })?;
-                    shards.push(decode_shard(Place { tenant, key }, &defined, &found, operation)?);
-                }
-                None => {
-                    let message = format!("{key} is no key of ours");
-                    return Err(fault::corrupt(operation, message));
-                }
-            }
-        }
-        Ok(shards)
+        commit.put(self.keys.gate(tenant, run), after.encode())
     }
 
-    async fn progress(
-        self: &Arc<Self>,
+    /// Reads a run for whoever looks at it.
+    async fn look_at(
+        &self,
         tenant: TenantId,
         run: RunId,
-    ) -> Result<RunProgress, RunQueryError> {
-        let now = self.now().await?;
-        let found = self.load_run(tenant, run, OPERATION).await?;
-        Ok(self.progress_of(&found.ok_or(RunNotFound { run })?, now).await?)
-    }
-
-    /// How far a run has come, at the moment at which it was found or later.
-    async fn progress_of(
-        self: &Arc<Self>,
-        found: &StoredRun,
-        now: LogicalTime,
-    ) -> Result<RunProgress, InfraError> {
-        let RunRecord { tenant, run, .. } = found.record;
-        let shards = self.all_shards(found, OPERATION).await?;
-        let mut counter = ProgressCounter::new(now, self.fence_floor);
-        for ShardRecord { head, spec, cursor } in &shards {
-            counter.add(head, spec.as_spec_ref(), cursor.as_update());
-        }
-        let told = self.watermark(tenant, run).await?;
-        let before = told.as_ref().map(|(reached, _)| reached.as_ref());
-        let remembered = before.filter(|_| !planted::is_active(Defect::WatermarkGoesBack));
-        let mut progress = counter.finish(remembered);
-        if progress.watermark.as_deref() != before {
-            progress.watermark = self.raise_watermark(tenant, run, progress.watermark).await?;
-        }
-        Ok(progress)
+        operation: &'static str,
+    ) -> Result<StoredRun, RunQueryError> {
+        let found = self.load_run(tenant, run, operation).await?;
+        Ok(found.filter(|found| !found.collecting).ok_or(RunNotFound { run })?)
     }
 }
 
-fn protocol_change(change: Change, progress: Option<&RunProgress>) -> RunChange<'_> {
-    match (change, progress) {
-        (Change::Complete, Some(progress)) => RunChange::Complete(progress),
-        (Change::Complete | Change::Fail, _) => RunChange::Fail,
-        (Change::Cancel, _) => RunChange::Cancel,
-        (Change::Pause, _) => RunChange::Pause,
-        (Change::Resume, _) => RunChange::Resume,
+fn is_logged(record: &RunRecord, op: OpId) -> bool {
+    record.op_log.entries().any(|entry| entry.op == op)
+}
+
+const fn protocol_change(change: Change, progress: &RunProgress) -> RunChange<'_> {
+    match change {
+        Change::Complete => RunChange::Complete(progress),
+        Change::Fail => RunChange::Fail,
+        Change::Cancel => RunChange::Cancel,
+        Change::Pause => RunChange::Pause,
+        Change::Resume => RunChange::Resume,
     }
 }

@@ -1,6 +1,6 @@
 //! A shard as it is stored: what it is, where it stands, who holds it, and the gate of its run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime, ShardKey, TenantId};
@@ -11,7 +11,7 @@ use shardwright_store::{Expect, Key, Revision, SessionId, Snapshot, Store, Versi
 
 use crate::codec::{Binding, Definition, Gate, Progress, Record, join_shard};
 use crate::coordinator::Core;
-use crate::fault;
+use crate::fault::{self, ShardFault};
 use crate::planted::{self, Defect};
 
 /// Whose shard, and which.
@@ -107,6 +107,8 @@ impl Loaded {
 #[derive(Default)]
 pub(crate) struct Served {
     shards: Mutex<BTreeMap<Place, Arc<Loaded>>>,
+    /// Those that were found damaged, for whoever asks why something failed.
+    damaged: Mutex<BTreeSet<Place>>,
 }
 
 impl Served {
@@ -116,6 +118,16 @@ impl Served {
 
     pub(crate) fn forget(&self, place: Place) {
         self.lock().remove(&place);
+    }
+
+    /// Notes that it is this shard that cannot be read, and not the store or what all shards need.
+    pub(crate) fn note_damaged(&self, place: Place) {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).insert(place);
+    }
+
+    /// Whether a shard was found damaged since the last time that somebody asked.
+    pub(crate) fn take_damaged(&self, place: Place) -> bool {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).remove(&place)
     }
 
     /// Keeps a shard for as long as somebody holds it.
@@ -129,6 +141,7 @@ impl Served {
 
     /// Forgets those whose holders' time was up long ago: nobody serves them here any more.
     pub(crate) fn forget_expired(&self, before: LogicalTime) {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.lock().retain(|_, loaded| {
             loaded.record.head.lease.is_some_and(|holder| !holder.is_expired(before))
         });
@@ -151,7 +164,8 @@ impl<S: Store, E: Env> Core<S, E> {
         &self,
         place: Place,
         operation: &'static str,
-    ) -> Result<Option<Loaded>, InfraError> {
+    ) -> Result<Option<Loaded>, ShardFault> {
+        let other = ShardFault::Other;
         let Place { tenant, key } = place;
         let keys = [
             self.keys.gate(tenant, key.run),
@@ -161,25 +175,29 @@ impl<S: Store, E: Env> Core<S, E> {
         ];
         let loaded = self.store.load(&keys).await;
         let Snapshot { values, revision } =
-            loaded.map_err(|error| fault::read(operation, &error))?;
+            loaded.map_err(|error| other(fault::read(operation, &error)))?;
         let Ok([gate, definition, progress, owner]) = <[Option<Versioned>; 4]>::try_from(values)
         else {
-            return Err(fault::corrupt(operation, "the store answered for other keys than asked"));
+            let message = "the store answered for other keys than asked";
+            return Err(other(fault::corrupt(operation, message)));
         };
         let (Some(gate), Some(definition), Some(progress)) = (gate, definition, progress) else {
             return Ok(None);
         };
-        let decode = |error| fault::decode(operation, &error);
         let gate_at = gate.revision;
-        let gate = Gate::decode(&gate.value).map_err(decode)?;
+        let gate = Gate::decode(&gate.value);
+        let gate = gate.map_err(|error| other(fault::decode(operation, &error)))?;
         if gate.status == RunStatus::Initializing {
             // What is staged is not there yet.
             return Ok(None);
         }
-        let record = decode_shard(place, &definition, &progress, operation)?;
+        let record = decode_shard(place, &definition, &progress, operation);
+        let record = record.map_err(ShardFault::Damaged)?;
         let binding = match &owner {
             Some(owner) => {
-                let Binding { fence, .. } = Binding::decode(&owner.value).map_err(decode)?;
+                let Binding { fence, .. } = Binding::decode(&owner.value).map_err(|error| {
+                    ShardFault::Damaged(damaged(place, operation, error.to_string()))
+                })?;
                 Some(Bound { fence, session: owner.session })
             }
             None => None,
@@ -200,10 +218,7 @@ pub(crate) fn decode_shard(
     progress: &Versioned,
     operation: &'static str,
 ) -> Result<ShardRecord, InfraError> {
-    let damaged = |error: String| {
-        let ShardKey { run, shard } = place.key;
-        fault::corrupt(operation, format!("shard {shard} of run {run}: {error}"))
-    };
+    let damaged = |error: String| damaged(place, operation, error);
     let definition =
         Definition::decode(&definition.value).map_err(|error| damaged(error.to_string()))?;
     let progress = Progress::decode(&progress.value).map_err(|error| damaged(error.to_string()))?;
@@ -211,4 +226,10 @@ pub(crate) fn decode_shard(
         return Err(damaged("what is stored there is another shard".to_owned()));
     }
     join_shard(definition, progress).map_err(|error| damaged(error.to_string()))
+}
+
+/// Names a damaged shard.
+fn damaged(place: Place, operation: &'static str, error: String) -> InfraError {
+    let ShardKey { run, shard } = place.key;
+    fault::corrupt(operation, format!("shard {shard} of run {run}: {error}"))
 }

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::{CapacityHint, HolderNotice, InfraError};
-use shardwright_store::{Changes, Commit, Key, KeyRange, Revision, Store, Versioned, Write};
+use shardwright_store::{
+    Changes, Commit, Key, KeyRange, Revision, ScanPage, Store, Versioned, Write,
+};
 use tokio::sync::{Notify, oneshot};
 
 use crate::codec::Gate;
@@ -24,6 +26,8 @@ use crate::planted::{self, Defect};
 use crate::shard::Place;
 use state::ViewState;
 
+/// How many records of shards are read at a time. One has up to 41 kB.
+pub(crate) const RECORDS_PER_PAGE: usize = 200;
 /// How long to wait before a watch that broke is set up again.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -85,8 +89,15 @@ impl RunView {
         self.lock().reserve_candidates(worker, now, limit)
     }
 
+    /// Somebody may wait who found all of them taken out, so the bell rings if any is left.
     pub(crate) fn give_back(&self, shards: &[ShardId]) {
-        self.lock().give_back(shards);
+        let mut state = self.lock();
+        state.give_back(shards);
+        let is_inviting = !shards.is_empty() && state.is_inviting();
+        drop(state);
+        if is_inviting {
+            self.bell.notify_waiters();
+        }
     }
 
     /// Notes that somebody, whom the watch may not have told yet, holds a shard until `deadline`.
@@ -219,19 +230,29 @@ impl<S: Store, E: Env> Core<S, E> {
         listing::list(&self.store, range, "view.list").await
     }
 
-    /// Lists a range as it was at a revision or later, for whoever must not miss anything that was
-    /// there then. A store may show an older state than it did before.
-    pub(crate) async fn list_since(
+    /// Visits a range as it was at a revision or later, for whoever must not miss anything that was
+    /// there then. A store may show an older state than it did before. Not all of it is in memory
+    /// at once, and a first page that comes after others says that it is visited anew.
+    pub(crate) async fn visit_since(
         &self,
         range: &KeyRange,
         at: Revision,
         operation: &'static str,
-    ) -> Result<Vec<(Key, Versioned)>, InfraError> {
+        mut visit: impl FnMut(bool, ScanPage) -> Result<(), InfraError> + Send,
+    ) -> Result<(), InfraError> {
         for stale_reads in 0..=self.config.conflict_retries {
             self.back_off(stale_reads).await;
-            let (revision, entries) = self.list(range).await?;
-            if revision >= at {
-                return Ok(entries);
+            let visit = |is_first: bool, page: ScanPage| {
+                let is_recent = page.revision >= at;
+                if is_recent {
+                    visit(is_first, page)?;
+                }
+                Ok(is_recent)
+            };
+            let visited =
+                listing::visit_pages(&self.store, range, RECORDS_PER_PAGE, operation, visit);
+            if visited.await? >= at {
+                return Ok(());
             }
         }
         Err(fault::contention(operation))

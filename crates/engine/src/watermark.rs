@@ -2,11 +2,11 @@
 //!
 //! Work can start anew behind a watermark: children of a split need not carry their parent's
 //! cursor on. What was done stays done, so the watermark does not go back, and is stored before
-//! it is told.
+//! it is told. One that cannot be stored is not told; one that cannot be read was never told.
 
 use shardwright_contracts::{Env, RunId, TenantId};
 use shardwright_coordination::InfraError;
-use shardwright_store::{Commit, CommitError, Expect, Revision, Snapshot, Store, Versioned};
+use shardwright_store::{Commit, CommitError, Expect, Snapshot, Store, Versioned};
 
 use crate::codec::{Record, Watermark};
 use crate::coordinator::Core;
@@ -15,20 +15,20 @@ use crate::planted::{self, Defect};
 
 const OPERATION: &str = "watermark";
 
+/// What is known of a run's watermark: a key, if any.
+type Told = Option<Box<[u8]>>;
+
 impl<S: Store, E: Env> Core<S, E> {
     /// The watermark that was told last.
-    pub(crate) async fn watermark(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-    ) -> Result<Option<(Box<[u8]>, Revision)>, InfraError> {
+    pub(crate) async fn watermark(&self, tenant: TenantId, run: RunId) -> Result<Told, InfraError> {
         let key = self.keys.watermark(tenant, run);
         let loaded = self.store.load(std::slice::from_ref(&key)).await;
         let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        values.into_iter().next().flatten().map(|found| decode(&found)).transpose()
+        Ok(values.into_iter().next().flatten().and_then(|found| told(&found)))
     }
 
-    /// Stores a greater watermark, and gives the one that may be told.
+    /// Stores a greater watermark than the one that was told before, and gives the one that may be
+    /// told. If the store does not take it, or the run goes meanwhile, that is the one before.
     ///
     /// The gate is compared so that nothing is stored of a run that was taken away, not even by a
     /// commit that comes late.
@@ -36,23 +36,22 @@ impl<S: Store, E: Env> Core<S, E> {
         &self,
         tenant: TenantId,
         run: RunId,
-        reached: Option<Box<[u8]>>,
-    ) -> Result<Option<Box<[u8]>>, InfraError> {
+        reached: Told,
+        mut before: Told,
+    ) -> Result<Told, InfraError> {
         let Some(reached) = reached else { return Ok(None) };
         let keys = [self.keys.watermark(tenant, run), self.keys.gate(tenant, run)];
         for conflicts in 0..=self.config.conflict_retries {
             self.back_off(conflicts).await;
             let loaded = self.store.load(&keys).await;
             let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-            let [told, gate] = values.as_slice() else { continue };
+            let [found, Some(gate)] = values.as_slice() else { break };
             let goes_back = planted::is_active(Defect::WatermarkGoesBack);
-            let expect = match told.as_ref().map(decode).transpose()? {
-                Some((told, _)) if told >= reached && !goes_back => return Ok(Some(told)),
-                Some((_, at)) => Expect::At(at),
-                None => Expect::Absent,
-            };
-            // The run was there: either the read is an old one, or it has gone.
-            let Some(gate) = gate else { continue };
+            before = before.max(found.as_ref().and_then(told));
+            if before.as_ref().is_some_and(|before| *before >= reached) && !goes_back {
+                break;
+            }
+            let expect = found.as_ref().map_or(Expect::Absent, |found| Expect::At(found.revision));
             let [watermark_key, gate_key] = keys.clone();
             let value = Watermark { reached: reached.clone() }.encode();
             let commit = Commit::builder()
@@ -65,15 +64,16 @@ impl<S: Store, E: Env> Core<S, E> {
                 Ok(_) => return Ok(Some(reached)),
                 // Whatever comes of it, nobody is harmed by trying again.
                 Err(CommitError::Conflict(_) | CommitError::Unknown(_)) => {}
-                Err(error) => return Err(fault::commit(OPERATION, &error)),
+                Err(error @ CommitError::Corrupt(_)) => {
+                    return Err(fault::commit(OPERATION, &error));
+                }
+                Err(_) => break,
             }
         }
-        Err(fault::contention(OPERATION))
+        Ok(before)
     }
 }
 
-fn decode(found: &Versioned) -> Result<(Box<[u8]>, Revision), InfraError> {
-    let Watermark { reached } =
-        Watermark::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
-    Ok((reached, found.revision))
+fn told(found: &Versioned) -> Told {
+    Watermark::decode(&found.value).ok().map(|watermark| watermark.reached)
 }

@@ -12,10 +12,12 @@
 mod answers;
 mod asks;
 mod books;
+mod ceiling;
 mod chaos;
 mod director;
 mod heal;
 mod ledger;
+mod listening;
 mod mishap;
 mod settings;
 mod steps;
@@ -23,7 +25,7 @@ mod sweep;
 mod tally;
 
 pub use crate::ground::fault::StoreFault;
-pub use sweep::{ACTS, FULL_SWEEP, StoredSweep, table};
+pub use sweep::{ACTS, COVERING_SWEEP, FULL_SWEEP, StoredSweep, table};
 pub use tally::StoredTally;
 
 use crate::oracle::Finding;

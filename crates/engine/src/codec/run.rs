@@ -66,15 +66,18 @@ impl Run {
         }
     }
 
-    /// Passes on a run that can be.
-    ///
-    /// The rules are those of the whole run, and are written there; so it gets the shortest
-    /// manifest that it could have.
-    pub(super) fn checked(self) -> Result<Self, InvariantViolation> {
-        let collecting = self.collecting;
+    /// The run with the shortest manifest that it could have, for whoever does not look at that.
+    pub(crate) fn alone(self) -> Result<RunRecord, InvariantViolation> {
         let initializing = self.status == RunStatus::Initializing;
         let record = self.with_roots(if initializing { vec![] } else { vec![ShardId::SINGLE] });
         record.check_invariants()?;
+        Ok(record)
+    }
+
+    /// Passes on a run that can be. The rules are those of the whole run, and are written there.
+    pub(super) fn checked(self) -> Result<Self, InvariantViolation> {
+        let collecting = self.collecting;
+        let record = self.alone()?;
         let RunRecord { tenant, run, config, status, paused, created_at, .. } = record;
         let RunRecord { completed_at, op_log, .. } = record;
         Ok(Self {

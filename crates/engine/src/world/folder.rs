@@ -29,8 +29,6 @@ impl FileCoordinator {
     pub async fn in_folder(folder: impl AsRef<Path>) -> Result<Self, FolderError> {
         let env = TokioEnv::current().ok_or(FolderError::NoRuntime)?;
         let store = FileStore::open(folder, FileOptions::default())?;
-        // All processes of a machine have the same clock.
-        let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
-        Ok(Self::open(store, env, Keyspace::default(), config).await?)
+        Ok(Self::open(store, env, Keyspace::default(), EngineConfig::on_one_machine()).await?)
     }
 }

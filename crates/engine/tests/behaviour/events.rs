@@ -5,11 +5,11 @@ use std::pin::pin;
 use std::task::Poll;
 
 use shardwright_contracts::CursorUpdate;
-use shardwright_coordination::{AsyncCoordinationBackend, EventKind};
+use shardwright_coordination::{AsyncCoordinationBackend, AsyncRunManagement, EventKind};
 use shardwright_engine::{EngineConfig, Heard, Listener};
 
 use crate::flaky::Fate;
-use crate::site::{Site, TENANT, acquire, op, start};
+use crate::site::{RUN, Site, TENANT, acquire, op, start};
 
 /// What can be heard now.
 fn heard(site: &Site, listener: &mut Listener) -> Vec<Heard> {
@@ -84,4 +84,39 @@ fn a_listener_that_is_too_slow_is_told_how_much_it_missed() {
     let told = heard(&site, &mut listener);
     assert_eq!(told[0], Heard::Missed(6));
     assert!(told.len() == 5 && told[1..].iter().all(is_checkpoint), "{told:?}");
+}
+
+/// The answer is lost, and before anybody looks, the record goes on.
+#[test]
+fn what_was_stored_is_told_once_though_others_changed_the_record_before_it_was_found() {
+    let site = Site::new();
+    let (engine, store) = site.flaky_engine();
+    site.run(start(&engine, 1));
+    let lease = site.run(acquire(&engine, 0, 1));
+    let mut listener = engine.listen();
+    let (world, other) = (site.world.clone(), site.engine());
+    store.meanwhile(move || {
+        world.advance(1);
+        assert!(world.run_or_drop(other.renew(TENANT, &lease)).unwrap().is_ok());
+    });
+    store.next([Fate::LoseAnswer]);
+    let cursor = CursorUpdate::at(b"0000001");
+    let moved = site.run(engine.checkpoint(TENANT, &lease, cursor, op(1))).unwrap();
+    assert!(moved.is_replay(), "it is found in the op log");
+    let told = heard(&site, &mut listener);
+    assert_eq!(told.iter().filter(|heard| is_checkpoint(heard)).count(), 1, "{told:?}");
+    // And of a run.
+    let (world, other) = (site.world.clone(), site.engine());
+    store.meanwhile(move || {
+        let resumed = other.resume_run(TENANT, RUN, op(6));
+        assert!(world.run_or_drop(resumed).unwrap().is_ok());
+    });
+    store.next([Fate::LoseAnswer]);
+    assert!(site.run(engine.pause_run(TENANT, RUN, op(5))).unwrap().is_replay());
+    let told = heard(&site, &mut listener);
+    let is_pause = |heard: &&Heard| {
+        let Heard::Event(event) = heard else { return false };
+        matches!(event.kind, EventKind::RunPaused)
+    };
+    assert_eq!(told.iter().filter(is_pause).count(), 1, "{told:?}");
 }

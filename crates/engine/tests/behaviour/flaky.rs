@@ -8,7 +8,7 @@ use std::time::Duration;
 use shardwright_store::{
     Changes, Commit, CommitError, Fault, FaultKind, Key, KeyRange, Page, Revision, ScanError,
     ScanPage, Session, SessionError, SessionId, Snapshot, Store, StoreError, StoreLimits,
-    WatchError,
+    WatchError, Write,
 };
 
 /// What becomes of a commit.
@@ -18,6 +18,10 @@ pub(crate) enum Fate {
     Go,
     /// It is refused.
     Refuse,
+    /// It is refused if it writes anything: the store is full, and only deletes.
+    RefusePuts,
+    /// The store is damaged.
+    Corrupt,
     /// It is applied, and the answer gets lost.
     LoseAnswer,
     /// It gets lost, or is only late: [`Flaky::deliver_late`] applies it.
@@ -47,7 +51,7 @@ type Happening = Box<dyn FnMut() + Send>;
 pub(crate) struct Flaky<S> {
     store: S,
     script: Arc<Mutex<Script>>,
-    /// Called when a commit is late or its answer lost.
+    /// Called when a commit is late, hangs, or its answer gets lost.
     meanwhile: Arc<Mutex<Option<Happening>>>,
 }
 
@@ -74,6 +78,13 @@ impl<S: Store> Flaky<S> {
         let mut script = self.script.lock().unwrap();
         script.fates = std::iter::repeat_n(Fate::Go, skip).collect();
         script.afterwards = Some(fate);
+    }
+
+    /// The fates of the next commits, and of all that follow.
+    pub(crate) fn script(&self, fates: impl IntoIterator<Item = Fate>, afterwards: Fate) {
+        let mut script = self.script.lock().unwrap();
+        script.fates = fates.into_iter().collect();
+        script.afterwards = Some(afterwards);
     }
 
     pub(crate) fn refuse_reads(&self, refuse: bool) {
@@ -147,6 +158,13 @@ impl<S: Store> Store for Flaky<S> {
         match self.fate() {
             Fate::Go => self.store.commit(commit).await,
             Fate::Refuse => Err(CommitError::NotApplied(fault())),
+            Fate::RefusePuts
+                if commit.writes().iter().any(|write| matches!(write, Write::Put { .. })) =>
+            {
+                Err(CommitError::NotApplied(fault()))
+            }
+            Fate::RefusePuts => self.store.commit(commit).await,
+            Fate::Corrupt => Err(CommitError::Corrupt(fault())),
             Fate::LoseAnswer => {
                 let _lost = self.store.commit(commit).await;
                 self.accident();
@@ -157,9 +175,13 @@ impl<S: Store> Store for Flaky<S> {
                 self.accident();
                 Err(CommitError::Unknown(fault()))
             }
-            Fate::HangBefore => pending().await,
+            Fate::HangBefore => {
+                self.accident();
+                pending().await
+            }
             Fate::HangAfter => {
                 let _lost = self.store.commit(commit).await;
+                self.accident();
                 pending().await
             }
         }

@@ -7,15 +7,20 @@
 )]
 
 mod blocking;
+mod claiming;
 mod clock;
 mod collection;
+mod damage;
 mod directory;
 mod events;
 mod flaky;
+mod full;
 mod opening;
 mod quarantine;
 mod quotas;
+mod reading;
 mod registration;
+mod retention;
 mod sessions;
 mod sharing;
 mod site;

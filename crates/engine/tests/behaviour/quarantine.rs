@@ -13,7 +13,7 @@ pub(crate) async fn scribble(site: &Site, key: Key) {
     write(site, key, Bytes::from_static(b"scribble")).await;
 }
 
-async fn write(site: &Site, key: Key, value: Bytes) {
+pub(crate) async fn write(site: &Site, key: Key, value: Bytes) {
     let found = site.store.load(std::slice::from_ref(&key)).await.unwrap();
     let at = found.values[0].as_ref().unwrap().revision;
     let commit =

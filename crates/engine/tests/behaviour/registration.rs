@@ -2,8 +2,9 @@
 
 use shardwright_coordination::error::reason::{RunNotFound, ShardNotFound, WrongStatus};
 use shardwright_coordination::{
-    AsyncCoordinationBackend, AsyncRunManagement, EventKind, IdempotentOutcome,
-    RegisterShardsError, RunProgress, RunQueryError, RunStatus, ShardLimits,
+    AsyncCoordinationBackend, AsyncRunManagement, CreateRunWithShardsError, EventKind,
+    IdempotentOutcome, InfraError, RegisterShardsError, RunProgress, RunQueryError, RunStatus,
+    ShardLimits,
 };
 use shardwright_engine::{EngineConfig, Heard, RunAddress};
 use shardwright_store::StoreLimits;
@@ -274,4 +275,47 @@ fn an_answer_that_got_lost_while_a_run_is_made_is_found_out() {
             assert_eq!(site.run(make(&engine, 1)), Ok(true));
         }
     }
+}
+
+#[test]
+fn whoever_made_a_run_and_not_all_its_shards_is_not_told_that_nothing_was_done() {
+    let manifest = Manifest::of(20);
+    let (mut made, mut skip) = (0, 0);
+    loop {
+        let site = Site::new();
+        let (engine, store) = small(&site, FEW_WRITES);
+        store.henceforth(skip, Fate::Refuse);
+        let inputs = manifest.inputs();
+        let create = || engine.create_run_with_shards(TENANT, RUN, run_config(), &inputs, op(1));
+        let Err(refusal) = site.run(create()) else { break };
+        let CreateRunWithShardsError::Register(RegisterShardsError::BackendError(error)) = refusal
+        else {
+            panic!("{refusal:?}");
+        };
+        let is_there = site.run(engine.get_run(TENANT, RUN)).is_ok();
+        let is_unknown = matches!(error, InfraError::Unknown { .. });
+        assert_eq!(is_there, is_unknown, "after {skip} commits: {error:?}");
+        made += usize::from(is_there);
+        // The same call goes on.
+        store.next([]);
+        assert_eq!(site.run(create()), Ok(IdempotentOutcome::Executed(())));
+        assert_eq!(site.run(list(&engine)).len(), 20);
+        site.audit();
+        skip += 1;
+    }
+    assert!(made > 4, "it was to fail in many places");
+}
+
+#[test]
+fn a_run_that_was_called_off_gets_no_more_shards() {
+    let site = Site::new();
+    let (engine, store) = small(&site, FEW_WRITES);
+    site.run(engine.create_run(TENANT, RUN, run_config())).unwrap();
+    // The stage is set up, some shards are on their way, and nothing more is heard.
+    store.script([Fate::Go, Fate::Late], Fate::HangBefore);
+    assert!(site.world.run_or_drop(register(&engine, 20, 1)).is_none());
+    site.run(site.engine().cancel_run(TENANT, RUN, op(2))).unwrap();
+    let before = site.key_names();
+    assert_eq!(site.run(store.deliver_late()), 0);
+    assert_eq!(site.key_names(), before);
 }

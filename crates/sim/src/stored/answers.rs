@@ -106,7 +106,12 @@ impl Ledger {
                 }
                 Ok(())
             }
-            (outcome, Some(_)) if is_inert(outcome) && !effects.is_empty() => {
+            // A renewal may be done, and the lease be over before its caller is told.
+            (outcome, op)
+                if is_inert(outcome)
+                    && !effects.is_empty()
+                    && (op.is_some() || !matches!(case.request, Request::Holder { .. })) =>
+            {
                 let text = format!("{name} was done at {effects:?} and told: {outcome:?}");
                 Err(finding(INERT, text))
             }
@@ -164,15 +169,13 @@ impl Ledger {
         let seen = case.observation(LogicalTime::ZERO);
         let told = TENANTS.verdict(&seen, &self.model);
         told.map_err(|text| finding(TENANTS, text))?;
-        if self.collected.contains(&case.address) {
-            // What is told of a run that is being taken away depends on how far that is.
-            return Ok(());
-        }
         match case.outcome {
             Err(CoordError::BackendError(InfraError::Corrupt { message, .. })) => {
                 self.judge_corrupt(case, message)
             }
             Err(CoordError::BackendError(_)) => Ok(()),
+            // Why something is refused of a run that is being taken away depends on how far it is.
+            Err(_) if self.collected.contains(&case.address) => Ok(()),
             Err(refusal) => self.judge_refusal(case, refusal),
             Ok(Answer::Run(record)) => self.shown(case, |version| {
                 let run = version.run.as_deref();
@@ -201,7 +204,6 @@ impl Ledger {
     fn judge_corrupt(&self, case: &Case<'_>, message: &str) -> Result<(), Finding> {
         let of_run = || self.harmed.iter().any(|(address, _)| *address == case.address);
         let is_so = match (case.request, case.request.shard()) {
-            (Request::RequestSplit { .. }, _) => of_run(),
             (_, Some(shard)) => self.harmed.contains(&(case.address, shard)),
             (
                 Request::Progress { .. }

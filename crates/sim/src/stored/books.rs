@@ -13,6 +13,7 @@ use shardwright_engine::codec::{
 use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
 use shardwright_store::{Change, ChangeSet, Versioned};
 
+use super::ceiling::Ceiling;
 use crate::oracle::{Finding, Oracle};
 use crate::visible::RunView;
 
@@ -36,8 +37,11 @@ pub(crate) const REMOVAL: &Oracle = &Oracle::of_the_world(
     "removal",
     "only runs that have ended or never begun are taken away, and the run itself comes last",
 );
-pub(crate) const TIME: &Oracle =
-    &Oracle::of_the_world("the clock's mark", "the time that may be told never goes back");
+pub(crate) const TIME: &Oracle = &Oracle::of_the_world(
+    "the clock's mark",
+    "the time that may be told never goes back, and is no more than an interval ahead of all \
+         calendars, or comes back to them at half the pace",
+);
 pub(crate) const DECODES: &Oracle =
     &Oracle::of_the_world("everything decodes", "whatever is stored can be read again");
 
@@ -96,6 +100,9 @@ pub(crate) struct Books {
     quotas: BTreeMap<TenantId, u64>,
     total: u64,
     pub(crate) clock: LogicalTime,
+    pub(crate) ceiling: Ceiling,
+    /// Ended runs that have, or had, no gate any more.
+    ungated: BTreeSet<Address>,
 }
 
 fn finding(oracle: &Oracle, text: String) -> Finding {
@@ -103,7 +110,7 @@ fn finding(oracle: &Oracle, text: String) -> Finding {
 }
 
 impl Books {
-    pub(crate) const fn new(keys: Keyspace, limits: ShardLimits, sessions: bool) -> Self {
+    pub(crate) fn new(keys: Keyspace, limits: ShardLimits, sessions: bool) -> Self {
         Self {
             keys,
             limits,
@@ -112,6 +119,8 @@ impl Books {
             quotas: BTreeMap::new(),
             total: 0,
             clock: LogicalTime::ZERO,
+            ceiling: Ceiling::default(),
+            ungated: BTreeSet::new(),
         }
     }
 
@@ -148,14 +157,7 @@ impl Books {
             | StoreKey::Estimate(..)
             | StoreKey::Name(..)
             | StoreKey::Purpose(..) => {}
-            StoreKey::Clock => {
-                let mark =
-                    decode::<ClockMark>(now)?.map_or(LogicalTime::ZERO, |it| it.reserved_until);
-                if mark < self.clock {
-                    return Err(finding(TIME, format!("{mark} after {}", self.clock)));
-                }
-                self.clock = mark;
-            }
+            StoreKey::Clock => self.enter_clock(now)?,
             StoreKey::QuotaTotal => self.total = decode::<Quota>(now)?.map_or(0, |it| it.reserved),
             StoreKey::QuotaTenant(tenant) => {
                 self.quotas.insert(tenant, decode::<Quota>(now)?.map_or(0, |it| it.reserved));
@@ -196,12 +198,49 @@ impl Books {
                 }
             }
             StoreKey::View(tenant, run, key) => {
+                self.note_ungated((tenant, run), key, now, touched);
                 if let ViewKey::Owner(shard) = key {
                     touched.owners.insert(((tenant, run), shard));
                 }
                 self.enter_view((tenant, run), key, now)?;
             }
         }
+        Ok(())
+    }
+
+    /// A full store takes no mark: a run that has ended is taken away when its gate goes.
+    fn note_ungated(
+        &mut self,
+        address: Address,
+        key: ViewKey,
+        now: Option<&Versioned>,
+        touched: &mut Touched,
+    ) {
+        let run = self.runs.get(&address).and_then(|book| book.run.as_ref());
+        if let (ViewKey::Gate, None, Some(run)) = (key, now, run)
+            && run.status.is_terminal()
+            && self.ungated.insert(address)
+        {
+            touched.runs.entry(address).or_insert_with(|| Some(run.clone()));
+        }
+    }
+
+    /// Whether a run is being taken away.
+    pub(crate) fn is_going(&self, address: Address) -> bool {
+        let run = self.runs.get(&address).and_then(|book| book.run.as_ref());
+        self.ungated.contains(&address) || run.is_some_and(|run| run.collecting)
+    }
+
+    fn enter_clock(&mut self, now: Option<&Versioned>) -> Result<(), Finding> {
+        let mark = decode::<ClockMark>(now)?.map_or(LogicalTime::ZERO, |it| it.reserved_until);
+        if mark < self.clock {
+            return Err(finding(TIME, format!("{mark} after {}", self.clock)));
+        }
+        let most = self.ceiling.time();
+        if mark > most {
+            return Err(finding(TIME, format!("{mark}, and {most} is the most")));
+        }
+        self.clock = mark;
         Ok(())
     }
 
@@ -269,7 +308,7 @@ impl Books {
         for (address, before) in &touched.runs {
             self.check_removal(*address, before.as_ref())?;
         }
-        for address in runs {
+        for address in runs.into_iter().filter(|address| !self.ungated.contains(address)) {
             if let Some(book) = self.runs.get(&address) {
                 book.check().map_err(|(oracle, text)| {
                     finding(oracle, format!("run {}: {text}", address.1))
@@ -284,7 +323,9 @@ impl Books {
         let now = book.and_then(|book| book.run.as_ref());
         let wrong = |text: &str| Err(finding(REMOVAL, format!("run {}: {text}", address.1)));
         match (before, now) {
-            (Some(before), None) if !before.collecting => wrong("gone without being marked"),
+            (Some(before), None) if !before.collecting && !self.ungated.contains(&address) => {
+                wrong("gone without being marked")
+            }
             (Some(_), None) if book.is_some() => wrong("the run is gone and something is left"),
             (Some(before), Some(now)) if now.collecting && before.status == RunStatus::Active => {
                 wrong("taken away while it is active")
@@ -299,7 +340,7 @@ impl Books {
     /// A run as anyone could see it.
     pub(crate) fn view(&self, address: Address) -> Option<RunView> {
         let book = self.runs.get(&address)?;
-        let run = book.run.clone().filter(|run| !run.collecting)?;
+        let run = book.run.clone().filter(|_| !self.is_going(address))?;
         let manifest = book.manifest.clone().unwrap_or(Manifest { root_shards: Vec::new() });
         // What is staged is not there yet.
         let has_begun = book.manifest.is_some();

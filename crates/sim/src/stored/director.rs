@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::CoordError;
-use shardwright_engine::StoredCoordinator;
 use shardwright_engine::keyspace::Keyspace;
+use shardwright_engine::{Listener, StoredCoordinator};
 use shardwright_store::Key;
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
@@ -17,6 +17,8 @@ use super::answers::{self};
 use super::asks::{Ask, Coordinator, Reply, put};
 use super::books::{Address, Books};
 use super::ledger::{CallRecord, CallState, Ledger};
+use super::listening;
+use super::mishap;
 use super::settings::Settings;
 use super::tally::StoredTally;
 use crate::coverage;
@@ -37,6 +39,8 @@ use crate::world::belief::{Operator, Pending, Worker};
 use crate::world::intent::Intent;
 use crate::world::message;
 
+/// Fences of one incarnation of a store; the number of the incarnation lies above.
+const FENCE_BITS: u32 = 32;
 /// How long a call may take before it counts as stuck.
 const STUCK_MS: u64 = 60_000;
 
@@ -46,6 +50,7 @@ pub(super) type Findings = Vec<Finding>;
 pub(super) struct Process {
     pub(super) life: u32,
     pub(super) coordinator: Option<Arc<Coordinator>>,
+    pub(super) listener: Option<Listener>,
     pub(super) off_ms: Arc<AtomicI64>,
     pub(super) paused: bool,
     /// The time that was marked when it started; it tells none before.
@@ -79,6 +84,7 @@ pub(super) enum Later {
     Reconnect(usize),
     DiskFree,
     SessionsInTime,
+    SetCalendar { process: usize, by: i64 },
     Storm { address: Address, left: u32 },
     Repair,
 }
@@ -128,6 +134,10 @@ impl Director {
         let options = MemoryOptions { limits: settings.store, ..MemoryOptions::default() };
         let store = MemoryStore::with_options(Arc::new(StoreClock(clock.clone())), options);
         let keys = Keyspace::bare();
+        for _ in 0..settings.restored {
+            mishap::restore(&store, &keys);
+        }
+        let floor = u64::from(settings.restored) << FENCE_BITS;
         let tenants: Vec<Tenant> = settings
             .workers
             .iter()
@@ -144,7 +154,7 @@ impl Director {
             limits: settings.engine.limits,
             cooldown_ms: 0,
             skew_ms: settings.engine.skew_allowance_ms,
-            floor: FenceEpoch::INITIAL.as_raw(),
+            floor: floor.max(FenceEpoch::INITIAL.as_raw()),
         };
         let has_sessions =
             matches!(settings.engine.sessions, shardwright_engine::Sessions::Bound { .. });
@@ -178,6 +188,7 @@ impl Director {
             director.processes.push(Process {
                 life: 0,
                 coordinator: None,
+                listener: None,
                 off_ms: Arc::new(AtomicI64::new(off_ms)),
                 paused: false,
                 floor_ms: 0,
@@ -305,8 +316,14 @@ impl Director {
 
     /// Judges what was stored, then what was answered.
     fn settle(&mut self) -> Result<(), Findings> {
+        self.look_at_calendars();
         let counts = &mut self.tally.counts;
         self.ledger.follow(&self.store, &self.weather, counts, &mut self.trace)?;
+        for process in &mut self.processes {
+            for event in process.listener.as_mut().map(listening::heard).unwrap_or_default() {
+                self.ledger.told(&event).map_err(|finding| vec![finding])?;
+            }
+        }
         let words = std::mem::take(&mut *self.words.lock().unwrap_or_else(PoisonError::into_inner));
         for word in words {
             match word {
@@ -314,6 +331,7 @@ impl Director {
                     if let Some(state) = self.processes.get_mut(process)
                         && state.life == life
                     {
+                        state.listener = Some(coordinator.listen());
                         state.coordinator = Some(Arc::new(coordinator));
                     }
                 }
@@ -321,6 +339,18 @@ impl Director {
             }
         }
         Ok(())
+    }
+
+    /// Notes how far ahead time may be by now.
+    pub(super) fn look_at_calendars(&mut self) {
+        let now_ms = self.clock.now_ms();
+        let calendars = self
+            .processes
+            .iter()
+            .map(|process| now_ms.saturating_add_signed(process.off_ms.load(Ordering::Relaxed)));
+        let furthest = calendars.max().unwrap_or(now_ms);
+        let interval_ms = self.settings.engine.clock_mark_interval_ms;
+        self.ledger.books.ceiling.rise(now_ms, furthest, interval_ms);
     }
 
     fn answered(&mut self, task: TaskId, reply: Reply) -> Result<(), Findings> {

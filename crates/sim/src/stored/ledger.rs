@@ -84,6 +84,8 @@ pub(crate) struct Ledger {
     pub(crate) damaged: BTreeSet<(Address, ShardId)>,
     pub(crate) harmed: BTreeSet<(Address, ShardId)>,
     pub(crate) told_watermarks: BTreeMap<Address, Option<Box<[u8]>>>,
+    /// What was told that happens once.
+    pub(crate) events: BTreeSet<(Address, String)>,
     everything: KeyRange,
     seen: Revision,
     views: BTreeMap<Address, RunView>,
@@ -103,6 +105,7 @@ impl Ledger {
             damaged: BTreeSet::new(),
             harmed: BTreeSet::new(),
             told_watermarks: BTreeMap::new(),
+            events: BTreeSet::new(),
             everything,
             seen: Revision::ZERO,
             views: BTreeMap::new(),
@@ -220,7 +223,7 @@ impl Ledger {
             let was = touched.runs.get(address).map(|before| before.as_ref());
             let was_staged = was.flatten().unwrap_or(run).status == RunStatus::Initializing;
             let has_begun = book.manifest.is_some();
-            if run.collecting || was_staged || !has_begun {
+            if self.books.is_going(*address) || was_staged || !has_begun {
                 continue;
             }
             let after = book.shards.get(id).and_then(|shard| shard.record.as_ref());
@@ -258,7 +261,7 @@ impl Ledger {
         ask: Option<&Ask>,
     ) -> Result<Option<Step>, Vec<Finding>> {
         let after = self.books.runs.get(&address).and_then(|book| book.run.as_ref());
-        if after.is_none_or(|run| run.collecting) {
+        if after.is_none() || self.books.is_going(address) {
             self.collected.insert(address);
             self.views.remove(&address);
             if let Some(tenant) = self.model.tenants.get_mut(&address.0) {

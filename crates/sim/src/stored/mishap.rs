@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use shardwright_contracts::ShardKey;
 use shardwright_coordination::RunStatus;
-use shardwright_engine::Sessions;
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_engine::{Sessions, StoredCoordinator};
+use shardwright_store::memory::MemoryStore;
 use shardwright_store::{Commit, Expect, Key, Revision, Store};
 
 use super::books::Address;
 use super::director::{Damage, Director, Findings, Later};
 use super::ledger::CallState;
+use crate::ground::env::SimEnv;
 use crate::ground::fault::StoreFault;
 use crate::ground::weather::{Author, Cut};
 
@@ -83,7 +86,7 @@ impl Director {
         self.executor.kill(process);
         if let Some(state) = self.processes.get_mut(process) {
             state.life += 1;
-            state.coordinator = None;
+            (state.coordinator, state.listener) = (None, None);
             state.paused = false;
         }
         let gone: Vec<_> = self
@@ -159,11 +162,18 @@ impl Director {
     }
 
     fn set_clock(&mut self, process: usize) {
-        let by = self.rng.between(20, 600) as i64;
+        let far = self.rng.chance(150);
+        let by = if far { self.rng.between(1_000, 90_000) } else { self.rng.between(20, 600) };
+        let by = by as i64;
         let forward = self.rng.chance(500);
         self.fault(if forward { StoreFault::ClockJumped } else { StoreFault::ClockSetBack });
+        self.look_at_calendars();
         if let Some(state) = self.processes.get(process) {
             state.off_ms.fetch_add(if forward { by } else { -by }, Ordering::Relaxed);
+        }
+        if far {
+            let (long, by) = (self.rng.between(1, 400), if forward { -by } else { by });
+            self.after_ms(long, Later::SetCalendar { process, by });
         }
         if !forward {
             self.set_back(process, by.unsigned_abs());
@@ -298,6 +308,15 @@ impl Director {
             Later::DiskFree => self.weather.lock().is_full = false,
             Later::SessionsInTime => self.store.let_sessions_outlive(Duration::ZERO),
             Later::Storm { address, left } => self.storm(address, left),
+            Later::SetCalendar { process, by } => {
+                self.look_at_calendars();
+                if let Some(state) = self.processes.get(process) {
+                    state.off_ms.fetch_add(by, Ordering::Relaxed);
+                }
+                if by < 0 {
+                    self.set_back(process, by.unsigned_abs());
+                }
+            }
             Later::Repair => {
                 for Damage { key, value, place } in std::mem::take(&mut self.damage) {
                     if self.ledger.damaged.remove(&place) {
@@ -323,4 +342,12 @@ impl Director {
             self.after_ms(pause, Later::Storm { address, left: left - 1 });
         }
     }
+}
+
+/// Makes a store that nobody works on yet a restored one.
+pub(super) fn restore(store: &MemoryStore, keys: &Keyspace) {
+    let raised = StoredCoordinator::<MemoryStore, SimEnv>::raise_incarnation(store, keys);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    // A store in memory answers at once.
+    let _raised = std::pin::pin!(raised).poll(&mut context);
 }

@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) engine: EngineConfig,
     pub(crate) store: StoreLimits,
     pub(crate) terms: Terms,
+    /// How often the store was restored from a backup before anybody works on it.
+    pub(crate) restored: u32,
 }
 
 impl Settings {
@@ -48,13 +50,17 @@ impl Settings {
             key_bytes: 1_024,
             bytes: 4 << 20,
         };
+        let serves_stale = rng.chance(450);
+        // Whoever opens a store that shows an old state may not learn that it was restored since.
+        let is_restored = rng.chance(250) && !serves_stale;
         Self {
             processes: rng.between(2, 4) as usize,
             workers: (0..tenants).map(|_| rng.between(2, 4) as usize).collect(),
             open_runs: rng.between(1, 2) as usize,
             engine,
             store,
-            terms: Terms { serves_stale: rng.chance(450), scarce, small_commits },
+            terms: Terms { serves_stale, scarce, small_commits },
+            restored: if is_restored { rng.between(1, 3) as u32 } else { 0 },
         }
     }
 }

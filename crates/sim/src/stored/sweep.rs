@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::tally::StoredTally;
 use super::{Report, live};
+use crate::coverage;
 use crate::ground::fault::StoreFault;
 use crate::sweep::{Failure, Kind, live_through};
 
@@ -12,6 +13,8 @@ use crate::sweep::{Failure, Kind, live_through};
 pub const ACTS: u64 = 900;
 /// From how many seeds on a sweep must have seen every fault.
 pub const FULL_SWEEP: u64 = 200;
+/// From how many seeds on it must have seen every refusal.
+pub const COVERING_SWEEP: u64 = 1_000;
 
 /// What many worlds came to.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +46,9 @@ impl StoredSweep {
             let unseen = StoreFault::ALL.iter().filter(|it| !self.tally.faults.contains_key(it));
             complaints
                 .extend(unseen.map(|it| format!("there was never this fault: {}", it.words())));
+        }
+        if self.tally.counts.seeds >= COVERING_SWEEP {
+            complaints.extend(coverage::missing_around_a_store(&self.tally.counts));
         }
         complaints
     }
