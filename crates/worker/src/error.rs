@@ -42,6 +42,14 @@ pub enum WorkerError {
         /// What is wrong with it.
         error: EnvelopeError,
     },
+    /// The result of a failed item could not be written, and the item cannot be set aside.
+    #[error("shard {shard}: the failure of an item cannot be recorded: {detail}")]
+    Unrecorded {
+        /// The shard.
+        shard: ShardId,
+        /// What went wrong.
+        detail: String,
+    },
     /// A part of the worker died.
     #[error("a part of the worker stopped without a word")]
     SlotDied,

@@ -244,7 +244,10 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                     // The cursor is past it already, so it cannot be parked.
                     let (shard, key) = (self.shard(), item.key.as_ref());
                     self.holder.tell(WorkerEvent::Failed { shard, key, detail: &failure.detail });
-                    shared.job.failure_record(&item, &failure)
+                    shared.job.failure_record(&item, &failure).map_err(|unwritten| {
+                        let (shard, detail) = (self.shard(), unwritten.detail);
+                        WorkerError::Unrecorded { shard, detail }
+                    })?
                 }
                 Err(failure) => {
                     return Ok(Some(Attempted { item, outcome: Err(failure), retries }));
