@@ -285,7 +285,7 @@ impl RunArguments {
             return Mode::Scan { shows_secrets: matches!(secrecy, Secrecy::Shown) };
         }
         match self.batch {
-            Some(size) => Mode::Batch { size },
+            Some(size) => Mode::Batch { size, null: self.null },
             None if self.persistent => Mode::Persistent,
             None => Mode::Item,
         }

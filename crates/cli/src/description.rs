@@ -46,6 +46,9 @@ pub(crate) enum Mode {
     Batch {
         /// For how many.
         size: u32,
+        /// Whether items on its input end with a zero.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        null: bool,
     },
     /// Processes that stay up.
     Persistent,

@@ -38,8 +38,9 @@ impl Command {
             Mode::Item => {
                 Self::Item(ProcessPerItem::new(template, Arc::new(Guard::start()?), spill))
             }
-            Mode::Batch { size } => {
-                let is_null = matches!(description.source, Source::Lines { null: true, .. });
+            Mode::Batch { size, null } => {
+                let is_null =
+                    null || matches!(description.source, Source::Lines { null: true, .. });
                 let input = if is_null { BatchInput::Nul } else { BatchInput::Lines };
                 let (guard, size) = (Arc::new(Guard::start()?), usize::try_from(size)?);
                 Self::Batch(ProcessPerBatch::new(template, guard, spill, size, input))
@@ -86,7 +87,7 @@ impl Job for Command {
         with!(self, job => job.batch_size())
     }
 
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Vec<u8> {
+    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
         with!(self, job => job.failure_record(item, failure))
     }
 

@@ -15,7 +15,8 @@ pub(crate) struct Attempted {
 }
 
 /// Works on a batch. Items that fail are tried again one by one, so that none is held
-/// responsible for its neighbours.
+/// responsible for its neighbours: who failed in company gets one try alone at once, which is not
+/// one of those that the policy allows.
 pub(crate) async fn attempt<J: Job, E: Env>(
     job: &J,
     env: &E,
@@ -31,13 +32,16 @@ pub(crate) async fn attempt<J: Job, E: Env>(
     for (item, sequence) in items.into_iter().zip(sequence..) {
         let mut outcome = outcomes.next().unwrap_or_else(|| Err(unanswered()));
         let mut retries = 0;
+        let beside_policy = match &outcome {
+            Err(failure) => u32::from(!is_alone && !failure.is_own),
+            Ok(_) => 0,
+        };
         while let Err(JobFailure { is_retryable: true, .. }) = outcome
-            && retries < policy.retries
+            && retries < policy.retries.saturating_add(beside_policy)
         {
             retries += 1;
-            // Who failed in company gets one try alone at once.
-            if is_alone || retries > 1 {
-                env.sleep(policy.wait(retries, env.random())).await;
+            if retries > beside_policy {
+                env.sleep(policy.wait(retries - beside_policy, env.random())).await;
             }
             let items = std::slice::from_ref(&item);
             let batch = Batch { assignment, sequence, items, attempt: retries + 1 };

@@ -1,4 +1,5 @@
 use shardwright_contracts::ShardId;
+use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{CoordError, InfraError, RunStatus};
 
 use crate::connector::ConnectorError;
@@ -41,6 +42,26 @@ pub enum WorkerError {
         shard: ShardId,
         /// What is wrong with it.
         error: EnvelopeError,
+    },
+    /// A failing item cannot be set aside, because there is no room for another shard. What was
+    /// done is committed, and the item is the next to be worked on.
+    #[error(
+        "too many items are parked: {item} failed as well, and cannot be set aside ({reason}); \
+         nothing is lost: mend what makes them fail, and start again"
+    )]
+    TooManyParked {
+        /// What the item is called.
+        item: String,
+        /// What the run protocol said.
+        reason: SplitInvalid,
+    },
+    /// The result of a failed item could not be written, and the item cannot be set aside.
+    #[error("shard {shard}: the failure of an item cannot be recorded: {detail}")]
+    Unrecorded {
+        /// The shard.
+        shard: ShardId,
+        /// What went wrong.
+        detail: String,
     },
     /// A part of the worker died.
     #[error("a part of the worker stopped without a word")]

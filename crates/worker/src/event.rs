@@ -97,9 +97,10 @@ pub enum WorkerEvent<'a> {
         /// How that came to be known.
         reason: &'a str,
     },
-    /// Something in the source was passed over.
+    /// Something in the source was passed over. Whoever counts should know that a page which is
+    /// read again, by this worker or the next, tells of the same things again.
     Noticed {
-        /// What.
+        /// What, and how much of each kind.
         notices: &'a Notices,
     },
     /// There is nothing to claim at the moment.

@@ -9,6 +9,7 @@ mod care;
 mod commit;
 mod divide;
 mod feed;
+mod give_back;
 mod lease_cell;
 mod ledger;
 mod poison;
@@ -24,6 +25,7 @@ use shardwright_coordination::{CoordError, InfraError, RestoredShardState};
 use tokio::sync::MutexGuard;
 
 use self::advice::Advice;
+use self::care::{Alone, Solitude};
 use self::lease_cell::LeaseCell;
 use self::work::Work;
 use crate::Env;
@@ -76,7 +78,9 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
         turn: MutexGuard<'t, ()>,
     ) -> Result<End, WorkerError> {
         let shard = state.lease.key().shard;
-        let solitude = (state.fruitless_acquires > 1).then_some(turn);
+        let (options, limit) = (&self.shared.options, self.shared.retry_limit);
+        let alone = Alone::of(state.fruitless_acquires, limit, options);
+        let solitude = Solitude::begin(alone, self.shared.env.monotonic(), turn);
         self.tell(WorkerEvent::Claimed {
             shard,
             fence: state.lease.fence(),
@@ -92,14 +96,9 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
             fence: state.lease.fence(),
             worker: self.worker,
         };
-        let work = Work::new(self, &assignment, &lease, &advice, state, solitude)?;
-        let mut kept = pin!(self.keep(&lease).fuse());
-        let mut work = pin!(work.run().fuse());
-        let mut advising = pin!(self.advise(&lease, &advice).fuse());
-        let ended = select_biased! {
-            lost = kept => Err(Stopped::Lost(lost)),
-            ended = work => ended,
-            never = advising => match never {},
+        let ended = match Work::new(self, &assignment, &lease, &advice, state, solitude) {
+            Ok(work) => self.work_on(work, &lease, &advice).await,
+            Err(error) => Err(Stopped::Failed(error)),
         };
         match ended {
             Ok(end) => Ok(end),
@@ -107,7 +106,27 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
                 self.tell(WorkerEvent::Lost { shard, reason: &reason });
                 Ok(End::Lost)
             }
-            Err(Stopped::Failed(error)) => Err(error),
+            Err(Stopped::Failed(error)) => {
+                self.give_up(&lease).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Works for as long as the lease can be kept.
+    async fn work_on(
+        &self,
+        work: Work<'_, B, C, J, K, E>,
+        lease: &LeaseCell,
+        advice: &Advice,
+    ) -> Result<End, Stopped> {
+        let mut kept = pin!(self.keep(lease).fuse());
+        let mut work = pin!(work.run().fuse());
+        let mut advising = pin!(self.advise(lease, advice).fuse());
+        select_biased! {
+            lost = kept => Err(Stopped::Lost(lost)),
+            ended = work => ended,
+            never = advising => match never {},
         }
     }
 

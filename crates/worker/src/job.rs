@@ -47,19 +47,29 @@ pub struct JobFailure {
     pub detail: String,
     /// Whether another try may help.
     pub is_retryable: bool,
+    /// Whether nothing but the item itself was the cause. If not, an item that failed in company
+    /// is tried alone, however few tries there are.
+    pub is_own: bool,
 }
 
 impl JobFailure {
     /// Something went wrong that may go well another time.
     #[must_use]
     pub fn retryable(detail: impl Into<String>) -> Self {
-        Self { reason: ParkReason::TooManyErrors, detail: detail.into(), is_retryable: true }
+        let (reason, detail) = (ParkReason::TooManyErrors, detail.into());
+        Self { reason, detail, is_retryable: true, is_own: false }
     }
 
     /// Something went wrong that will go wrong every time.
     #[must_use]
     pub fn fatal(reason: ParkReason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into(), is_retryable: false }
+        Self { reason, detail: detail.into(), is_retryable: false, is_own: false }
+    }
+
+    /// The same, with nothing but the item itself as the cause.
+    #[must_use]
+    pub fn own(self) -> Self {
+        Self { is_own: true, ..self }
     }
 }
 
@@ -70,6 +80,7 @@ impl fmt::Debug for JobFailure {
             .field("reason", &self.reason)
             .field("detail_bytes", &self.detail.len())
             .field("is_retryable", &self.is_retryable)
+            .field("is_own", &self.is_own)
             .finish()
     }
 }
@@ -84,10 +95,11 @@ pub trait Job: Send + Sync + 'static {
     }
 
     /// What to append to the results for an item that failed for good and cannot be set aside,
-    /// because its run's cursors move when items are handed out.
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Vec<u8> {
+    /// because its run's cursors move when items are handed out. If even that fails, the worker
+    /// stops: it would lose the item.
+    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
         let _ = (item, failure);
-        Vec::new()
+        Ok(Vec::new())
     }
 
     /// Works on a batch, and says of each item, in order, what came of it.

@@ -65,7 +65,7 @@ impl ScanJob {
     async fn object(&self, item: &Item, path: &str, attempt: u32) -> Outcome {
         let Some(store) = &self.store else { return Err(no_reader()) };
         let report = object::scan(&self.bench, store, item, path).await?;
-        Ok(line(item, attempt, report))
+        line(item, attempt, report)
     }
 
     #[cfg(not(feature = "objects"))]
@@ -122,7 +122,7 @@ impl Bench {
                 Payload::Row { bytes, .. } => Ok(self.scanner.scan(&item.key, bytes, &mut scratch)),
                 Payload::Object { .. } => Err(no_reader()),
             };
-            report.map(|report| line(item, attempt, report))
+            report.and_then(|report| line(item, attempt, report))
         });
         let outcomes = each.collect();
         self.put_back(scratch);
@@ -134,8 +134,9 @@ fn no_reader() -> JobFailure {
     JobFailure::retryable("there is no store to read the object from")
 }
 
-fn line(item: &Item, attempt: u32, report: FileReport) -> Vec<u8> {
-    ScanRecord::new(item, attempt, report).to_line()
+fn line(item: &Item, attempt: u32, report: FileReport) -> Outcome {
+    let unwritten = |error| JobFailure::retryable(format!("its result cannot be written: {error}"));
+    ScanRecord::new(item, attempt, report).to_line().map_err(unwritten)
 }
 
 /// Runs what takes a while beside the tasks. It gets to know when nobody waits for it any more.

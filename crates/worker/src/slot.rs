@@ -56,6 +56,9 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Slot<B, C, J, K, E> {
         let mut wait = SHORTEST_WAIT;
         while !shared.stop.is_stopped() {
             let turn = shared.claiming.lock().await;
+            if shared.stop.is_stopped() {
+                break;
+            }
             let asked_at = shared.env.monotonic();
             let claimed =
                 shared.backend.claim_next_available(shared.tenant, shared.run, self.worker).await;

@@ -1,38 +1,46 @@
 //! Telling a worker to stop.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// Stops workers gently: they finish the items they have begun, commit, and give shards back.
 /// Clones are the same.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Stop {
-    sender: Arc<watch::Sender<bool>>,
+    state: Arc<State>,
 }
 
-impl Default for Stop {
-    fn default() -> Self {
-        Self { sender: Arc::new(watch::Sender::new(false)) }
-    }
+/// Whoever waits is woken in the order in which the waiting began, which tokio's `watch` does not
+/// promise, and so a simulated run with the same seed is the same run.
+#[derive(Debug, Default)]
+struct State {
+    is_stopped: AtomicBool,
+    stopped: Notify,
 }
 
 impl Stop {
     /// Tells all to stop.
     pub fn stop(&self) {
-        self.sender.send_replace(true);
+        self.state.is_stopped.store(true, Ordering::Release);
+        self.state.stopped.notify_waiters();
     }
 
     /// Whether they were told.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        *self.sender.borrow()
+        self.state.is_stopped.load(Ordering::Acquire)
     }
 
     /// Waits until they are told.
     pub async fn stopped(&self) {
-        let mut receiver = self.sender.subscribe();
-        // The sender lives as long as this does.
-        let _told = receiver.wait_for(|stopped| *stopped).await;
+        let mut told = pin!(self.state.stopped.notified());
+        // In line before the look, so that nothing comes in between.
+        told.as_mut().enable();
+        if !self.is_stopped() {
+            told.await;
+        }
     }
 }

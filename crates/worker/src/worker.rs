@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use shardwright_contracts::{Env, RunId, TenantId};
 use tokio::sync::{Mutex, oneshot};
 
@@ -38,8 +39,9 @@ pub(crate) struct Shared<B, C, J, K, E> {
     pub(crate) stop: Stop,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) backoff: RetryPolicy,
-    /// Slots claim in turn, and whoever got a shard that may kill workers keeps the turn until it
-    /// has made progress: a shard that was acquired meanwhile would be blamed as well.
+    /// Slots claim in turn, and whoever got a shard that may kill workers keeps the turn for a
+    /// time or until it has made progress: a shard that was acquired meanwhile would be blamed as
+    /// well.
     pub(crate) claiming: Mutex<()>,
     /// How often a shard may be acquired without progress before it parks itself.
     pub(crate) retry_limit: Option<NonZeroU32>,
@@ -196,7 +198,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Worker<B, C, J, K, E> {
     /// stop.
     pub async fn run(self) -> Result<Ending, WorkerError> {
         let shared = self.shared;
-        let endings: Vec<_> = (0..shared.options.slots.max(1))
+        let mut endings: FuturesUnordered<_> = (0..shared.options.slots.max(1))
             .map(|number| {
                 let (sender, ending) = oneshot::channel();
                 let slot = Slot::new(Arc::clone(&shared), number);
@@ -208,8 +210,9 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Worker<B, C, J, K, E> {
             })
             .collect();
         let mut worst = Ok(Ending::Done);
-        for ending in endings {
-            let ending = ending.await.unwrap_or(Err(WorkerError::SlotDied));
+        // As they end: one that has failed must not wait for one that goes on.
+        while let Some(ending) = endings.next().await {
+            let ending = ending.unwrap_or(Err(WorkerError::SlotDied));
             if ending.is_err() {
                 // The others give back what they have.
                 shared.stop.stop();

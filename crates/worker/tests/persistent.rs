@@ -3,22 +3,36 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::string_slice,
     reason = "a test that panics is a test that fails"
 )]
+
+#[allow(dead_code, reason = "each test uses its own part")]
+mod support;
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
-use shardwright_worker::Job as _;
 use shardwright_worker::connector::{Item, Payload};
 use shardwright_worker::job::{Assignment, Batch};
 use shardwright_worker::process::{PersistentProcess, Spill, Template};
+use shardwright_worker::{Job as _, Worker};
+use support::{Numbers, RUN, TENANT, env, join, start_with_lease};
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
+
+/// Whether a process has ended; it may linger until somebody reaps it.
+fn is_gone(id: &str) -> bool {
+    match std::fs::read_to_string(Path::new("/proc").join(id).join("stat")) {
+        Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
+        Err(_) => true,
+    }
+}
 
 /// Answers with its own id; an item `stuck` is marked and never answered. What `on_revoke` says is
 /// done for each revoke.
@@ -71,7 +85,11 @@ async fn program(job: &PersistentProcess) -> String {
 
 /// Gives a program an item that it does not answer, and takes it back.
 async fn give_and_take_back(job: &PersistentProcess, folder: &Path) {
-    let (assignment, items) = (assignment(), [item("stuck")]);
+    take_back(job, folder, item("stuck")).await;
+}
+
+async fn take_back(job: &PersistentProcess, folder: &Path, item: Item) {
+    let (assignment, items) = (assignment(), [item]);
     let batch = Batch { assignment: &assignment, sequence: 1, items: &items, attempt: 1 };
     let mut given = Box::pin(job.process(batch));
     let start = Instant::now();
@@ -159,4 +177,58 @@ async fn long_output_goes_to_a_file() {
     let kept = std::fs::read_to_string(record["stdout_path"].as_str().unwrap()).unwrap();
     assert_eq!(kept, "0".repeat(200));
     job.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_reads_no_more_is_ended_with_all_that_it_has_started() {
+    let folder = tempfile::tempdir().unwrap();
+    // It has seen the beginning of an item when it is marked as stuck.
+    let reads_no_more = r#"echo '{"type":"hello","version":1}' >&4; read -r _ <&3
+        head -c 10 <&3 > /dev/null; sleep 1000 & echo "$! $$" > "$1/ids"; : > "$1/stuck"; wait"#;
+    let command = ["sh", "-c", reads_no_more, "sh", folder.path().to_str().unwrap()];
+    let template = Template::new(&command.map(OsString::from)).unwrap();
+    let spill = Spill::new(folder.path().join("spill"), 100);
+    let grace = Duration::from_millis(20);
+    let job = PersistentProcess::new(template, folder.path().join("logs"), spill, 1, grace);
+    // More than a pipe holds, so that not even the revoke can be written.
+    take_back(&job, folder.path(), item(&"x".repeat(300_000))).await;
+    let ids = std::fs::read_to_string(folder.path().join("ids")).unwrap();
+    let start = Instant::now();
+    while !ids.split_whitespace().all(is_gone) {
+        assert!(start.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    job.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_shard_ends_a_program_that_is_deaf_to_revoke() {
+    let coordinator = start_with_lease(5, 1, Completed, 300).await;
+    let folder = tempfile::tempdir().unwrap();
+    let deaf = r#"echo '{"type":"hello","version":1}' >&4; read -r _ <&3; read -r _ <&3
+        echo $$ > "$1/half"; mv "$1/half" "$1/id"; while :; do read -r _ <&3; done"#;
+    let command = ["sh", "-c", deaf, "sh", folder.path().to_str().unwrap()];
+    let template = Template::new(&command.map(OsString::from)).unwrap();
+    let spill = Spill::new(folder.path().join("spill"), 100);
+    let grace = Duration::from_millis(30);
+    let first = join(&coordinator).await;
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(first.clone())
+        .connector(Numbers)
+        .job(PersistentProcess::new(template, folder.path().join("logs"), spill, 1, grace))
+        .env(env());
+    let working = tokio::spawn(worker.run());
+    let (named, start) = (folder.path().join("id"), Instant::now());
+    while !named.exists() {
+        assert!(start.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let id = std::fs::read_to_string(&named).unwrap();
+    assert!(!is_gone(id.trim()));
+    first.close().await.unwrap();
+    while !is_gone(id.trim()) {
+        assert!(start.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    working.abort();
 }

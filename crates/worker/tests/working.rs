@@ -21,24 +21,14 @@ use shardwright_coordination::{
 };
 use shardwright_worker::connector::Item;
 use shardwright_worker::job::Outcome;
-use shardwright_worker::sink::FolderSink;
 use shardwright_worker::{
     Ending, JobFailure, Observer, RetryPolicy, Stop, Worker, WorkerEvent, WorkerOptions, each,
 };
 use support::{
-    Journal, Numbers, RUN, TENANT, all, env, join, number, results, shards, start, start_with_lease,
+    Journal, Numbers, RUN, TENANT, all, env, join, line, number, results, shards, sink, start,
+    start_with_lease,
 };
 use tokio::sync::Notify;
-
-fn line(item: &Item) -> Vec<u8> {
-    [item.key.as_ref(), b"\n"].concat()
-}
-
-fn sink() -> (tempfile::TempDir, FolderSink) {
-    let folder = tempfile::tempdir().unwrap();
-    let sink = FolderSink::new(folder.path());
-    (folder, sink)
-}
 
 /// Never waits between tries.
 fn impatient() -> WorkerOptions {

@@ -98,7 +98,7 @@ impl ConnectorError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Io { source, .. } => is_shortage(source),
+            Self::Io { source, .. } => may_pass(source),
             Self::ObjectStore { transient, .. } | Self::Other { transient, .. } => *transient,
             _ => false,
         }
@@ -109,9 +109,25 @@ impl ConnectorError {
     }
 }
 
-/// Whether an error speaks of what the process or machine lacks, not of the thing asked for.
-pub(super) fn is_shortage(error: &io::Error) -> bool {
+/// Whether an error speaks of what the process or machine lacks, or of a disk or a server that is
+/// in trouble, and not of the thing asked for.
+pub(super) fn may_pass(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
-    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
+    // A handle that went stale is looked up anew the next time.
+    let troubles = [
+        Errno::IO,
+        Errno::STALE,
+        Errno::TIMEDOUT,
+        Errno::BUSY,
+        Errno::NOTCONN,
+        Errno::CONNRESET,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
+        Errno::NETDOWN,
+        Errno::NETUNREACH,
+        Errno::REMOTEIO,
+    ];
+    let is_one = |errno| shortages.contains(&errno) || troubles.contains(&errno);
+    Errno::from_io_error(error).is_some_and(is_one)
 }

@@ -1,5 +1,7 @@
 //! What a connector met that is no item, and that somebody should know of.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
 /// How many notices of one page are kept word for word.
@@ -38,11 +40,11 @@ pub enum NoticeKind {
     FolderMarker,
 }
 
-/// The notices of one page: the first of them, and how many there were.
+/// The notices of one page: the first of them, and how many there were of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notices {
     kept: Vec<Notice>,
-    more: u64,
+    counts: BTreeMap<NoticeKind, u64>,
 }
 
 impl Notices {
@@ -54,8 +56,13 @@ impl Notices {
 
     /// How many there were beside those that were kept.
     #[must_use]
-    pub const fn more(&self) -> u64 {
-        self.more
+    pub fn more(&self) -> u64 {
+        self.counts.values().sum::<u64>() - self.kept.len() as u64
+    }
+
+    /// How many there were of each kind, whether they were kept or not.
+    pub fn counts(&self) -> impl Iterator<Item = (NoticeKind, u64)> + '_ {
+        self.counts.iter().map(|(kind, count)| (*kind, *count))
     }
 
     /// Whether there was none.
@@ -65,10 +72,9 @@ impl Notices {
     }
 
     pub(super) fn add(&mut self, key: &[u8], kind: NoticeKind, detail: Option<String>) {
+        *self.counts.entry(kind).or_default() += 1;
         if self.kept.len() < KEPT {
             self.kept.push(Notice { key: Bytes::copy_from_slice(key), kind, detail });
-        } else {
-            self.more += 1;
         }
     }
 }
@@ -83,6 +89,9 @@ mod tests {
         for _ in 0..KEPT + 3 {
             notices.add(b"a", NoticeKind::Symlink, None);
         }
-        assert_eq!((notices.kept().len(), notices.more()), (KEPT, 3));
+        notices.add(b"b", NoticeKind::Unreadable, None);
+        assert_eq!((notices.kept().len(), notices.more()), (KEPT, 4));
+        let expected = [(NoticeKind::Unreadable, 1), (NoticeKind::Symlink, KEPT as u64 + 3)];
+        assert_eq!(notices.counts().collect::<Vec<_>>(), expected);
     }
 }

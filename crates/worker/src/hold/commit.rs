@@ -1,7 +1,7 @@
 //! Moving a shard's cursor, and ending.
 
 use shardwright_contracts::{CursorSemantics, CursorUpdate, Env, OpId};
-use shardwright_coordination::{CheckpointError, CompleteError, ReleaseError};
+use shardwright_coordination::{CheckpointError, CompleteError};
 
 use super::work::Work;
 use super::{End, Stopped, stopped_by};
@@ -28,7 +28,8 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
 
     /// Whether there is something to commit.
     pub(super) fn is_ahead(&self) -> bool {
-        self.cursor_key() != self.ledger.committed()
+        // Where the cursor moves before the work, results come later.
+        self.cursor_key() != self.ledger.committed() || self.ledger.has_uncommitted()
     }
 
     /// Moves the cursor over what is done.
@@ -89,23 +90,11 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
 
     /// Commits what is done and gives the shard back.
     pub(super) async fn release(mut self) -> Result<End, Stopped> {
-        let shared = self.holder.shared;
         if self.is_ahead() {
             self.commit().await?;
         }
-        let op = self.new_op();
-        let mut failures = 0;
-        loop {
-            let lease = self.lease.lease();
-            match shared.backend.release(shared.tenant, &lease, op).await {
-                Ok(_) => break,
-                Err(ReleaseError::BackendError(error)) if error.is_retryable() => {
-                    self.holder.pause_after(&mut failures, &error).await;
-                }
-                Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
-            }
-        }
-        self.holder.tell(WorkerEvent::Released { shard: self.shard() });
+        let released = self.holder.give_back(self.lease).await;
+        released.map_err(|refusal| stopped_by(self.shard(), refusal))?;
         Ok(End::Released)
     }
 }

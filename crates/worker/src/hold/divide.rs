@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use shardwright_contracts::{Env, ShardSpec, plan_split_residual};
+use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{DeclineError, SplitResidualError};
 
 use super::work::Work;
@@ -20,6 +21,14 @@ const SOON_DONE_FOR: Duration = Duration::from_millis(500);
 /// Which part of what is left is kept.
 const KEPT: f64 = 0.5;
 
+/// Whether a shard was divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Divided {
+    Yes,
+    /// It is as it was, because the run protocol does not allow it.
+    No(SplitInvalid),
+}
+
 impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> {
     /// Answers a request for a part of the shard: with a part, or with a time to ask again.
     pub(super) async fn answer(&mut self) -> Result<(), Stopped> {
@@ -29,16 +38,17 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         if is_soon_done {
             return self.decline(SOON_DONE_FOR).await;
         }
-        let boundary = self.boundary().await?;
-        self.advice.indivisible(boundary.is_none());
-        match boundary {
-            Some(boundary) => self.divide(&boundary).await,
-            None => {
-                let (shard, key) = (self.shard(), self.handed_out.as_deref());
-                self.holder.tell(WorkerEvent::Indivisible { shard, key });
-                self.decline(INDIVISIBLE_FOR).await
-            }
+        let is_divided = match self.boundary().await? {
+            Some(boundary) => self.divide(&boundary).await? == Divided::Yes,
+            None => false,
+        };
+        self.advice.indivisible(!is_divided);
+        if !is_divided {
+            let (shard, key) = (self.shard(), self.handed_out.as_deref());
+            self.holder.tell(WorkerEvent::Indivisible { shard, key });
+            return self.decline(INDIVISIBLE_FOR).await;
         }
+        Ok(())
     }
 
     /// Where to divide what has not been handed out.
@@ -57,15 +67,15 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         Ok(boundary.filter(|key| key.as_slice() > self.spec.as_spec_ref().start()))
     }
 
-    /// Makes a new shard of everything from `boundary` on.
-    pub(super) async fn divide(&mut self, boundary: &[u8]) -> Result<(), Stopped> {
+    /// Makes a new shard of everything from `boundary` on, if there may be one.
+    pub(super) async fn divide(&mut self, boundary: &[u8]) -> Result<Divided, Stopped> {
         let shared = self.holder.shared;
         let spec = self.spec.clone();
         let committed = self.ledger.committed().map(<[u8]>::to_vec);
         let cursor = shardwright_contracts::CursorUpdate::new(committed.as_deref(), None);
         let plan = match plan_split_residual(spec.as_spec_ref(), cursor, boundary) {
             Ok(plan) => plan,
-            Err(_) => return self.decline(INDIVISIBLE_FOR).await,
+            Err(reason) => return Ok(Divided::No(reason.into())),
         };
         let (op, mut failures) = (self.new_op(), 0);
         let residual = loop {
@@ -75,6 +85,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
                 Err(SplitResidualError::BackendError(error)) if error.is_retryable() => {
                     self.holder.pause_after(&mut failures, &error).await;
                 }
+                Err(SplitResidualError::SplitInvalid(reason)) => return Ok(Divided::No(reason)),
                 Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
             }
         };
@@ -87,7 +98,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         shared.job.divided(self.assignment, boundary);
         let shard = self.shard();
         self.holder.tell(WorkerEvent::Split { shard, residual, boundary });
-        Ok(())
+        Ok(Divided::Yes)
     }
 
     async fn decline(&mut self, pause: Duration) -> Result<(), Stopped> {

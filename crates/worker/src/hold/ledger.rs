@@ -66,6 +66,11 @@ impl<K: Sink> Ledger<K> {
         self.done.as_deref()
     }
 
+    /// Whether there are results that no committed cursor names.
+    pub(super) const fn has_uncommitted(&self) -> bool {
+        self.uncommitted_items > 0
+    }
+
     pub(super) fn committed(&self) -> Option<&[u8]> {
         self.committed.as_deref()
     }

@@ -8,11 +8,13 @@ use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
 use shardwright_coordination::ParkError;
 use shardwright_frontier::{KeyBuf, key_successor};
 
+use super::divide::Divided;
 use super::work::Work;
 use super::{End, Stopped, stopped_by};
 use crate::attempt::Attempted;
 use crate::backend::Backend;
 use crate::connector::Connector;
+use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::job::Job;
 use crate::sink::Sink;
@@ -37,7 +39,11 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
             && boundary < self.spec.as_spec_ref().end()
             && has_more
         {
-            self.divide(boundary).await?;
+            // Parked whole, the shard would take along what nobody has tried.
+            if let Divided::No(reason) = self.divide(boundary).await? {
+                let item = failed.item.name();
+                return Err(WorkerError::TooManyParked { item, reason }.into());
+            }
         }
         let described = describe(&failed.item.name(), &failure.detail);
         let (op, mut failures) = (self.new_op(), 0);

@@ -6,10 +6,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{CursorSemantics, ShardId, ShardSpec};
 use shardwright_coordination::{ParkReason, RestoredShardState};
-use tokio::sync::MutexGuard;
 
 use super::advice::Advice;
-use super::care::Care;
+use super::care::{Care, Solitude};
 use super::feed::Feed;
 use super::lease_cell::LeaseCell;
 use super::ledger::{Ledger, Tries};
@@ -48,8 +47,8 @@ pub(super) struct Work<'w, B, C, J, K: Sink, E> {
     care: Care,
     /// Items that were begun since the last commit.
     begun: u64,
-    /// Kept until the shard has made progress.
-    solitude: Option<MutexGuard<'w, ()>>,
+    /// Kept until the shard has made progress, or for a time.
+    solitude: Option<Solitude<'w>>,
     sequence: u64,
 }
 
@@ -67,7 +66,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         lease: &'w LeaseCell,
         advice: &'w Advice,
         shard: RestoredShardState,
-        solitude: Option<MutexGuard<'w, ()>>,
+        solitude: Option<Solitude<'w>>,
     ) -> Result<Self, WorkerError> {
         let cursor = shard.cursor.as_update();
         let envelope = Envelope::decode(cursor.token())
@@ -131,6 +130,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                 return self.release().await;
             }
             let now = shared.env.monotonic();
+            self.solitude.take_if(|alone| alone.left(now).is_some_and(|left| left.is_zero()));
             let in_hand = (self.tracker.len() + self.most_in_hand()) as u64;
             let is_due = self.ledger.is_due(now, in_hand, &shared.options);
             let is_due = is_due || self.is_part_done();
@@ -244,7 +244,10 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                     // The cursor is past it already, so it cannot be parked.
                     let (shard, key) = (self.shard(), item.key.as_ref());
                     self.holder.tell(WorkerEvent::Failed { shard, key, detail: &failure.detail });
-                    shared.job.failure_record(&item, &failure)
+                    shared.job.failure_record(&item, &failure).map_err(|unwritten| {
+                        let (shard, detail) = (self.shard(), unwritten.detail);
+                        WorkerError::Unrecorded { shard, detail }
+                    })?
                 }
                 Err(failure) => {
                     return Ok(Some(Attempted { item, outcome: Err(failure), retries }));
@@ -263,9 +266,12 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
     /// Waits for whatever comes first.
     async fn wake(&mut self, reading: &mut Option<Reading<'w>>) -> Woken {
         let shared = self.holder.shared;
-        let until_commit = self.ledger.until_due(shared.env.monotonic(), &shared.options);
+        let now = shared.env.monotonic();
+        let until_commit = self.ledger.until_due(now, &shared.options);
+        let until_company = self.solitude.as_ref().and_then(|alone| alone.left(now));
+        let until_due = until_company.map_or(until_commit, |left| left.min(until_commit));
         let is_told_already = shared.stop.is_stopped();
-        let mut commit = pin!(shared.env.sleep(until_commit).fuse());
+        let mut due = pin!(shared.env.sleep(until_due).fuse());
         let mut told = pin!(
             async {
                 // Once told, what is in flight is waited for.
@@ -290,7 +296,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                 Woken::Attempted(attempted.0, attempted.1)
             }
             page = read => Woken::Read(page),
-            () = commit => Woken::Nothing,
+            () = due => Woken::Nothing,
             () = told => Woken::Nothing,
         }
     }

@@ -1,8 +1,13 @@
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use shardwright_coordination::ParkReason;
+
 use super::guard::Guard;
+use super::output::Output;
 use super::record::{ItemRecord, KeyText};
-use super::run::{Finished, Invocation, Output};
+use super::run::{Finished, Invocation};
 use super::spill::Spill;
 use super::template::Template;
 use crate::connector::{Item, Payload};
@@ -16,7 +21,7 @@ pub struct ProcessPerItem {
 }
 
 impl ProcessPerItem {
-    /// Runs `template`, in the group of `guard`.
+    /// Runs `template`, under `guard`.
     #[must_use]
     pub const fn new(template: Template, guard: Arc<Guard>, spill: Spill) -> Self {
         Self { template, guard, spill }
@@ -24,7 +29,7 @@ impl ProcessPerItem {
 }
 
 impl Job for ProcessPerItem {
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Vec<u8> {
+    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
         failure_line(item, failure)
     }
 
@@ -42,20 +47,22 @@ impl Job for ProcessPerItem {
                 attempt: batch.attempt,
                 item,
             };
-            let finished = invocation.run().await;
-            outcomes.push(finished.map(|finished| line(item, &finished, batch.attempt, None)));
+            outcomes.push(match invocation.run().await {
+                Ok(finished) => line(item, &finished, batch.attempt, None),
+                Err(failed) => Err(JobFailure::from(failed).own()),
+            });
         }
         outcomes
     }
 }
 
 /// The line of an item whose program ended well.
-pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option<u64>) -> Vec<u8> {
+pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option<u64>) -> Outcome {
     let (stdout, stdout_path) = match &finished.output {
         Output::Inline(bytes) => (Some(KeyText::new(bytes)), None),
-        Output::File(path) => (None, Some(path.as_path().into())),
+        Output::File(path) => (None, Some(KeyText::new(path.as_os_str().as_bytes()))),
     };
-    ItemRecord {
+    let record = ItemRecord {
         key: KeyText::new(&item.key),
         row: row_of(item),
         bytes: item.size.unwrap_or_default(),
@@ -66,8 +73,13 @@ pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option
         stdout,
         stdout_path,
         failed: None,
-    }
-    .to_line()
+    };
+    record.to_line().map_err(unwritten)
+}
+
+/// A result that cannot be written is no result: an item without one is not done.
+fn unwritten(error: io::Error) -> JobFailure {
+    JobFailure::fatal(ParkReason::Other, format!("its result cannot be written: {error}")).own()
 }
 
 /// The number of a row as people count.
@@ -79,8 +91,8 @@ const fn row_of(item: &Item) -> Option<u64> {
 }
 
 /// The line of an item that failed where it cannot be set aside.
-pub(super) fn failure_line(item: &Item, failure: &JobFailure) -> Vec<u8> {
-    ItemRecord {
+pub(super) fn failure_line(item: &Item, failure: &JobFailure) -> Outcome {
+    let record = ItemRecord {
         key: KeyText::new(&item.key),
         row: row_of(item),
         bytes: item.size.unwrap_or_default(),
@@ -91,6 +103,6 @@ pub(super) fn failure_line(item: &Item, failure: &JobFailure) -> Vec<u8> {
         stdout: None,
         stdout_path: None,
         failed: Some(failure.detail.as_str().into()),
-    }
-    .to_line()
+    };
+    record.to_line().map_err(unwritten)
 }

@@ -24,7 +24,8 @@ use tokio::time::timeout;
 use self::link::{Answers, Done, Link};
 use self::start::Program;
 use super::item::{failure_line, line};
-use super::run::{Finished, Output};
+use super::output::Output;
+use super::run::Finished;
 use super::spill::Spill;
 use super::template::Template;
 use crate::connector::Item;
@@ -160,7 +161,7 @@ impl PersistentProcess {
             Output::File(file.finish().await.map_err(lost)?)
         };
         let item = batch.items.get(index).ok_or_else(unanswered)?;
-        Ok(line(item, &Finished { took, output }, batch.attempt, None))
+        line(item, &Finished { took, output }, batch.attempt, None)
     }
 
     fn tell(&self, assignment: &Assignment, write: impl FnOnce(&mut Vec<u8>)) {
@@ -175,7 +176,7 @@ impl Job for PersistentProcess {
         (self.in_flight / BATCHES).clamp(1, BATCH_ITEMS)
     }
 
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Vec<u8> {
+    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
         failure_line(item, failure)
     }
 

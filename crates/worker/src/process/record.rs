@@ -1,7 +1,7 @@
 //! The line that a program's run leaves in the results.
 
 use std::borrow::Cow;
-use std::path::Path;
+use std::io;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -75,8 +75,8 @@ pub struct ItemRecord<'a> {
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<KeyText<'a>>,
     /// Where what it wrote is, if it is long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stdout_path: Option<Cow<'a, Path>>,
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub stdout_path: Option<KeyText<'a>>,
     /// What went wrong, in a run whose cursors move when items are handed out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cow<'a, str>>,
@@ -89,16 +89,17 @@ const fn is_zero(number: &u64) -> bool {
 
 impl ItemRecord<'_> {
     /// The line for the results.
-    #[must_use]
-    pub fn to_line(&self) -> Vec<u8> {
-        let mut line = Vec::with_capacity(128);
-        // Nothing in it can fail to be written: there are no maps and no foreign types.
-        if serde_json::to_writer(&mut line, self).is_err() {
-            line.clear();
-        }
-        line.push(b'\n');
-        line
+    pub fn to_line(&self) -> io::Result<Vec<u8>> {
+        to_line(self)
     }
+}
+
+/// A record as a line of JSON.
+pub(crate) fn to_line(record: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = Vec::with_capacity(128);
+    serde_json::to_writer(&mut line, record)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 #[cfg(test)]
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_line_says_what_came_of_an_item() {
-        let line = record(b"a/b").to_line();
+        let line = record(b"a/b").to_line().unwrap();
         let expected = "{\"key\":\"a/b\",\"bytes\":7,\"exit\":0,\"ms\":3,\"stdout\":\"hi\\n\"}\n";
         assert_eq!(String::from_utf8(line).unwrap(), expected);
     }
@@ -130,9 +131,30 @@ mod tests {
     #[test]
     fn keys_that_are_no_text_come_back_byte_for_byte() {
         for key in [b"a\xff\n".as_slice(), b"plain", b"\"quoted\"", b""] {
-            let line = record(key).to_line();
+            let line = record(key).to_line().unwrap();
             let read: ItemRecord<'_> = serde_json::from_slice(&line).unwrap();
             assert_eq!(read.key.to_bytes().unwrap(), key);
         }
+    }
+
+    #[test]
+    fn so_does_the_path_of_long_output() {
+        for path in [b"/spill/\xff/1".as_slice(), b"/spill/1"] {
+            let record = ItemRecord { stdout_path: Some(KeyText::new(path)), ..record(b"a") };
+            let line = record.to_line().unwrap();
+            let read: ItemRecord<'_> = serde_json::from_slice(&line).unwrap();
+            assert_eq!(read.stdout_path.unwrap().to_bytes().unwrap(), path);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_an_error_and_no_empty_line() {
+        struct Unwritable;
+        impl Serialize for Unwritable {
+            fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(serde::ser::Error::custom("no"))
+            }
+        }
+        assert!(to_line(&Unwritable).is_err());
     }
 }

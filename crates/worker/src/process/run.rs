@@ -1,30 +1,32 @@
 //! Running one program to its end.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use shardwright_coordination::ParkReason;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::Command;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
-use super::guard::Guard;
+use super::guard::{Group, Guard, GuardError};
+use super::output::{Gathered, Output, keep_last};
 use super::spill::Spill;
-use crate::connector::Item;
+use crate::connector::{Item, Payload};
 use crate::job::{Assignment, JobFailure};
 
-/// How much of what a program complains about is kept.
-pub(super) const COMPLAINT_BYTES: usize = 8 * 1_024;
-const READ_BYTES: usize = 16 * 1_024;
+/// How long what a program has started may keep its pipes open after its end. What is written
+/// later is nobody's output, and waiting for more would be waiting for ever.
+const LEFTOVER_WAIT: Duration = Duration::from_millis(500);
 
 /// A program, what it gets, and under which right.
 pub(super) struct Invocation<'a> {
     pub(super) guard: &'a Guard,
-    pub(super) program: &'a std::ffi::OsStr,
+    pub(super) program: &'a OsStr,
     pub(super) arguments: Vec<OsString>,
     pub(super) input: Option<Vec<u8>>,
     pub(super) spill: &'a Spill,
@@ -41,17 +43,67 @@ pub(super) struct Finished {
     pub(super) output: Output,
 }
 
-/// What a program wrote.
-pub(super) enum Output {
-    Inline(Vec<u8>),
-    File(PathBuf),
+/// How a program did not.
+pub(super) enum Failed {
+    /// It was not started, because of its arguments: they are too long together, or one of them
+    /// cannot be one.
+    Unfit(JobFailure),
+    /// It was not started for another reason, or it says that it failed.
+    Other(JobFailure),
+}
+
+impl From<Failed> for JobFailure {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Unfit(failure) | Failed::Other(failure) => failure,
+        }
+    }
 }
 
 impl Invocation<'_> {
-    /// Runs the program. Whoever drops the future kills it.
-    pub(super) async fn run(self) -> Result<Finished, JobFailure> {
+    /// Runs the program. Whoever drops the future kills it, and all that it has started. So does
+    /// its failure: nobody is to work beside the next try.
+    pub(super) async fn run(self) -> Result<Finished, Failed> {
         let start = Instant::now();
-        let mut child = self.spawn()?;
+        let guarded = |error: GuardError| Failed::Other(JobFailure::retryable(error.to_string()));
+        let group = self.guard.take().map_err(guarded)?;
+        let mut child = match self.spawn(&group) {
+            Ok(child) => child,
+            Err(failed) => {
+                self.guard.put_back(group);
+                return Err(failed);
+            }
+        };
+        let mut output = Gathered::new(self.spill, self.assignment, self.sequence);
+        let mut complaint = Vec::new();
+        let (status, read) = self.follow(&mut child, &mut output, &mut complaint).await;
+        let broken = |error: io::Error| {
+            Failed::Other(JobFailure::retryable(format!("it was lost: {error}")))
+        };
+        let status = status.map_err(broken)?;
+        if !status.success() {
+            output.discard();
+            return Err(Failed::Other(JobFailure::retryable(describe(status, &complaint))));
+        }
+        match read {
+            Some(read) => {
+                read.map_err(broken)?;
+                self.guard.put_back(group);
+            }
+            // Somebody still has its pipes.
+            None => drop(group),
+        }
+        let output = output.finish().await.map_err(broken)?;
+        Ok(Finished { took: start.elapsed(), output })
+    }
+
+    /// Follows a program to its end and that of its output, or a little longer than its own.
+    async fn follow(
+        &self,
+        child: &mut Child,
+        output: &mut Gathered<'_>,
+        complaint: &mut Vec<u8>,
+    ) -> (io::Result<ExitStatus>, Option<io::Result<()>>) {
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
@@ -60,23 +112,26 @@ impl Invocation<'_> {
                 let _closed = stdin.write_all(input).await;
             }
         };
-        let (status, output, complaint, ()) =
-            tokio::join!(child.wait(), self.collect(stdout), last_of(stderr), feed,);
-        let broken = |error: io::Error| JobFailure::retryable(format!("it was lost: {error}"));
-        let (status, output) = (status.map_err(broken)?, output.map_err(broken)?);
-        if status.success() {
-            return Ok(Finished { took: start.elapsed(), output });
+        let mut pipes = pin!(async {
+            let (read, (), ()) =
+                tokio::join!(output.read(stdout), keep_last(complaint, stderr), feed);
+            read
+        });
+        let mut ended = pin!(child.wait());
+        tokio::select! {
+            biased;
+            read = &mut pipes => (ended.await, Some(read)),
+            status = &mut ended => (status, timeout(LEFTOVER_WAIT, pipes).await.ok()),
         }
-        Err(JobFailure::retryable(describe(status, &complaint)))
     }
 
-    fn spawn(&self) -> Result<tokio::process::Child, JobFailure> {
-        let guarded = |error: super::GuardError| JobFailure::retryable(error.to_string());
+    fn spawn(&self, group: &Group) -> Result<Child, Failed> {
         let Assignment { run, shard, fence, .. } = self.assignment;
         let mut command = Command::new(self.program);
         command
             .args(&self.arguments)
             .env("SHARDWRIGHT_RUN", format!("{:016x}", run.as_raw()))
+            .env("SHARDWRIGHT_KEY", key_shown(self.item))
             .env("SHARDWRIGHT_SHARD", format!("{:016x}", shard.as_raw()))
             .env("SHARDWRIGHT_FENCE", fence.as_raw().to_string())
             .env("SHARDWRIGHT_SEQUENCE", self.sequence.to_string())
@@ -84,59 +139,21 @@ impl Invocation<'_> {
             .stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(self.guard.group().map_err(guarded)?)
+            .process_group(group.id())
             .kill_on_drop(true);
-        // A key may have zeros in it, and then it is none of the environment's business.
-        if !self.item.key.contains(&0) {
-            command.env("SHARDWRIGHT_KEY", OsString::from_vec(self.item.key.to_vec()));
-        }
         command.spawn().map_err(|error| not_started(self.program, &error))
-    }
-
-    /// Gathers what the program writes, in memory or in a file.
-    async fn collect(&self, stdout: Option<impl AsyncRead + Unpin>) -> io::Result<Output> {
-        let mut gathered = Vec::new();
-        let Some(mut stdout) = stdout else { return Ok(Output::Inline(gathered)) };
-        let mut spilled = None;
-        let mut buffer = Vec::new();
-        loop {
-            buffer.clear();
-            buffer.reserve(READ_BYTES);
-            if stdout.read_buf(&mut buffer).await? == 0 {
-                break;
-            }
-            match &mut spilled {
-                None if gathered.len() + buffer.len() <= self.spill.inline_bytes => {
-                    gathered.extend_from_slice(&buffer);
-                }
-                None => {
-                    let mut file = self.spill.begin(self.assignment, self.sequence)?;
-                    file.append(&std::mem::take(&mut gathered))?;
-                    file.append(&buffer)?;
-                    spilled = Some(file);
-                }
-                Some(file) => file.append(&buffer)?,
-            }
-        }
-        match spilled {
-            Some(file) => Ok(Output::File(file.finish().await?)),
-            None => Ok(Output::Inline(gathered)),
-        }
     }
 }
 
-/// The last of what a program complains about.
-async fn last_of(stderr: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
-    let mut kept = Vec::new();
-    let Some(mut stderr) = stderr else { return kept };
-    let mut buffer = Vec::with_capacity(READ_BYTES);
-    while let Ok(1..) = stderr.read_buf(&mut buffer).await {
-        kept.extend_from_slice(&buffer);
-        buffer.clear();
-        let extra = kept.len().saturating_sub(COMPLAINT_BYTES);
-        kept.drain(..extra);
+/// An item's key for the environment, which has no place for zeros: a row by its number, counted
+/// from one, everything else byte by byte. With the run it names the item, whoever works on it and
+/// how often.
+fn key_shown(item: &Item) -> OsString {
+    match &item.payload {
+        Payload::Row { number, .. } => number.saturating_add(1).to_string().into(),
+        Payload::File(_) | Payload::Object { .. } if item.key.contains(&0) => item.name().into(),
+        Payload::File(_) | Payload::Object { .. } => OsString::from_vec(item.key.to_vec()),
     }
-    kept
 }
 
 pub(super) fn describe(status: ExitStatus, complaint: &[u8]) -> String {
@@ -152,12 +169,14 @@ pub(super) fn describe(status: ExitStatus, complaint: &[u8]) -> String {
     }
 }
 
-fn not_started(program: &std::ffi::OsStr, error: &io::Error) -> JobFailure {
+fn not_started(program: &OsStr, error: &io::Error) -> Failed {
     let detail = format!("{} cannot be started: {error}", program.display());
-    match error.kind() {
+    Failed::Other(match error.kind() {
         io::ErrorKind::NotFound => JobFailure::fatal(ParkReason::NotFound, detail),
         io::ErrorKind::PermissionDenied => JobFailure::fatal(ParkReason::PermissionDenied, detail),
-        io::ErrorKind::ArgumentListTooLong => JobFailure::fatal(ParkReason::Other, detail),
+        io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => {
+            return Failed::Unfit(JobFailure::fatal(ParkReason::Other, detail));
+        }
         _ => JobFailure::retryable(detail),
-    }
+    })
 }

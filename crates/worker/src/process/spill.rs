@@ -71,6 +71,12 @@ impl SpillFile {
         self.file.write_all(bytes)
     }
 
+    /// Takes it away.
+    pub(super) fn discard(self) {
+        // What stays behind is in nobody's way: the next try begins the file anew.
+        let _untidy = fs::remove_file(&self.path);
+    }
+
     /// Makes it durable and gives its path or address.
     pub(super) async fn finish(
         #[allow(unused_mut, reason = "objects need it")] mut self,

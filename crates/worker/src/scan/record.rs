@@ -1,10 +1,12 @@
 //! The line that a scanned item leaves in the results.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 use shardwright_scan::FileReport;
 
 use crate::connector::Item;
-use crate::process::KeyText;
+use crate::process::{KeyText, to_line};
 
 /// What was found in an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,13 +35,7 @@ impl<'a> ScanRecord<'a> {
         }
     }
 
-    pub(super) fn to_line(&self) -> Vec<u8> {
-        let mut line = Vec::with_capacity(128);
-        // Nothing in it can fail to be written: keys of objects are texts.
-        if serde_json::to_writer(&mut line, self).is_err() {
-            line.clear();
-        }
-        line.push(b'\n');
-        line
+    pub(super) fn to_line(&self) -> io::Result<Vec<u8>> {
+        to_line(self)
     }
 }

@@ -1,12 +1,13 @@
 //! A run over numbers, on a store in memory.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_contracts::{
     CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef, TenantId,
 };
-use shardwright_coordination::{AsyncRunManagement, RunConfig, ShardRecord};
+use shardwright_coordination::{AsyncRunManagement, RunConfig, ShardLimits, ShardRecord};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
 use shardwright_store::MachineClock;
@@ -17,7 +18,8 @@ use shardwright_worker::connector::{
 };
 use shardwright_worker::extent::Envelope;
 use shardwright_worker::sink::{FolderSink, Sink};
-use shardwright_worker::{Observer, WorkerEvent};
+use shardwright_worker::{Ending, Observer, Worker, WorkerEvent, each};
+use tokio::time::timeout;
 
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([1; 32]);
 pub(crate) const RUN: RunId = RunId::from_raw(1);
@@ -103,8 +105,20 @@ pub(crate) async fn start_with_lease(
     semantics: CursorSemantics,
     lease_ms: u64,
 ) -> Coordinator {
+    start_with_limit(count, shards, semantics, lease_ms, ShardLimits::default()).await
+}
+
+pub(crate) async fn start_with_limit(
+    count: usize,
+    shards: usize,
+    semantics: CursorSemantics,
+    lease_ms: u64,
+    limits: ShardLimits,
+) -> Coordinator {
     let store = MemoryStore::new(Arc::new(MachineClock));
-    let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
+    let quota_block = if limits == ShardLimits::default() { 64 } else { 1 };
+    let config =
+        EngineConfig { limits, quota_block, skew_allowance_ms: 0, ..EngineConfig::default() };
     let coordinator =
         StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let bounds: Vec<Vec<u8>> = (0..=shards).map(|cut| key(cut * count / shards)).collect();
@@ -132,6 +146,30 @@ pub(crate) async fn join(coordinator: &Coordinator) -> Coordinator {
 
 pub(crate) fn env() -> TokioEnv {
     TokioEnv::current().unwrap()
+}
+
+/// Longer than any test takes.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) fn line(item: &Item) -> Vec<u8> {
+    [item.key.as_ref(), b"\n"].concat()
+}
+
+pub(crate) fn sink() -> (tempfile::TempDir, FolderSink) {
+    let folder = tempfile::tempdir().unwrap();
+    let sink = FolderSink::new(folder.path());
+    (folder, sink)
+}
+
+/// Finishes what is left.
+pub(crate) async fn finish(coordinator: &Coordinator, sink: &FolderSink) -> Ending {
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(join(coordinator).await)
+        .connector(Numbers)
+        .job(each(|item: Item| async move { Ok(line(&item)) }))
+        .sink(sink.clone())
+        .env(env());
+    timeout(LONG, worker.run()).await.unwrap().unwrap()
 }
 
 /// What the committed cursors name, shard by shard in key order.

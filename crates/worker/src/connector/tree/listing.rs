@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, statat};
+use rustix::io::Errno;
 
 use super::identity::{Identities, Identity};
 use crate::connector::range::Remainder;
@@ -76,7 +77,9 @@ impl Listing {
                     match statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(stat) => kind_of(FileType::from_raw_mode(stat.st_mode)),
                         // Whoever looks at it will find that it is gone.
-                        Err(_) => Kind::File,
+                        Err(Errno::NOENT) => Kind::File,
+                        // It may be a folder, and nobody would look for one later.
+                        Err(error) => return Err(error.into()),
                     }
                 }
                 known => kind_of(known),

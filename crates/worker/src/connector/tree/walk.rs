@@ -10,7 +10,7 @@ use super::identity::Identity;
 use super::ignore_rules::{self, Rules};
 use super::listing::{Kind, Listed, Listing, path_below};
 use super::{KEY_SPACE_END, Tree};
-use crate::connector::error::{ConnectorError, is_shortage};
+use crate::connector::error::{ConnectorError, may_pass};
 use crate::connector::notice::{NoticeKind, Notices};
 use crate::connector::range::Remainder;
 
@@ -203,7 +203,7 @@ fn open_folder(
 
 fn rules(path: &Path, prefix: &[u8], notices: &mut Notices) -> io::Result<Rules> {
     match ignore_rules::of_folder(path) {
-        Err(error) if !is_shortage(&error) => {
+        Err(error) if !may_pass(&error) => {
             let key = [prefix, b".gitignore"].concat();
             notices.add(&key, NoticeKind::Unreadable, Some(error.to_string()));
             Ok(None)
@@ -212,7 +212,8 @@ fn rules(path: &Path, prefix: &[u8], notices: &mut Notices) -> io::Result<Rules>
     }
 }
 
-/// Makes a notice of what concerns one file or folder, and an error of what concerns all.
+/// Makes a notice of what is known to concern one file or folder and to stay so, and an error of
+/// everything else: a disk or a server in trouble must not look like a smaller tree.
 fn passed_over(
     tree: &Tree,
     key: &[u8],
@@ -220,14 +221,12 @@ fn passed_over(
     notices: &mut Notices,
 ) -> Result<(), ConnectorError> {
     use rustix::io::Errno;
-    if is_shortage(&error) {
-        return Err(ConnectorError::io("read", &path_below(&tree.root, key))(error));
-    }
     let kind = match Errno::from_io_error(&error) {
         // A folder that became a file or a link is no more the folder that was listed.
-        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE) => NoticeKind::Vanished,
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => NoticeKind::Vanished,
         Some(Errno::NAMETOOLONG) => NoticeKind::TooLong,
-        _ => NoticeKind::Unreadable,
+        Some(Errno::ACCESS | Errno::PERM) => NoticeKind::Unreadable,
+        _ => return Err(ConnectorError::io("read", &path_below(&tree.root, key))(error)),
     };
     notices.add(key, kind, Some(error.to_string()));
     Ok(())
@@ -243,17 +242,22 @@ mod tests {
     #[test]
     fn what_concerns_one_file_is_a_notice_and_what_concerns_all_is_an_error() {
         let tree = Tree::open("/".into(), &TreeOptions::default()).unwrap();
-        let told = |errno: Errno| {
+        let told = |error: io::Error| {
             let mut notices = Notices::default();
-            let result = passed_over(&tree, b"a/", errno.into(), &mut notices);
+            let result = passed_over(&tree, b"a/", error, &mut notices);
             result.map(|()| notices.kept()[0].kind)
         };
+        let too_many_names = told(io::ErrorKind::FileTooLarge.into()).unwrap_err();
+        assert!(!too_many_names.is_transient(), "{too_many_names}");
+        let told = |errno: Errno| told(errno.into());
         assert_eq!(told(Errno::ACCESS).unwrap(), NoticeKind::Unreadable);
-        assert_eq!(told(Errno::IO).unwrap(), NoticeKind::Unreadable);
+        assert_eq!(told(Errno::PERM).unwrap(), NoticeKind::Unreadable);
         assert_eq!(told(Errno::NOENT).unwrap(), NoticeKind::Vanished);
         assert_eq!(told(Errno::LOOP).unwrap(), NoticeKind::Vanished);
         assert_eq!(told(Errno::NAMETOOLONG).unwrap(), NoticeKind::TooLong);
-        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+        let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        let troubles = [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::NOTCONN];
+        for errno in lacks.into_iter().chain(troubles) {
             assert!(told(errno).unwrap_err().is_transient(), "{errno}");
         }
     }

@@ -210,11 +210,12 @@ impl State {
             _ if self.hello.is_some() => Err(PersistentError::HelloNotFirst),
             Heard::Done { id, output } => self.answer(id, |took| Ok(Done { took, output })),
             Heard::Failed { id, detail, may_retry } => self.answer(id, |_| {
-                Err(if may_retry {
+                let failure = if may_retry {
                     JobFailure::retryable(detail)
                 } else {
                     JobFailure::fatal(ParkReason::Other, detail)
-                })
+                };
+                Err(failure.own())
             }),
             Heard::Revoked { id } => {
                 if self.revoked.remove(&id) {

@@ -20,8 +20,9 @@ use tokio::time::timeout;
 use super::PersistentError;
 use super::link::Link;
 use super::message;
-use crate::process::guard::Guard;
-use crate::process::run::{COMPLAINT_BYTES, describe};
+use crate::process::guard::Group;
+use crate::process::output::COMPLAINT_BYTES;
+use crate::process::run::describe;
 use crate::process::template::Template;
 
 /// Where a program reads what it is told, and where it answers.
@@ -55,8 +56,8 @@ impl Program {
         let (ours_to_read, theirs_to_write) = io::pipe().map_err(descriptors)?;
         let path = self.logs.join(format!("{:016x}.log", worker.as_raw()));
         let log = open_log(&path).map_err(descriptors)?;
-        // Its own guard, so that its end is the end of whatever it has started.
-        let guard = Guard::start()?;
+        // Its end is the end of whatever it has started.
+        let group = Group::start()?;
         let mut command = Command::new(self.template.program());
         command
             .args(self.template.arguments())
@@ -65,7 +66,7 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(descriptors)?)
             .stderr(Stdio::piped())
-            .process_group(guard.group()?)
+            .process_group(group.id())
             .kill_on_drop(true)
             .fd_mappings(vec![
                 FdMapping { parent_fd: OwnedFd::from(theirs_to_read), child_fd: READ_FD },
@@ -85,7 +86,7 @@ impl Program {
         message::hello(&mut first_line, run);
         let link = Arc::new(Link::new(self.grace, hello, first_line));
         tokio::spawn(write_lines(Arc::clone(&link), to));
-        tokio::spawn(follow(Arc::clone(&link), child, guard, from, log, path));
+        tokio::spawn(follow(Arc::clone(&link), child, group, from, log, path));
         self.is_ready(&link, is_ready).await?;
         Ok(link)
     }
@@ -131,7 +132,7 @@ async fn write_lines(link: Arc<Link>, mut to: Sender) {
 async fn follow(
     link: Arc<Link>,
     mut child: Child,
-    guard: Guard,
+    group: Group,
     from: Receiver,
     log: File,
     log_path: PathBuf,
@@ -158,8 +159,7 @@ async fn follow(
             Some(Err(_)) | None => error,
         });
     }
-    // The guard takes along whatever the program has started.
-    drop(guard);
+    drop(group);
     let _killed = child.start_kill();
     let _reaped = child.wait().await;
     if fs::metadata(&log_path).is_ok_and(|log| log.len() == 0) {

@@ -1,0 +1,259 @@
+//! Who is held responsible for what, and who is not.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics is a test that fails"
+)]
+
+#[allow(dead_code, reason = "each test uses its own part")]
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use shardwright_contracts::CursorSemantics::Completed;
+use shardwright_contracts::{Env, LogicalTime, WorkerId};
+use shardwright_coordination::{AsyncShardClaiming as _, ParkReason, ShardLimits};
+use shardwright_engine::TokioEnv;
+use shardwright_worker::connector::Item;
+use shardwright_worker::job::{Batch, Outcome};
+use shardwright_worker::{
+    Ending, Job, JobFailure, Observer, RetryPolicy, Worker, WorkerError, WorkerEvent,
+    WorkerOptions, each,
+};
+use support::{
+    Coordinator, LONG, Numbers, RUN, TENANT, all, env, finish, join, key, line, number, results,
+    sink, start, start_with_limit,
+};
+use tokio::sync::{Barrier, Notify};
+use tokio::time::timeout;
+
+/// Somebody takes all shards and is never heard of again, so many times.
+async fn lose(coordinator: &Coordinator, shards: usize, times: usize) {
+    for _ in 0..times {
+        let lost = join(coordinator).await;
+        for _ in 0..shards {
+            lost.claim_next_available(TENANT, RUN, WorkerId::from_raw(7)).await.unwrap();
+        }
+        lost.close().await.unwrap();
+    }
+}
+
+/// A job that is done with nothing before it has begun with something of each shard.
+fn together(shards: usize) -> impl Job {
+    let all = Arc::new(Barrier::new(shards));
+    let is_met = Arc::new(AtomicBool::new(false));
+    each(move |item: Item| {
+        let (all, is_met) = (Arc::clone(&all), Arc::clone(&is_met));
+        async move {
+            if !is_met.load(Ordering::Relaxed) {
+                all.wait().await;
+                is_met.store(true, Ordering::Relaxed);
+            }
+            Ok(line(&item))
+        }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_that_were_lost_once_are_worked_on_side_by_side() {
+    let coordinator = start(6, 3, Completed).await;
+    lose(&coordinator, 3, 1).await;
+    let (_folder, sink) = sink();
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(together(3))
+        .sink(sink.clone())
+        .env(env())
+        .options(WorkerOptions { slots: 3, ..WorkerOptions::default() });
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    assert_eq!(results(&coordinator, &sink).await, all(6));
+}
+
+/// A world in which everything takes a hundredth of the time.
+#[derive(Clone)]
+struct Hurried(TokioEnv);
+
+const HURRY: u32 = 100;
+
+impl Env for Hurried {
+    fn wall_clock(&self) -> LogicalTime {
+        self.0.wall_clock()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic() * HURRY
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        self.0.sleep(duration / HURRY)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
+/// When shards were acquired.
+struct Claims {
+    env: Hurried,
+    at: Mutex<Vec<Duration>>,
+}
+
+impl Observer for Claims {
+    fn event(&self, _: usize, event: WorkerEvent<'_>) {
+        if let WorkerEvent::Claimed { .. } = event {
+            self.at.lock().unwrap().push(self.env.monotonic());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_was_lost_twice_is_alone_for_a_time_and_no_longer() {
+    let coordinator = start(4, 2, Completed).await;
+    lose(&coordinator, 2, 2).await;
+    let (_folder, sink) = sink();
+    let env = Hurried(env());
+    let claims = Arc::new(Claims { env: env.clone(), at: Mutex::default() });
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(together(2))
+        .sink(sink.clone())
+        .env(env)
+        .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
+        .observer(Arc::clone(&claims) as Arc<dyn Observer>);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    assert_eq!(results(&coordinator, &sink).await, all(4));
+    let at = claims.at.lock().unwrap().clone();
+    assert!(at[1] - at[0] >= Duration::from_secs(10), "{at:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_nothing_more_can_be_set_aside_the_worker_says_so_and_nothing_is_lost() {
+    let limits = ShardLimits { per_tenant: 4, ..ShardLimits::default() };
+    let coordinator = start_with_limit(20, 1, Completed, 10_000, limits).await;
+    let (_folder, sink) = sink();
+    let job = each(|item: Item| {
+        let fails = number(&item.key) % 2 == 1;
+        async move {
+            if fails {
+                return Err(JobFailure::fatal(ParkReason::Other, "odd"));
+            }
+            Ok(line(&item))
+        }
+    });
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env());
+    let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
+    assert!(matches!(error, WorkerError::TooManyParked { .. }), "{error:?}");
+    assert!(error.to_string().starts_with("too many items are parked: row 8 failed"), "{error}");
+    assert_eq!(results(&coordinator, &sink).await, ["000000", "000002", "000004", "000006"]);
+    assert_eq!(finish(&coordinator, &sink).await, Ending::Parked { shards: 3 });
+    let parked = ["000001", "000003", "000005"];
+    let kept: Vec<String> =
+        all(20).into_iter().filter(|key| !parked.contains(&key.as_str())).collect();
+    assert_eq!(results(&coordinator, &sink).await, kept);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no() {
+    let limits = ShardLimits { per_tenant: 1, ..ShardLimits::default() };
+    let coordinator = start_with_limit(200, 1, Completed, 10_000, limits).await;
+    let (_folder, sink) = sink();
+    let asked = Arc::new(Notify::new());
+    let heard = Arc::clone(&asked);
+    let job = each(move |item: Item| {
+        let heard = Arc::clone(&heard);
+        async move {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            // Long enough for somebody to ask.
+            if number(&item.key) == 100 {
+                heard.notified().await;
+            }
+            Ok(line(&item))
+        }
+    });
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env())
+        .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
+        .observer(Arc::new(Declined(asked)));
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    assert_eq!(results(&coordinator, &sink).await, all(200));
+}
+
+/// Tells when somebody was told no.
+struct Declined(Arc<Notify>);
+
+impl Observer for Declined {
+    fn event(&self, _: usize, event: WorkerEvent<'_>) {
+        if let WorkerEvent::Indivisible { .. } = event {
+            self.0.notify_one();
+        }
+    }
+}
+
+/// A job that fails with all of a batch because of one item in it.
+struct AllOrNothing {
+    bad: usize,
+    /// Whether the failure is told of the bad item alone.
+    is_own: bool,
+    tries: Arc<AtomicUsize>,
+}
+
+impl Job for AllOrNothing {
+    fn batch_size(&self) -> usize {
+        10
+    }
+
+    async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
+        let is_bad = |item: &Item| number(&item.key) == self.bad;
+        let has_bad = batch.items.iter().any(is_bad);
+        self.tries.fetch_add(usize::from(has_bad), Ordering::Relaxed);
+        let each = batch.items.iter().map(|item| match has_bad {
+            true if self.is_own && is_bad(item) => Err(JobFailure::retryable("bad").own()),
+            true if !self.is_own => Err(JobFailure::retryable("in bad company")),
+            _ => Ok(line(item)),
+        });
+        each.collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_failed_in_company_is_tried_alone_even_if_nothing_is_tried_again() {
+    for (is_own, tried) in [(false, 2), (true, 1)] {
+        let coordinator = start(100, 1, Completed).await;
+        let (_folder, sink) = sink();
+        let tries = Arc::new(AtomicUsize::new(0));
+        let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+        let worker = Worker::builder(TENANT, RUN)
+            .backend(coordinator.clone())
+            .connector(Numbers)
+            .job(AllOrNothing { bad: 47, is_own, tries: Arc::clone(&tries) })
+            .sink(sink.clone())
+            .env(env())
+            .options(WorkerOptions { retry, ..WorkerOptions::default() });
+        let ending = timeout(LONG, worker.run()).await.unwrap().unwrap();
+        assert_eq!(ending, Ending::Parked { shards: 1 });
+        let bad = String::from_utf8(key(47)).unwrap();
+        let kept: Vec<String> = all(100).into_iter().filter(|key| *key != bad).collect();
+        assert_eq!(results(&coordinator, &sink).await, kept);
+        assert_eq!(tries.load(Ordering::Relaxed), tried);
+    }
+}

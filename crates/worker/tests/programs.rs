@@ -1,0 +1,275 @@
+//! What becomes of programs, of what they start and of what they are given.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics is a test that fails"
+)]
+
+#[allow(dead_code, reason = "each test uses its own part")]
+mod support;
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use shardwright_contracts::CursorSemantics::Completed;
+use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
+use shardwright_worker::connector::{Item, Payload};
+use shardwright_worker::job::{Assignment, Batch, Job, JobFailure};
+use shardwright_worker::process::{
+    BatchInput, Guard, ItemRecord, ProcessPerBatch, ProcessPerItem, Spill, Template,
+};
+use shardwright_worker::{Worker, WorkerOptions};
+use support::{LONG, Numbers, RUN, TENANT, env, join, start_with_lease};
+use tokio::time::timeout;
+
+fn template(command: &[&str]) -> Template {
+    Template::new(&command.iter().map(OsString::from).collect::<Vec<_>>()).unwrap()
+}
+
+/// A shell script that gets a folder, and then whatever else it is given.
+fn script(text: &str, folder: &Path) -> Template {
+    template(&["sh", "-c", text, "sh", folder.to_str().unwrap()])
+}
+
+fn guard() -> Arc<Guard> {
+    Arc::new(Guard::start().unwrap())
+}
+
+fn spill(folder: &Path) -> Spill {
+    Spill::new(folder.join("spill"), 1_000)
+}
+
+fn per_item(template: Template, folder: &Path) -> ProcessPerItem {
+    ProcessPerItem::new(template, guard(), spill(folder))
+}
+
+fn per_batch(template: Template, folder: &Path, input: BatchInput) -> ProcessPerBatch {
+    ProcessPerBatch::new(template, guard(), spill(folder), 100, input)
+}
+
+fn row(number: u64, text: impl Into<Vec<u8>>) -> Item {
+    let text: Vec<u8> = text.into();
+    let payload = Payload::Row { number, bytes: text.into() };
+    Item { key: Bytes::copy_from_slice(&number.to_be_bytes()), size: None, payload }
+}
+
+fn assignment() -> Assignment {
+    Assignment {
+        run: RunId::from_raw(1),
+        shard: ShardId::from_raw(2),
+        fence: FenceEpoch::from_raw(3).unwrap(),
+        worker: WorkerId::from_raw(4),
+    }
+}
+
+/// What came of an item: which batch it was in, and what the program wrote.
+type Came = Result<(Option<u64>, String), JobFailure>;
+
+async fn process(job: &impl Job, items: &[Item]) -> Vec<Came> {
+    let assignment = assignment();
+    let batch = Batch { assignment: &assignment, sequence: 0, items, attempt: 1 };
+    let outcomes = timeout(LONG, job.process(batch)).await.unwrap();
+    let read = |line: Vec<u8>| {
+        let record: ItemRecord<'_> = serde_json::from_slice(&line).unwrap();
+        let stdout = record.stdout.unwrap().to_bytes().unwrap();
+        (record.batch, String::from_utf8(stdout).unwrap())
+    };
+    outcomes.into_iter().map(|outcome| outcome.map(read)).collect()
+}
+
+async fn stdout_of(job: &impl Job, item: Item) -> String {
+    process(job, &[item]).await.remove(0).unwrap().1
+}
+
+/// Whether a process has ended; it may linger until somebody reaps it.
+fn is_gone(id: &str) -> bool {
+    match fs::read_to_string(Path::new("/proc").join(id.trim()).join("stat")) {
+        Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
+        Err(_) => true,
+    }
+}
+
+async fn until(what: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !what() {
+        assert!(start.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Starts something in the background, names it in a file that appears whole, and waits for it.
+const BACKGROUND: &str = r#"sleep 1000 & echo $! > "$1/half"; mv "$1/half" "$1/id"; wait"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn work_that_is_dropped_ends_what_its_program_has_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = folder.path().join("id");
+    let per_item = per_item(script(BACKGROUND, folder.path()), folder.path());
+    let job = script(BACKGROUND, folder.path());
+    let per_batch = per_batch(job, folder.path(), BatchInput::Lines);
+    dropped(&per_item, &named).await;
+    fs::remove_file(&named).unwrap();
+    dropped(&per_batch, &named).await;
+}
+
+async fn dropped(job: &impl Job, named: &Path) {
+    let (assignment, items) = (assignment(), [row(0, "a")]);
+    let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
+    {
+        let mut working = Box::pin(job.process(batch));
+        tokio::select! {
+            biased;
+            _ = &mut working => panic!("it ended"),
+            () = until(|| named.exists()) => {}
+        }
+    }
+    let id = fs::read_to_string(named).unwrap();
+    until(|| is_gone(&id)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_is_lost_takes_along_what_programs_have_started_for_it() {
+    let coordinator = start_with_lease(5, 1, Completed, 300).await;
+    let folder = tempfile::tempdir().unwrap();
+    let named = folder.path().join("id");
+    let first = join(&coordinator).await;
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(first.clone())
+        .connector(Numbers)
+        .job(per_item(script(BACKGROUND, folder.path()), folder.path()))
+        .env(env())
+        .options(WorkerOptions::default());
+    let working = tokio::spawn(worker.run());
+    until(|| named.exists()).await;
+    let id = fs::read_to_string(&named).unwrap();
+    assert!(!is_gone(&id));
+    first.close().await.unwrap();
+    until(|| is_gone(&id)).await;
+    working.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_program_leaves_behind_with_its_pipes_is_not_waited_for_and_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = per_item(script("echo $$; sleep 1000 & echo $!", folder.path()), folder.path());
+    let wrote = stdout_of(&job, row(0, "a")).await;
+    let ids: Vec<&str> = wrote.lines().collect();
+    assert_eq!(ids.len(), 2);
+    until(|| ids.iter().all(|id| is_gone(id))).await;
+    // And the next is none the worse for it.
+    assert_eq!(stdout_of(&job, row(1, "b")).await.lines().count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_try_leaves_nobody_to_work_beside_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let failing = "sleep 1000 > /dev/null 2>&1 & echo $! >&2; exit 3";
+    let job = per_item(script(failing, folder.path()), folder.path());
+    let failure = process(&job, &[row(0, "a")]).await.remove(0).unwrap_err();
+    let id = failure.detail.strip_prefix("exit code 3: ").unwrap().to_owned();
+    until(|| is_gone(&id)).await;
+}
+
+/// The process group of a program, as it tells itself.
+fn group(stat: &str) -> String {
+    stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_have_a_group_each_and_later_ones_have_it_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = per_item(template(&["cat", "/proc/self/stat", "{}"]), folder.path());
+    let alone = group(&stdout_of(&job, row(0, "/dev/null")).await);
+    assert_eq!(group(&stdout_of(&job, row(1, "/dev/null")).await), alone);
+    // One that waits for something to read until the other was there.
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let waits = row(2, pipe.to_str().unwrap());
+    let together = async {
+        let other = group(&stdout_of(&job, row(3, "/dev/null")).await);
+        let opened = pipe.clone();
+        tokio::task::spawn_blocking(move || fs::write(opened, "")).await.unwrap().unwrap();
+        other
+    };
+    let (one, other) = tokio::join!(stdout_of(&job, waits), together);
+    assert_ne!(group(&one), other);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_is_too_long_for_a_command_line_is_given_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = template(&["sh", "-c", "echo $#", "sh", "{}"]);
+    let job = per_batch(job, folder.path(), BatchInput::Lines);
+    let mut items: Vec<Item> = (0..60).map(|number| row(number, "x".repeat(100_000))).collect();
+    // The system takes no single argument of that length.
+    items[17] = row(17, "x".repeat(200_000));
+    let came = process(&job, &items).await;
+    let failed: Vec<usize> = (0..60).filter(|at| came[*at].is_err()).collect();
+    assert_eq!(failed, [17]);
+    assert!(!came[17].as_ref().unwrap_err().is_retryable);
+    // Each part is a batch, and its program saw all of it.
+    let done: Vec<_> = came.into_iter().flatten().collect();
+    let mut parts: Vec<u64> = done.iter().filter_map(|(batch, _)| *batch).collect();
+    parts.dedup();
+    assert!((3..20).contains(&parts.len()), "{parts:?}");
+    let counts = done.iter().filter_map(|(_, wrote)| wrote.trim().parse::<usize>().ok());
+    let counted: usize = counts.sum();
+    assert_eq!(counted, 59);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_that_can_be_no_argument_fails_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = per_batch(template(&["echo", "{}"]), folder.path(), BatchInput::Lines);
+    let items = [row(0, "a"), row(1, *b"b\0c"), row(2, "d")];
+    let came = process(&job, &items).await;
+    let wrote: Vec<Option<&str>> =
+        came.iter().map(|came| came.as_ref().ok().map(|(_, wrote)| wrote.as_str())).collect();
+    assert_eq!(wrote, [Some("a\n"), None, Some("d\n")]);
+    assert!(!came[1].as_ref().unwrap_err().is_retryable);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_that_would_be_taken_for_two_fails_and_its_neighbours_do_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let items = ["a", "b", "c\nd", "e"].map(|name| {
+        let payload = Payload::File(PathBuf::from(name));
+        Item { key: Bytes::from(name), size: None, payload }
+    });
+    let lines = per_batch(template(&["cat"]), folder.path(), BatchInput::Lines);
+    let came = process(&lines, &items).await;
+    let wrote: Vec<Option<&str>> =
+        came.iter().map(|came| came.as_ref().ok().map(|(_, wrote)| wrote.as_str())).collect();
+    assert_eq!(wrote, [Some("a\nb\n"), Some(""), None, Some("e\n")]);
+    let refused = came[2].as_ref().unwrap_err();
+    assert!(!refused.is_retryable && refused.is_own);
+    assert!(refused.detail.contains("newline"), "{}", refused.detail);
+    let zeros = per_batch(template(&["tr", "\\0", ";"]), folder.path(), BatchInput::Nul);
+    assert_eq!(process(&zeros, &items).await.remove(0).unwrap().1, "a;b;c\nd;e;");
+    // As an argument it is one all the same.
+    let arguments = per_batch(template(&["printf", "%s;", "{}"]), folder.path(), BatchInput::Lines);
+    assert_eq!(process(&arguments, &items).await.remove(0).unwrap().1, "a;b;c\nd;e;");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_learns_the_key_of_its_item_whatever_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = template(&["sh", "-c", r#"printf %s "$SHARDWRIGHT_RUN $SHARDWRIGHT_KEY""#]);
+    let per_batch = per_batch(shown.clone(), folder.path(), BatchInput::Lines);
+    let per_item = per_item(shown, folder.path());
+    let run = format!("{:016x}", 1);
+    assert_eq!(stdout_of(&per_item, row(6, "x")).await, format!("{run} 7"));
+    let of_batch = process(&per_batch, &[row(8, "x"), row(9, "y")]).await.remove(0);
+    assert_eq!(of_batch.unwrap().1, format!("{run} 9"));
+    let payload = Payload::File(OsString::from_vec(b"./a b".to_vec()).into());
+    let file = Item { key: Bytes::from_static(b"a b"), size: None, payload };
+    assert_eq!(stdout_of(&per_item, file).await, format!("{run} a b"));
+}
