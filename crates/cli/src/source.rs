@@ -1,5 +1,7 @@
 //! Where the items of a run come from.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -13,6 +15,7 @@ use shardwright_worker::process::KeyText;
 use shardwright_worker::scan::uri;
 
 use crate::arguments::RunArguments;
+use crate::description::{Results, path_of, path_text};
 use crate::readable::readable;
 
 /// A source, as it is written down with its run.
@@ -51,7 +54,7 @@ impl Source {
         if let Some(lines) = &arguments.lines {
             let piped = lines.as_os_str() == "-";
             let path = if piped { read_pipe(state).await? } else { absolute(lines)? };
-            return Ok(Self::Lines { path: text(&path), null: arguments.null, piped });
+            return Ok(Self::Lines { path: path_text(&path), null: arguments.null, piped });
         }
         let source = arguments.source.as_deref().unwrap_or_default();
         if let Some(url) = source.to_str().filter(|source| source.contains("://")) {
@@ -62,7 +65,7 @@ impl Source {
             let path = path.display();
             anyhow::bail!("{path} is a file; say `--lines {path}` to work on its rows");
         }
-        Ok(Self::Tree { path: text(&path), gitignore: arguments.gitignore })
+        Ok(Self::Tree { path: path_text(&path), gitignore: arguments.gitignore })
     }
 
     /// What it is called.
@@ -87,13 +90,25 @@ impl Source {
         }
     }
 
-    /// Whether an address lies in it.
-    pub(crate) fn holds(&self, address: &str) -> bool {
-        let folder = |address: &str| format!("{}/", address.trim_end_matches('/'));
-        match self {
-            Self::Objects { url } => folder(address).starts_with(&folder(url)),
-            Self::Tree { .. } | Self::Lines { .. } => false,
+    /// Whether what is kept at an address, or in a folder, would be items of it. A tree passes its
+    /// own folders over, wherever they are in it.
+    pub(crate) fn holds(&self, results: &Results) -> bool {
+        match results {
+            Results::Objects { url: address } => match self {
+                Self::Objects { url } => trailing(address).starts_with(&trailing(url)),
+                Self::Tree { .. } | Self::Lines { .. } => false,
+            },
+            Results::Folder { path } => self.holds_folder(&path_of(path)),
+            Results::Local => false,
         }
+    }
+
+    /// Whether it is an object store whose objects are the files of a folder on this machine, and
+    /// `folder` is in it.
+    pub(crate) fn holds_folder(&self, folder: &Path) -> bool {
+        let Self::Objects { url } = self else { return false };
+        let root = folder_of_url(url).map(|root| std::fs::canonicalize(&root).unwrap_or(root));
+        root.is_some_and(|root| folder.starts_with(root))
     }
 
     /// A key as people call it: a row by its number, counted from one.
@@ -153,14 +168,26 @@ impl Source {
     }
 }
 
-fn text(path: &Path) -> KeyText<'static> {
-    use std::os::unix::ffi::OsStrExt;
-    KeyText::new(path.as_os_str().as_bytes()).into_owned()
+fn trailing(address: &str) -> String {
+    format!("{}/", address.trim_end_matches('/'))
 }
 
-fn path_of(text: &KeyText<'_>) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt;
-    std::ffi::OsString::from_vec(text.to_bytes().unwrap_or_default()).into()
+/// The folder that an address like `file:///data` means.
+pub(crate) fn folder_of_url(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("file://")?;
+    let path = path.strip_prefix("localhost").unwrap_or(path);
+    let (bytes, mut decoded) = (path.as_bytes(), Vec::with_capacity(path.len()));
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let digits = bytes.get(at + 1..at + 3).and_then(|digits| str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match escaped.filter(|_| byte == b'%') {
+            Some(value) => decoded.push(value),
+            None => decoded.push(byte),
+        }
+        at += if byte == b'%' && escaped.is_some() { 3 } else { 1 };
+    }
+    path.starts_with('/').then(|| OsString::from_vec(decoded).into())
 }
 
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
@@ -171,7 +198,8 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 async fn read_pipe(state: &Path) -> anyhow::Result<PathBuf> {
     let folder = state.join("spool");
     std::fs::create_dir_all(&folder)?;
-    let arriving = folder.join(format!("arriving-{}", std::process::id()));
+    // Others that have the folder as well may have the same process ids.
+    let arriving = folder.join(format!("arriving-{:016x}", fastrand::u64(..)));
     spool(std::io::stdin(), &arriving).await.context("the input cannot be kept")?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(&arriving)?)?;
@@ -240,13 +268,33 @@ mod tests {
 
     #[test]
     fn keys_are_shown_as_people_call_them() {
-        let tree = Source::Tree { path: text(Path::new("/data")), gitignore: false };
+        let tree = Source::Tree { path: path_text(Path::new("/data")), gitignore: false };
         assert_eq!(tree.key_shown(b"a/b.txt"), "a/b.txt");
         assert_eq!(tree.key_shown(b"a/b.txt\0"), "behind a/b.txt");
-        let path = text(Path::new("/rows"));
+        let path = path_text(Path::new("/rows"));
         let lines = Source::Lines { path, null: false, piped: false };
         let key = [0_u64.to_be_bytes(), 41_u64.to_be_bytes()].concat();
         assert_eq!(lines.key_shown(&key), "row 42");
         assert_eq!(lines.key_shown(&[key.as_slice(), b"\0"].concat()), "row 43");
+    }
+
+    #[test]
+    fn an_address_of_files_means_a_folder() {
+        let folder = |url| folder_of_url(url);
+        assert_eq!(folder("file:///data/out"), Some("/data/out".into()));
+        assert_eq!(folder("file://localhost/a%20b%zz%"), Some("/a b%zz%".into()));
+        assert_eq!(folder("file://elsewhere/data"), None);
+        assert_eq!(folder("s3://bucket/out"), None);
+    }
+
+    #[test]
+    fn what_is_kept_in_a_source_of_objects_would_be_items_of_it() {
+        let source = |url: &str| Source::Objects { url: url.to_owned() };
+        let at = |url: &str| Results::Objects { url: url.to_owned() };
+        assert!(source("s3://b/in").holds(&at("s3://b/in/out/")));
+        assert!(source("s3://b/in/").holds(&at("s3://b/in")));
+        assert!(!source("s3://b/in").holds(&at("s3://b/inner")));
+        assert!(source("file:///data").holds(&Results::folder(Path::new("/data/out"))));
+        assert!(!source("file:///data").holds(&Results::folder(Path::new("/database"))));
     }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{ShardId, WorkerId};
-use shardwright_coordination::{CoordError, InfraError, RestoredShardState};
+use shardwright_coordination::{CoordError, IdempotentOutcome, InfraError, RestoredShardState};
 use tokio::sync::MutexGuard;
 
 use self::advice::Advice;
@@ -49,6 +49,8 @@ pub(crate) enum End {
 pub(crate) enum Stopped {
     /// The shard is not ours any more.
     Lost(String),
+    /// It was somebody else's already when something was to be written.
+    Refused(String),
     /// Nothing more can be done here.
     Failed(WorkerError),
 }
@@ -107,12 +109,24 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
                 self.tell(WorkerEvent::Lost { shard, reason: &reason });
                 Ok(End::Lost)
             }
+            Err(Stopped::Refused(reason)) => {
+                self.tell(WorkerEvent::Refused { shard });
+                self.tell(WorkerEvent::Lost { shard, reason: &reason });
+                Ok(End::Lost)
+            }
             Err(Stopped::Failed(error)) => Err(error),
         }
     }
 
     pub(crate) fn tell(&self, event: WorkerEvent<'_>) {
         self.shared.observer.event(self.slot, event);
+    }
+
+    /// Tells if an operation had taken effect before, and was not done a second time.
+    fn note_replay<T>(&self, shard: ShardId, outcome: &IdempotentOutcome<T>) {
+        if outcome.is_replay() {
+            self.tell(WorkerEvent::Replayed { shard });
+        }
     }
 
     /// Waits a little before something is tried again that the store did not do.
@@ -131,7 +145,7 @@ pub(crate) fn stopped_by(shard: ShardId, refusal: impl Into<CoordError>) -> Stop
         | CoordError::LeaseExpired(_)
         | CoordError::ShardTerminal(_)
         | CoordError::RunNotActive(_)
-        | CoordError::ShardNotFound(_)) => Stopped::Lost(lost.to_string()),
+        | CoordError::ShardNotFound(_)) => Stopped::Refused(lost.to_string()),
         error => Stopped::Failed(WorkerError::Refused { shard, error: Box::new(error) }),
     }
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use shardwright_worker::connector::{Connector, Item, KeyRange, PageLimit, Payload, Position};
 
-use super::Findings;
+use super::{Findings, shards};
 use super::results::Line;
-use super::shards::Stored;
+use super::shards::{Ends, Stored};
 use crate::description::Description;
 use crate::readable::readable;
 use crate::say::note;
@@ -33,12 +33,31 @@ impl Keys {
     }
 }
 
+/// What a run claims about its source.
+pub(super) struct Claim {
+    /// From where to where it was begun.
+    pub(super) whole: Ends,
+    pub(super) missing: Missing,
+}
+
+/// What an item without a result is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// Against what the receipt says.
+    IsFault,
+    /// What the receipt warns of: items counted when they were handed out.
+    IsTold,
+    /// On another machine, perhaps.
+    IsElsewhere,
+}
+
 /// Lists the source anew and compares it with the results, key by key.
 pub(super) async fn compare(
     source: &AnyConnector,
     description: &Description,
     shards: &[Stored],
     results: &Path,
+    claim: &Claim,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     let identity = source.fingerprint().await?.identity;
@@ -46,13 +65,19 @@ pub(super) async fn compare(
         findings.add("the source is not the one that the run was begun on");
         return Ok(());
     }
-    let (Some(first), Some(last)) = (shards.first(), shards.last()) else { return Ok(()) };
-    let range = KeyRange { start: first.start.clone(), end: last.end.clone() };
+    // The whole of what there is, whatever the run took for the whole.
+    let range = source.initial_ranges(1).await?;
+    let (start, end) = shards::whole(&range, findings);
+    if (&start, &end) != (&claim.whole.0, &claim.whole.1) {
+        findings.add("the run was not begun on all of the source");
+    }
+    let range = KeyRange { start, end };
     // A file of rows has not changed, or its fingerprint would have.
     let may_change = !matches!(description.source, Source::Lines { .. });
     let mut keys = Keys { lines: BufReader::new(File::open(results)?).lines() };
     let mut next = keys.next()?;
     let (mut position, mut new, mut gone) = (Position::start(), 0_u64, 0_u64);
+    let mut missing = 0_u64;
     loop {
         let page = source.page(&range, &position, PageLimit::default()).await?;
         for item in &page.items {
@@ -71,9 +96,12 @@ pub(super) async fn compare(
             if is_parked(shards, &item.key) {
                 continue;
             }
-            new += 1;
-            if !(may_change && is_newer(description, item)) {
-                findings.add(format!("{} has no result", readable(&item.key)));
+            match claim.missing {
+                _ if may_change && is_newer(description, item) => new += 1,
+                Missing::IsFault => {
+                    findings.add(format!("{} has no result", readable(&item.key)));
+                }
+                Missing::IsTold | Missing::IsElsewhere => missing += 1,
             }
         }
         match page.next_position() {
@@ -90,6 +118,15 @@ pub(super) async fn compare(
     }
     if may_change && (new > 0 || gone > 0) {
         note!("since the run, {gone} items have gone and {new} are new");
+    }
+    match claim.missing {
+        Missing::IsTold if missing > 0 => {
+            note!("{missing} items have no result: they were under way when a worker was lost");
+        }
+        Missing::IsElsewhere => {
+            note!("{missing} items have no result here: this machine has only its own");
+        }
+        Missing::IsFault | Missing::IsTold => {}
     }
     Ok(())
 }
@@ -108,7 +145,9 @@ fn is_newer(description: &Description, item: &Item) -> bool {
     let changed_ms = match &item.payload {
         Payload::File(path) => {
             let Ok(metadata) = std::fs::symlink_metadata(path) else { return true };
-            u64::try_from(metadata.ctime()).unwrap_or_default().saturating_mul(1_000)
+            let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+            let rest = u64::try_from(metadata.ctime_nsec()).unwrap_or_default() / 1_000_000;
+            seconds.saturating_mul(1_000).saturating_add(rest)
         }
         Payload::Object { modified_ms: Some(modified_ms), .. } => *modified_ms,
         Payload::Object { modified_ms: None, .. } | Payload::Row { .. } => return false,

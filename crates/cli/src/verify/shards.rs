@@ -4,6 +4,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use shardwright_contracts::RunId;
 use shardwright_coordination::ShardStatus;
+use shardwright_worker::connector::KeyRange;
 
 use super::Findings;
 use super::token::{self, Token};
@@ -22,6 +23,9 @@ pub(super) struct Stored {
     pub(super) spawned: u64,
     pub(super) token: Token,
 }
+
+/// A range of keys, as it was written down.
+pub(super) type Ends = (Vec<u8>, Vec<u8>);
 
 /// Reads the shards, and sees to it that they lie side by side and are settled.
 pub(super) async fn read(
@@ -78,6 +82,31 @@ pub(super) async fn read(
         findings.add("the run has no shards");
     }
     Ok(shards)
+}
+
+/// Sees to it that the shards are what was to be covered, from its first key to its last.
+pub(super) fn compare_ends(shards: &[Stored], whole: &Ends, findings: &mut Findings) {
+    let (Some(first), Some(last)) = (shards.first(), shards.last()) else { return };
+    for (found, expected, what) in
+        [(&first.start, &whole.0, "begin"), (&last.end, &whole.1, "end")]
+    {
+        if found != expected {
+            let (found, expected) = (hex::encode(found), hex::encode(expected));
+            findings.add(format!("the shards {what} at {found}, and ought to at {expected}"));
+        }
+    }
+}
+
+/// From where to where the ranges go with which a run was begun.
+pub(super) fn whole(ranges: &[KeyRange], findings: &mut Findings) -> Ends {
+    for (left, right) in ranges.iter().zip(ranges.iter().skip(1)) {
+        if left.end != right.start {
+            findings.add("the ranges that the run was begun with do not follow each other");
+        }
+    }
+    let start = ranges.first().map(|range| range.start.clone());
+    let end = ranges.last().map(|range| range.end.clone());
+    (start.unwrap_or_default(), end.unwrap_or_default())
 }
 
 /// A key as JSON: text, or base64 of what is none.

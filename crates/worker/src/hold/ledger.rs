@@ -66,6 +66,11 @@ impl<K: Sink> Ledger<K> {
         self.done.as_deref()
     }
 
+    /// Whether there are results that no committed cursor names.
+    pub(super) const fn has_uncommitted(&self) -> bool {
+        self.uncommitted_items > 0
+    }
+
     pub(super) fn committed(&self) -> Option<&[u8]> {
         self.committed.as_deref()
     }
@@ -84,10 +89,16 @@ impl<K: Sink> Ledger<K> {
         if self.earlier.len() < MAX_EXTENTS {
             return Ok(());
         }
-        let extents = std::mem::take(&mut self.earlier);
         let run = self.shard.run;
+        let extents = std::mem::take(&mut self.earlier).into_iter();
+        let (elsewhere, here): (Vec<_>, _) =
+            extents.partition(|extent| sink.is_elsewhere(run, extent));
+        self.earlier = elsewhere;
+        if self.earlier.len() >= MAX_EXTENTS {
+            return Err(SinkError::Scattered { shard: self.shard.shard });
+        }
         let segment = self.segment(sink).await?;
-        for extent in extents {
+        for extent in here {
             let mut failure = None;
             let mut piece = |bytes: &[u8]| {
                 if let Err(error) = segment.append_copied(bytes, 0) {

@@ -78,6 +78,14 @@ impl ObjectSink {
         out.flush().map_err(local)
     }
 
+    /// The names of the objects in a folder below the address.
+    pub async fn names(&self, folder: &str) -> Result<Vec<String>, SinkError> {
+        let listed = self.store.list_with_delimiter(Some(&self.path(folder)?)).await;
+        let objects = listed.map_err(self.failed(folder))?.objects;
+        let names = objects.iter().filter_map(|object| object.location.filename());
+        Ok(names.map(|name| format!("{folder}/{name}")).collect())
+    }
+
     /// Writes an object, which appears whole.
     pub async fn put(&self, name: &str, bytes: Bytes) -> Result<(), SinkError> {
         let written = self.store.put(&self.path(name)?, bytes.into()).await;
