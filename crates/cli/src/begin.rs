@@ -138,7 +138,7 @@ impl Wanted<'_> {
         let given = self.arguments.source.as_ref().map(PathBuf::from);
         let source = Some((&self.source, given));
         let begun = resume(self.coordinator, self.state, source, found).await?;
-        create(self.coordinator, run, &begun.description, self.arguments).await?;
+        create(self.coordinator, run, &begun.description, self.arguments.make.lease).await?;
         Ok(begun)
     }
 
@@ -185,7 +185,7 @@ impl Wanted<'_> {
             end(coordinator, replaced).await?;
         }
         output.claim(name, run, may_replace).await?;
-        create(coordinator, run, &description, arguments).await?;
+        create(coordinator, run, &description, arguments.make.lease).await?;
         Ok(Some(Begun { name, run, description, connector, output, is_resumed: false }))
     }
 
@@ -286,11 +286,11 @@ fn derived_name(source: &Source, arguments: &RunArguments) -> RunName {
 }
 
 /// Makes the run as it was written down. For all but the first it is there already.
-async fn create(
+pub(crate) async fn create(
     coordinator: &Coordinator,
     run: RunId,
     description: &Description,
-    arguments: &RunArguments,
+    lease_seconds: u16,
 ) -> anyhow::Result<()> {
     if coordinator.get_run(TENANT, run).await.is_ok_and(|it| it.status != RunStatus::Initializing) {
         return Ok(());
@@ -300,7 +300,7 @@ async fn create(
     } else {
         CursorSemantics::Completed
     };
-    let config = RunConfig::try_new(semantics, u64::from(arguments.make.lease) * 1_000, None)?;
+    let config = RunConfig::try_new(semantics, u64::from(lease_seconds) * 1_000, None)?;
     let ranges = description.ranges()?;
     match create_run(coordinator, TENANT, run, config, &ranges).await {
         Ok(()) => Ok(()),

@@ -1,5 +1,6 @@
 //! The results of a run: segments while it goes on, one file when it is done.
 
+mod clear;
 mod marker;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use shardwright_worker::extent::Envelope;
 use shardwright_worker::process::Spill;
 use shardwright_worker::sink::{FolderSink, ObjectSink, Sink};
 
+pub(crate) use self::clear::remove;
 pub(crate) use self::marker::Replaced;
 use crate::books;
 use crate::description::{Results, path_of};

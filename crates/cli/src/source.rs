@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,13 @@ use shardwright_worker::scan::uri;
 use crate::arguments::RunArguments;
 use crate::description::{Results, path_of, path_text};
 use crate::readable::readable;
+
+/// The folder for what came through pipes.
+const SPOOL: &str = "spool";
+/// The folder for what makes files of rows quick to read.
+const INDEX: &str = "index";
+/// What the name of a file begins with that is still coming through a pipe.
+const ARRIVING: &str = "arriving-";
 
 /// A source, as it is written down with its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +139,18 @@ impl Source {
         }
     }
 
+    /// The files in a state folder that serve to read it, and nothing else.
+    pub(crate) fn kept_in(&self, state: &Path) -> Vec<PathBuf> {
+        let Self::Lines { path, piped, .. } = self else { return Vec::new() };
+        let path = path_of(path);
+        let mut kept = vec![index_of(&path, state)];
+        // What came through a pipe into another folder is for others to take away.
+        if *piped && path.starts_with(state.join(SPOOL)) {
+            kept.push(path);
+        }
+        kept
+    }
+
     /// Opens it; items are named as it was `given`, if that is the same. Nothing of `ours` is an
     /// item.
     pub(crate) async fn open(
@@ -153,10 +173,8 @@ impl Source {
             Self::Lines { path, null, .. } => {
                 let path = path_of(path);
                 let separator = if *null { Separator::Nul } else { Separator::Newline };
-                let digest = blake3::hash(path.as_os_str().as_encoded_bytes());
-                let index = state.join("index").join(&digest.to_hex()[..16]);
-                std::fs::create_dir_all(state.join("index"))?;
-                let index = Some(index);
+                std::fs::create_dir_all(state.join(INDEX))?;
+                let index = Some(index_of(&path, state));
                 let options = LineOptions { separator, index, ..LineOptions::default() };
                 LineConnector::open(path, options).await.map(AnyConnector::Lines)
             }
@@ -166,6 +184,11 @@ impl Source {
         };
         opened.with_context(|| format!("the source {} cannot be opened", self.shown()))
     }
+}
+
+fn index_of(path: &Path, state: &Path) -> PathBuf {
+    let digest = blake3::hash(path.as_os_str().as_encoded_bytes());
+    state.join(INDEX).join(&digest.to_hex()[..16])
 }
 
 fn trailing(address: &str) -> String {
@@ -196,16 +219,31 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 
 /// Keeps what comes through the pipe, under a name made of what it is.
 async fn read_pipe(state: &Path) -> anyhow::Result<PathBuf> {
-    let folder = state.join("spool");
+    let folder = state.join(SPOOL);
     std::fs::create_dir_all(&folder)?;
     // Others that have the folder as well may have the same process ids.
-    let arriving = folder.join(format!("arriving-{:016x}", fastrand::u64(..)));
+    let arriving = folder.join(format!("{ARRIVING}{:016x}", fastrand::u64(..)));
     spool(std::io::stdin(), &arriving).await.context("the input cannot be kept")?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(&arriving)?)?;
     let kept = folder.join(&hasher.finalize().to_hex()[..32]);
     std::fs::rename(&arriving, &kept)?;
     absolute(&kept)
+}
+
+/// The files of pipes that ended before they were read, and were left behind long ago.
+pub(crate) fn left_behind(state: &Path, age: Duration) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(state.join(SPOOL)) else { return Vec::new() };
+    let is_old = |path: &PathBuf| {
+        let modified = path.metadata().and_then(|metadata| metadata.modified());
+        modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed >= age))
+    };
+    let is_arriving = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.starts_with(ARRIVING.as_bytes()) || name.starts_with(b".spool-")
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(is_arriving).filter(is_old).collect()
 }
 
 /// Whichever source was chosen.

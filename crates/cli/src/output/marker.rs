@@ -37,7 +37,7 @@ impl fmt::Display for Replaced {
 impl std::error::Error for Replaced {}
 
 /// The marker of a run beside its segments.
-fn own_marker(run: RunId) -> String {
+pub(super) fn own_marker(run: RunId) -> String {
     format!("{SEGMENTS}/{}/{MARKER}", shown(run))
 }
 
