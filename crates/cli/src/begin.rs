@@ -311,3 +311,89 @@ pub(crate) async fn create(
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+    use crate::store::Purpose;
+
+    const RUN: RunId = RunId::from_raw(7);
+
+    /// A store, a folder with something to work on, and a place for results.
+    pub(crate) struct Bench {
+        pub(crate) store: StoreAddress,
+        pub(crate) coordinator: Coordinator,
+        pub(crate) state: PathBuf,
+        folder: tempfile::TempDir,
+    }
+
+    impl Bench {
+        pub(crate) async fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir(folder.path().join("data")).unwrap();
+            std::fs::write(folder.path().join("data/item"), "x").unwrap();
+            let store = StoreAddress::File(folder.path().join("state"));
+            let state = state_folder(&store).unwrap();
+            let coordinator = store.open(Purpose::Work).await.unwrap();
+            Self { store, coordinator, state, folder }
+        }
+
+        pub(crate) fn arguments(&self, flags: &[&str], command: &str) -> Box<RunArguments> {
+            let path = |name: &str| self.folder.path().join(name).display().to_string();
+            let said = ["shardwright", "run", "--run", "it", "--out", &path("out"), &path("data")];
+            let parsed = Arguments::parse_from([&said, flags, &["--", command]].concat());
+            match parsed.command {
+                Command::Run(arguments) => arguments,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        pub(crate) async fn begin(&self, arguments: &RunArguments) -> anyhow::Result<Begun> {
+            begin(&self.store, &self.coordinator, &self.state, arguments).await
+        }
+
+        /// Does what whoever begins a run does, up to giving it its name.
+        pub(crate) async fn name_only(&self, arguments: &RunArguments) -> (RunId, Output) {
+            let source = Source::from_arguments(arguments, &self.state).await.unwrap();
+            let results = Results::said(arguments.make.out.as_ref().unwrap()).unwrap();
+            let results = results.made().unwrap();
+            let name = arguments.make.name.unwrap();
+            let output = Output::of(&results, &self.state, name).await.unwrap();
+            let connector = source.open(None, &self.state, &[]).await.unwrap();
+            let fingerprint = connector.fingerprint().await.unwrap();
+            let ranges = connector.initial_ranges(2).await.unwrap();
+            let description = Description::new(source, &fingerprint, arguments, results, &ranges);
+            let job = Job { name, description: description.encode().unwrap().into() };
+            let named = self.coordinator.name_run(TENANT, RUN, &job, None).await.unwrap();
+            assert_eq!(named, RUN);
+            (RUN, output)
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_joins_who_does_not_see_the_marker_even_before_a_run_is_begun() {
+        let bench = Bench::new().await;
+        let arguments = bench.arguments(&[], "cat");
+        let (run, output) = bench.name_only(&arguments).await;
+        let refusal = bench.begin(&arguments).await.err().unwrap().to_string();
+        assert!(refusal.contains("every worker has to reach"), "{refusal}");
+        assert!(bench.coordinator.get_run(TENANT, run).await.is_err());
+        output.reserve(arguments.make.name.unwrap(), run, false).await.unwrap();
+        let begun = bench.begin(&arguments).await.unwrap();
+        assert_eq!((begun.run, begun.is_resumed), (run, true));
+        assert!(bench.coordinator.get_run(TENANT, run).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_run_that_was_named_and_never_begun_makes_room_for_another() {
+        let bench = Bench::new().await;
+        bench.name_only(&bench.arguments(&[], "cat")).await;
+        let begun = bench.begin(&bench.arguments(&[], "wc")).await.unwrap();
+        assert!(begun.run != RUN && !begun.is_resumed);
+        let refusal = bench.begin(&bench.arguments(&[], "cat")).await.err().unwrap();
+        assert!(refusal.to_string().contains("another command"), "{refusal}");
+    }
+}

@@ -123,7 +123,14 @@ impl Output {
     async fn write(&self, file: &str, bytes: Vec<u8>) -> anyhow::Result<()> {
         match &self.objects {
             Some(objects) => Ok(objects.put(file, bytes.into()).await?),
-            None => write_whole(&self.folder.join(file), &bytes),
+            None => {
+                let path = self.folder.join(file);
+                if let Some(folder) = path.parent() {
+                    fs::create_dir_all(folder)
+                        .with_context(|| format!("{} cannot be made", folder.display()))?;
+                }
+                write_whole(&path, &bytes)
+            }
         }
     }
 
@@ -251,7 +258,6 @@ pub(crate) fn shown(run: RunId) -> String {
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let write = || {
-        fs::create_dir_all(folder)?;
         let mut file = new_file(folder)?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;

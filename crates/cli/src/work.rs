@@ -226,3 +226,27 @@ async fn conclude(
 fn is_settled(shards: &[ShardRecord]) -> bool {
     shards.iter().all(|shard| shard.head.status != ShardStatus::Active)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::begin::tests::Bench;
+    use crate::output::{RESULTS, Replaced};
+
+    #[tokio::test]
+    async fn a_run_that_was_replaced_writes_no_results() {
+        let bench = Bench::new().await;
+        let old = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let coordinator = &bench.coordinator;
+        let wrote = conclude(coordinator, old.name, old.run, &old.description, &old.output).await;
+        wrote.unwrap();
+        let new = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
+        let results = new.output.folder().join(RESULTS);
+        std::fs::write(&results, "newer").unwrap();
+        let wrote = conclude(coordinator, old.name, old.run, &old.description, &old.output).await;
+        assert!(wrote.is_err_and(|error| error.is::<Replaced>()));
+        assert_eq!(std::fs::read(&results).unwrap(), b"newer");
+        let record = coordinator.get_run(TENANT, old.run).await.unwrap();
+        assert_eq!(record.status, RunStatus::Cancelled);
+    }
+}

@@ -147,3 +147,29 @@ async fn end_if_never_begun(
     note!("{} was never begun: it is cancelled", job.name);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::begin::tests::Bench;
+
+    #[tokio::test]
+    async fn a_run_that_was_never_begun_is_ended_when_it_is_old() {
+        let bench = Bench::new().await;
+        let arguments = bench.arguments(&[], "cat");
+        let (named, output) = bench.name_only(&arguments).await;
+        output.reserve(arguments.make.name.unwrap(), named, false).await.unwrap();
+        let collect = || run(&bench.store, false, &GcArguments { keep_days: 0 });
+        collect().await.unwrap();
+        assert_eq!(bench.coordinator.list_jobs(TENANT).await.unwrap().len(), 1);
+        let marker = output.books_folder(named).join("run.json");
+        let old = SystemTime::now() - Duration::from_millis(2 * DAY_MS);
+        File::options().append(true).open(&marker).unwrap().set_modified(old).unwrap();
+        collect().await.unwrap();
+        assert!(bench.coordinator.list_jobs(TENANT).await.unwrap().is_empty());
+        assert!(!marker.exists());
+    }
+}

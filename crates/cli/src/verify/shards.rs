@@ -116,3 +116,50 @@ fn key_json(key: &[u8]) -> Value {
         Err(_) => json!({ "base64": base64::engine::general_purpose::STANDARD.encode(key) }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(start: &[u8], end: &[u8]) -> Stored {
+        Stored {
+            start: start.to_vec(),
+            end: end.to_vec(),
+            reached: None,
+            is_done: true,
+            parked: None,
+            acquired: 1,
+            spawned: 0,
+            token: Token::default(),
+        }
+    }
+
+    fn range(start: &[u8], end: &[u8]) -> KeyRange {
+        KeyRange { start: start.to_vec(), end: end.to_vec() }
+    }
+
+    #[test]
+    fn shards_that_leave_out_an_end_of_the_manifest_are_found() {
+        let manifest = [range(b"a", b"m"), range(b"m", b"z")];
+        for (shards, findings) in [
+            (vec![stored(b"a", b"k"), stored(b"k", b"z")], 0),
+            (vec![stored(b"b", b"m"), stored(b"m", b"z")], 1),
+            (vec![stored(b"a", b"m")], 1),
+            (vec![stored(b"c", b"d")], 2),
+        ] {
+            let mut found = Findings::default();
+            let whole = whole(&manifest, &mut found);
+            compare_ends(&shards, &whole, &mut found);
+            assert_eq!(found.kept().len(), findings, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_with_a_gap_or_an_overlap_is_found() {
+        for second in [range(b"n", b"z"), range(b"l", b"z")] {
+            let mut found = Findings::default();
+            whole(&[range(b"a", b"m"), second], &mut found);
+            assert_eq!(found.kept().len(), 1);
+        }
+    }
+}

@@ -1,3 +1,4 @@
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
 use super::guard::Guard;
@@ -53,7 +54,7 @@ impl Job for ProcessPerItem {
 pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option<u64>) -> Vec<u8> {
     let (stdout, stdout_path) = match &finished.output {
         Output::Inline(bytes) => (Some(KeyText::new(bytes)), None),
-        Output::File(path) => (None, Some(path.as_path().into())),
+        Output::File(path) => (None, Some(KeyText::new(path.as_os_str().as_bytes()))),
     };
     ItemRecord {
         key: KeyText::new(&item.key),
@@ -71,7 +72,7 @@ pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option
 }
 
 /// The number of a row as people count.
-const fn row_of(item: &Item) -> Option<u64> {
+pub(super) const fn row_of(item: &Item) -> Option<u64> {
     match item.payload {
         Payload::Row { number, .. } => Some(number.saturating_add(1)),
         Payload::File(_) | Payload::Object { .. } => None,

@@ -1,7 +1,6 @@
 //! The line that a program's run leaves in the results.
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -75,8 +74,8 @@ pub struct ItemRecord<'a> {
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<KeyText<'a>>,
     /// Where what it wrote is, if it is long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stdout_path: Option<Cow<'a, Path>>,
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub stdout_path: Option<KeyText<'a>>,
     /// What went wrong, in a run whose cursors move when items are handed out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cow<'a, str>>,
@@ -125,6 +124,15 @@ mod tests {
         let line = record(b"a/b").to_line();
         let expected = "{\"key\":\"a/b\",\"bytes\":7,\"exit\":0,\"ms\":3,\"stdout\":\"hi\\n\"}\n";
         assert_eq!(String::from_utf8(line).unwrap(), expected);
+    }
+
+    #[test]
+    fn so_do_places_of_long_outputs() {
+        let place = b"/data/\xff/stdout/1";
+        let record = ItemRecord { stdout_path: Some(KeyText::new(place)), ..record(b"a") };
+        let line = record.to_line();
+        let read: ItemRecord<'_> = serde_json::from_slice(&line).unwrap();
+        assert_eq!(read.stdout_path.unwrap().to_bytes().unwrap(), place);
     }
 
     #[test]

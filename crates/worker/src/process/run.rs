@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use super::guard::Guard;
+use super::item::row_of;
 use super::spill::Spill;
 use crate::connector::Item;
 use crate::job::{Assignment, JobFailure};
@@ -89,6 +90,9 @@ impl Invocation<'_> {
         // A key may have zeros in it, and then it is none of the environment's business.
         if !self.item.key.contains(&0) {
             command.env("SHARDWRIGHT_KEY", OsString::from_vec(self.item.key.to_vec()));
+        }
+        if let Some(row) = row_of(self.item) {
+            command.env("SHARDWRIGHT_ROW", row.to_string());
         }
         command.spawn().map_err(|error| not_started(self.program, &error))
     }
