@@ -138,8 +138,7 @@ impl Books {
                 *uncounted.entry(why).or_default() += 1;
                 continue;
             }
-            let entry =
-                Entry::PassedOver { why, key: KeyText::new(key), detail: detail.clone() };
+            let entry = Entry::PassedOver { why, key: KeyText::new(key), detail: detail.clone() };
             self.write(&mut state, &entry);
         }
         for (why, count) in uncounted {

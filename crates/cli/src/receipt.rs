@@ -209,7 +209,8 @@ impl Receipt {
     fn tell_passed_over(&self, lines: &mut Vec<String>) {
         let unread = self.unread();
         if unread > 0 {
-            lines.push(format!("{unread} places could not be read, and nothing in them is covered:"));
+            let nothing = "and nothing in them is covered";
+            lines.push(format!("{unread} places could not be read, {nothing}:"));
         }
         for Uncovered { key, why, detail } in self.uncovered.iter().take(10) {
             let key = readable(&key.to_bytes().unwrap_or_default());

@@ -55,7 +55,10 @@ pub(crate) async fn work(
     };
     match record.status {
         // A scan that was done before is not joined; this one was done between two looks.
-        RunStatus::Done => return session.end(scan.map_or(DONE_BEFORE, |_| "is done")).await,
+        RunStatus::Done => {
+            output.hand_in_books(run).await?;
+            return session.end(scan.map_or(DONE_BEFORE, |_| "is done")).await;
+        }
         RunStatus::Failed | RunStatus::Cancelled => {
             let status = word(record.status, record.paused);
             anyhow::bail!("the run {name} is {status}; say --fresh to begin a new one");

@@ -62,12 +62,13 @@ impl Work {
 }
 
 /// Reads what a program tells until it tells something.
-fn read_until(stderr: &mut BufReader<ChildStderr>, expected: &str) {
+fn read_until(stderr: &mut BufReader<ChildStderr>, expected: &str) -> String {
     let mut line = String::new();
     while !line.contains(expected) {
         line.clear();
         assert!(stderr.read_line(&mut line).unwrap() > 0, "it never said {expected}");
     }
+    line
 }
 
 fn stderr(child: &mut Child) -> BufReader<ChildStderr> {
@@ -93,10 +94,12 @@ fn an_interrupted_run_finishes_what_it_began_and_goes_on_from_there() {
         interrupt(&child);
         read_until(&mut told, "once more to end at once");
         work.go();
-        read_until(&mut told, "the same command goes on from here");
+        let summary = read_until(&mut told, "the same command goes on from here");
         assert_eq!(child.wait().unwrap().code(), Some(130));
         let begun = work.marks();
         assert!(begun < 20);
+        // It is told how far it is, and not how far it was at the last look.
+        assert!(summary.contains(&format!("{} % of items", begun * 5)), "{begun}: {summary}");
         let shards = work.site.expect(0, &["shards", "work"]);
         assert!(!shards.contains("held"), "{shards}");
         work.finish(flags, 20);

@@ -35,7 +35,8 @@ pub(crate) async fn run(
     let young_ms = kept_ms.max(DAY_MS);
     let jobs = coordinator.list_jobs(TENANT).await?;
     for (run, job) in &jobs {
-        end_if_never_begun(&coordinator, &state, *run, job, Duration::from_millis(young_ms)).await?;
+        end_if_never_begun(&coordinator, &state, *run, job, Duration::from_millis(young_ms))
+            .await?;
     }
     let retention = Retention { ended_ms: kept_ms, initializing_ms: young_ms };
     let mut collected = Vec::new();
@@ -70,12 +71,7 @@ pub(crate) async fn run(
 
 /// Takes away what a run has left behind. What cannot be taken away now is told, and nobody will
 /// ask for it again.
-async fn clear(
-    state: &Path,
-    job: &Job,
-    run: RunId,
-    needed: &[std::path::PathBuf],
-) -> Vec<String> {
+async fn clear(state: &Path, job: &Job, run: RunId, needed: &[std::path::PathBuf]) -> Vec<String> {
     let Ok(description) = Description::decode(&job.description) else { return Vec::new() };
     let mut removed = Vec::new();
     let cleared = match Output::of(&description.results, state, job.name).await {
@@ -99,12 +95,7 @@ async fn clear(
     removed
 }
 
-fn tell(
-    json: bool,
-    run: RunId,
-    name: Option<RunName>,
-    removed: &[String],
-) -> anyhow::Result<()> {
+fn tell(json: bool, run: RunId, name: Option<RunName>, removed: &[String]) -> anyhow::Result<()> {
     if json {
         let name = name.map(|name| name.to_string());
         return print_json(&serde_json::json!({

@@ -54,8 +54,6 @@ pub(crate) fn remove(path: &Path) -> anyhow::Result<bool> {
     match removed {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => {
-            Err(error).with_context(|| format!("{} cannot be removed", path.display()))
-        }
+        Err(error) => Err(error).with_context(|| format!("{} cannot be removed", path.display())),
     }
 }

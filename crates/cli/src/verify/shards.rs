@@ -87,8 +87,7 @@ pub(super) async fn read(
 /// Sees to it that the shards are what was to be covered, from its first key to its last.
 pub(super) fn compare_ends(shards: &[Stored], whole: &Ends, findings: &mut Findings) {
     let (Some(first), Some(last)) = (shards.first(), shards.last()) else { return };
-    for (found, expected, what) in
-        [(&first.start, &whole.0, "begin"), (&last.end, &whole.1, "end")]
+    for (found, expected, what) in [(&first.start, &whole.0, "begin"), (&last.end, &whole.1, "end")]
     {
         if found != expected {
             let (found, expected) = (hex::encode(found), hex::encode(expected));
