@@ -224,3 +224,26 @@ impl Tally {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_met_is_counted_once_and_a_cut_line_not_at_all() {
+        let entry = |key: &'static [u8], why| {
+            let entry = Entry::PassedOver { why, key: KeyText::new(key), detail: None };
+            serde_json::to_string(&entry).unwrap() + "\n"
+        };
+        let one = entry(b"a/", Why::Unreadable) + &entry(b"l\xff", Why::Symlink);
+        let refused = serde_json::to_string(&Entry::Refused).unwrap() + "\n";
+        let more = serde_json::to_string(&Entry::Uncounted { why: Why::Other, count: 7 }).unwrap();
+        let other = one.clone() + &refused + &more + "\n{\"kind\":\"refu";
+        let mut tally = Tally::default();
+        tally.add(one.as_bytes());
+        tally.add(other.as_bytes());
+        let expected = [(Why::Unreadable, 1), (Why::Symlink, 1), (Why::Other, 7)];
+        assert_eq!(tally.passed_over, BTreeMap::from(expected));
+        assert_eq!((tally.refused, tally.uncovered.len()), (1, 1));
+    }
+}

@@ -46,7 +46,7 @@ async fn machines_that_keep_their_results_each_have_their_own_and_say_so() {
     for site in [&one, &other] {
         let receipt = site.receipt("apart");
         let (here, elsewhere) = (&receipt["results"]["keys"], &receipt["results"]["elsewhere"]);
-        assert_eq!(here.as_u64().unwrap() as usize, site.keys("apart").len());
+        assert_eq!(here.as_u64().unwrap(), site.keys("apart").len() as u64);
         assert_eq!(here.as_u64().unwrap() + elsewhere.as_u64().unwrap(), 200);
         let told = site.expect(0, &["verify", "apart", "--store", &store]);
         assert!(told.contains("the receipt holds") && told.contains("only its own"), "{told}");

@@ -112,8 +112,8 @@ fn results_that_were_built_from_older_cursors_replace_no_newer_ones() {
     folder.lock().unwrap();
     let mut older = site.start(&command);
     let is_built = || {
-        let entries = fs::read_dir(site.results("mixed")).unwrap();
-        entries.into_iter().any(|it| it.unwrap().file_name().as_bytes().starts_with(b".tmp"))
+        let mut entries = fs::read_dir(site.results("mixed")).unwrap();
+        entries.any(|entry| entry.unwrap().file_name().as_bytes().starts_with(b".tmp"))
     };
     wait_until(is_built);
     fs::write(site.path("data/bad"), "good").unwrap();

@@ -197,8 +197,8 @@ fn too_many_failures_at_the_end_are_told_each_time_and_keep_no_results_back() {
         for _ in 0..2 {
             assert!(run("5%", 4).contains("too many items failed"));
             let failed = site.receipt("bad")["failed"].as_u64().unwrap();
-            let parked = site.receipt("bad")["parked"].as_array().unwrap().len();
-            assert_eq!(failed as usize + parked, 2);
+            let parked = site.receipt("bad")["parked"].as_array().unwrap().len() as u64;
+            assert_eq!(failed + parked, 2);
             assert!(site.expect(0, &["verify", "bad"]).contains("the receipt holds"));
         }
         run("20%", if flags.is_empty() { 3 } else { 0 });

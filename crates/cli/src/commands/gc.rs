@@ -153,13 +153,13 @@ mod tests {
         let arguments = bench.arguments(&[], "cat");
         let (named, output) = bench.name_only(&arguments).await;
         output.reserve(arguments.make.name.unwrap(), named, false).await.unwrap();
-        let collect = || run(&bench.store, false, &GcArguments { keep_days: 0 });
-        collect().await.unwrap();
+        let at_once = GcArguments { keep_days: 0 };
+        run(&bench.store, false, &at_once).await.unwrap();
         assert_eq!(bench.coordinator.list_jobs(TENANT).await.unwrap().len(), 1);
         let marker = output.books_folder(named).join("run.json");
         let old = SystemTime::now() - Duration::from_millis(2 * DAY_MS);
         File::options().append(true).open(&marker).unwrap().set_modified(old).unwrap();
-        collect().await.unwrap();
+        run(&bench.store, false, &at_once).await.unwrap();
         assert!(bench.coordinator.list_jobs(TENANT).await.unwrap().is_empty());
         assert!(!marker.exists());
     }
