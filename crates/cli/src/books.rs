@@ -4,7 +4,7 @@
 //! Each process keeps a file beside the segments, and whoever writes the receipt adds all of them
 //! up. A process that is killed has written down what it met before its cursors moved over it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -178,7 +178,7 @@ pub(crate) struct Tally {
     pub(crate) replays: u64,
     pub(crate) refused: u64,
     /// What was met already: a place that is read twice is told twice.
-    met: std::collections::BTreeSet<(Why, [u8; 16])>,
+    met: BTreeSet<(Why, [u8; 16])>,
 }
 
 /// A place in the source of which nothing is covered.

@@ -1,6 +1,6 @@
 //! `shardwright gc`: runs that ended long ago, and what only they needed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use shardwright_contracts::{OpId, RunId};
@@ -71,7 +71,7 @@ pub(crate) async fn run(
 
 /// Takes away what a run has left behind. What cannot be taken away now is told, and nobody will
 /// ask for it again.
-async fn clear(state: &Path, job: &Job, run: RunId, needed: &[std::path::PathBuf]) -> Vec<String> {
+async fn clear(state: &Path, job: &Job, run: RunId, needed: &[PathBuf]) -> Vec<String> {
     let Ok(description) = Description::decode(&job.description) else { return Vec::new() };
     let mut removed = Vec::new();
     let cleared = match Output::of(&description.results, state, job.name).await {
