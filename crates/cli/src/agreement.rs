@@ -24,7 +24,7 @@ impl Asked<'_> {
         let differing = self.differing(description);
         anyhow::ensure!(
             differing.is_empty(),
-            "the run {name} was begun with {}; say --fresh to begin it anew, or another --run NAME",
+            "the run {name} was begun {}; say --fresh to begin it anew, or another --run NAME",
             differing.join(", ")
         );
         Ok(())
@@ -36,10 +36,10 @@ impl Asked<'_> {
         let Self { arguments, source, results } = self;
         let mut differing = Vec::new();
         if begun.command() != arguments.command {
-            differing.push("another command".to_owned());
+            differing.push("with another command".to_owned());
         }
         if begun.mode != arguments.mode() {
-            differing.push("another way to hand out items (--batch, --persistent)".to_owned());
+            differing.push("with items handed out otherwise (--batch, --persistent)".to_owned());
         }
         flag(&mut differing, "--at-dispatch", begun.at_dispatch, arguments.at_dispatch);
         match (&begun.source, source) {
@@ -52,10 +52,10 @@ impl Asked<'_> {
             ) if begun == path => flag(&mut differing, "--gitignore", *ignored, *gitignore),
             (Source::Objects { url: begun }, Source::Objects { url })
                 if begun.trim_end_matches('/') == url.trim_end_matches('/') => {}
-            (other, _) => differing.push(format!("another source ({})", other.shown())),
+            (other, _) => differing.push(format!("with another source ({})", other.shown())),
         }
         if results.is_some_and(|results| *results != begun.results) {
-            differing.push(format!("results on {}", begun.results.place()));
+            differing.push(format!("with results on {}", begun.results.place()));
         }
         differing
     }
@@ -63,8 +63,8 @@ impl Asked<'_> {
 
 fn flag(differing: &mut Vec<String>, flag: &str, begun: bool, asked: bool) {
     match (begun, asked) {
-        (true, false) => differing.push(flag.to_owned()),
-        (false, true) => differing.push(format!("no {flag}")),
+        (true, false) => differing.push(format!("with {flag}")),
+        (false, true) => differing.push(format!("without {flag}")),
         (true, true) | (false, false) => {}
     }
 }

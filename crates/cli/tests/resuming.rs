@@ -48,11 +48,11 @@ fn whatever_differs_from_the_run_of_that_name_is_named() {
         (tree(&["--lines", "rows"], &["cat", "{}"]), "another source"),
         (tree(&["data"], &["wc", "{}"]), "another command"),
         (tree(&["data", "--batch", "5"], &["cat", "{}"]), "--batch"),
-        (tree(&["data", "--gitignore"], &["cat", "{}"]), "no --gitignore"),
-        (tree(&["data", "--at-dispatch"], &["cat", "{}"]), "no --at-dispatch"),
+        (tree(&["data", "--gitignore"], &["cat", "{}"]), "without --gitignore"),
+        (tree(&["data", "--at-dispatch"], &["cat", "{}"]), "without --at-dispatch"),
         (tree(&["data", "--out", "elsewhere"], &["cat", "{}"]), "results on"),
         (tree(&["data", "--out-local"], &["cat", "{}"]), "results on"),
-        (tree(&["other", "--gitignore"], &["wc", "{}"]), "another command, another source"),
+        (tree(&["other", "--gitignore"], &["wc", "{}"]), "another command, with another source"),
     ] {
         assert!(told.contains(expected), "{expected}: {told}");
         assert!(told.contains("--fresh") && told.contains("--run NAME"), "{told}");
@@ -62,7 +62,7 @@ fn whatever_differs_from_the_run_of_that_name_is_named() {
         site.expect(code, &said)
     };
     assert!(rows(2, &["--lines", "rows"]).contains("with --at-dispatch"));
-    assert!(rows(2, &["--lines", "rows", "--at-dispatch", "--null"]).contains("no --null"));
+    assert!(rows(2, &["--lines", "rows", "--at-dispatch", "--null"]).contains("without --null"));
     // The same rows are the same source, wherever they are.
     fs::copy(site.path("rows"), site.path("copy")).unwrap();
     assert!(rows(0, &["--lines", "copy", "--at-dispatch"]).contains("was done before"));
