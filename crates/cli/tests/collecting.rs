@@ -18,6 +18,13 @@ fn count(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
+/// Leaves an index of a file of rows, as there is one of every file that has lain for a while.
+fn leave_index(site: &Site, rows: &Path) {
+    let path = fs::canonicalize(rows).unwrap();
+    let digest = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex();
+    fs::write(site.path(".shardwright/index").join(&digest[..16]), "damaged").unwrap();
+}
+
 #[test]
 fn what_served_to_build_results_goes_and_the_results_stay() {
     let site = Site::with_files(5);
@@ -26,6 +33,9 @@ fn what_served_to_build_results_goes_and_the_results_stay() {
     let piped = ["run", "--lines", "-", "--run", "piped", "--", "echo", "{}"];
     site.expect_with_input(0, &piped, "a\nb\n");
     let state = site.path(".shardwright");
+    for spooled in fs::read_dir(state.join("spool")).unwrap() {
+        leave_index(&site, &spooled.unwrap().path());
+    }
     assert_eq!((count(&state.join("spool")), count(&state.join("index"))), (1, 1));
     assert!(site.expect(0, &["gc"]).contains("nothing ended"));
     let told = site.expect(0, &["gc", "--keep-days", "0"]);
@@ -55,6 +65,7 @@ fn what_others_need_stays() {
     };
     run("ended", 0, "echo");
     run("unfinished", 3, "false");
+    leave_index(&site, &site.path("rows"));
     let told = site.expect(0, &["gc", "--keep-days", "0", "--json"]);
     let gone: serde_json::Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
     assert_eq!(gone["name"], "ended");
