@@ -1,8 +1,8 @@
 //! What a run is for, written down with it: whoever joins does the same work.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use shardwright_worker::connector::{Fingerprint, KeyRange};
 use shardwright_worker::process::KeyText;
 
 use crate::arguments::RunArguments;
-use crate::source::Source;
+use crate::source::{Source, folder_of_url};
 
 const VERSION: u32 = 1;
 
@@ -28,6 +28,9 @@ pub(crate) struct Description {
     pub(crate) command: Vec<KeyText<'static>>,
     /// How items get to it.
     pub(crate) mode: Mode,
+    /// Whether items count when they are handed out.
+    #[serde(default)]
+    pub(crate) at_dispatch: bool,
     /// The source as it was said, where that is a path: commands get paths like it.
     given: Option<KeyText<'static>>,
     /// Where results are.
@@ -66,7 +69,7 @@ pub(crate) enum Results {
     /// In a folder that all workers reach.
     Folder {
         /// The folder, absolute.
-        path: PathBuf,
+        path: KeyText<'static>,
     },
     /// In an object store.
     Objects {
@@ -75,6 +78,56 @@ pub(crate) enum Results {
     },
     /// On each machine those of its own work.
     Local,
+}
+
+impl Results {
+    /// A folder that all workers reach.
+    pub(crate) fn folder(path: &Path) -> Self {
+        Self::Folder { path: path_text(path) }
+    }
+
+    /// The place that was said: a folder, or an address. The address of a folder is that folder.
+    pub(crate) fn said(place: &OsStr) -> anyhow::Result<Self> {
+        let url = place.to_str().filter(|place| place.contains("://"));
+        let folder = match url {
+            Some(url) => match folder_of_url(url) {
+                Some(folder) => folder,
+                None => return Ok(Self::Objects { url: url.to_owned() }),
+            },
+            None => PathBuf::from(place),
+        };
+        // One that is not there yet is nobody else's either.
+        let absolute = std::fs::canonicalize(&folder).or_else(|_| std::path::absolute(&folder));
+        let absolute = absolute.with_context(|| format!("{} is no place", folder.display()))?;
+        Ok(Self::folder(&absolute))
+    }
+
+    /// The same place, which is there.
+    pub(crate) fn made(self) -> anyhow::Result<Self> {
+        let Self::Folder { path } = &self else { return Ok(self) };
+        let folder = path_of(path);
+        let made = std::fs::create_dir_all(&folder).and_then(|()| std::fs::canonicalize(&folder));
+        Ok(Self::folder(&made.with_context(|| format!("{} cannot be made", folder.display()))?))
+    }
+
+    /// Where they are, for people.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Folder { path } => path_of(path).display().to_string(),
+            Self::Objects { url } => url.clone(),
+            Self::Local => "each machine (--out-local)".to_owned(),
+        }
+    }
+}
+
+/// A path as it is written down, whatever bytes are in it.
+pub(crate) fn path_text(path: &Path) -> KeyText<'static> {
+    KeyText::new(path.as_os_str().as_bytes()).into_owned()
+}
+
+/// The path that was written down.
+pub(crate) fn path_of(text: &KeyText<'_>) -> PathBuf {
+    OsString::from_vec(text.to_bytes().unwrap_or_default()).into()
 }
 
 impl Description {
@@ -93,6 +146,7 @@ impl Description {
             listed_at_ms: fingerprint.listed_at_ms,
             command: arguments.command.iter().map(owned).collect(),
             mode: arguments.mode(),
+            at_dispatch: arguments.at_dispatch,
             given: arguments.source.as_ref().map(owned),
             results,
             ranges: ranges
@@ -118,8 +172,7 @@ impl Description {
 
     /// The source as it was said. The same words may mean something else here.
     pub(crate) fn given(&self) -> Option<PathBuf> {
-        let given = OsString::from_vec(self.given.as_ref()?.to_bytes()?);
-        Some(given.into())
+        self.given.as_ref().map(path_of)
     }
 
     pub(crate) fn command(&self) -> Vec<OsString> {

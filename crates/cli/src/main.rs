@@ -4,8 +4,10 @@
 //! owns a shard: that is the coordinator's business.
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod arguments;
 mod begin;
+mod books;
 mod cluster;
 mod commands;
 mod demo;

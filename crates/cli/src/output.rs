@@ -1,23 +1,30 @@
 //! The results of a run: segments while it goes on, one file when it is done.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+mod clear;
+mod marker;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use serde::{Deserialize, Serialize};
 use shardwright_contracts::RunId;
 use shardwright_coordination::{RunName, ShardRecord};
 use shardwright_worker::extent::Envelope;
 use shardwright_worker::process::Spill;
 use shardwright_worker::sink::{FolderSink, ObjectSink, Sink};
 
-use crate::description::Results;
+pub(crate) use self::clear::remove;
+pub(crate) use self::marker::Replaced;
+use crate::books;
+use crate::description::{Results, path_of};
 use crate::sink::AnySink;
 
-const MARKER: &str = "run.json";
 pub(crate) const RESULTS: &str = "results.jsonl";
 const RECEIPT: &str = "receipt.json";
+const SEGMENTS: &str = "segments";
 /// The longest output of a program that is kept in its record.
 const INLINE_BYTES: usize = 64 * 1_024;
 
@@ -27,33 +34,38 @@ pub(crate) struct Output {
     /// Where they are, or are put together before they go elsewhere.
     folder: PathBuf,
     objects: Option<ObjectSink>,
+    /// Whether other machines have results of their own.
+    is_local: bool,
 }
 
-/// What says whose results are in a place.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Marker {
-    run: String,
-    name: String,
-}
-
-/// The result file, as it was built.
+/// The result file, as it was built, and not yet where it belongs.
 pub(crate) struct Built {
+    file: tempfile::NamedTempFile,
     pub(crate) place: String,
     pub(crate) bytes: u64,
     pub(crate) digest: String,
+    /// How many results it holds.
+    pub(crate) items: u64,
+    /// How many are on other machines.
+    pub(crate) elsewhere: u64,
 }
 
 impl Output {
     /// Where a run's results are.
     pub(crate) async fn of(results: &Results, state: &Path, name: RunName) -> anyhow::Result<Self> {
         Ok(match results {
-            Results::Folder { path } => Self { folder: path.clone(), objects: None },
+            Results::Folder { path } => {
+                Self { folder: path_of(path), objects: None, is_local: false }
+            }
             Results::Objects { url } => {
                 let objects = ObjectSink::open(url.clone()).await;
                 let objects = objects.with_context(|| format!("{url} cannot be opened"))?;
-                Self { folder: default_folder(state, name), objects: Some(objects) }
+                let folder = default_folder(state, name);
+                Self { folder, objects: Some(objects), is_local: false }
             }
-            Results::Local => Self { folder: default_folder(state, name), objects: None },
+            Results::Local => {
+                Self { folder: default_folder(state, name), objects: None, is_local: true }
+            }
         })
     }
 
@@ -70,9 +82,11 @@ impl Output {
     }
 
     pub(crate) fn sink(&self) -> AnySink {
+        let folder = || FolderSink::new(self.folder.join(SEGMENTS));
         match &self.objects {
             Some(objects) => AnySink::Objects(objects.clone()),
-            None => AnySink::Folder(FolderSink::new(self.folder.join("segments"))),
+            None if self.is_local => AnySink::Local(folder()),
+            None => AnySink::Folder(folder()),
         }
     }
 
@@ -89,67 +103,84 @@ impl Output {
         self.folder.join("logs")
     }
 
-    /// Says whose results are here. Whoever makes the run does so.
-    pub(crate) async fn claim(
-        &self,
-        name: RunName,
-        run: RunId,
-        may_replace: bool,
-    ) -> anyhow::Result<()> {
-        self.make_folder()?;
-        let marker = Marker { run: shown(run), name: name.to_string() };
-        match self.marker().await? {
-            Some(found) if found == marker => return Ok(()),
-            Some(found) if found.name != marker.name || !may_replace => anyhow::bail!(
-                "{} is of the run {}; say another place for results with --out",
-                self.place(MARKER),
-                found.name
-            ),
-            Some(_) | None => {}
-        }
-        self.write(MARKER, serde_json::to_vec(&marker)?).await
-    }
-
-    /// Makes sure that this is the place that the run's maker meant.
-    pub(crate) async fn join(&self, run: RunId) -> anyhow::Result<()> {
-        self.make_folder()?;
-        let found = self.marker().await?;
-        anyhow::ensure!(
-            found.is_some_and(|marker| marker.run == shown(run)),
-            "{} does not say that results of this run go there: every worker has to reach the \
-             place that it was begun with; say --out-local to a new run if they cannot",
-            self.place(MARKER)
-        );
-        Ok(())
-    }
-
     /// Everybody needs a folder, if only to put things together.
     pub(crate) fn make_folder(&self) -> anyhow::Result<()> {
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("{} cannot be made", self.folder.display()))
     }
 
-    async fn marker(&self) -> anyhow::Result<Option<Marker>> {
-        let found = match &self.objects {
-            Some(objects) => objects.get(MARKER).await?.map(Vec::from),
-            None => match fs::read(self.folder.join(MARKER)) {
-                Ok(bytes) => Some(bytes),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-                Err(error) => return Err(error).with_context(|| self.place(MARKER)),
+    async fn read(&self, file: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        match &self.objects {
+            Some(objects) => Ok(objects.get(file).await?.map(Vec::from)),
+            None => match fs::read(self.folder.join(file)) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error).with_context(|| self.place(file)),
             },
-        };
-        Ok(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+        }
     }
 
     async fn write(&self, file: &str, bytes: Vec<u8>) -> anyhow::Result<()> {
         match &self.objects {
             Some(objects) => Ok(objects.put(file, bytes.into()).await?),
-            None => write_whole(&self.folder.join(file), &bytes),
+            None => {
+                let path = self.folder.join(file);
+                if let Some(folder) = path.parent() {
+                    fs::create_dir_all(folder)
+                        .with_context(|| format!("{} cannot be made", folder.display()))?;
+                }
+                write_whole(&path, &bytes)
+            }
         }
     }
 
-    pub(crate) async fn write_receipt(&self, bytes: Vec<u8>) -> anyhow::Result<()> {
-        self.write(RECEIPT, bytes).await
+    /// Keeps others on this machine from saying whose the place is, or what it holds, until it is
+    /// dropped. Where there are no locks, as in an object store, nobody is kept from it.
+    pub(crate) fn lock(&self) -> Option<File> {
+        let folder = File::open(&self.folder).ok()?;
+        folder.lock().ok().map(|()| folder)
+    }
+
+    /// Puts the result file and the receipt where they belong.
+    pub(crate) async fn publish(&self, built: Built, receipt: Vec<u8>) -> anyhow::Result<()> {
+        let mut file = built.file;
+        if let Some(objects) = &self.objects {
+            objects.put_file(RESULTS, file.as_file_mut()).await?;
+        } else {
+            file.as_file().sync_all()?;
+            file.persist(self.folder.join(RESULTS))?;
+            File::open(&self.folder)?.sync_all()?;
+        }
+        self.write(RECEIPT, receipt).await
+    }
+
+    /// Where processes of this machine keep their books on a run.
+    pub(crate) fn books_folder(&self, run: RunId) -> PathBuf {
+        self.folder.join(SEGMENTS).join(shown(run))
+    }
+
+    /// Brings this machine's books to where everybody finds them.
+    pub(crate) async fn hand_in_books(&self, run: RunId) -> anyhow::Result<()> {
+        let Some(objects) = &self.objects else { return Ok(()) };
+        for (name, bytes) in books_in(&self.books_folder(run))? {
+            objects.put(&format!("{SEGMENTS}/{}/{name}", shown(run)), bytes.into()).await?;
+        }
+        Ok(())
+    }
+
+    /// The books of all processes that worked on a run, as far as this machine reaches them.
+    pub(crate) async fn books(&self, run: RunId) -> anyhow::Result<Vec<Vec<u8>>> {
+        let Some(objects) = &self.objects else {
+            let books = books_in(&self.books_folder(run))?;
+            return Ok(books.into_iter().map(|(_, bytes)| bytes).collect());
+        };
+        let mut books = Vec::new();
+        let mut names = objects.names(&format!("{SEGMENTS}/{}", shown(run))).await?;
+        names.sort();
+        for name in names.iter().filter(|name| name.contains(&format!("/{}", books::PREFIX))) {
+            books.extend(objects.get(name).await?.map(Vec::from));
+        }
+        Ok(books)
     }
 
     /// The folder in which the result file and the receipt can be read; a temporary one, if they
@@ -164,34 +195,55 @@ impl Output {
     }
 
     /// Builds the result file from what the cursors of all shards name. It can be done again and
-    /// by several at once: the file appears whole.
+    /// by several at once.
     pub(crate) async fn build(&self, run: RunId, shards: &[ShardRecord]) -> anyhow::Result<Built> {
-        let file = tempfile::NamedTempFile::new_in(&self.folder)
+        let file = new_file(&self.folder)
             .with_context(|| format!("{} cannot be written", self.folder.display()))?;
         let (mut writer, mut hasher) = (BufWriter::new(file), blake3::Hasher::new());
-        let (sink, mut bytes) = (self.sink(), 0);
+        let (sink, mut bytes, mut items, mut elsewhere) = (self.sink(), 0, 0, 0);
         for shard in shards {
             let envelope = Envelope::decode(shard.cursor.as_update().token())?;
             for extent in envelope.extents {
+                if sink.is_elsewhere(run, &extent) {
+                    elsewhere += extent.items;
+                    continue;
+                }
                 let mut piece = |piece: &[u8]| {
                     hasher.update(piece);
                     bytes += piece.len() as u64;
                     writer.write_all(piece)
                 };
                 sink.read(run, extent, &mut piece).await?;
+                items += extent.items;
             }
         }
-        let mut file = writer.into_inner().map_err(|error| error.into_error())?;
-        if let Some(objects) = &self.objects {
-            objects.put_file(RESULTS, file.as_file_mut()).await?;
-        } else {
-            file.as_file().sync_all()?;
-            file.persist(self.folder.join(RESULTS))?;
-            File::open(&self.folder)?.sync_all()?;
-        }
-        let digest = hasher.finalize().to_hex().to_string();
-        Ok(Built { place: self.place(RESULTS), bytes, digest })
+        let file = writer.into_inner().map_err(|error| error.into_error())?;
+        let (place, digest) = (self.place(RESULTS), hasher.finalize().to_hex().to_string());
+        Ok(Built { file, place, bytes, digest, items, elsewhere })
     }
+}
+
+/// The books in a folder, by their names.
+fn books_in(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
+    let mut books = BTreeMap::new();
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(books),
+        Err(error) => return Err(error).with_context(|| folder.display().to_string()),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if name.starts_with(books::PREFIX) {
+            books.insert(name, fs::read(entry.path())?);
+        }
+    }
+    Ok(books)
+}
+
+/// A file that can be read by whoever may read what others write here.
+fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
 }
 
 pub(crate) fn default_folder(state: &Path, name: RunName) -> PathBuf {
@@ -206,7 +258,7 @@ pub(crate) fn shown(run: RunId) -> String {
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let write = || {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = new_file(folder)?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path)?;

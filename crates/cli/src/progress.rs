@@ -11,32 +11,58 @@ use crate::commands::TENANT;
 use crate::description::Description;
 use crate::source::AnyConnector;
 use crate::store::Coordinator;
-use crate::view::{Amount, View};
+use crate::view::{Amount, Board, View};
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// A look takes at most this part of the time.
 const SHARE: u32 = 20;
 
+/// What can tell how much is left of a run.
+#[derive(Clone)]
+pub(crate) struct Progress {
+    coordinator: Coordinator,
+    run: RunId,
+    connector: Arc<AnyConnector>,
+}
+
+impl Progress {
+    pub(crate) fn new(
+        coordinator: &Coordinator,
+        run: RunId,
+        connector: &Arc<AnyConnector>,
+    ) -> Self {
+        Self { coordinator: coordinator.clone(), run, connector: Arc::clone(connector) }
+    }
+
+    /// Tells a view how much is left now, if it shows that.
+    pub(crate) async fn look(&self, view: &View) {
+        if let Some(board) = view.board() {
+            self.tell(&board).await;
+        }
+    }
+
+    async fn tell(&self, board: &Board) {
+        // A look that fails is followed by another one, or nothing new is known.
+        if let Ok(shards) = self.coordinator.inspect_shards(TENANT, self.run).await {
+            board.look(amount(&self.connector, shards.iter().filter_map(left_of)).await);
+        }
+    }
+}
+
 /// Tells a view how much is left, until it has ended, if it shows that.
 pub(crate) fn follow(
     view: &View,
-    coordinator: &Coordinator,
-    run: RunId,
+    progress: &Progress,
     description: &Description,
-    connector: &Arc<AnyConnector>,
 ) -> anyhow::Result<()> {
     let Some(board) = view.board() else { return Ok(()) };
-    let coordinator = coordinator.clone();
-    let (connector, ranges) = (Arc::clone(connector), description.ranges()?);
+    let (progress, ranges) = (progress.clone(), description.ranges()?);
     tokio::spawn(async move {
         let whole = ranges.into_iter().map(|range| (range, None));
-        board.expect(amount(&connector, whole).await);
+        board.expect(amount(&progress.connector, whole).await);
         while !board.has_ended() {
             let begin = tokio::time::Instant::now();
-            // A look that fails is followed by another one.
-            if let Ok(shards) = coordinator.inspect_shards(TENANT, run).await {
-                board.look(amount(&connector, shards.iter().filter_map(left_of)).await);
-            }
+            progress.tell(&board).await;
             tokio::time::sleep(LOOK_INTERVAL.max(begin.elapsed() * SHARE)).await;
         }
     });

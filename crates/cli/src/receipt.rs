@@ -1,13 +1,17 @@
 //! What a run covered, on record.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use shardwright_contracts::{CursorSemantics, RunId};
 use shardwright_coordination::{RunName, RunRecord, ShardRecord, ShardStatus};
 use shardwright_worker::extent::Envelope;
 use shardwright_worker::process::KeyText;
 
+use crate::books::{Tally, Uncovered, Why};
 use crate::description::Description;
 use crate::output::{Built, shown};
+use crate::readable::readable;
 
 /// What a run covered. `shardwright verify` finds out the same another way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +32,10 @@ pub(crate) struct Receipt {
     pub(crate) keys: u64,
     pub(crate) bytes: u64,
     pub(crate) retries: u64,
+    /// Writes that were repeated and took effect once.
+    pub(crate) replays_absorbed: u64,
+    /// Writes of workers that had been replaced.
+    pub(crate) stale_writes_refused: u64,
     /// Keys whose result is that they failed; with cursors that are `completed` they are parked.
     pub(crate) failed: u64,
     /// How often a shard was taken up.
@@ -36,6 +44,10 @@ pub(crate) struct Receipt {
     pub(crate) splits: u64,
     pub(crate) coverage: Coverage,
     pub(crate) parked: Vec<ParkedItem>,
+    /// How many things in the source were no items, by why.
+    pub(crate) passed_over: BTreeMap<Why, u64>,
+    /// Those of them in which items may be that nobody has seen: the first thousand.
+    pub(crate) uncovered: Vec<Uncovered>,
     pub(crate) results: ResultFile,
 }
 
@@ -46,11 +58,25 @@ pub(crate) struct Coverage {
     pub(crate) start: String,
     /// The first behind all that could be there, in hex.
     pub(crate) end: String,
-    pub(crate) ranges: u64,
+    /// Each begins where the one before it ends.
+    pub(crate) ranges: Vec<Range>,
     pub(crate) gaps: u64,
     pub(crate) overlaps: u64,
     /// Ranges in which everything is done.
     pub(crate) done: u64,
+}
+
+/// The keys of one shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Range {
+    /// Its first key, in hex.
+    pub(crate) start: String,
+    /// The first behind it, in hex.
+    pub(crate) end: String,
+    /// How many keys of it are committed.
+    pub(crate) keys: u64,
+    /// Whether everything in it is.
+    pub(crate) done: bool,
 }
 
 /// A range that is not covered.
@@ -68,6 +94,10 @@ pub(crate) struct ParkedItem {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ResultFile {
     pub(crate) file: String,
+    /// Keys whose results are in it.
+    pub(crate) keys: u64,
+    /// Keys whose results other machines have.
+    pub(crate) elsewhere: u64,
     pub(crate) bytes: u64,
     pub(crate) blake3: String,
 }
@@ -80,6 +110,7 @@ impl Receipt {
         description: &Description,
         shards: &[ShardRecord],
         built: &Built,
+        tally: Tally,
     ) -> anyhow::Result<Self> {
         let run: RunId = record.run;
         let (mut keys, mut bytes, mut retries, mut failed) = (0, 0, 0, 0);
@@ -110,14 +141,20 @@ impl Receipt {
             ended_at_ms: record.completed_at.map(|ended| ended.as_millis()),
             keys,
             bytes,
-            retries,
+            retries: retries + tally.retries,
+            replays_absorbed: tally.replays,
+            stale_writes_refused: tally.refused,
             failed,
             acquired,
             splits,
-            coverage: coverage(shards),
+            coverage: coverage(shards)?,
             parked: shards.iter().filter_map(parked).collect(),
+            passed_over: tally.passed_over,
+            uncovered: tally.uncovered,
             results: ResultFile {
                 file: built.place.clone(),
+                keys: built.items,
+                elsewhere: built.elsewhere,
                 bytes: built.bytes,
                 blake3: built.digest.clone(),
             },
@@ -130,9 +167,15 @@ impl Receipt {
         let mut lines = vec![
             format!("{} keys, {} bytes; each committed once", self.keys, self.bytes),
             format!(
-                "{done} of {ranges} ranges done, {gaps} gaps, {overlaps} overlaps; {} splits, \
-                 {} retries, shards taken up {} times",
-                self.splits, self.retries, self.acquired
+                "{done} of {} ranges done, {gaps} gaps, {overlaps} overlaps; {} splits, shards \
+                 taken up {} times",
+                ranges.len(),
+                self.splits,
+                self.acquired
+            ),
+            format!(
+                "{} retries, {} replays absorbed, {} stale writes refused",
+                self.retries, self.replays_absorbed, self.stale_writes_refused
             ),
         ];
         if self.cursor == "dispatched" {
@@ -153,8 +196,44 @@ impl Receipt {
         for item in self.parked.iter().take(10) {
             lines.push(format!("  {} {}: {}", item.shard, item.reason, first_line(&item.detail)));
         }
+        self.tell_passed_over(&mut lines);
         lines.push(format!("results  {}", self.results.file));
+        if self.results.elsewhere > 0 {
+            let here = self.results.keys;
+            let whole = here + self.results.elsewhere;
+            lines.push(format!("results of this machine only: {here} of {whole}"));
+        }
         lines
+    }
+
+    fn tell_passed_over(&self, lines: &mut Vec<String>) {
+        let unread = self.unread();
+        if unread > 0 {
+            let nothing = "and nothing in them is covered";
+            lines.push(format!("{unread} places could not be read, {nothing}:"));
+        }
+        for Uncovered { key, why, detail } in self.uncovered.iter().take(10) {
+            let key = readable(&key.to_bytes().unwrap_or_default());
+            let detail = detail.as_deref().unwrap_or(why.word());
+            lines.push(format!("  {key}: {detail}"));
+        }
+        let others = self.passed_over.iter().filter(|(why, _)| !why.is_uncovered());
+        let others: Vec<String> =
+            others.map(|(why, count)| format!("{count} {}", why.word())).collect();
+        if !others.is_empty() {
+            lines.push(format!("passed over: {}", others.join(", ")));
+        }
+    }
+
+    /// In how many places items may be that nobody has seen.
+    fn unread(&self) -> u64 {
+        let unread = self.passed_over.iter().filter(|(why, _)| why.is_uncovered());
+        unread.map(|(_, count)| count).sum()
+    }
+
+    /// Whether everything that could be there was worked on.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.parked.is_empty() && self.unread() == 0
     }
 }
 
@@ -162,7 +241,7 @@ fn first_line(text: &str) -> &str {
     text.lines().next().unwrap_or_default()
 }
 
-fn coverage(shards: &[ShardRecord]) -> Coverage {
+fn coverage(shards: &[ShardRecord]) -> anyhow::Result<Coverage> {
     let leaves: Vec<_> =
         shards.iter().filter(|shard| shard.head.status != ShardStatus::Split).collect();
     let (mut gaps, mut overlaps) = (0, 0);
@@ -178,8 +257,20 @@ fn coverage(shards: &[ShardRecord]) -> Coverage {
         leaves.first().map_or(String::new(), |leaf| hex::encode(leaf.spec.as_spec_ref().start()));
     let end =
         leaves.last().map_or(String::new(), |leaf| hex::encode(leaf.spec.as_spec_ref().end()));
-    let done = leaves.iter().filter(|leaf| leaf.head.status == ShardStatus::Done).count() as u64;
-    Coverage { start, end, ranges: leaves.len() as u64, gaps, overlaps, done }
+    let ranges: anyhow::Result<Vec<Range>> = leaves.into_iter().map(range).collect();
+    let ranges = ranges?;
+    let done = ranges.iter().filter(|range| range.done).count() as u64;
+    Ok(Coverage { start, end, ranges, gaps, overlaps, done })
+}
+
+fn range(shard: &ShardRecord) -> anyhow::Result<Range> {
+    let spec = shard.spec.as_spec_ref();
+    Ok(Range {
+        start: hex::encode(spec.start()),
+        end: hex::encode(spec.end()),
+        keys: Envelope::decode(shard.cursor.as_update().token())?.items,
+        done: shard.head.status == ShardStatus::Done,
+    })
 }
 
 fn parked(shard: &ShardRecord) -> Option<ParkedItem> {

@@ -67,7 +67,7 @@ impl Scan<'_> {
             emit(&json!({ "event": "finished", "receipt": receipt, "scan": totals }));
         }
         view.concluded(receipt, how, &lines(&report));
-        let is_incomplete = report.totals().unreadable > 0 || !receipt.parked.is_empty();
+        let is_incomplete = report.totals().unreadable > 0 || !receipt.is_whole();
         Ok(match (report.totals().places, is_incomplete) {
             (1.., _) => Exit::Findings,
             (0, true) => Exit::Parked,

@@ -11,6 +11,8 @@ use shardwright_worker::sink::{
 /// Whichever place was chosen.
 pub(crate) enum AnySink {
     Folder(FolderSink),
+    /// A folder of this machine, where others have folders of their own.
+    Local(FolderSink),
     Objects(ObjectSink),
 }
 
@@ -25,7 +27,9 @@ impl Sink for AnySink {
 
     async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<AnySegment, SinkError> {
         Ok(match self {
-            Self::Folder(sink) => AnySegment::File(sink.begin(shard, fence).await?),
+            Self::Folder(sink) | Self::Local(sink) => {
+                AnySegment::File(sink.begin(shard, fence).await?)
+            }
             Self::Objects(sink) => AnySegment::Objects(sink.begin(shard, fence).await?),
         })
     }
@@ -37,14 +41,22 @@ impl Sink for AnySink {
         piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
     ) -> Result<(), SinkError> {
         match self {
-            Self::Folder(sink) => sink.read(run, extent, piece).await,
+            Self::Folder(sink) | Self::Local(sink) => sink.read(run, extent, piece).await,
             Self::Objects(sink) => sink.read(run, extent, piece).await,
+        }
+    }
+
+    /// A fence has one owner, so a segment is on the machine that made it and nowhere else.
+    fn is_elsewhere(&self, run: RunId, extent: &Extent) -> bool {
+        match self {
+            Self::Local(sink) => !sink.segment_path(run, extent.shard, extent.fence).exists(),
+            Self::Folder(_) | Self::Objects(_) => false,
         }
     }
 
     async fn discard(&self, run: RunId) -> Result<(), SinkError> {
         match self {
-            Self::Folder(sink) => sink.discard(run).await,
+            Self::Folder(sink) | Self::Local(sink) => sink.discard(run).await,
             Self::Objects(sink) => sink.discard(run).await,
         }
     }

@@ -1,6 +1,9 @@
 //! Where the items of a run come from.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -13,7 +16,15 @@ use shardwright_worker::process::KeyText;
 use shardwright_worker::scan::uri;
 
 use crate::arguments::RunArguments;
+use crate::description::{Results, path_of, path_text};
 use crate::readable::readable;
+
+/// The folder for what came through pipes.
+const SPOOL: &str = "spool";
+/// The folder for what makes files of rows quick to read.
+const INDEX: &str = "index";
+/// What the name of a file begins with that is still coming through a pipe.
+const ARRIVING: &str = "arriving-";
 
 /// A source, as it is written down with its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +62,7 @@ impl Source {
         if let Some(lines) = &arguments.lines {
             let piped = lines.as_os_str() == "-";
             let path = if piped { read_pipe(state).await? } else { absolute(lines)? };
-            return Ok(Self::Lines { path: text(&path), null: arguments.null, piped });
+            return Ok(Self::Lines { path: path_text(&path), null: arguments.null, piped });
         }
         let source = arguments.source.as_deref().unwrap_or_default();
         if let Some(url) = source.to_str().filter(|source| source.contains("://")) {
@@ -62,7 +73,7 @@ impl Source {
             let path = path.display();
             anyhow::bail!("{path} is a file; say `--lines {path}` to work on its rows");
         }
-        Ok(Self::Tree { path: text(&path), gitignore: arguments.gitignore })
+        Ok(Self::Tree { path: path_text(&path), gitignore: arguments.gitignore })
     }
 
     /// What it is called.
@@ -87,13 +98,25 @@ impl Source {
         }
     }
 
-    /// Whether an address lies in it.
-    pub(crate) fn holds(&self, address: &str) -> bool {
-        let folder = |address: &str| format!("{}/", address.trim_end_matches('/'));
-        match self {
-            Self::Objects { url } => folder(address).starts_with(&folder(url)),
-            Self::Tree { .. } | Self::Lines { .. } => false,
+    /// Whether what is kept at an address, or in a folder, would be items of it. A tree passes its
+    /// own folders over, wherever they are in it.
+    pub(crate) fn holds(&self, results: &Results) -> bool {
+        match results {
+            Results::Objects { url: address } => match self {
+                Self::Objects { url } => trailing(address).starts_with(&trailing(url)),
+                Self::Tree { .. } | Self::Lines { .. } => false,
+            },
+            Results::Folder { path } => self.holds_folder(&path_of(path)),
+            Results::Local => false,
         }
+    }
+
+    /// Whether it is an object store whose objects are the files of a folder on this machine, and
+    /// `folder` is in it.
+    pub(crate) fn holds_folder(&self, folder: &Path) -> bool {
+        let Self::Objects { url } = self else { return false };
+        let root = folder_of_url(url).map(|root| std::fs::canonicalize(&root).unwrap_or(root));
+        root.is_some_and(|root| folder.starts_with(root))
     }
 
     /// A key as people call it: a row by its number, counted from one.
@@ -114,6 +137,18 @@ impl Source {
                 _ => readable(key),
             },
         }
+    }
+
+    /// The files in a state folder that serve to read it, and nothing else.
+    pub(crate) fn kept_in(&self, state: &Path) -> Vec<PathBuf> {
+        let Self::Lines { path, piped, .. } = self else { return Vec::new() };
+        let path = path_of(path);
+        let mut kept = vec![index_of(&path, state)];
+        // What came through a pipe into another folder is for others to take away.
+        if *piped && path.starts_with(state.join(SPOOL)) {
+            kept.push(path);
+        }
+        kept
     }
 
     /// Opens it; items are named as it was `given`, if that is the same. Nothing of `ours` is an
@@ -138,10 +173,8 @@ impl Source {
             Self::Lines { path, null, .. } => {
                 let path = path_of(path);
                 let separator = if *null { Separator::Nul } else { Separator::Newline };
-                let digest = blake3::hash(path.as_os_str().as_encoded_bytes());
-                let index = state.join("index").join(&digest.to_hex()[..16]);
-                std::fs::create_dir_all(state.join("index"))?;
-                let index = Some(index);
+                std::fs::create_dir_all(state.join(INDEX))?;
+                let index = Some(index_of(&path, state));
                 let options = LineOptions { separator, index, ..LineOptions::default() };
                 LineConnector::open(path, options).await.map(AnyConnector::Lines)
             }
@@ -153,14 +186,31 @@ impl Source {
     }
 }
 
-fn text(path: &Path) -> KeyText<'static> {
-    use std::os::unix::ffi::OsStrExt;
-    KeyText::new(path.as_os_str().as_bytes()).into_owned()
+fn index_of(path: &Path, state: &Path) -> PathBuf {
+    let digest = blake3::hash(path.as_os_str().as_encoded_bytes());
+    state.join(INDEX).join(&digest.to_hex()[..16])
 }
 
-fn path_of(text: &KeyText<'_>) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt;
-    std::ffi::OsString::from_vec(text.to_bytes().unwrap_or_default()).into()
+fn trailing(address: &str) -> String {
+    format!("{}/", address.trim_end_matches('/'))
+}
+
+/// The folder that an address like `file:///data` means.
+pub(crate) fn folder_of_url(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("file://")?;
+    let path = path.strip_prefix("localhost").unwrap_or(path);
+    let (bytes, mut decoded) = (path.as_bytes(), Vec::with_capacity(path.len()));
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let digits = bytes.get(at + 1..at + 3).and_then(|digits| str::from_utf8(digits).ok());
+        let escaped = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match escaped.filter(|_| byte == b'%') {
+            Some(value) => decoded.push(value),
+            None => decoded.push(byte),
+        }
+        at += if byte == b'%' && escaped.is_some() { 3 } else { 1 };
+    }
+    path.starts_with('/').then(|| OsString::from_vec(decoded).into())
 }
 
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
@@ -169,15 +219,31 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 
 /// Keeps what comes through the pipe, under a name made of what it is.
 async fn read_pipe(state: &Path) -> anyhow::Result<PathBuf> {
-    let folder = state.join("spool");
+    let folder = state.join(SPOOL);
     std::fs::create_dir_all(&folder)?;
-    let arriving = folder.join(format!("arriving-{}", std::process::id()));
+    // Others that have the folder as well may have the same process ids.
+    let arriving = folder.join(format!("{ARRIVING}{:016x}", fastrand::u64(..)));
     spool(std::io::stdin(), &arriving).await.context("the input cannot be kept")?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(&arriving)?)?;
     let kept = folder.join(&hasher.finalize().to_hex()[..32]);
     std::fs::rename(&arriving, &kept)?;
     absolute(&kept)
+}
+
+/// The files of pipes that ended before they were read, and were left behind long ago.
+pub(crate) fn left_behind(state: &Path, age: Duration) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(state.join(SPOOL)) else { return Vec::new() };
+    let is_old = |path: &PathBuf| {
+        let modified = path.metadata().and_then(|metadata| metadata.modified());
+        modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed >= age))
+    };
+    let is_arriving = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.starts_with(ARRIVING.as_bytes()) || name.starts_with(b".spool-")
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(is_arriving).filter(is_old).collect()
 }
 
 /// Whichever source was chosen.
@@ -240,13 +306,33 @@ mod tests {
 
     #[test]
     fn keys_are_shown_as_people_call_them() {
-        let tree = Source::Tree { path: text(Path::new("/data")), gitignore: false };
+        let tree = Source::Tree { path: path_text(Path::new("/data")), gitignore: false };
         assert_eq!(tree.key_shown(b"a/b.txt"), "a/b.txt");
         assert_eq!(tree.key_shown(b"a/b.txt\0"), "behind a/b.txt");
-        let path = text(Path::new("/rows"));
+        let path = path_text(Path::new("/rows"));
         let lines = Source::Lines { path, null: false, piped: false };
         let key = [0_u64.to_be_bytes(), 41_u64.to_be_bytes()].concat();
         assert_eq!(lines.key_shown(&key), "row 42");
         assert_eq!(lines.key_shown(&[key.as_slice(), b"\0"].concat()), "row 43");
+    }
+
+    #[test]
+    fn an_address_of_files_means_a_folder() {
+        let folder = |url| folder_of_url(url);
+        assert_eq!(folder("file:///data/out"), Some("/data/out".into()));
+        assert_eq!(folder("file://localhost/a%20b%zz%"), Some("/a b%zz%".into()));
+        assert_eq!(folder("file://elsewhere/data"), None);
+        assert_eq!(folder("s3://bucket/out"), None);
+    }
+
+    #[test]
+    fn what_is_kept_in_a_source_of_objects_would_be_items_of_it() {
+        let source = |url: &str| Source::Objects { url: url.to_owned() };
+        let at = |url: &str| Results::Objects { url: url.to_owned() };
+        assert!(source("s3://b/in").holds(&at("s3://b/in/out/")));
+        assert!(source("s3://b/in/").holds(&at("s3://b/in")));
+        assert!(!source("s3://b/in").holds(&at("s3://b/inner")));
+        assert!(source("file:///data").holds(&Results::folder(Path::new("/data/out"))));
+        assert!(!source("file:///data").holds(&Results::folder(Path::new("/database"))));
     }
 }

@@ -4,17 +4,20 @@
 //! listing of the source, and the shards' ranges and digests from the store; it shares no code with
 //! what wrote the receipt, down to the reading of the token.
 
+mod books;
 mod listing;
 mod receipt;
 mod results;
 mod shards;
 mod token;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use shardwright_contracts::RunId;
+use shardwright_contracts::{CursorSemantics, RunId};
 use shardwright_coordination::{AsyncRunManagement as _, RunName};
 
+use self::listing::{Claim, Missing};
+use self::results::Place;
 use crate::commands::TENANT;
 use crate::description::Description;
 use crate::source::AnyConnector;
@@ -57,6 +60,10 @@ pub(crate) struct Written<'a> {
     pub(crate) folder: &'a Path,
     /// What the result file is called.
     pub(crate) results: String,
+    /// The folder of this machine's segments, if others have folders of their own.
+    pub(crate) own_segments: Option<PathBuf>,
+    /// What the processes wrote down that worked on it.
+    pub(crate) books: Vec<Vec<u8>>,
 }
 
 /// Compares everything with everything.
@@ -72,9 +79,12 @@ pub(crate) async fn verify(
     let record = coordinator.get_run(TENANT, run).await?;
     let stored = shards::read(coordinator, run, &mut findings).await?;
     let results_path = written.folder.join("results.jsonl");
-    let read = results::read(&results_path, &stored, &mut findings)?;
+    let whole = shards::whole(&description.ranges()?, &mut findings);
+    shards::compare_ends(&stored, &whole, &mut findings);
+    let place = written.own_segments.clone().map_or(Place::Shared, Place::Local);
+    let read = results::read(&results_path, &stored, &place, &mut findings)?;
     let failed: u64 = stored.iter().map(|shard| shard.token.failed).sum();
-    if failed != read.failed {
+    if failed != read.failed && !place.is_local() {
         findings.add(format!("{failed} items failed, and the results say {}", read.failed));
     }
     let truth = receipt::Truth {
@@ -84,10 +94,19 @@ pub(crate) async fn verify(
         shards: &stored,
         results: &read,
         results_place: &written.results,
+        is_local: place.is_local(),
+        books: &books::read(&written.books),
     };
     receipt::compare(&written.folder.join("receipt.json"), &truth, &mut findings)?;
     if let Some(source) = source {
-        listing::compare(source, description, &stored, &results_path, &mut findings).await?;
+        let missing = match record.config.cursor_semantics {
+            _ if place.is_local() => Missing::IsElsewhere,
+            CursorSemantics::Dispatched => Missing::IsTold,
+            CursorSemantics::Completed => Missing::IsFault,
+        };
+        let claim = Claim { whole, missing };
+        let findings = &mut findings;
+        listing::compare(source, description, &stored, &results_path, &claim, findings).await?;
     }
     Ok(findings)
 }

@@ -9,11 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_coordination::RunName;
+use shardwright_worker::connector::Notice;
+use shardwright_worker::process::KeyText;
 use shardwright_worker::{Observer, WorkerEvent};
 
 pub(crate) use self::board::Board;
+use self::board::Told;
 pub(crate) use self::forecast::Amount;
 use self::live::Live;
+use crate::books::Why;
 use crate::description::Description;
 use crate::receipt::Receipt;
 use crate::say::{note, say};
@@ -37,13 +41,18 @@ enum Style {
 
 impl View {
     pub(crate) fn new(json: bool, name: RunName, source: Source) -> Self {
-        let board = Arc::new(Board::new(json, source));
-        let style = if json {
-            Style::Json
+        let told = if json {
+            Told::AsEvents
         } else if std::io::stderr().is_terminal() {
-            Style::Terminal(Live::new(Arc::clone(&board)))
+            Told::AboveTheRest
         } else {
-            Style::Lines
+            Told::AtOnce
+        };
+        let board = Arc::new(Board::new(told, source));
+        let style = match told {
+            Told::AsEvents => Style::Json,
+            Told::AtOnce => Style::Lines,
+            Told::AboveTheRest => Style::Terminal(Live::new(Arc::clone(&board))),
         };
         Self { name, style, board }
     }
@@ -103,6 +112,16 @@ impl View {
         }
     }
 
+    /// Tells that more has failed than was allowed, and what to do about it.
+    pub(crate) fn failed_too_often(&self, advice: &str) {
+        match self.style {
+            Style::Json => emit(&serde_json::json!({
+                "event": "stopped", "reason": "too many items failed", "advice": advice,
+            })),
+            Style::Lines | Style::Terminal(_) => note!("stopped: too many items failed; {advice}"),
+        }
+    }
+
     /// Tells what came of it beside the output, which is for something else.
     pub(crate) fn concluded(&self, receipt: &Receipt, how: &str, lines: &[String]) {
         if let Style::Json = self.style {
@@ -137,7 +156,6 @@ pub(crate) fn emit(value: &serde_json::Value) {
 /// An event as JSON, if it is one to be told.
 fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> {
     use serde_json::json;
-    use shardwright_worker::process::KeyText;
     let id = |shard: shardwright_contracts::ShardId| shard.to_string();
     Some(match event {
         WorkerEvent::Claimed { shard, fence, .. } => {
@@ -156,9 +174,9 @@ fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> 
             "event": "indivisible", "worker": slot, "shard": id(shard),
             "key": key.map(KeyText::new),
         }),
-        WorkerEvent::Parked { shard, key, reason, detail } => json!({
+        WorkerEvent::Parked { shard, key, reason, detail, retries } => json!({
             "event": "parked", "worker": slot, "shard": id(shard), "key": KeyText::new(key),
-            "reason": format!("{reason:?}"), "detail": detail,
+            "reason": format!("{reason:?}"), "detail": detail, "retries": retries,
         }),
         WorkerEvent::Failed { shard, key, detail } => json!({
             "event": "failed", "worker": slot, "shard": id(shard), "key": KeyText::new(key),
@@ -173,10 +191,33 @@ fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> 
         WorkerEvent::Lost { shard, reason } => {
             json!({ "event": "lost", "worker": slot, "shard": id(shard), "reason": reason })
         }
+        WorkerEvent::Refused { shard } => {
+            json!({ "event": "refused", "worker": slot, "shard": id(shard) })
+        }
+        WorkerEvent::Replayed { shard } => {
+            json!({ "event": "replayed", "worker": slot, "shard": id(shard) })
+        }
+        WorkerEvent::Noticed { notices } => {
+            let passed_over: Vec<_> = notices.kept().iter().filter_map(notice_json).collect();
+            if passed_over.is_empty() && notices.more() == 0 {
+                return None;
+            }
+            let more = notices.more();
+            json!({
+                "event": "passed_over", "worker": slot, "places": passed_over, "more": more,
+            })
+        }
         WorkerEvent::Trouble { message } => {
             json!({ "event": "trouble", "worker": slot, "message": message })
         }
         WorkerEvent::Paused => json!({ "event": "paused", "worker": slot }),
         _ => return None,
     })
+}
+
+/// What was passed over as JSON, if somebody might miss it.
+fn notice_json(notice: &Notice) -> Option<serde_json::Value> {
+    let why = Why::of(notice.kind)?;
+    let key = KeyText::new(&notice.key);
+    Some(serde_json::json!({ "key": key, "why": why, "detail": notice.detail }))
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use shardwright_contracts::{OpId, RunId};
-use shardwright_coordination::{AsyncRunManagement as _, RunName, RunStatus};
+use shardwright_coordination::{
+    AsyncRunManagement as _, RunName, RunStatus, RunTransitionError, ShardRecord, ShardStatus,
+};
 use shardwright_engine::TokioEnv;
 use shardwright_worker::{Ending, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerOptions};
 
 use crate::arguments::WorkArguments;
 use crate::begin::Begun;
+use crate::books::{Books, Tally};
 use crate::commands::TENANT;
 use crate::commands::runs::word;
 use crate::description::Description;
@@ -18,9 +21,8 @@ use crate::exit::Exit;
 use crate::failures::FailureWatch;
 use crate::job::Command;
 use crate::output::Output;
-use crate::progress;
+use crate::progress::{self, Progress};
 use crate::receipt::Receipt;
-use crate::say::note;
 use crate::scan::Scan;
 use crate::signals::stop_on_signals;
 use crate::store::Coordinator;
@@ -39,13 +41,23 @@ pub(crate) async fn work(
     let Begun { name, run, description, connector, output, is_resumed } = begun;
     let record = coordinator.get_run(TENANT, run).await?;
     let view = View::new(json, name, description.source.clone());
+    let (stop, books) = (Stop::default(), Books::new(output.books_folder(run), view.observer()));
+    let failures = FailureWatch::new(arguments.max_failures, stop.clone(), books);
+    let session = Session {
+        coordinator,
+        name,
+        run,
+        view: &view,
+        description: &description,
+        output: &output,
+        scan,
+        failures: &failures,
+    };
     match record.status {
+        // A scan that was done before is not joined; this one was done between two looks.
         RunStatus::Done => {
-            let receipt = conclude(coordinator, name, run, &description, &output).await?;
-            // A scan that was done before is not joined; this one was done between two looks.
-            let how = scan.map_or(DONE_BEFORE, |_| "is done");
-            let end = End { view: &view, description: &description, output: &output, scan };
-            return end.tell(&receipt, Exit::Done, how).await;
+            output.hand_in_books(run).await?;
+            return session.end(scan.map_or(DONE_BEFORE, |_| "is done")).await;
         }
         RunStatus::Failed | RunStatus::Cancelled => {
             let status = word(record.status, record.paused);
@@ -58,13 +70,12 @@ pub(crate) async fn work(
         Some(scan) => scan.command(&connector)?,
         None => Command::new(run, &description, &output, arguments.in_flight(), lease).await?,
     };
-    let stop = Stop::default();
     stop_on_signals(stop.clone())?;
-    let failures = FailureWatch::new(arguments.max_failures, stop.clone(), view.observer());
     failures.follow(coordinator, run);
     view.begin(is_resumed, &description, arguments.workers());
     let connector = Arc::new(connector);
-    progress::follow(&view, coordinator, run, &description, &connector)?;
+    let progress = Progress::new(coordinator, run, &connector);
+    progress::follow(&view, &progress, &description)?;
     let options = options(arguments, &command);
     let ending = Worker::builder(TENANT, run)
         .backend(coordinator.clone())
@@ -78,62 +89,99 @@ pub(crate) async fn work(
         .run()
         .await;
     view.end();
-    let was_tried = matches!(ending, Ok(Ending::Done | Ending::Parked { .. }));
-    if failures.is_over(coordinator, run, was_tried).await? {
-        return Ok(stopped_by_failures(coordinator, name, run).await);
-    }
-    let (exit, how) = match ended(name, ending)? {
-        Ending::Done => (Exit::Done, "is done"),
-        Ending::Parked { .. } => (Exit::Parked, "is done but for what is parked"),
-        Ending::Stopped => {
-            coordinator.close().await?;
-            view.interrupted();
-            return Ok(Exit::Interrupted);
-        }
-    };
-    let receipt = conclude(coordinator, name, run, &description, &output).await?;
-    coordinator.close().await?;
-    let end = End { view: &view, description: &description, output: &output, scan };
-    end.tell(&receipt, exit, how).await
-}
-
-/// Pauses a run in which too much has failed, so that nobody else goes on with it either until
-/// somebody has looked.
-async fn stopped_by_failures(coordinator: &Coordinator, name: RunName, run: RunId) -> Exit {
-    let _paused = coordinator.pause_run(TENANT, run, OpId::from_raw(fastrand::u64(..))).await;
-    note!("stopped: too many items failed; `shardwright parked {name}` shows why, and");
-    note!("`shardwright resume {name}` lets the same command go on");
-    Exit::TooManyFailures
-}
-
-/// How the work ended, unless that is an error.
-fn ended(name: RunName, ending: Result<Ending, WorkerError>) -> anyhow::Result<Ending> {
-    match ending {
-        Ok(ending) => Ok(ending),
-        Err(WorkerError::RunEnded { status }) => {
-            anyhow::bail!("the run {name} was ended by somebody: it is {}", word(status, false))
-        }
-        Err(error) => Err(error.into()),
-    }
+    session.ended(ending, &progress).await
 }
 
 /// What is needed to tell how a run ended.
-struct End<'a> {
+struct Session<'a> {
+    coordinator: &'a Coordinator,
+    name: RunName,
+    run: RunId,
     view: &'a View,
     description: &'a Description,
     output: &'a Output,
     scan: Option<&'a Scan<'a>>,
+    failures: &'a FailureWatch,
 }
 
-impl End<'_> {
-    async fn tell(&self, receipt: &Receipt, exit: Exit, how: &str) -> anyhow::Result<Exit> {
-        match self.scan {
-            Some(scan) => scan.finish(self.view, self.description, self.output, receipt, how).await,
+impl Session<'_> {
+    /// Tells how the work ended.
+    async fn ended(
+        &self,
+        ending: Result<Ending, WorkerError>,
+        progress: &Progress,
+    ) -> anyhow::Result<Exit> {
+        let Self { name, .. } = self;
+        // Whatever happened, others learn what was met here.
+        self.output.hand_in_books(self.run).await?;
+        match ending {
+            Ok(Ending::Done) => self.end("is done").await,
+            Ok(Ending::Parked { .. }) => self.end("is done but for what is parked").await,
+            Ok(Ending::Stopped) => {
+                if self.failures.is_over(self.coordinator, self.run, false).await? {
+                    return self.stop_for_failures().await;
+                }
+                self.coordinator.close().await?;
+                progress.look(self.view).await;
+                self.view.interrupted();
+                Ok(Exit::Interrupted)
+            }
+            Err(WorkerError::RunEnded { status }) => {
+                anyhow::bail!("the run {name} was ended by somebody: it is {}", word(status, false))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes results and receipt of a run in which everything was tried, and tells of them.
+    async fn end(&self, how: &str) -> anyhow::Result<Exit> {
+        let Self { coordinator, name, run, view, description, output, .. } = self;
+        let is_over = self.failures.is_over(coordinator, *run, true).await?;
+        let receipt = conclude(coordinator, *name, *run, description, output).await?;
+        coordinator.close().await?;
+        let exit = match self.scan {
+            Some(scan) => scan.finish(view, description, output, &receipt, how).await?,
             None => {
-                self.view.finished(receipt, how);
-                Ok(exit)
+                view.finished(&receipt, how);
+                if receipt.is_whole() { Exit::Done } else { Exit::Parked }
+            }
+        };
+        if !is_over {
+            return Ok(exit);
+        }
+        view.failed_too_often(&if receipt.failed > 0 {
+            "their results say why".to_owned()
+        } else {
+            format!(
+                "`shardwright parked {name}` shows why, and `shardwright retry --parked {name}` \
+                 tries them again"
+            )
+        });
+        Ok(Exit::TooManyFailures)
+    }
+
+    /// Pauses a run in which too much has failed, so that nobody else goes on with it either until
+    /// somebody has looked.
+    async fn stop_for_failures(&self) -> anyhow::Result<Exit> {
+        let Self { coordinator, name, run, view, .. } = self;
+        let op = OpId::from_raw(fastrand::u64(..));
+        match coordinator.pause_run(TENANT, *run, op).await {
+            Ok(_) => {}
+            // Others were through with it before.
+            Err(RunTransitionError::RunTerminal(ended)) if ended.status == RunStatus::Done => {
+                return self.end("is done").await;
+            }
+            Err(error) => {
+                return Err(error).context("too many items failed, and the run cannot be paused");
             }
         }
+        coordinator.close().await?;
+        view.failed_too_often(&format!(
+            "the run is paused. `shardwright parked {name}` shows why; to go on, say `shardwright \
+             resume {name}` and then `shardwright retry --parked {name}`, or the same command with \
+             a higher --max-failures"
+        ));
+        Ok(Exit::TooManyFailures)
     }
 }
 
@@ -148,7 +196,7 @@ fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {
     }
 }
 
-/// Writes the result file and the receipt.
+/// Writes the result file and the receipt, unless the place is another run's by now.
 async fn conclude(
     coordinator: &Coordinator,
     name: RunName,
@@ -156,10 +204,52 @@ async fn conclude(
     description: &Description,
     output: &Output,
 ) -> anyhow::Result<Receipt> {
-    let record = coordinator.get_run(TENANT, run).await?;
-    let shards = coordinator.inspect_shards(TENANT, run).await?;
-    let built = output.build(run, &shards).await?;
-    let receipt = Receipt::new(name, &record, description, &shards, &built)?;
-    output.write_receipt(serde_json::to_vec_pretty(&receipt)?).await?;
-    Ok(receipt)
+    output.ensure_current(run).await?;
+    loop {
+        let record = coordinator.get_run(TENANT, run).await?;
+        let shards = coordinator.inspect_shards(TENANT, run).await?;
+        let built = output.build(run, &shards).await?;
+        let mut tally = Tally::default();
+        output.books(run).await?.iter().for_each(|books| tally.add(books));
+        let receipt = Receipt::new(name, &record, description, &shards, &built, tally)?;
+        let _alone = output.lock();
+        output.ensure_current(run).await?;
+        let now = coordinator.inspect_shards(TENANT, run).await?;
+        // Building takes time, and what was set aside may have been done meanwhile. Then a later
+        // file may be there already, which an older one must not replace. If somebody is still at
+        // it, theirs is yet to come.
+        if is_settled(&now) && now != shards {
+            continue;
+        }
+        output.publish(built, serde_json::to_vec_pretty(&receipt)?).await?;
+        return Ok(receipt);
+    }
+}
+
+fn is_settled(shards: &[ShardRecord]) -> bool {
+    shards.iter().all(|shard| shard.head.status != ShardStatus::Active)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::begin::tests::Bench;
+    use crate::output::{RESULTS, Replaced};
+
+    #[tokio::test]
+    async fn a_run_that_was_replaced_writes_no_results() {
+        let bench = Bench::new().await;
+        let old = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let coordinator = &bench.coordinator;
+        let wrote = conclude(coordinator, old.name, old.run, &old.description, &old.output).await;
+        wrote.unwrap();
+        let new = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
+        let results = new.output.folder().join(RESULTS);
+        std::fs::write(&results, "newer").unwrap();
+        let wrote = conclude(coordinator, old.name, old.run, &old.description, &old.output).await;
+        assert!(wrote.is_err_and(|error| error.is::<Replaced>()));
+        assert_eq!(std::fs::read(&results).unwrap(), b"newer");
+        let record = coordinator.get_run(TENANT, old.run).await.unwrap();
+        assert_eq!(record.status, RunStatus::Cancelled);
+    }
 }

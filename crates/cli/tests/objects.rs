@@ -58,6 +58,8 @@ fn a_run_over_a_bucket_with_results_in_it_is_verified() {
     assert!(told.contains("1 are new") && told.contains("the receipt holds"), "{told}");
     bucket.server.put("bucket/out/results.jsonl", "{}\n");
     bucket.expect(1, &["verify", "bucket"]);
+    let told = bucket.expect(0, &["gc", "--keep-days", "0"]);
+    assert!(told.contains("removed s3://bucket/out/segments/"), "{told}");
 }
 
 #[test]

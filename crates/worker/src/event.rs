@@ -79,6 +79,8 @@ pub enum WorkerEvent<'a> {
         reason: ParkReason,
         /// What is known about it.
         detail: &'a str,
+        /// How often it was tried again before that.
+        retries: u32,
     },
     /// A shard is done.
     Completed {
@@ -96,6 +98,16 @@ pub enum WorkerEvent<'a> {
         shard: ShardId,
         /// How that came to be known.
         reason: &'a str,
+    },
+    /// The store refused a write, because the shard had another owner by then.
+    Refused {
+        /// Which.
+        shard: ShardId,
+    },
+    /// A write that was repeated had taken effect before, and was done once.
+    Replayed {
+        /// Which shard's.
+        shard: ShardId,
     },
     /// Something in the source was passed over. Whoever counts should know that a page which is
     /// read again, by this worker or the next, tells of the same things again.

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{ShardId, WorkerId};
-use shardwright_coordination::{CoordError, InfraError, RestoredShardState};
+use shardwright_coordination::{CoordError, IdempotentOutcome, InfraError, RestoredShardState};
 use tokio::sync::MutexGuard;
 
 use self::advice::Advice;
@@ -51,6 +51,8 @@ pub(crate) enum End {
 pub(crate) enum Stopped {
     /// The shard is not ours any more.
     Lost(String),
+    /// It was somebody else's already when something was to be written.
+    Refused(String),
     /// Nothing more can be done here.
     Failed(WorkerError),
 }
@@ -106,6 +108,11 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
                 self.tell(WorkerEvent::Lost { shard, reason: &reason });
                 Ok(End::Lost)
             }
+            Err(Stopped::Refused(reason)) => {
+                self.tell(WorkerEvent::Refused { shard });
+                self.tell(WorkerEvent::Lost { shard, reason: &reason });
+                Ok(End::Lost)
+            }
             Err(Stopped::Failed(error)) => {
                 self.give_up(&lease).await;
                 Err(error)
@@ -134,6 +141,13 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
         self.shared.observer.event(self.slot, event);
     }
 
+    /// Tells if an operation had taken effect before, and was not done a second time.
+    fn note_replay<T>(&self, shard: ShardId, outcome: &IdempotentOutcome<T>) {
+        if outcome.is_replay() {
+            self.tell(WorkerEvent::Replayed { shard });
+        }
+    }
+
     /// Waits a little before something is tried again that the store did not do.
     pub(crate) async fn pause_after(&self, failures: &mut u32, error: &InfraError) {
         self.tell(WorkerEvent::Trouble { message: &error.to_string() });
@@ -150,7 +164,7 @@ pub(crate) fn stopped_by(shard: ShardId, refusal: impl Into<CoordError>) -> Stop
         | CoordError::LeaseExpired(_)
         | CoordError::ShardTerminal(_)
         | CoordError::RunNotActive(_)
-        | CoordError::ShardNotFound(_)) => Stopped::Lost(lost.to_string()),
+        | CoordError::ShardNotFound(_)) => Stopped::Refused(lost.to_string()),
         error => Stopped::Failed(WorkerError::Refused { shard, error: Box::new(error) }),
     }
 }

@@ -38,6 +38,15 @@ pub enum SinkError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// A shard's results are on other machines, in as many pieces as there may be.
+    #[error(
+        "the results of shard {shard} are in too many pieces, all of them on other machines: let \
+         one of those go on with it, which brings its own together"
+    )]
+    Scattered {
+        /// Which.
+        shard: ShardId,
+    },
 }
 
 /// What the place of a run's segments is called.
@@ -69,6 +78,11 @@ pub trait Sink: Send + Sync + 'static {
         extent: Extent,
         piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
     ) -> impl Future<Output = Result<(), SinkError>> + Send;
+
+    /// Whether an extent lies on another machine, and only that one can read it.
+    fn is_elsewhere(&self, _run: RunId, _extent: &Extent) -> bool {
+        false
+    }
 
     /// Takes away the segments of a run.
     fn discard(&self, run: RunId) -> impl Future<Output = Result<(), SinkError>> + Send;

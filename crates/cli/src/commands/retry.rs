@@ -6,7 +6,7 @@ use shardwright_coordination::{
 };
 
 use crate::arguments::RetryArguments;
-use crate::begin::{resume, state_folder};
+use crate::begin::{Found, resume, state_folder};
 use crate::commands::unpark::unpark;
 use crate::commands::{TENANT, find};
 use crate::exit::Exit;
@@ -26,8 +26,7 @@ pub(crate) async fn run(
     };
     let (run, description) = find(&coordinator, name).await?;
     let state = state_folder(store)?;
-    let given = description.given();
-    let begun = resume(&coordinator, &state, given, name, run, description).await?;
+    let begun = resume(&coordinator, &state, None, Found { name, run, description }).await?;
     // Whoever paused it may have wanted somebody to have a look first.
     anyhow::ensure!(
         !coordinator.get_run(TENANT, run).await?.paused,

@@ -6,6 +6,7 @@ use shardwright_worker::scan::{Format, RuleSet};
 use crate::arguments::ScanArguments;
 use crate::begin::{begin, state_folder};
 use crate::exit::Exit;
+use crate::output::Replaced;
 use crate::scan::Scan;
 use crate::store::{Purpose, StoreAddress};
 use crate::work::work;
@@ -26,7 +27,13 @@ pub(crate) async fn run(
     let as_run = arguments.as_run(rules.digest());
     let state = state_folder(store)?;
     let coordinator = store.open(Purpose::Work).await?;
-    let begun = begin(store, &coordinator, &state, &as_run).await?;
     let scan = Scan { rules, arguments };
-    work(&coordinator, json, begun, &as_run.work, Some(&scan)).await
+    loop {
+        let begun = begin(store, &coordinator, &state, &as_run).await?;
+        let done = work(&coordinator, json, begun, &as_run.work, Some(&scan)).await;
+        // Whoever came when it had ended looks for what is there now, and so does this one then.
+        if !done.as_ref().is_err_and(|error| error.is::<Replaced>()) {
+            return done;
+        }
+    }
 }

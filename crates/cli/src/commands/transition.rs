@@ -1,8 +1,9 @@
 //! Pausing, resuming and ending a run.
 
 use shardwright_contracts::OpId;
-use shardwright_coordination::{AsyncRunManagement as _, RunName};
+use shardwright_coordination::{AsyncRunManagement as _, RunName, RunTransitionError};
 
+use crate::commands::runs::word;
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
@@ -39,6 +40,9 @@ pub(crate) async fn run(
             (changed, "cancelled", "nothing more of it is committed")
         }
     };
+    if let Err(RunTransitionError::RunTerminal(ended)) = &changed {
+        anyhow::bail!("the run {name} has ended: it is {}", word(ended.status, false));
+    }
     changed?;
     if json {
         print_json(&serde_json::json!({ "name": name.as_str(), "status": status }))?;

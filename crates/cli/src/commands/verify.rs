@@ -17,10 +17,6 @@ pub(crate) async fn run(
     let (run, description) = find(&coordinator, name).await?;
     let state = store.state_folder();
     let state = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
-    anyhow::ensure!(
-        description.results != Results::Local,
-        "the results of {name} are spread over the machines that worked on it"
-    );
     let output = Output::of(&description.results, &state, name).await?;
     let source = if arguments.without_source {
         None
@@ -30,7 +26,13 @@ pub(crate) async fn run(
         Some(description.source.open(None, &state, &ours).await?)
     };
     let (folder, _fetched) = output.readable().await?;
-    let written = Written { folder: &folder, results: output.place(RESULTS) };
+    let own = (description.results == Results::Local).then(|| output.books_folder(run));
+    let written = Written {
+        folder: &folder,
+        results: output.place(RESULTS),
+        own_segments: own,
+        books: output.books(run).await?,
+    };
     let source = source.as_ref();
     let findings = verify(&coordinator, name, run, &description, &written, source).await?;
     if json {

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use shardwright_worker::connector::{Connector, Item, KeyRange, PageLimit, Payload, Position};
 
-use super::Findings;
 use super::results::Line;
-use super::shards::Stored;
+use super::shards::{Ends, Stored};
+use super::{Findings, shards};
 use crate::description::Description;
 use crate::readable::readable;
 use crate::say::note;
@@ -33,12 +33,31 @@ impl Keys {
     }
 }
 
+/// What a run claims about its source.
+pub(super) struct Claim {
+    /// From where to where it was begun.
+    pub(super) whole: Ends,
+    pub(super) missing: Missing,
+}
+
+/// What an item without a result is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// Against what the receipt says.
+    IsFault,
+    /// What the receipt warns of: items counted when they were handed out.
+    IsTold,
+    /// On another machine, perhaps.
+    IsElsewhere,
+}
+
 /// Lists the source anew and compares it with the results, key by key.
 pub(super) async fn compare(
     source: &AnyConnector,
     description: &Description,
     shards: &[Stored],
     results: &Path,
+    claim: &Claim,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     let identity = source.fingerprint().await?.identity;
@@ -46,52 +65,108 @@ pub(super) async fn compare(
         findings.add("the source is not the one that the run was begun on");
         return Ok(());
     }
-    let (Some(first), Some(last)) = (shards.first(), shards.last()) else { return Ok(()) };
-    let range = KeyRange { start: first.start.clone(), end: last.end.clone() };
-    // A file of rows has not changed, or its fingerprint would have.
-    let may_change = !matches!(description.source, Source::Lines { .. });
+    // The whole of what there is, whatever the run took for the whole.
+    let range = source.initial_ranges(1).await?;
+    let (start, end) = shards::whole(&range, findings);
+    if (&start, &end) != (&claim.whole.0, &claim.whole.1) {
+        findings.add("the run was not begun on all of the source");
+    }
+    let range = KeyRange { start, end };
     let mut keys = Keys { lines: BufReader::new(File::open(results)?).lines() };
-    let mut next = keys.next()?;
-    let (mut position, mut new, mut gone) = (Position::start(), 0_u64, 0_u64);
+    let next = keys.next()?;
+    let mut walk = Walk {
+        description,
+        shards,
+        claim,
+        findings,
+        // A file of rows has not changed, or its fingerprint would have.
+        may_change: !matches!(description.source, Source::Lines { .. }),
+        keys,
+        next,
+        new: 0,
+        gone: 0,
+        missing: 0,
+    };
+    let mut position = Position::start();
     loop {
         let page = source.page(&range, &position, PageLimit::default()).await?;
         for item in &page.items {
-            while next.as_deref().is_some_and(|key| key < item.key.as_ref()) {
-                let key = next.take().unwrap_or_default();
-                gone += 1;
-                if !may_change {
-                    findings.add(format!("{} has a result and is not there", readable(&key)));
-                }
-                next = keys.next()?;
-            }
-            if next.as_deref() == Some(item.key.as_ref()) {
-                next = keys.next()?;
-                continue;
-            }
-            if is_parked(shards, &item.key) {
-                continue;
-            }
-            new += 1;
-            if !(may_change && is_newer(description, item)) {
-                findings.add(format!("{} has no result", readable(&item.key)));
-            }
+            walk.meet(item)?;
         }
         match page.next_position() {
             Some(next) if !page.ended => position = next,
             Some(_) | None => break,
         }
     }
-    while let Some(key) = next {
-        gone += 1;
-        if !may_change {
-            findings.add(format!("{} has a result and is not there", readable(&key)));
-        }
-        next = keys.next()?;
-    }
-    if may_change && (new > 0 || gone > 0) {
-        note!("since the run, {gone} items have gone and {new} are new");
-    }
+    walk.pass(None)?;
+    walk.tell();
     Ok(())
+}
+
+/// The source and the result file, side by side.
+struct Walk<'a> {
+    description: &'a Description,
+    shards: &'a [Stored],
+    claim: &'a Claim,
+    findings: &'a mut Findings,
+    may_change: bool,
+    keys: Keys,
+    /// The key of the next result.
+    next: Option<Vec<u8>>,
+    new: u64,
+    gone: u64,
+    missing: u64,
+}
+
+impl Walk<'_> {
+    /// Looks for the result of an item.
+    fn meet(&mut self, item: &Item) -> anyhow::Result<()> {
+        self.pass(Some(&item.key))?;
+        if self.next.as_deref() == Some(item.key.as_ref()) {
+            self.next = self.keys.next()?;
+            return Ok(());
+        }
+        if is_parked(self.shards, &item.key) {
+            return Ok(());
+        }
+        match self.claim.missing {
+            _ if self.may_change && is_newer(self.description, item) => self.new += 1,
+            Missing::IsFault => {
+                self.findings.add(format!("{} has no result", readable(&item.key)));
+            }
+            Missing::IsTold | Missing::IsElsewhere => self.missing += 1,
+        }
+        Ok(())
+    }
+
+    /// Passes over results of what is not there, up to a key or to the end.
+    fn pass(&mut self, up_to: Option<&[u8]>) -> anyhow::Result<()> {
+        while let Some(key) = self.next.take_if(|key| up_to.is_none_or(|it| key.as_slice() < it)) {
+            self.gone += 1;
+            if !self.may_change {
+                self.findings.add(format!("{} has a result and is not there", readable(&key)));
+            }
+            self.next = self.keys.next()?;
+        }
+        Ok(())
+    }
+
+    /// Tells what is no fault.
+    fn tell(&self) {
+        let Self { new, gone, missing, .. } = self;
+        if self.may_change && (*new > 0 || *gone > 0) {
+            note!("since the run, {gone} items have gone and {new} are new");
+        }
+        match self.claim.missing {
+            Missing::IsTold if *missing > 0 => {
+                note!("{missing} items have no result: they were under way when a worker was lost");
+            }
+            Missing::IsElsewhere => {
+                note!("{missing} items have no result here: this machine has only its own");
+            }
+            Missing::IsFault | Missing::IsTold => {}
+        }
+    }
 }
 
 /// Whether a key lies in a part of a shard that was set aside.
@@ -108,7 +183,9 @@ fn is_newer(description: &Description, item: &Item) -> bool {
     let changed_ms = match &item.payload {
         Payload::File(path) => {
             let Ok(metadata) = std::fs::symlink_metadata(path) else { return true };
-            u64::try_from(metadata.ctime()).unwrap_or_default().saturating_mul(1_000)
+            let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+            let rest = u64::try_from(metadata.ctime_nsec()).unwrap_or_default() / 1_000_000;
+            seconds.saturating_mul(1_000).saturating_add(rest)
         }
         Payload::Object { modified_ms: Some(modified_ms), .. } => *modified_ms,
         Payload::Object { modified_ms: None, .. } | Payload::Row { .. } => return false,

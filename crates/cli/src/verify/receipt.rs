@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shardwright_contracts::CursorSemantics;
 use shardwright_coordination::{RunName, RunRecord};
 
 use super::Findings;
+use super::books::Books;
 use super::results::Read;
 use super::shards::Stored;
 use crate::description::Description;
@@ -20,6 +21,9 @@ pub(super) struct Truth<'a> {
     pub(super) shards: &'a [Stored],
     pub(super) results: &'a Read,
     pub(super) results_place: &'a str,
+    /// Whether the results are only those of this machine.
+    pub(super) is_local: bool,
+    pub(super) books: &'a Books,
 }
 
 /// Compares the receipt with what was found out.
@@ -37,16 +41,44 @@ pub(super) fn compare(
         findings.add("the receipt has no fields");
         return Ok(());
     };
-    for (field, expected) in expected {
-        let found = found.get(field).unwrap_or(&Value::Null);
-        if found != expected {
+    compare_fields("", found, expected, findings);
+    Ok(())
+}
+
+fn compare_values(field: &str, found: &Value, expected: &Value, findings: &mut Findings) {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            compare_fields(&format!("{field}."), found, expected, findings);
+        }
+        (Value::Array(found), Value::Array(expected)) => {
+            if found.len() != expected.len() {
+                let (found, expected) = (found.len(), expected.len());
+                findings.add(format!("receipt: {field} has {found}, and ought to have {expected}"));
+            }
+            for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+                compare_values(&format!("{field}[{at}]"), found, expected, findings);
+            }
+        }
+        (found, expected) if found != expected => {
             findings.add(format!("receipt: {field} is {found}, and ought to be {expected}"));
         }
+        _ => {}
+    }
+}
+
+fn compare_fields(
+    within: &str,
+    found: &Map<String, Value>,
+    expected: &Map<String, Value>,
+    findings: &mut Findings,
+) {
+    for (field, expected) in expected {
+        let found = found.get(field).unwrap_or(&Value::Null);
+        compare_values(&format!("{within}{field}"), found, expected, findings);
     }
     for field in found.keys().filter(|field| !expected.contains_key(*field)) {
-        findings.add(format!("receipt: nobody knows of a field {field}"));
+        findings.add(format!("receipt: nobody knows of a field {within}{field}"));
     }
-    Ok(())
 }
 
 impl Truth<'_> {
@@ -54,9 +86,13 @@ impl Truth<'_> {
         let Self { name, record, description, shards, results, .. } = self;
         let sum = |field: fn(&Stored) -> u64| shards.iter().map(field).sum::<u64>();
         let dispatched = record.config.cursor_semantics == CursorSemantics::Dispatched;
-        // Results are counted in the file; what the cursors say has been compared with it.
-        let keys = if dispatched { sum(|it| it.token.items) } else { results.lines };
-        let retries = if dispatched { sum(|it| it.token.retries) } else { results.retries };
+        // Results are counted in the file; what the cursors say has been compared with it. Where
+        // other machines have files of their own, there is nothing but the cursors.
+        let by_cursors = dispatched || self.is_local;
+        let keys = if by_cursors { sum(|it| it.token.items) } else { results.lines };
+        let retries = if by_cursors { sum(|it| it.token.retries) } else { results.retries };
+        let bytes = if self.is_local { sum(|it| it.token.bytes) } else { results.item_bytes };
+        let failed = if self.is_local { sum(|it| it.token.failed) } else { results.failed };
         json!({
             "version": 1,
             "run": record.run.to_string(),
@@ -69,25 +105,40 @@ impl Truth<'_> {
             "started_at_ms": record.created_at.as_millis(),
             "ended_at_ms": record.completed_at.map(|ended| ended.as_millis()),
             "keys": keys,
-            "bytes": results.item_bytes,
-            "retries": retries,
-            "failed": results.failed,
+            "bytes": bytes,
+            "retries": retries + self.books.retries,
+            "replays_absorbed": self.books.replays,
+            "stale_writes_refused": self.books.refused,
+            "failed": failed,
             "acquired": sum(|shard| shard.acquired),
             "splits": sum(|shard| shard.spawned),
             "coverage": {
                 "start": shards.first().map(|shard| hex::encode(&shard.start)),
                 "end": shards.last().map(|shard| hex::encode(&shard.end)),
-                "ranges": shards.len(),
+                "ranges": shards.iter().map(range).collect::<Vec<_>>(),
                 "gaps": 0,
                 "overlaps": 0,
                 "done": sum(|shard| u64::from(shard.is_done)),
             },
             "parked": shards.iter().filter_map(|shard| shard.parked.clone()).collect::<Vec<_>>(),
+            "passed_over": self.books.passed_over,
+            "uncovered": self.books.uncovered,
             "results": {
                 "file": self.results_place,
+                "keys": results.lines,
+                "elsewhere": results.elsewhere,
                 "bytes": results.file_bytes,
                 "blake3": results.digest,
             },
         })
     }
+}
+
+fn range(shard: &Stored) -> Value {
+    json!({
+        "start": hex::encode(&shard.start),
+        "end": hex::encode(&shard.end),
+        "keys": shard.token.items,
+        "done": shard.is_done,
+    })
 }

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::Deserialize;
 
 use super::Findings;
 use super::shards::Stored;
+use super::token::TokenExtent;
 
 /// What is in the result file.
 #[derive(Debug, Default)]
@@ -19,6 +20,32 @@ pub(super) struct Read {
     pub(super) retries: u64,
     pub(super) failed: u64,
     pub(super) digest: String,
+    /// Results that other machines have.
+    pub(super) elsewhere: u64,
+}
+
+/// Which results ought to be in the file.
+pub(super) enum Place {
+    /// All of them.
+    Shared,
+    /// Those whose segments are in this folder of this machine.
+    Local(PathBuf),
+}
+
+impl Place {
+    fn has(&self, extent: &TokenExtent) -> bool {
+        match self {
+            Self::Shared => true,
+            Self::Local(folder) => {
+                let segment = format!("{:016x}-{:016x}", extent.shard, extent.fence);
+                folder.join(segment).exists()
+            }
+        }
+    }
+
+    pub(super) const fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
 }
 
 /// As much of a line as is needed here.
@@ -54,12 +81,15 @@ impl Line {
 pub(super) fn read(
     path: &Path,
     shards: &[Stored],
+    place: &Place,
     findings: &mut Findings,
 ) -> anyhow::Result<Read> {
     let file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let mut reader = BufReader::new(file);
     let (mut whole, mut read) = (blake3::Hasher::new(), Read::default());
-    let mut extents = shards.iter().flat_map(|shard| &shard.token.extents);
+    let extents = || shards.iter().flat_map(|shard| &shard.token.extents);
+    read.elsewhere = extents().filter(|it| !place.has(it)).map(|extent| extent.items).sum();
+    let mut extents = extents().filter(|extent| place.has(extent));
     let mut extent = extents.next();
     let (mut part, mut part_bytes, mut part_lines) = (blake3::Hasher::new(), 0_u64, 0_u64);
     let (mut line, mut before) = (Vec::new(), None);

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use shardwright_contracts::RunId;
 use shardwright_coordination::ShardStatus;
+use shardwright_worker::connector::KeyRange;
 
 use super::Findings;
 use super::token::{self, Token};
@@ -22,6 +23,9 @@ pub(super) struct Stored {
     pub(super) spawned: u64,
     pub(super) token: Token,
 }
+
+/// A range of keys, as it was written down.
+pub(super) type Ends = (Vec<u8>, Vec<u8>);
 
 /// Reads the shards, and sees to it that they lie side by side and are settled.
 pub(super) async fn read(
@@ -80,10 +84,81 @@ pub(super) async fn read(
     Ok(shards)
 }
 
+/// Sees to it that the shards are what was to be covered, from its first key to its last.
+pub(super) fn compare_ends(shards: &[Stored], whole: &Ends, findings: &mut Findings) {
+    let (Some(first), Some(last)) = (shards.first(), shards.last()) else { return };
+    for (found, expected, what) in [(&first.start, &whole.0, "begin"), (&last.end, &whole.1, "end")]
+    {
+        if found != expected {
+            let (found, expected) = (hex::encode(found), hex::encode(expected));
+            findings.add(format!("the shards {what} at {found}, and ought to at {expected}"));
+        }
+    }
+}
+
+/// From where to where the ranges go with which a run was begun.
+pub(super) fn whole(ranges: &[KeyRange], findings: &mut Findings) -> Ends {
+    for (left, right) in ranges.iter().zip(ranges.iter().skip(1)) {
+        if left.end != right.start {
+            findings.add("the ranges that the run was begun with do not follow each other");
+        }
+    }
+    let start = ranges.first().map(|range| range.start.clone());
+    let end = ranges.last().map(|range| range.end.clone());
+    (start.unwrap_or_default(), end.unwrap_or_default())
+}
+
 /// A key as JSON: text, or base64 of what is none.
 fn key_json(key: &[u8]) -> Value {
     match str::from_utf8(key) {
         Ok(text) => json!(text),
         Err(_) => json!({ "base64": base64::engine::general_purpose::STANDARD.encode(key) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(start: &[u8], end: &[u8]) -> Stored {
+        Stored {
+            start: start.to_vec(),
+            end: end.to_vec(),
+            reached: None,
+            is_done: true,
+            parked: None,
+            acquired: 1,
+            spawned: 0,
+            token: Token::default(),
+        }
+    }
+
+    fn range(start: &[u8], end: &[u8]) -> KeyRange {
+        KeyRange { start: start.to_vec(), end: end.to_vec() }
+    }
+
+    #[test]
+    fn shards_that_leave_out_an_end_of_the_manifest_are_found() {
+        let manifest = [range(b"a", b"m"), range(b"m", b"z")];
+        for (shards, findings) in [
+            (vec![stored(b"a", b"k"), stored(b"k", b"z")], 0),
+            (vec![stored(b"b", b"m"), stored(b"m", b"z")], 1),
+            (vec![stored(b"a", b"m")], 1),
+            (vec![stored(b"c", b"d")], 2),
+        ] {
+            let mut found = Findings::default();
+            let whole = whole(&manifest, &mut found);
+            compare_ends(&shards, &whole, &mut found);
+            assert_eq!(found.kept().len(), findings, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_with_a_gap_or_an_overlap_is_found() {
+        for second in [range(b"n", b"z"), range(b"l", b"z")] {
+            let mut found = Findings::default();
+            whole(&[range(b"a", b"m"), second], &mut found);
+            assert_eq!(found.kept().len(), 1);
+        }
     }
 }

@@ -5,6 +5,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) items: u64,
+    pub(super) bytes: u64,
     pub(super) retries: u64,
     pub(super) failed: u64,
     pub(super) extents: Vec<TokenExtent>,
@@ -12,6 +13,8 @@ pub(super) struct Token {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TokenExtent {
+    pub(super) shard: u64,
+    pub(super) fence: u64,
     pub(super) length: u64,
     pub(super) items: u64,
     pub(super) digest: [u8; 32],
@@ -28,17 +31,17 @@ pub(super) fn parse(token: &[u8]) -> Option<Token> {
     if number(1)? != 2 {
         return None;
     }
-    let (items, _bytes, retries, failed) = (number(8)?, number(8)?, number(8)?, number(8)?);
+    let (items, bytes, retries, failed) = (number(8)?, number(8)?, number(8)?, number(8)?);
     let count = number(4)?;
     let mut extents = Vec::new();
     for _ in 0..count {
-        let _shard_and_fence = (number(8)?, number(8)?);
+        let (shard, fence) = (number(8)?, number(8)?);
         let (length, items) = (number(8)?, number(8)?);
         let mut digest = [0; 32];
         for byte in &mut digest {
             *byte = u8::try_from(number(1)?).ok()?;
         }
-        extents.push(TokenExtent { length, items, digest });
+        extents.push(TokenExtent { shard, fence, length, items, digest });
     }
-    Some(Token { items, retries, failed, extents })
+    Some(Token { items, bytes, retries, failed, extents })
 }

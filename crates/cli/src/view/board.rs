@@ -5,18 +5,34 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shardwright_contracts::ShardId;
+use shardwright_worker::connector::{Notice, Notices};
 use shardwright_worker::{Observer, WorkerEvent};
 
 use super::forecast::{Amount, Forecast};
+use crate::books::Why;
 use crate::readable::{readable_bytes, readable_time};
+use crate::say::note;
 use crate::source::Source;
 
+/// Of more things that were passed over, only their number is told.
+const PASSED_OVER_TOLD: u64 = 50;
 /// The speed is that of about so long.
 const WINDOW: Duration = Duration::from_secs(10);
 
+/// How it is told what happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// As JSON, each event when it happens.
+    AsEvents,
+    /// As a line, when it happens.
+    AtOnce,
+    /// As a line above what is drawn, when that is drawn.
+    AboveTheRest,
+}
+
 /// What is known of a run, as far as this process works on it.
 pub(crate) struct Board {
-    json: bool,
+    told: Told,
     source: Source,
     ended: AtomicBool,
     state: Mutex<State>,
@@ -30,6 +46,7 @@ struct State {
     parked: u64,
     lost: u64,
     retries: u64,
+    passed_over: u64,
     slots: Vec<SlotState>,
     /// Things to be told once, the newest last.
     news: Vec<String>,
@@ -49,7 +66,7 @@ pub(crate) struct SlotState {
 }
 
 impl Board {
-    pub(crate) fn new(json: bool, source: Source) -> Self {
+    pub(crate) fn new(told: Told, source: Source) -> Self {
         let now = Instant::now();
         let state = State {
             start: now,
@@ -59,6 +76,7 @@ impl Board {
             parked: 0,
             lost: 0,
             retries: 0,
+            passed_over: 0,
             slots: Vec::new(),
             news: Vec::new(),
             window_start: now,
@@ -66,7 +84,7 @@ impl Board {
             items_per_second: 0.0,
             forecast: Forecast::default(),
         };
-        Self { json, source, ended: AtomicBool::new(false), state: Mutex::new(state) }
+        Self { told, source, ended: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -97,8 +115,8 @@ impl Board {
     pub(crate) fn summary(&self) -> String {
         let mut state = self.state();
         state.measure();
-        let State { items, splits, parked, lost, retries, items_per_second, forecast, .. } =
-            &*state;
+        let State { items, splits, parked, lost, retries, passed_over, .. } = &*state;
+        let State { items_per_second, forecast, .. } = &*state;
         let elapsed = state.start.elapsed();
         let mut line = String::new();
         if let Some(percent) = forecast.items_done() {
@@ -112,9 +130,13 @@ impl Board {
         if let Some(left) = forecast.left_at(elapsed) {
             line.push_str(&format!(", about {} left", readable_time(left)));
         }
-        for (count, what) in
-            [(splits, "splits"), (retries, "retries"), (parked, "parked"), (lost, "lost")]
-        {
+        for (count, what) in [
+            (splits, "splits"),
+            (retries, "retries"),
+            (parked, "parked"),
+            (lost, "lost"),
+            (passed_over, "passed over"),
+        ] {
             if *count > 0 {
                 line.push_str(&format!(", {count} {what}"));
             }
@@ -164,12 +186,75 @@ impl State {
 
 impl Observer for Board {
     fn event(&self, number: usize, event: WorkerEvent<'_>) {
-        if self.json
+        if self.told == Told::AsEvents
             && let Some(value) = super::event_json(number, event)
         {
             super::emit(&value);
         }
         let mut state = self.state();
+        self.note(&mut state, number, event);
+        let news = match self.told {
+            Told::AboveTheRest => self.news(&mut state, number, event),
+            Told::AtOnce => {
+                let news = self.news(&mut state, number, event);
+                drop(state);
+                return news.iter().for_each(|line| note!("{line}"));
+            }
+            Told::AsEvents => return,
+        };
+        state.news.extend(news);
+    }
+}
+
+impl Board {
+    /// What is to be told of an event beside what is shown all the time.
+    fn news(&self, state: &mut State, number: usize, event: WorkerEvent<'_>) -> Vec<String> {
+        let line = match event {
+            WorkerEvent::Split { shard, boundary, .. } => {
+                format!("shard {:016x} was split at {}", shard.as_raw(), self.shown(boundary))
+            }
+            WorkerEvent::Indivisible { key, .. } => {
+                let at = key.map_or_else(String::new, |key| self.shown(key));
+                format!("{at} takes long and cannot be divided")
+            }
+            WorkerEvent::Parked { key, detail, .. } | WorkerEvent::Failed { key, detail, .. } => {
+                let detail = detail.lines().next().unwrap_or_default();
+                format!("failed: {}: {detail}", self.shown(key))
+            }
+            WorkerEvent::Lost { reason, shard } => {
+                format!("shard {:016x} was lost: {reason}", shard.as_raw())
+            }
+            WorkerEvent::Trouble { message } => message.to_owned(),
+            WorkerEvent::Paused => {
+                let was_paused = state.slots.iter().any(|slot| slot.is_paused);
+                state.slot(number).is_paused = true;
+                if was_paused {
+                    return Vec::new();
+                }
+                "the run is paused: `shardwright resume` lets it go on".to_owned()
+            }
+            WorkerEvent::Noticed { notices } => return self.told_notices(state, notices),
+            _ => return Vec::new(),
+        };
+        vec![line]
+    }
+
+    /// What was passed over and somebody might miss, as long as it is not too much to tell.
+    fn told_notices(&self, state: &mut State, notices: &Notices) -> Vec<String> {
+        let told = |notice: &Notice| {
+            let why = Why::of(notice.kind)?;
+            state.passed_over += 1;
+            let is_told = state.passed_over <= PASSED_OVER_TOLD && why != Why::Symlink;
+            let reason = notice.detail.as_deref().unwrap_or(why.word());
+            is_told.then(|| format!("passed over: {}: {reason}", self.shown(&notice.key)))
+        };
+        let news = notices.kept().iter().filter_map(told).collect();
+        state.passed_over += notices.more();
+        news
+    }
+
+    /// Counts an event.
+    fn note(&self, state: &mut State, number: usize, event: WorkerEvent<'_>) {
         match event {
             WorkerEvent::Claimed { shard, after, start, .. } => {
                 let slot = state.slot(number);
@@ -184,39 +269,58 @@ impl Observer for Board {
                 slot.items += 1;
                 key.clone_into(&mut slot.key);
             }
-            WorkerEvent::Split { shard, boundary, .. } => {
-                state.splits += 1;
-                let at = self.shown(boundary);
-                state.news.push(format!("shard {:016x} was split at {at}", shard.as_raw()));
-            }
-            WorkerEvent::Indivisible { key, .. } => {
-                let at = key.map_or_else(String::new, |key| self.shown(key));
-                state.news.push(format!("{at} takes long and cannot be divided"));
-            }
-            WorkerEvent::Parked { key, detail, .. } | WorkerEvent::Failed { key, detail, .. } => {
+            WorkerEvent::Split { .. } => state.splits += 1,
+            WorkerEvent::Parked { retries, .. } => {
                 state.parked += 1;
-                let key = self.shown(key);
-                let detail = detail.lines().next().unwrap_or_default();
-                state.news.push(format!("failed: {key}: {detail}"));
+                state.retries += u64::from(retries);
                 state.slot(number).shard = None;
             }
-            WorkerEvent::Lost { reason, shard } => {
+            WorkerEvent::Failed { .. } => state.parked += 1,
+            WorkerEvent::Lost { .. } => {
                 state.lost += 1;
-                state.news.push(format!("shard {:016x} was lost: {reason}", shard.as_raw()));
                 state.slot(number).shard = None;
             }
             WorkerEvent::Completed { .. } | WorkerEvent::Released { .. } | WorkerEvent::Idle => {
                 state.slot(number).shard = None;
             }
-            WorkerEvent::Paused => state.slot(number).is_paused = true,
-            WorkerEvent::Noticed { notices } => {
-                for notice in notices.kept() {
-                    let key = self.shown(&notice.key);
-                    state.news.push(format!("passed over: {key}: {:?}", notice.kind));
-                }
-            }
-            WorkerEvent::Trouble { message } => state.news.push(message.to_owned()),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(told: Told) -> Board {
+        Board::new(told, Source::Objects { url: "s3://bucket".to_owned() })
+    }
+
+    #[test]
+    fn news_wait_only_where_somebody_draws_them() {
+        for (told, waiting) in [(Told::AsEvents, 0), (Told::AtOnce, 0), (Told::AboveTheRest, 3)] {
+            let board = board(told);
+            for _ in 0..3 {
+                board.event(0, WorkerEvent::Trouble { message: "the store does not answer" });
+            }
+            assert_eq!(board.take_news().len(), waiting, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_told_once_until_the_run_goes_on() {
+        let board = board(Told::AboveTheRest);
+        let pause = |slots: std::ops::Range<usize>| {
+            slots.for_each(|slot| board.event(slot, WorkerEvent::Paused));
+            board.take_news().len()
+        };
+        assert_eq!((pause(0..3), pause(0..3)), (1, 0));
+        for slot in 0..3 {
+            let (shard, fence) = (ShardId::from_raw(1), shardwright_contracts::FenceEpoch::INITIAL);
+            let claimed =
+                WorkerEvent::Claimed { shard, fence, start: b"a", end: b"b", after: None };
+            board.event(slot, claimed);
+        }
+        assert_eq!(pause(0..3), 1);
     }
 }

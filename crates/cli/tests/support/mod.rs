@@ -1,6 +1,7 @@
 //! A folder to try the program in.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -52,6 +53,25 @@ impl Site {
         stdout + &stderr
     }
 
+    /// The same, with something on its input.
+    pub(crate) fn expect_with_input(&self, code: i32, arguments: &[&str], input: &str) -> String {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let told = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{told}");
+        told
+    }
+
+    /// Starts the program, and keeps what it writes.
+    pub(crate) fn start_piped(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command.spawn().unwrap()
+    }
+
     /// Starts the program as the leader of a process group.
     pub(crate) fn start(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
@@ -62,6 +82,18 @@ impl Site {
     /// The folder of a run's results.
     pub(crate) fn results(&self, name: &str) -> PathBuf {
         self.path(".shardwright/runs").join(name)
+    }
+
+    pub(crate) fn receipt(&self, name: &str) -> serde_json::Value {
+        let receipt = fs::read(self.results(name).join("receipt.json")).unwrap();
+        serde_json::from_slice(&receipt).unwrap()
+    }
+
+    /// What the lines of a result file say in a field, in the order in which they are there.
+    pub(crate) fn keys_shown(&self, name: &str, field: &str) -> Vec<String> {
+        let lines = fs::read_to_string(self.results(name).join("results.jsonl")).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.map(|line: serde_json::Value| line[field].to_string()).collect()
     }
 
     /// The keys in a result file, in the order in which they are there.

@@ -43,7 +43,10 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         let notice = loop {
             let lease = self.lease.lease();
             match shared.backend.checkpoint(shared.tenant, &lease, cursor, op).await {
-                Ok(outcome) => break outcome.into_inner(),
+                Ok(outcome) => {
+                    self.holder.note_replay(self.shard(), &outcome);
+                    break outcome.into_inner();
+                }
                 Err(CheckpointError::BackendError(error)) if error.is_retryable() => {
                     self.holder.pause_after(&mut failures, &error).await;
                 }
@@ -74,7 +77,10 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         loop {
             let lease = self.lease.lease();
             match shared.backend.complete(shared.tenant, &lease, cursor, op).await {
-                Ok(_) => break,
+                Ok(outcome) => {
+                    self.holder.note_replay(self.shard(), &outcome);
+                    break;
+                }
                 Err(CompleteError::BackendError(error)) if error.is_retryable() => {
                     self.holder.pause_after(&mut failures, &error).await;
                 }

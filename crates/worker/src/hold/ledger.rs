@@ -89,10 +89,16 @@ impl<K: Sink> Ledger<K> {
         if self.earlier.len() < MAX_EXTENTS {
             return Ok(());
         }
-        let extents = std::mem::take(&mut self.earlier);
         let run = self.shard.run;
+        let extents = std::mem::take(&mut self.earlier).into_iter();
+        let (elsewhere, here): (Vec<_>, _) =
+            extents.partition(|extent| sink.is_elsewhere(run, extent));
+        self.earlier = elsewhere;
+        if self.earlier.len() >= MAX_EXTENTS {
+            return Err(SinkError::Scattered { shard: self.shard.shard });
+        }
         let segment = self.segment(sink).await?;
-        for extent in extents {
+        for extent in here {
             let mut failure = None;
             let mut piece = |bytes: &[u8]| {
                 if let Err(error) = segment.append_copied(bytes, 0) {
@@ -169,5 +175,91 @@ impl<K: Sink> Ledger<K> {
     pub(super) fn until_due(&self, now: Duration, options: &WorkerOptions) -> Duration {
         let left = self.interval(options).saturating_sub(now.saturating_sub(self.committed_at));
         if left.is_zero() { self.interval(options) } else { left }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use shardwright_contracts::{RunId, ShardId};
+
+    use super::*;
+    use crate::sink::{FileSegment, FolderSink};
+
+    const SHARD: ShardKey = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));
+
+    /// A folder of one machine, where others have theirs.
+    struct Apart(FolderSink);
+
+    impl Sink for Apart {
+        type Segment = FileSegment;
+
+        async fn begin(
+            &self,
+            shard: ShardKey,
+            fence: FenceEpoch,
+        ) -> Result<FileSegment, SinkError> {
+            self.0.begin(shard, fence).await
+        }
+
+        async fn read(
+            &self,
+            run: RunId,
+            extent: Extent,
+            piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
+        ) -> Result<(), SinkError> {
+            self.0.read(run, extent, piece).await
+        }
+
+        fn is_elsewhere(&self, run: RunId, extent: &Extent) -> bool {
+            !self.0.segment_path(run, extent.shard, extent.fence).exists()
+        }
+
+        async fn discard(&self, run: RunId) -> Result<(), SinkError> {
+            self.0.discard(run).await
+        }
+    }
+
+    fn fence(raw: usize) -> FenceEpoch {
+        FenceEpoch::from_raw(raw as u64).unwrap()
+    }
+
+    fn elsewhere(raw: usize) -> Extent {
+        let (shard, fence) = (SHARD.shard, fence(raw));
+        Extent { shard, fence, length: 9, items: 3, digest: [0; 32] }
+    }
+
+    fn ledger(extents: Vec<Extent>) -> Ledger<Apart> {
+        let envelope = Envelope { extents, ..Envelope::default() };
+        Ledger::new(SHARD, fence(MAX_EXTENTS + 2), None, envelope, Duration::ZERO)
+    }
+
+    #[tokio::test]
+    async fn what_others_have_on_their_machines_is_left_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let sink = Apart(FolderSink::new(folder.path()));
+        let mut extents: Vec<Extent> = (1..MAX_EXTENTS - 1).map(elsewhere).collect();
+        for raw in [MAX_EXTENTS - 1, MAX_EXTENTS] {
+            let mut segment = sink.begin(SHARD, fence(raw)).await.unwrap();
+            segment.append(b"one\n").unwrap();
+            extents.push(segment.sync().await.unwrap().unwrap());
+        }
+        let mut ledger = ledger(extents);
+        ledger.gather(&sink).await.unwrap();
+        let token = ledger.seal(&[]).await.unwrap();
+        let extents = Envelope::decode(Some(&token)).unwrap().extents;
+        assert_eq!(extents.len(), MAX_EXTENTS - 1);
+        let last = extents.last().unwrap();
+        assert_eq!((last.fence, last.items, last.length), (fence(MAX_EXTENTS + 2), 2, 8));
+    }
+
+    #[tokio::test]
+    async fn where_all_is_elsewhere_and_there_is_no_room_that_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let sink = Apart(FolderSink::new(folder.path()));
+        let mut ledger = ledger((1..=MAX_EXTENTS).map(elsewhere).collect());
+        let refusal = ledger.gather(&sink).await;
+        assert!(matches!(refusal, Err(SinkError::Scattered { .. })), "{refusal:?}");
     }
 }

@@ -59,8 +59,8 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
             }
         }
         let (shard, reason) = (self.shard(), failure.reason);
-        let detail = &failure.detail;
-        self.holder.tell(WorkerEvent::Parked { shard, key: &key, reason, detail });
+        let (detail, retries) = (&failure.detail, failed.retries);
+        self.holder.tell(WorkerEvent::Parked { shard, key: &key, reason, detail, retries });
         Ok(End::Parked)
     }
 }

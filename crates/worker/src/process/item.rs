@@ -83,7 +83,7 @@ fn unwritten(error: io::Error) -> JobFailure {
 }
 
 /// The number of a row as people count.
-const fn row_of(item: &Item) -> Option<u64> {
+pub(super) const fn row_of(item: &Item) -> Option<u64> {
     match item.payload {
         Payload::Row { number, .. } => Some(number.saturating_add(1)),
         Payload::File(_) | Payload::Object { .. } => None,

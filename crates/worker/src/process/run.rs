@@ -15,8 +15,9 @@ use tokio::time::timeout;
 
 use super::guard::{Group, Guard, GuardError};
 use super::output::{Gathered, Output, keep_last};
+use super::item::row_of;
 use super::spill::Spill;
-use crate::connector::{Item, Payload};
+use crate::connector::Item;
 use crate::job::{Assignment, JobFailure};
 
 /// How long what a program has started may keep its pipes open after its end. What is written
@@ -141,6 +142,9 @@ impl Invocation<'_> {
             .stderr(Stdio::piped())
             .process_group(group.id())
             .kill_on_drop(true);
+        if let Some(row) = row_of(self.item) {
+            command.env("SHARDWRIGHT_ROW", row.to_string());
+        }
         command.spawn().map_err(|error| not_started(self.program, &error))
     }
 }
@@ -149,10 +153,10 @@ impl Invocation<'_> {
 /// from one, everything else byte by byte. With the run it names the item, whoever works on it and
 /// how often.
 fn key_shown(item: &Item) -> OsString {
-    match &item.payload {
-        Payload::Row { number, .. } => number.saturating_add(1).to_string().into(),
-        Payload::File(_) | Payload::Object { .. } if item.key.contains(&0) => item.name().into(),
-        Payload::File(_) | Payload::Object { .. } => OsString::from_vec(item.key.to_vec()),
+    match row_of(item) {
+        Some(row) => row.to_string().into(),
+        None if item.key.contains(&0) => item.name().into(),
+        None => OsString::from_vec(item.key.to_vec()),
     }
 }
 

@@ -78,6 +78,27 @@ impl ObjectSink {
         out.flush().map_err(local)
     }
 
+    /// The names of the objects in a folder below the address.
+    pub async fn names(&self, folder: &str) -> Result<Vec<String>, SinkError> {
+        let listed = self.store.list_with_delimiter(Some(&self.path(folder)?)).await;
+        let objects = listed.map_err(self.failed(folder))?.objects;
+        let names = objects.iter().filter_map(|object| object.location.filename());
+        Ok(names.map(|name| format!("{folder}/{name}")).collect())
+    }
+
+    /// Deletes every object in a folder below the address, and says how many.
+    pub async fn delete_folder(&self, folder: &str) -> Result<u64, SinkError> {
+        let (mut deleted, mut listed) = (0, self.store.list(Some(&self.path(folder)?)));
+        while let Some(object) = listed.try_next().await.map_err(self.failed(folder))? {
+            match self.store.delete(&object.location).await {
+                Ok(()) => deleted += 1,
+                Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(self.failed(folder)(error)),
+            }
+        }
+        Ok(deleted)
+    }
+
     /// Writes an object, which appears whole.
     pub async fn put(&self, name: &str, bytes: Bytes) -> Result<(), SinkError> {
         let written = self.store.put(&self.path(name)?, bytes.into()).await;
@@ -179,15 +200,7 @@ impl Sink for ObjectSink {
     }
 
     async fn discard(&self, run: RunId) -> Result<(), SinkError> {
-        let folder = folder_of(run);
-        let mut listed = self.store.list(Some(&self.path(&folder)?));
-        while let Some(object) = listed.try_next().await.map_err(self.failed(&folder))? {
-            match self.store.delete(&object.location).await {
-                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(self.failed(&folder)(error)),
-            }
-        }
-        Ok(())
+        self.delete_folder(&folder_of(run)).await.map(|_| ())
     }
 }
 

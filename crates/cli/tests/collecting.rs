@@ -1,0 +1,93 @@
+//! Taking away what nobody needs any more.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that panics is a test that fails"
+)]
+
+#[allow(dead_code, reason = "each test uses its own part")]
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::Site;
+
+fn count(folder: &Path) -> usize {
+    fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+/// Leaves an index of a file of rows, as there is one of every file that has lain for a while.
+fn leave_index(site: &Site, rows: &Path) {
+    let path = fs::canonicalize(rows).unwrap();
+    let digest = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex();
+    fs::write(site.path(".shardwright/index").join(&digest[..16]), "damaged").unwrap();
+}
+
+#[test]
+fn what_served_to_build_results_goes_and_the_results_stay() {
+    let site = Site::with_files(5);
+    let long = "head -c 100000 /dev/zero | tr '\\0' x";
+    site.expect(0, &["run", "data", "--run", "tree", "--out", "out", "--", "sh", "-c", long]);
+    let piped = ["run", "--lines", "-", "--run", "piped", "--", "echo", "{}"];
+    site.expect_with_input(0, &piped, "a\nb\n");
+    let state = site.path(".shardwright");
+    for spooled in fs::read_dir(state.join("spool")).unwrap() {
+        leave_index(&site, &spooled.unwrap().path());
+    }
+    assert_eq!((count(&state.join("spool")), count(&state.join("index"))), (1, 1));
+    assert!(site.expect(0, &["gc"]).contains("nothing ended"));
+    let told = site.expect(0, &["gc", "--keep-days", "0"]);
+    for place in ["out/segments/", "runs/piped/segments/", "spool/", "index/"] {
+        assert!(told.contains("  removed /") && told.contains(place), "{place}: {told}");
+    }
+    assert_eq!((count(&state.join("spool")), count(&state.join("index"))), (0, 0));
+    assert_eq!(count(&site.path("out/segments")), 0);
+    assert_eq!(count(&site.results("piped").join("segments")), 0);
+    // What the result file names is a part of the results.
+    let results = fs::read_to_string(site.path("out/results.jsonl")).unwrap();
+    for line in results.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(fs::metadata(line["stdout_path"].as_str().unwrap()).unwrap().len(), 100_000);
+    }
+    assert_eq!(site.keys_shown("piped", "row").len(), 2);
+    assert!(site.expect(0, &["runs"]).contains("there are no runs"));
+}
+
+#[test]
+fn what_others_need_stays() {
+    let site = Site::new();
+    fs::write(site.path("rows"), "a\nb\n").unwrap();
+    let run = |name: &str, code: i32, command: &str| {
+        let flags = ["run", "--lines", "rows", "--run", name, "--retries", "0", "--"];
+        site.expect(code, &[&flags[..], &[command, "{}"]].concat())
+    };
+    run("ended", 0, "echo");
+    run("unfinished", 3, "false");
+    leave_index(&site, &site.path("rows"));
+    let told = site.expect(0, &["gc", "--keep-days", "0", "--json"]);
+    let gone: serde_json::Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
+    assert_eq!(gone["name"], "ended");
+    assert_eq!(gone["removed"].as_array().unwrap().len(), 1);
+    assert_eq!(count(&site.path(".shardwright/index")), 1);
+    run("unfinished", 3, "false");
+}
+
+#[test]
+fn outputs_of_a_run_that_was_replaced_go_with_it() {
+    let site = Site::with_files(3);
+    let long = "head -c 100000 /dev/zero | tr '\\0' x";
+    let run = |flags: &[&str]| {
+        let said = ["run", "data", "--run", "twice"];
+        site.expect(0, &[&said, flags, &["--", "sh", "-c", long]].concat())
+    };
+    run(&[]);
+    run(&["--fresh"]);
+    let stdout = site.results("twice").join("stdout");
+    assert_eq!(count(&stdout), 2);
+    site.expect(0, &["gc", "--keep-days", "0"]);
+    assert_eq!(count(&stdout), 1);
+    let results = site.keys_shown("twice", "stdout_path");
+    assert!(results.iter().all(|path| Path::new(path.trim_matches('"')).exists()));
+}
