@@ -75,9 +75,7 @@ pub struct NeverReady {
 ///
 /// How a state comes about, and how long that takes, is the iterator's business. A cluster that
 /// runs has a `wait_until_ready` of its own.
-pub fn wait_until_ready(
-    states: impl IntoIterator<Item = Readiness>,
-) -> Result<usize, NeverReady> {
+pub fn wait_until_ready(states: impl IntoIterator<Item = Readiness>) -> Result<usize, NeverReady> {
     let mut last = None;
     let mut seen = 0;
     for readiness in states {

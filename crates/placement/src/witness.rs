@@ -9,7 +9,7 @@ use crate::member::{Holder, HolderRef, Membership};
 use crate::plan::{MoveReason, Plan};
 
 /// How often the time for which a node is passed over doubles.
-const DOUBLINGS: u32 = 6;
+const DOUBLINGS: u32 = 4;
 
 /// What whoever plans has seen for itself, besides what is stored. It is stored nowhere: a new
 /// leader begins with what it saw as a member and finds out the rest.

@@ -89,7 +89,8 @@ fn a_sign_of_life_that_is_not_answered_has_the_time_to_find_out_why() {
     let store = site.store.client(Arc::clone(&line));
     let mut options = site.options();
     // A sign of life every second.
-    (options.session_ttl, options.session_margin) = (Duration::from_secs(5), Duration::from_secs(1));
+    (options.session_ttl, options.session_margin) =
+        (Duration::from_secs(5), Duration::from_secs(1));
     let cluster = site.run(Cluster::open(store, site.world.clone(), options)).unwrap();
     let a = site.join(&cluster, "a:1");
     site.pass(TTL);

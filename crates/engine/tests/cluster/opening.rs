@@ -75,11 +75,12 @@ fn a_process_that_hashes_or_counts_otherwise_is_refused() {
 
 #[test]
 fn a_process_that_would_store_the_cluster_otherwise_is_refused() {
-    let site = Site::new();
-    site.cluster();
-    let layout = Layout::Seed { prefix: "/goverse".to_owned() };
-    let error = open(&site, ClusterOptions { layout, ..site.options() }).unwrap_err();
-    let text = "the cluster is stored as records, this process would store it as text";
+    let (site, other) = (Site::new(), Site::text());
+    other.cluster();
+    let plan = other.stored("shardwright/text/%2fgoverse/plan").remove(0).1;
+    site.put("shardwright/cluster/test/plan", plan);
+    let error = open(&site, site.options()).unwrap_err();
+    let text = "the cluster is stored as text, this process would store it as records";
     assert_eq!(error.to_string(), text);
 }
 

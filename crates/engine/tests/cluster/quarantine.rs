@@ -69,7 +69,10 @@ fn a_claim_that_cannot_be_read_shuts_nobody_out_and_holds_up_no_balance() {
         let held = |one: &crate::site::Node<_>| one.cluster().view().held_by(one.holder()).count();
         let (of_a, of_b, of_c) = (held(&a), held(&b), held(&c));
         assert_eq!(of_a + of_b + of_c, 15);
-        assert!([of_a, of_b, of_c].iter().all(|held| (4..=6).contains(held)), "{of_a} {of_b} {of_c}");
+        assert!(
+            [of_a, of_b, of_c].iter().all(|held| (4..=6).contains(held)),
+            "{of_a} {of_b} {of_c}"
+        );
         assert_eq!(target_of(&a.cluster(), 0), before);
     }
 }
@@ -145,13 +148,13 @@ fn a_leader_that_cannot_be_read_leads_nothing_and_is_replaced() {
 fn gates_marks_and_strangers_are_noted_or_ignored() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");
-        let gate = match site.layout {
-            shardwright_engine::cluster::Layout::Native => format!("{OWN}/gate/g:1"),
-            _ => "/goverse/gates/g:1".to_owned(),
+        let (gate, own) = match site.layout {
+            shardwright_engine::cluster::Layout::Native => (format!("{OWN}/gate/g:1"), OWN),
+            _ => ("/goverse/gates/g:1".to_owned(), "shardwright/text/%2fgoverse"),
         };
         site.put(&gate, b"other:1".to_vec());
-        site.put(&format!("{OWN}/drain/a:1"), b"nonsense".to_vec());
-        site.put(&format!("{OWN}/stranger"), b"nonsense".to_vec());
+        site.put(&format!("{own}/drain/a:1"), b"nonsense".to_vec());
+        site.put(&format!("{own}/stranger"), b"nonsense".to_vec());
         let view = a.cluster().view();
         let noted: Vec<_> = view.quarantine.iter().map(|one| one.key.clone()).collect();
         assert_eq!(noted, [ClusterKey::Drain(node("a:1")), ClusterKey::Gate(node("g:1"))]);

@@ -4,9 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use shardwright_contracts::LogicalTime;
-use shardwright_placement::{
-    Member, Membership, PlanInput, RoutingTable, ShardMap, Witness, plan,
-};
+use shardwright_placement::{Member, Membership, PlanInput, RoutingTable, ShardMap, Witness, plan};
 
 use super::{Failure, members, settled, unlimited};
 

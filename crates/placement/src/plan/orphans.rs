@@ -102,10 +102,7 @@ struct Takers {
 impl Takers {
     fn new(board: &Board<'_>) -> Self {
         let homes = |shard: &Shard| {
-            matches!(
-                shard.standing,
-                Standing::Home(_) | Standing::Waiting | Standing::Unreadable
-            )
+            matches!(shard.standing, Standing::Home(_) | Standing::Waiting | Standing::Unreadable)
         };
         let homeless = board.shards.iter().filter(|(_, shard)| !homes(shard));
         let homeless = homeless.map(|(number, _)| board.costs.of(number)).sum();
