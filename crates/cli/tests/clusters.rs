@@ -237,7 +237,7 @@ async fn a_cluster_is_kept_as_existing_ones_are() {
     let value = &stored.values[0].as_ref().unwrap().value;
     assert_eq!(text(value), format!("{address},{address},f=pinned"));
 
-    // A cluster that others made says by its keys how many shards it has, and a look decides nothing.
+    // A cluster that others made says by its keys how many shards it has. A look decides nothing.
     let whole = EtcdStore::connect(etcd.options().namespace("/")).await.unwrap();
     for number in 0..64 {
         let key = Key::from(format!("legacy/shard/{number}"));

@@ -61,7 +61,7 @@ impl<S: Store, E: Env> Cluster<S, E> {
         let deadline = core.env.monotonic().saturating_add(core.options.join_patience);
         for _ in 0..=core.options.conflict_retries {
             core.await_absence(&address, deadline).await?;
-            if core.keys.is_text() || planted::is_active(Defect::OthersReleased) {
+            if core.keys.is_text() {
                 core.bury(&address).await?;
             }
             let opened = core.open_session().await?;
@@ -159,11 +159,7 @@ impl<S: Store, E: Env> Core<S, E> {
             let drafts: Vec<_> = {
                 let state = self.lock();
                 let held = state.map().iter().filter_map(|info| {
-                    let is_gone = |holder| !state.shared_members().is_live(holder);
-                    let current = info.current.filter(|current| {
-                        let is_anybody = planted::is_active(Defect::OthersReleased);
-                        current.address == address || (is_anybody && is_gone(*current))
-                    })?;
+                    let current = info.current.filter(|current| current.address == address)?;
                     let (holder, fence) = (current.to_holder(), info.fence?);
                     let why = ops::Releasing::Leaving;
                     let released = ops::release(info, &holder, fence, 0, why).ok()?;

@@ -15,8 +15,6 @@ shardwright_coordination::defects! {
     LimitsIgnored = "as many shards are on their way as there are",
     CooldownIgnored = "a shard may be moved again at once",
     MemberOutlivesSession = "a node is a member for longer than its session",
-    LeaderNoMember = "targets are written without a look at whether the leader is a member",
-    OthersReleased = "a node that joins releases what nodes had that are gone",
     RelistSkipped = "a view that missed something is not listed anew",
 }
 

@@ -106,8 +106,8 @@ struct Keeper<S, E> {
 }
 
 impl<S: Store, E: Env> Keeper<S, E> {
-    /// Sends a sign of life in every interval, whether the last one was answered or not. One that is
-    /// not answered goes on: a store may find out by it that a line is dead, and take another.
+    /// Sends a sign of life in every interval, whether the last one was answered or not. One that
+    /// is not answered goes on: a store may find out by it that a line is dead, and take another.
     async fn run(self, mut gone: oneshot::Receiver<()>) {
         let mut views = self.core.views.subscribe();
         let mut due = pin!(self.core.env.sleep(self.interval));

@@ -46,12 +46,12 @@ pub struct NodeStatus {
 }
 
 impl<S: Store, E: Env> Cluster<S, E> {
-    /// What a leader would decide that has known the cluster for long and knows what shards bear, with
-    /// the reasons. Nothing is written.
+    /// What a leader would decide that has known the cluster for long and knows what shards bear,
+    /// with the reasons. Nothing is written.
     ///
     /// A process that has just come knows since when nodes are the same no better than that.
-    /// Whoever leads may wait where this does not: after a node came or went, or for a node that did
-    /// not claim.
+    /// Whoever leads may wait where this does not: after a node came or went, or for a node that
+    /// did not claim.
     #[must_use]
     pub fn preview(&self, loads: Option<&[u64]>) -> Plan {
         let view = self.view();

@@ -61,8 +61,7 @@ impl State {
     pub(super) fn basis(&self, by_leader: bool, member: Option<&NodeAddress>) -> Basis {
         let is_guarded = by_leader && !planted::is_active(Defect::LeaderUncompared);
         let leader = is_guarded.then_some(ClusterKey::Leader);
-        let is_blind = by_leader && planted::is_active(Defect::LeaderNoMember);
-        let member = member.filter(|_| !is_blind).map(|node| ClusterKey::Member(node.clone()));
+        let member = member.map(|node| ClusterKey::Member(node.clone()));
         let guards = leader.into_iter().chain(member);
         Basis {
             map: self.shared_map(),

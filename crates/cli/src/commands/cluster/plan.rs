@@ -6,8 +6,8 @@ use crate::exit::Exit;
 use crate::say::say;
 
 /// Nodes say what their shards bear to the leader, and to nobody else.
-const WITHOUT_LOADS: &str = "what shards bear is not known here: where nodes balance by load, the leader \
-     decides by that";
+const WITHOUT_LOADS: &str =
+    "what shards bear is not known here: where nodes balance by load, the leader decides by that";
 
 pub(crate) fn run(cluster: &AnyCluster, json: bool) -> anyhow::Result<Exit> {
     let plan = cluster.preview(None);
