@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use shardwright_engine::TokioEnv;
-use shardwright_engine::cluster::{Cluster, ClusterOptions, Layout, find_plan};
+use shardwright_engine::cluster::{Cluster, ClusterOptions, Layout, OpenError, find_plan};
 use shardwright_placement::Sharding;
 
 use crate::arguments::cluster::ClusterChoice;
@@ -48,22 +48,30 @@ pub(crate) async fn open(
     options.layout = prefix.map_or(Layout::Native, |prefix| Layout::Seed { prefix });
     options.session_ttl = choice.behaviour.session_ttl();
     options.session_margin = options.session_ttl / MARGIN;
-    let stored = find_plan(&store, &options).await?;
-    match stored {
-        Some(plan) => {
-            let Sharding { num_shards, hash } = plan.sharding;
-            options.config.sharding = Sharding {
-                num_shards: choice.shards.unwrap_or(num_shards),
-                hash: choice.hash.unwrap_or(hash),
-            };
-        }
-        None if purpose == Purpose::Look && choice.seed_format.is_none() => anyhow::bail!(
+    if let Some(plan) = find_plan(&store, &options).await? {
+        let Sharding { num_shards, hash } = plan.sharding;
+        options.config.sharding = Sharding {
+            num_shards: choice.shards.unwrap_or(num_shards),
+            hash: choice.hash.unwrap_or(hash),
+        };
+    }
+    let env = TokioEnv::current().context("there is no runtime")?;
+    let opened = match purpose {
+        Purpose::Look => Cluster::open_existing(store, env, options).await,
+        Purpose::Work => Cluster::open(store, env, options).await,
+    };
+    opened.map_err(|error| match (error, &choice.seed_format) {
+        (OpenError::NotThere, Some(prefix)) => anyhow::anyhow!(
+            "there is no cluster below {prefix} here; a node makes it: \
+             `shardwright node --seed-format {prefix}`"
+        ),
+        (OpenError::NotThere, None) => anyhow::anyhow!(
             "there is no cluster {name} here; a node makes it: `shardwright node --cluster {name}`",
             name = choice.name.as_str()
         ),
-        None => {}
-    }
-    let env = TokioEnv::current().context("there is no runtime")?;
-    let opened = Cluster::open(store, env, options).await;
-    opened.with_context(|| format!("the cluster {} cannot be opened", choice.name.as_str()))
+        (error, prefix) => {
+            let name = prefix.as_deref().unwrap_or(choice.name.as_str());
+            anyhow::Error::new(error).context(format!("the cluster {name} cannot be opened"))
+        }
+    })
 }

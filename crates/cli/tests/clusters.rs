@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::EtcdCluster;
-use shardwright_store::{Key, Store as _};
+use shardwright_store::{Commit, Expect, Key, Store as _};
 use support::{Site, text, wait_until};
 
 /// A node or a gate that runs until this is dropped.
@@ -223,12 +223,52 @@ async fn a_cluster_is_kept_as_existing_ones_are() {
         site.expect(0, &[&["cluster", "pin", "3"], &place[..]].concat());
         let told = site.expect(0, &[&["route", "shard#3/x"], &place[..]].concat());
         assert!(told.contains(&node.address), "{told}");
-        node.address.clone()
+        // It is the same cluster, whatever it is called.
+        let renamed = [&["cluster", "status", "--cluster", "other"], &place[..]].concat();
+        assert_eq!(json(&site, &renamed)["nodes"][0]["address"], node.address.as_str());
+        let missing = ["cluster", "status", "--store", &store, "--seed-format", "/other"];
+        assert!(site.expect(2, &missing).contains("there is no cluster below /other"));
+        (node.address.clone(), site, store)
     });
-    let address = told.await.unwrap();
+    let (address, site, store) = told.await.unwrap();
     // As others read it, who know nothing of us.
     let others = EtcdStore::connect(etcd.options().namespace("/goverse/")).await.unwrap();
     let stored = others.load(&[Key::from("shard/3")]).await.unwrap();
     let value = &stored.values[0].as_ref().unwrap().value;
     assert_eq!(text(value), format!("{address},{address},f=pinned"));
+
+    // A cluster that others made says by its keys how many shards it has. A look decides nothing.
+    let whole = EtcdStore::connect(etcd.options().namespace("/")).await.unwrap();
+    for number in 0..64 {
+        let key = Key::from(format!("legacy/shard/{number}"));
+        let commit = Commit::builder().expect(key.clone(), Expect::Absent).put(key, "n1:1,n1:1");
+        whole.commit(commit.build().unwrap()).await.unwrap();
+    }
+    let looked = tokio::task::spawn_blocking(move || {
+        let place = ["--store", &store, "--seed-format", "/legacy"];
+        let status = json(&site, &[&["cluster", "status"], &place[..]].concat());
+        assert_eq!((&status["shards"], &status["unclaimed"]), (&64.into(), &64.into()), "{status}");
+        for look in [&["cluster", "plan"][..], &["route", "x"]] {
+            site.expect(0, &[look, &place[..]].concat());
+        }
+        let other = [&["node", "--shards", "8192"], &place[..]].concat();
+        assert!(site.expect(2, &other).contains("64"));
+    });
+    looked.await.unwrap();
+    let plan = whole.load(&[Key::from("shardwright/text/legacy/plan")]).await.unwrap();
+    assert!(plan.values[0].is_none());
+}
+
+#[test]
+fn a_cluster_whose_nodes_are_all_gone_is_not_ready() {
+    let site = Site::new();
+    let node = Server::start(&site, &["node", "--session-ms", "1000"]);
+    ready(&site, 1);
+    node.signal(Signal::KILL);
+    wait_until(|| json(&site, &["cluster", "status"])["ready"] == false);
+    let status = json(&site, &["cluster", "status"]);
+    assert_eq!(status["unclaimed"], 16, "{status}");
+    assert_eq!(status["unsettled"][0]["current_is_member"], false, "{status}");
+    let told = site.expect(0, &["cluster", "status"]);
+    assert!(told.contains(&format!("unclaimed since {} is gone", node.address)), "{told}");
 }

@@ -15,6 +15,7 @@
 
 mod admin;
 mod attempt;
+mod calendar;
 mod claim;
 mod core;
 mod error;
@@ -37,7 +38,9 @@ mod targets;
 mod unreadable;
 mod view;
 
-pub use error::{AdminError, ClaimError, JoinError, LeadError, OpenError, ReleaseError, StepError};
+pub use error::{
+    AdminError, ClaimError, JoinError, LeadError, NotReady, OpenError, ReleaseError, StepError,
+};
 pub use find::{FindError, find_plan};
 pub use handle::Cluster;
 pub use lead::LeaderStep;

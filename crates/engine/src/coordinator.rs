@@ -156,6 +156,17 @@ pub(crate) async fn set_up(store: &impl Store, keys: &Keyspace) -> Result<FenceE
     Ok(fence_floor(incarnation))
 }
 
+/// What [`set_up`] tells, of a store in which nothing is made: what is missing is as it would be
+/// made.
+pub(crate) async fn look_up(store: &impl Store, keys: &Keyspace) -> Result<FenceEpoch, OpenError> {
+    let format = load::<Format>(store, &keys.format()).await?;
+    if let Some((Format { version: found }, _)) = format.filter(|(one, _)| one.version > FORMAT) {
+        return Err(OpenError::NewerFormat { found, known: FORMAT });
+    }
+    let incarnation = load::<Incarnation>(store, &keys.incarnation()).await?;
+    Ok(fence_floor(incarnation.map_or(Incarnation { number: 0 }, |(found, _)| found)))
+}
+
 /// The store's incarnation in the high bits.
 fn fence_floor(incarnation: Incarnation) -> FenceEpoch {
     let floor = u64::from(incarnation.number) << FENCE_BITS;

@@ -162,7 +162,9 @@ impl<S: Store, E: Env> Caller for Router<S, E> {
     fn is_moving(&self, shard: ShardId) -> bool {
         let view = self.cluster.view();
         let info = view.map.info(shard);
-        info.is_ok_and(|info| info.current.is_some() && !info.is_settled())
+        info.is_ok_and(|info| {
+            info.current.is_some_and(|holder| Some(holder.address) != info.target)
+        })
     }
 
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {

@@ -2,7 +2,7 @@ use shardwright_contracts::{FenceEpoch, ShardId};
 
 use crate::address::NodeAddress;
 use crate::flags::Flags;
-use crate::member::{Holder, HolderRef};
+use crate::member::{Holder, HolderRef, Membership};
 use crate::target::Since;
 
 /// What nodes write, one per shard: who has claimed it, or that nobody has any more. It is kept
@@ -32,10 +32,16 @@ pub struct ShardInfo<'a> {
     pub since: Since,
 }
 
-impl ShardInfo<'_> {
+impl<'a> ShardInfo<'a> {
+    /// Who has the shard, if that node is a member in the life in which it claimed.
+    #[must_use]
+    pub fn owner(&self, members: &Membership) -> Option<HolderRef<'a>> {
+        self.current.filter(|holder| members.is_live(*holder))
+    }
+
     /// Whether the node that should have the shard has it.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.target.is_some() && self.current.map(|holder| holder.address) == self.target
+    pub fn is_settled(&self, members: &Membership) -> bool {
+        self.target.is_some() && self.owner(members).map(|owner| owner.address) == self.target
     }
 }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::address::{NodeAddress, NodeAddressError};
-use crate::limits::{MAX_FLAG_SIZE, MAX_FLAGS};
+use crate::limits::{MAX_FLAG_SIZE, MAX_OTHER_FLAGS};
 
 const PINNED: &str = "pinned";
 const HOME: &str = "home=";
@@ -39,11 +39,11 @@ pub enum FlagError {
     /// The home is no node.
     #[error("a flag names no home: {0}")]
     Home(#[source] NodeAddressError),
-    /// The same flag is there twice, or two homes are.
+    /// Two pins are there, or two homes. What others wrote may be there as often as they like.
     #[error("a flag is there twice")]
     Twice,
-    /// There are too many.
-    #[error("a shard has {count} flags, at most {MAX_FLAGS} are allowed")]
+    /// Others wrote too many.
+    #[error("a shard has {count} flags of others, at most {MAX_OTHER_FLAGS} are allowed")]
     TooMany {
         /// How many.
         count: usize,
@@ -73,7 +73,7 @@ impl Flag {
 
     /// Whether a list can have only one of both.
     fn excludes(&self, other: &Self) -> bool {
-        self == other || matches!((self, other), (Self::Home(_), Self::Home(_)))
+        matches!((self, other), (Self::Pinned, Self::Pinned) | (Self::Home(_), Self::Home(_)))
     }
 }
 
@@ -95,8 +95,9 @@ pub struct Flags(Vec<Flag>);
 impl Flags {
     /// Checks a list of flags.
     pub fn try_new(flags: Vec<Flag>) -> Result<Self, FlagError> {
-        if flags.len() > MAX_FLAGS {
-            return Err(FlagError::TooMany { count: flags.len() });
+        let count = flags.iter().filter(|flag| matches!(flag, Flag::Other(_))).count();
+        if count > MAX_OTHER_FLAGS {
+            return Err(FlagError::TooMany { count });
         }
         for (at, flag) in flags.iter().enumerate() {
             if flags.iter().take(at).any(|earlier| earlier.excludes(flag)) {
@@ -208,6 +209,20 @@ mod tests {
         assert_eq!(away.without_home(), pinned);
         assert_eq!(away.pinned(), pinned);
         assert_eq!(away.unpinned(), before);
+    }
+
+    #[test]
+    fn there_is_always_room_for_a_pin_and_its_home() {
+        let texts: Vec<String> = (0..MAX_OTHER_FLAGS).map(|number| number.to_string()).collect();
+        let full = flags(&texts.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        let away = full.pinned().away_from(&NodeAddress::parse("n1:1").unwrap());
+        assert_eq!(Flags::try_new(away.iter().cloned().collect()), Ok(away.clone()));
+    }
+
+    #[test]
+    fn what_others_wrote_twice_is_kept_twice() {
+        let twice = flags(&["x", "pinned", "x"]).unwrap();
+        assert_eq!(twice.iter().len(), 3);
     }
 
     proptest! {

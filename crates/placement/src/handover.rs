@@ -114,7 +114,7 @@ impl DrainProgress {
     pub fn of(map: &ShardMap, node: &NodeAddress, members: &Membership) -> Self {
         let mut progress = Self::default();
         for info in map.iter() {
-            let held = info.current.is_some_and(|one| one.address == node && members.is_live(one));
+            let held = info.owner(members).is_some_and(|one| one.address == node);
             progress.held += u32::from(held);
             if info.target == Some(node) {
                 progress.targeted += 1;

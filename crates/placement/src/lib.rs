@@ -20,7 +20,7 @@
 //! use shardwright_contracts::{FenceEpoch, LogicalTime};
 //! use shardwright_placement::{
 //!     ClusterConfig, Incarnation, Member, Membership, NodeAddress, PlanInput, RoutingTable,
-//!     ShardMap, ops, plan,
+//!     ShardMap, Witness, ops, plan,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +33,8 @@
 //!
 //! // The leader decides where shards should be, once the nodes have been the same for a while …
 //! let now = LogicalTime::from_millis(10_000);
-//! let input = PlanInput { map: &map, members: &members, loads: None, config: &config, now };
+//! let (loads, witness) = (None, &Witness::default());
+//! let input = PlanInput { map: &map, members: &members, loads, config: &config, now, witness };
 //! let decided = plan(&input);
 //! assert_eq!(decided.moves[1].to_string(), "shard 1 goes to 10.0.0.6:47001: it has no node yet");
 //! map.apply(&decided.update(&map, now).expect("shards were placed"))?;
@@ -74,6 +75,7 @@ mod shard_map;
 mod sharding;
 mod target;
 pub mod testing;
+mod witness;
 
 pub use address::{NodeAddress, NodeAddressError};
 pub use chunks::TargetChunks;
@@ -90,3 +92,4 @@ pub use routing::{Explanation, Retry, Route, RouteError, RoutingTable};
 pub use shard_map::{Learned, ShardMap, UpdateError};
 pub use sharding::{JoinRefused, ShardCount, ShardCountError, ShardOutOfRange, Sharding};
 pub use target::{Since, Target, TargetChange, TargetHeader, TargetUpdate, TargetVersion};
+pub use witness::Witness;

@@ -2,14 +2,17 @@
 
 /// Shards of a cluster, unless configured otherwise.
 pub const DEFAULT_NUM_SHARDS: u32 = 8_192;
-/// Most shards of a cluster.
-pub const MAX_NUM_SHARDS: u32 = 1 << 24;
+/// Most shards of a cluster: a chunk of their targets must fit one request of a store that takes
+/// 1.5 MB.
+pub const MAX_NUM_SHARDS: u32 = 1 << 22;
 /// Longest object id, in bytes.
 pub const MAX_OBJECT_ID_SIZE: usize = 4_096;
 /// Longest node address, in bytes: a full domain name, a port, and room.
 pub const MAX_NODE_ADDRESS_SIZE: usize = 512;
-/// Most flags of a shard.
-pub const MAX_FLAGS: usize = 16;
+/// Most flags of a shard that mean nothing here.
+pub const MAX_OTHER_FLAGS: usize = 16;
+/// Most flags of a shard: there is always room for a pin and for its home.
+pub const MAX_FLAGS: usize = MAX_OTHER_FLAGS + 2;
 /// Longest flag of a shard, in bytes.
 pub const MAX_FLAG_SIZE: usize = 1_024;
 /// Most chunks that all targets are stored in. With the version and the leader's key they must

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | [`claim()`] | the node that should have the shard | its claim, with a new fence |
 //! | [`release()`] | the node that has it | its claim, without a holder |
-//! | [`reassign()`], [`pin()`], [`unpin()`], [`freeze()`] | an operator, by the leader | targets |
+//! | [`reassign()`], [`pin()`], [`unpin()`], [`freeze()`] | an operator's | targets |
 //! | [`lead()`], [`check_leader()`] | the leader's own | the leader's key; nothing |
 
 mod claim;

@@ -1,7 +1,7 @@
 //! Decides where shards should be.
 //!
-//! [`plan`] is a function of what it is given: whoever leads computes the same, and a change of
-//! leaders moves nothing. It goes through the same steps each time:
+//! [`plan`] is a function of what it is given: whoever has seen the same computes the same, and a
+//! change of leaders moves nothing. It goes through the same steps each time:
 //!
 //! 1. Below the quorum nothing is decided at all.
 //! 2. Shards that must go find a node: the target is gone, is draining, or does not claim.
@@ -26,6 +26,7 @@ mod reason;
 mod shed;
 mod spread;
 mod survey;
+mod times;
 
 use shardwright_contracts::LogicalTime;
 
@@ -36,6 +37,7 @@ use crate::flags::Flags;
 use crate::member::Membership;
 use crate::shard_map::ShardMap;
 use crate::target::{Since, Target, TargetChange, TargetHeader, TargetUpdate};
+use crate::witness::Witness;
 
 /// All that a plan depends on.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +53,8 @@ pub struct PlanInput<'a> {
     pub config: &'a ClusterConfig,
     /// What time it is.
     pub now: LogicalTime,
+    /// What whoever plans has seen for itself.
+    pub witness: &'a Witness,
 }
 
 /// What should change, and what should not and why.
@@ -89,7 +93,7 @@ pub fn plan(input: &PlanInput<'_>) -> Plan {
         return plan;
     }
     let mut board = survey::survey(input);
-    let guard_ends = survey::guard_ends(input);
+    let guard_ends = times::guard_ends(input);
     let guarded = input.now < guard_ends;
     let waiting = orphans::place(&mut board, guarded);
     if guarded {

@@ -2,7 +2,7 @@ use std::fmt;
 
 use shardwright_contracts::ShardId;
 
-use crate::claim::ShardInfo;
+use crate::member::Membership;
 use crate::shard_map::ShardMap;
 
 /// Whether every shard is where it should be, and what is missing if not.
@@ -10,7 +10,7 @@ use crate::shard_map::ShardMap;
 pub struct Readiness {
     /// Shards without a target.
     pub without_target: u32,
-    /// Shards with a target that nobody holds.
+    /// Shards with a target that no member holds. Whoever had claimed them may be gone.
     pub unclaimed: u32,
     /// Shards that another node holds than the one that should.
     pub elsewhere: u32,
@@ -19,14 +19,13 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Counts what a map lacks.
+    /// Counts what a map lacks. A node that is no member holds nothing, whatever it had claimed.
     #[must_use]
-    pub fn of(map: &ShardMap) -> Self {
+    pub fn of(map: &ShardMap, members: &Membership) -> Self {
         let mut found = Self::default();
-        for info in map.iter().filter(|info| !info.is_settled()) {
+        for info in map.iter().filter(|info| !info.is_settled(members)) {
             found.first = found.first.or(Some(info.shard));
-            let ShardInfo { target, current, .. } = info;
-            match (target, current) {
+            match (info.target, info.owner(members)) {
                 (None, _) => found.without_target += 1,
                 (Some(_), None) => found.unclaimed += 1,
                 (Some(_), Some(_)) => found.elsewhere += 1,
@@ -35,7 +34,7 @@ impl Readiness {
         found
     }
 
-    /// Whether every shard's current node is its target.
+    /// Whether every shard's current node is its target, and there.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         self.first.is_none()

@@ -11,13 +11,12 @@
 
 use std::fmt;
 
-use shardwright_contracts::{FenceEpoch, FenceEpochError, ShardId};
+use shardwright_contracts::ShardId;
 
 use crate::address::{NodeAddress, NodeAddressError};
-use crate::claim::{Claim, ShardInfo};
+use crate::claim::ShardInfo;
 use crate::flags::{Flag, FlagError, Flags};
 use crate::limits::MAX_NUM_SHARDS;
-use crate::member::{Holder, Incarnation, Membership};
 use crate::target::{Since, Target};
 
 const FLAG: &str = "f=";
@@ -85,18 +84,6 @@ impl SeedShard {
     #[must_use]
     pub fn to_target(&self) -> Target {
         Target { node: self.target.clone(), flags: self.flags.clone(), since: Since::Unknown }
-    }
-
-    /// The part that a node wrote, where the key was last written at `revision`.
-    ///
-    /// An address is taken for the life in which it is a member now, or else for one that is over.
-    /// A key whose shard was never claimed gives a claim without a holder.
-    pub fn to_claim(&self, revision: u64, members: &Membership) -> Result<Claim, FenceEpochError> {
-        let holder = self.current.as_ref().map(|address| match members.get(address.as_str()) {
-            Some(member) => member.holder.clone(),
-            None => Holder { address: address.clone(), incarnation: Incarnation::from_raw(0) },
-        });
-        Ok(Claim { holder, fence: FenceEpoch::from_raw(revision)? })
     }
 }
 

@@ -1,4 +1,4 @@
-use shardwright_contracts::{FenceEpoch, ShardId};
+use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
 
 use crate::claim::{Claim, ShardInfo};
 use crate::flags::Flags;
@@ -26,6 +26,7 @@ struct TargetSlot {
     node: Option<NameNumber>,
     flags: Flags,
     since: Since,
+    heard_at: Option<LogicalTime>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,8 @@ pub(crate) struct RawShard<'a> {
     pub(crate) fence: Option<FenceEpoch>,
     pub(crate) flags: &'a Flags,
     pub(crate) since: Since,
+    /// When whoever keeps the map heard of the target, if it was there then.
+    pub(crate) heard_at: Option<LogicalTime>,
 }
 
 impl ShardMap {
@@ -140,8 +143,29 @@ impl ShardMap {
                 Since::Unknown if before == node => slot.since,
                 since => since,
             };
-            *slot = TargetSlot { node, flags: target.flags.clone(), since };
+            let is_known = before == node && slot.since == since;
+            let heard_at = slot.heard_at.filter(|_| is_known);
+            *slot = TargetSlot { node, flags: target.flags.clone(), since, heard_at };
             before.into_iter().for_each(|number| self.names.give_back(number));
+        }
+        Ok(())
+    }
+
+    /// Puts a target into the map that was stored just now. If it is another one, the map remembers
+    /// when it was heard of, by the clock of whoever keeps the map.
+    pub fn hear_target(
+        &mut self,
+        shard: ShardId,
+        target: &Target,
+        now: LogicalTime,
+    ) -> Result<(), ShardOutOfRange> {
+        let before = self.info(shard)?;
+        let is_known = before.target == target.node.as_ref()
+            && (before.since == target.since || target.since == Since::Unknown);
+        self.load_target(shard, target)?;
+        let index = self.num_shards.index(shard)?;
+        if let Some(slot) = self.targets.get_mut(index).filter(|_| !is_known) {
+            slot.heard_at = Some(now);
         }
         Ok(())
     }
@@ -194,6 +218,7 @@ impl ShardMap {
             fence: claim.map(|claim| claim.fence),
             flags: &target.flags,
             since: target.since,
+            heard_at: target.heard_at,
         })
     }
 
@@ -211,12 +236,6 @@ impl ShardMap {
             fence: claim.map(|claim| claim.fence),
             since: target.since,
         })
-    }
-}
-
-impl AsRef<Self> for ShardMap {
-    fn as_ref(&self) -> &Self {
-        self
     }
 }
 

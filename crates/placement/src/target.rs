@@ -44,7 +44,8 @@ impl fmt::Display for TargetVersion {
 /// Since when a shard has its target, and whether it had another one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Since {
-    /// Nobody knows. It is not taken for moved lately, nor for late.
+    /// Nobody knows. It counts from when whoever plans began to look, or from when nodes last came
+    /// or went.
     #[default]
     Unknown,
     /// It was given its first target then.

@@ -5,7 +5,6 @@ use std::fmt::Write;
 use shardwright_contracts::ShardId;
 
 use crate::readiness::Readiness;
-use crate::shard_map::ShardMap;
 use crate::sharding::{ShardOutOfRange, Sharding};
 
 /// How many shards a test's cluster has: enough to spread, few enough to be quick.
@@ -72,16 +71,14 @@ pub struct NeverReady {
 }
 
 /// Looks at one state of the cluster after the other until one is ready: every shard's current
-/// node is its target. Tells how many were not.
+/// node is its target, and a member. Tells how many were not.
 ///
-/// How a state comes about, and how long that takes, is the iterator's business.
-pub fn wait_until_ready<M: AsRef<ShardMap>>(
-    states: impl IntoIterator<Item = M>,
-) -> Result<usize, NeverReady> {
+/// How a state comes about, and how long that takes, is the iterator's business. A cluster that
+/// runs has a `wait_until_ready` of its own.
+pub fn wait_until_ready(states: impl IntoIterator<Item = Readiness>) -> Result<usize, NeverReady> {
     let mut last = None;
     let mut seen = 0;
-    for state in states {
-        let readiness = Readiness::of(state.as_ref());
+    for readiness in states {
         if readiness.is_ready() {
             return Ok(seen);
         }

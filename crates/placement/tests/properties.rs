@@ -205,7 +205,7 @@ proptest! {
             happen(&mut cluster, event);
         }
         heal(&mut cluster);
-        prop_assert!(Readiness::of(&cluster.map).is_ready());
+        prop_assert!(Readiness::of(&cluster.map, &cluster.members).is_ready());
         for info in cluster.map.iter() {
             prop_assert!(cluster.members.is_live(info.current.unwrap()));
             let target = cluster.members.get(info.target.unwrap().as_str()).unwrap();
@@ -255,7 +255,7 @@ proptest! {
                     .collect(),
                 cluster.map.header().frozen,
             );
-            let (before, _) = in_flight(&cluster);
+            let (before, per_node_before) = in_flight(&cluster);
             let guard_ends = cluster.members.changed_at().saturating_add(10_000);
             let Some(plan) = happen(&mut cluster, event) else { continue };
             let mut moved = BTreeSet::new();
@@ -286,6 +286,11 @@ proptest! {
             for one in sent {
                 prop_assert!(in_all <= 12, "{} on their way", in_all);
                 prop_assert!(per_node[one.to.as_str()] <= 6, "{:?}", per_node);
+            }
+            // Who gives is held to the same as who gets, unless an operator asked for more before.
+            for (name, now) in &per_node {
+                let before = per_node_before.get(name).copied().unwrap_or_default();
+                prop_assert!(*now <= before.max(6), "{} had {}, has {}", name, before, now);
             }
         }
     }

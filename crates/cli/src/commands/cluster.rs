@@ -5,7 +5,7 @@ mod plan;
 mod shards;
 mod status;
 
-use crate::arguments::cluster::{ClusterArguments, ClusterChoice, ClusterCommand};
+use crate::arguments::cluster::{ClusterArguments, ClusterCommand};
 use crate::cluster::open;
 use crate::exit::Exit;
 use crate::store::{Purpose, StoreAddress};
@@ -15,12 +15,7 @@ pub(crate) async fn run(
     json: bool,
     arguments: &ClusterArguments,
 ) -> anyhow::Result<Exit> {
-    let mut choice: ClusterChoice = arguments.cluster.clone();
-    if matches!(arguments.command, ClusterCommand::Plan) {
-        // Whoever has just come does not know how long nodes have been there. A leader does.
-        choice.behaviour.stability_ms = 0;
-    }
-    let cluster = open(store, &choice, Purpose::Look).await?;
+    let cluster = open(store, &arguments.cluster, Purpose::Look).await?;
     match &arguments.command {
         ClusterCommand::Status => status::run(&cluster, json),
         ClusterCommand::Plan => plan::run(&cluster, json),

@@ -6,11 +6,11 @@ use shardwright_coordination::InfraError;
 use shardwright_store::{Revision, Store};
 use tokio::sync::oneshot;
 
+use super::calendar::Calendar;
 use super::options::ClusterOptions;
 use super::planted::{self, Defect};
 use super::state::{News, State, news};
 use super::view::ClusterView;
-use crate::clock::Pace;
 use crate::fault;
 use crate::keyspace::{ClusterKey, ClusterKeys};
 use crate::listing;
@@ -23,7 +23,7 @@ pub(super) struct Core<S, E> {
     pub(super) options: ClusterOptions,
     pub(super) keys: ClusterKeys,
     pub(super) floor: FenceEpoch,
-    pub(super) clock: Mutex<Pace>,
+    pub(super) calendar: Calendar,
     pub(super) state: Mutex<State>,
     pub(super) views: watch::Sender<Arc<ClusterView>>,
     /// When these go, so do the tasks that follow watches.
@@ -36,7 +36,7 @@ impl<S: Store, E: Env> Core<S, E> {
     }
 
     pub(super) fn now(&self) -> LogicalTime {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner).read(&self.env)
+        self.calendar.read(&self.env)
     }
 
     /// Learns what was under some keys at a moment, and does not tell it yet.

@@ -1,7 +1,7 @@
 use shardwright_contracts::ShardId;
 use shardwright_coordination::InfraError;
 use shardwright_placement::ops::{ClaimRefused, LeadRefused, LeaderRefused, ReleaseRefused};
-use shardwright_placement::{JoinRefused, NodeAddress, ShardOutOfRange};
+use shardwright_placement::{JoinRefused, NodeAddress, Readiness, ShardOutOfRange};
 
 use super::options::{Layout, OptionsError};
 use crate::codec::ClusterFormat;
@@ -29,9 +29,20 @@ pub enum OpenError {
         /// The process's.
         ours: Layout,
     },
+    /// There is no such cluster, and this process makes none.
+    #[error("there is no such cluster")]
+    NotThere,
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] crate::OpenError),
+}
+
+/// A cluster did not get ready in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cluster is not ready: {lacks}")]
+pub struct NotReady {
+    /// What is missing.
+    pub lacks: Readiness,
 }
 
 impl From<InfraError> for OpenError {

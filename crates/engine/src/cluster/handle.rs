@@ -1,26 +1,27 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::InfraError;
-use shardwright_placement::{ClusterConfig, JoinRefused, Membership, ShardCount};
+use shardwright_placement::{ClusterConfig, Membership};
 use shardwright_store::Store;
 use tokio::sync::oneshot;
 
+use super::calendar::Calendar;
 use super::core::Core;
-use super::error::OpenError;
+use super::error::{NotReady, OpenError};
+use super::find::decided;
 use super::follow::Follow;
 use super::format::Format;
 use super::options::{ClusterOptions, Layout};
 use super::state::State;
 use super::view::ClusterView;
-use crate::clock::Pace;
 use crate::codec::{ClusterFormat, ClusterPlan};
-use crate::coordinator::{ensure, set_up};
+use crate::coordinator::{ensure, look_up, set_up};
 use crate::keyspace::{ClusterKey, ClusterKeys};
-use crate::listing;
 use crate::watch;
 
 /// A cluster, as a process that takes part in it has it. Clones are the same.
@@ -37,11 +38,43 @@ impl<S: Store, E: Env> Cluster<S, E> {
         options.validate()?;
         let keys = options.cluster_keys()?;
         let floor = set_up(&store, &options.keys).await?;
-        agree(&store, &keys, &options).await?;
+        let ours = plan_of(&options);
+        let cluster = match decided(&store, &keys).await? {
+            // Nobody makes the record of a cluster that others made before it is known to fit.
+            Some(cluster) => agree(cluster, &options).map(|()| cluster)?,
+            None => ours,
+        };
+        let cluster = ensure(&store, keys.key(&ClusterKey::Plan), cluster).await?.0;
+        agree(cluster, &options)?;
+        Self::follow(store, env, options, keys, floor).await
+    }
+
+    /// Opens a cluster that is there. Nothing is made, and nothing is stored before somebody asks
+    /// for it.
+    pub async fn open_existing(
+        store: S,
+        env: E,
+        options: ClusterOptions,
+    ) -> Result<Self, OpenError> {
+        options.validate()?;
+        let keys = options.cluster_keys()?;
+        let floor = look_up(&store, &options.keys).await?;
+        let cluster = decided(&store, &keys).await?.ok_or(OpenError::NotThere)?;
+        agree(cluster, &options)?;
+        Self::follow(store, env, options, keys, floor).await
+    }
+
+    async fn follow(
+        store: S,
+        env: E,
+        options: ClusterOptions,
+        keys: ClusterKeys,
+        floor: FenceEpoch,
+    ) -> Result<Self, OpenError> {
         // In the text the revision is the fence, and only the store can raise that.
         let floor = if keys.is_text() { FenceEpoch::INITIAL } else { floor };
-        let mut clock = Pace::new(&env, LogicalTime::ZERO);
-        let members = Membership::try_new([], clock.read(&env));
+        let calendar = Calendar::new(&env);
+        let members = Membership::try_new([], calendar.read(&env));
         let members = members.map_err(|error| corrupt(error.to_string()))?;
         let mut state =
             State::new(keys.clone(), options.config.sharding.num_shards, floor, members);
@@ -56,7 +89,7 @@ impl<S: Store, E: Env> Cluster<S, E> {
             options,
             keys,
             floor,
-            clock: Mutex::new(clock),
+            calendar,
             state: Mutex::new(state),
             views,
             _alive: alive,
@@ -87,6 +120,24 @@ impl<S: Store, E: Env> Cluster<S, E> {
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Arc<ClusterView>> {
         self.core.views.subscribe()
+    }
+
+    /// Waits until every shard is where it should be, and tells what is missing if that takes too
+    /// long.
+    pub async fn wait_until_ready(&self, patience: Duration) -> Result<Arc<ClusterView>, NotReady> {
+        let mut views = self.changes();
+        tokio::select! {
+            biased;
+            ready = views.wait_for(|view| view.readiness().is_ready()) => {
+                // This handle keeps the views coming.
+                ready.map(|view| Arc::clone(&view)).map_err(|_closed| self.not_ready())
+            }
+            () = self.core.env.sleep(patience) => Err(self.not_ready()),
+        }
+    }
+
+    fn not_ready(&self) -> NotReady {
+        NotReady { lacks: self.view().readiness() }
     }
 
     /// Reads everything anew, for whoever must not go by a view that may lag behind.
@@ -162,48 +213,25 @@ impl<S: Store, E: Env> Core<S, E> {
     }
 }
 
-/// Makes the cluster's record, or sees to it that this process agrees with it.
-async fn agree(
-    store: &impl Store,
-    keys: &ClusterKeys,
-    options: &ClusterOptions,
-) -> Result<(), OpenError> {
-    let ours = ClusterPlan {
+/// What this process would decide of a cluster.
+const fn plan_of(options: &ClusterOptions) -> ClusterPlan {
+    ClusterPlan {
         sharding: options.config.sharding,
         format: match options.layout {
             Layout::Native => ClusterFormat::Native,
             Layout::Seed { .. } => ClusterFormat::Seed,
         },
-    };
-    if keys.is_text() {
-        agree_with_text(store, keys, options.config.sharding.num_shards).await?;
     }
-    let cluster = ensure(store, keys.key(&ClusterKey::Plan), ours).await?.0;
+}
+
+/// Sees to it that this process agrees with what was decided of a cluster.
+fn agree(cluster: ClusterPlan, options: &ClusterOptions) -> Result<(), OpenError> {
+    let ours = plan_of(options);
     if cluster.format != ours.format {
         let ours = options.layout.clone();
         return Err(OpenError::Layout { cluster: cluster.format, ours });
     }
-    cluster.sharding.check_join(ours.sharding)?;
-    Ok(())
-}
-
-/// Existing clusters have a key for every shard, and nothing else says how many there are.
-async fn agree_with_text(
-    store: &impl Store,
-    keys: &ClusterKeys,
-    ours: ShardCount,
-) -> Result<(), OpenError> {
-    let Some(text) = keys.ranges().into_iter().nth(1) else { return Ok(()) };
-    let (_, entries) = listing::list(store, &text, "cluster.open").await?;
-    let shards = entries.iter().filter_map(|(key, _)| match keys.parse(key) {
-        Some(ClusterKey::Shard(shard)) => u32::try_from(shard.as_raw()).ok(),
-        _ => None,
-    });
-    let Some(last) = shards.max() else { return Ok(()) };
-    match ShardCount::try_new(last.saturating_add(1)) {
-        Ok(cluster) if cluster > ours => Err(JoinRefused::NumShards { cluster, ours }.into()),
-        _ => Ok(()),
-    }
+    Ok(cluster.sharding.check_join(ours.sharding)?)
 }
 
 fn corrupt(message: String) -> InfraError {

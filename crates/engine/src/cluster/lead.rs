@@ -119,7 +119,11 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
             let written = self.core.write_targets(&basis, &update).await;
             self.core.publish();
             match written? {
-                Written::All(version, moved) => return Ok(LeaderStep { plan, moved, version }),
+                Written::All(version, moved) => {
+                    let (config, now) = (&self.core.options.config, self.core.now());
+                    self.core.lock().saw_plan(&plan, config, now);
+                    return Ok(LeaderStep { plan, moved, version });
+                }
                 Written::Moved | Written::Overtaken => {
                     self.reload_targets().await?;
                     is_fresh = true;
@@ -149,14 +153,9 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         // Whether it leads does not depend on what it would write.
         let next = TargetUpdate { header: next_version(header), changes: Vec::new() };
         check_leader(leader, &self.holder, header.version, &next)?;
-        let input = PlanInput { map, members: &basis.members, loads, config, now };
-        let plan = plan(&input);
-        let mut update = plan.update(map, now);
-        if let Some(update) = &mut update {
-            update.changes.retain(|change| !basis.is_quarantined(change.shard));
-        }
-        let update = update
-            .filter(|update| !update.changes.is_empty() || update.header != next_version(header));
+        let (members, witness) = (&*basis.members, &basis.witness);
+        let plan = plan(&PlanInput { map, members, loads, config, now, witness });
+        let update = plan.update(map, now);
         Ok((plan, update))
     }
 

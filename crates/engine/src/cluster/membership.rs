@@ -213,6 +213,8 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
     pub async fn set_leaving(&self, leaving: bool) -> Result<(), InfraError> {
         let key = ClusterKey::Leaving(self.holder.address.clone());
         let stored_key = self.core.keys.key(&key);
+        // What is remembered may be the mark of an earlier life, which went with that.
+        self.core.reload(LEAVING, [key.clone()]).await?;
         for _ in 0..=self.core.options.conflict_retries {
             let expected = self.core.lock().expect(&key);
             let commit = Commit::builder().expect(stored_key.clone(), expected);

@@ -20,7 +20,7 @@ pub enum Layout {
 /// How a process takes part in a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterOptions {
-    /// Which cluster.
+    /// Which cluster. One that is stored as text is known by its prefix alone.
     pub name: ClusterName,
     /// What its keys begin with.
     pub keys: Keyspace,
@@ -92,7 +92,7 @@ impl ClusterOptions {
         match &self.layout {
             Layout::Native => Ok(ClusterKeys::new(&self.keys, &self.name)),
             Layout::Seed { prefix } => {
-                ClusterKeys::with_text(&self.keys, &self.name, prefix).ok_or(OptionsError::Mixed)
+                ClusterKeys::with_text(&self.keys, prefix).ok_or(OptionsError::Mixed)
             }
         }
     }

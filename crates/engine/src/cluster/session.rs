@@ -1,8 +1,11 @@
 //! The session that a membership lasts as long as.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
 use shardwright_placement::Holder;
@@ -12,6 +15,9 @@ use tokio::sync::oneshot;
 use super::core::Core;
 use crate::fault;
 use crate::watch;
+
+/// How many signs of life may be on their way at the same time.
+const SIGNS_MAX: usize = 5;
 
 /// Whether a member may serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,45 +106,56 @@ struct Keeper<S, E> {
 }
 
 impl<S: Store, E: Env> Keeper<S, E> {
+    /// Sends a sign of life in every interval, whether the last one was answered or not. One that
+    /// is not answered goes on: a store may find out by it that a line is dead, and take another.
     async fn run(self, mut gone: oneshot::Receiver<()>) {
         let mut views = self.core.views.subscribe();
-        let mut due = self.interval;
+        let mut due = pin!(self.core.env.sleep(self.interval));
+        let mut signs = FuturesUnordered::new();
         loop {
-            tokio::select! {
+            let answered = tokio::select! {
                 biased;
                 _ = &mut gone => return,
-                () = self.core.env.sleep(due) => {}
+                Some(answered) = signs.next() => Some(answered),
+                () = &mut due => None,
                 () = self.removed(&mut views) => break,
-            }
+            };
             if *self.serving.borrow() == Serving::Ended {
                 return;
             }
-            // What the store counts from is later than this.
-            let sent_at = self.core.env.monotonic();
-            let kept = tokio::select! {
-                biased;
-                _ = &mut gone => return,
-                kept = self.core.store.keep_alive(self.session) => Some(kept),
-                // An answer that does not come is not waited for.
-                () = self.core.env.sleep(self.interval) => None,
-            };
-            due = match kept {
-                Some(Ok(())) => {
-                    let until = sent_at.saturating_add(self.lasting);
-                    self.serving.send_if_modified(|serving| match serving {
-                        Serving::Until(known) => {
-                            *known = until.max(*known);
-                            true
-                        }
-                        Serving::Ended => false,
-                    });
-                    self.interval
+            match answered {
+                None => {
+                    if signs.len() < SIGNS_MAX {
+                        signs.push(self.sign());
+                    }
+                    due.set(self.core.env.sleep(self.interval));
                 }
-                Some(Err(SessionError::Gone(_))) => break,
-                Some(Err(SessionError::Store(_))) | None => self.interval / 2,
-            };
+                Some((sent_at, Ok(()))) => self.extend(sent_at),
+                Some((_, Err(SessionError::Gone(_)))) => break,
+                Some((_, Err(SessionError::Store(_)))) => {
+                    due.set(self.core.env.sleep(self.interval / 2));
+                }
+            }
         }
         self.serving.send_replace(Serving::Ended);
+    }
+
+    /// Sends a sign of life, and tells when, and what came of it.
+    async fn sign(&self) -> (Duration, Result<(), SessionError>) {
+        // What the store counts from is later than this.
+        let sent_at = self.core.env.monotonic();
+        (sent_at, self.core.store.keep_alive(self.session).await)
+    }
+
+    fn extend(&self, sent_at: Duration) {
+        let until = sent_at.saturating_add(self.lasting);
+        self.serving.send_if_modified(|serving| match serving {
+            Serving::Until(known) => {
+                *known = until.max(*known);
+                true
+            }
+            Serving::Ended => false,
+        });
     }
 
     /// Waits until the member is none any more by what others tell.

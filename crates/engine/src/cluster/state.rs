@@ -13,7 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
 use shardwright_placement::{
-    Holder, Incarnation, Member, Membership, NodeAddress, ShardCount, ShardMap, TargetChunks,
+    ClusterConfig, Holder, Incarnation, Member, Membership, NodeAddress, Plan, ShardCount,
+    ShardMap, TargetChunks, Witness,
 };
 use shardwright_store::{Expect, Key, Revision, Versioned};
 
@@ -51,6 +52,7 @@ pub(super) struct State {
     /// Whether `members` is older than what is known of nodes and of their leaving.
     members_lag: bool,
     unreadable: BTreeMap<ClusterKey, Unreadable>,
+    witness: Witness,
     touched: Touched,
     view: Arc<ClusterView>,
 }
@@ -73,6 +75,7 @@ impl State {
         members: Membership,
     ) -> Self {
         let reached = vec![Revision::ZERO; keys.ranges().len()];
+        let witness = Witness::since(members.changed_at());
         let (map, members) = (Arc::new(ShardMap::new(num_shards)), Arc::new(members));
         let (gates, drained) = (Arc::default(), Arc::default());
         let view = ClusterView {
@@ -103,6 +106,7 @@ impl State {
             members,
             members_lag: false,
             unreadable: BTreeMap::new(),
+            witness,
             touched: Touched::default(),
             view: Arc::new(view),
         }
@@ -128,7 +132,7 @@ impl State {
             // Who holds a shard is told by who is a member, so those come first.
             match news {
                 News { key: ClusterKey::Shard(shard), value } => shards.push((shard, value)),
-                News { key, value } => self.apply(key, value),
+                News { key, value } => self.apply(key, value, now),
             }
         }
         self.update_members(now);
@@ -258,6 +262,16 @@ impl State {
         told_by(self.chunks, shard).any(|key| self.is_unreadable(&key))
     }
 
+    /// What this process has seen for itself.
+    pub(super) fn witness(&self) -> Witness {
+        self.witness.clone().without(quarantined(self.chunks, self.unreadable.keys()))
+    }
+
+    /// Takes note of a plan that was carried out.
+    pub(super) fn saw_plan(&mut self, plan: &Plan, config: &ClusterConfig, now: LogicalTime) {
+        self.witness.saw_plan(plan, &self.members, config, now);
+    }
+
     /// Who is stored as the leader.
     pub(super) fn leader(&self) -> Option<Holder> {
         Some(match self.leader.as_ref()? {
@@ -303,6 +317,25 @@ impl State {
 pub(super) fn told_by(chunks: TargetChunks, shard: ShardId) -> impl Iterator<Item = ClusterKey> {
     let chunk = chunks.chunk_of(shard).ok().map(ClusterKey::TargetChunk);
     chunk.into_iter().chain([ClusterKey::Shard(shard)])
+}
+
+/// The shards of which something cannot be read.
+pub(super) fn quarantined<'k>(
+    chunks: TargetChunks,
+    unreadable: impl IntoIterator<Item = &'k ClusterKey>,
+) -> BTreeSet<ShardId> {
+    let mut shards = BTreeSet::new();
+    for key in unreadable {
+        match key {
+            ClusterKey::Shard(shard) => drop(shards.insert(*shard)),
+            ClusterKey::TargetChunk(chunk) => {
+                let of_chunk = chunks.shards(*chunk);
+                shards.extend(of_chunk.map(|shard| ShardId::from_raw(shard.into())));
+            }
+            _ => {}
+        }
+    }
+    shards
 }
 
 /// What became of a key, as a store tells it.

@@ -3,11 +3,12 @@
 use shardwright_contracts::{Env, LogicalTime};
 use shardwright_placement::{
     DrainProgress, Holder, Member, NodeAddress, Plan, PlanInput, Readiness, RouteError, Sharding,
-    TargetHeader, plan,
+    TargetChunks, TargetHeader, Witness, plan,
 };
 use shardwright_store::{Revision, Store};
 
 use super::handle::Cluster;
+use super::state::quarantined;
 use super::unreadable::Quarantined;
 
 /// How a cluster is doing.
@@ -45,12 +46,23 @@ pub struct NodeStatus {
 }
 
 impl<S: Store, E: Env> Cluster<S, E> {
-    /// What a leader would decide now, with the reasons. Nothing is written.
+    /// What a leader would decide that has known the cluster for long and knows what shards bear,
+    /// with the reasons. Nothing is written.
+    ///
+    /// A process that has just come knows since when nodes are the same no better than that.
+    /// Whoever leads may wait where this does not: after a node came or went, or for a node that
+    /// did not claim.
     #[must_use]
     pub fn preview(&self, loads: Option<&[u64]>) -> Plan {
         let view = self.view();
-        let (map, members, config) = (&*view.map, &*view.members, self.config());
-        plan(&PlanInput { map, members, loads, config, now: self.now() })
+        let (map, config, now) = (&*view.map, self.config(), self.now());
+        let waits = config.stuck_after_ms.max(config.cluster_state_stability_duration_ms);
+        let long_ago = LogicalTime::from_millis(now.as_millis().saturating_sub(waits));
+        let members = view.members.unchanged_since(long_ago);
+        let unreadable = view.quarantine.iter().map(|one| &one.key);
+        let unreadable = quarantined(TargetChunks::of(map.num_shards()), unreadable);
+        let witness = &Witness::default().without(unreadable);
+        plan(&PlanInput { map, members: &members, loads, config, now, witness })
     }
 
     /// How the cluster is doing.

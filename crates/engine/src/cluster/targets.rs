@@ -17,7 +17,7 @@ use shardwright_coordination::InfraError;
 use shardwright_placement::seed_format::SeedShard;
 use shardwright_placement::{
     Holder, Membership, NodeAddress, ShardMap, Target, TargetChange, TargetChunks, TargetHeader,
-    TargetUpdate, TargetVersion,
+    TargetUpdate, TargetVersion, Witness,
 };
 use shardwright_store::{Commit, CommitBuilder, Expect, Store, StoreLimits};
 
@@ -36,6 +36,7 @@ pub(super) struct Basis {
     pub(super) map: Arc<ShardMap>,
     pub(super) members: Arc<Membership>,
     pub(super) leader: Option<Holder>,
+    pub(super) witness: Witness,
     head: Expect,
     /// What else must still be so when they are written.
     guards: Vec<(ClusterKey, Expect)>,
@@ -66,6 +67,7 @@ impl State {
             map: self.shared_map(),
             members: self.shared_members(),
             leader: self.leader(),
+            witness: self.witness(),
             head: self.expect(&ClusterKey::TargetHead),
             guards: guards.map(|key| (key.clone(), self.expect(&key))).collect(),
             unreadable: self.unreadable_keys(),

@@ -75,12 +75,6 @@ impl ClusterView {
     /// Whether every shard is where it should be.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        Readiness::of(&self.map)
-    }
-}
-
-impl AsRef<ShardMap> for ClusterView {
-    fn as_ref(&self) -> &ShardMap {
-        &self.map
+        Readiness::of(&self.map, &self.members)
     }
 }

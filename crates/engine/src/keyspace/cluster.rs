@@ -1,6 +1,6 @@
 //! Under which keys a cluster is stored.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use shardwright_contracts::ShardId;
@@ -28,8 +28,7 @@ impl ClusterName {
 
     /// Checks and keeps a name.
     pub fn parse(text: &str) -> Result<Self, ClusterNameError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        let is_name = (1..=Self::BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed);
+        let is_name = (1..=Self::BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain);
         if is_name { Ok(Self(text.into())) } else { Err(ClusterNameError) }
     }
 
@@ -90,7 +89,9 @@ pub enum ClusterKey {
 /// | `cluster/<name>/claim/<shard>` | [`ShardClaim`](crate::codec::ShardClaim) |
 ///
 /// A cluster that is stored as text has its members, gates, leader and shards under a prefix of
-/// their own, where nothing else is, and the rest here.
+/// their own, where nothing else is, and the rest under `text/<prefix>/`: it is one cluster,
+/// whatever somebody calls it. There every byte of the prefix that is no letter, digit, `-`, `_` or
+/// `.` is `%` and two digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterKeys {
     own: Arc<str>,
@@ -107,11 +108,14 @@ impl ClusterKeys {
     /// The keys of a cluster that is stored as text below `prefix`, which has no slash at its end;
     /// none if both would be mixed up.
     #[must_use]
-    pub fn with_text(keys: &Keyspace, name: &ClusterName, prefix: &str) -> Option<Self> {
-        let Self { own, .. } = Self::new(keys, name);
+    pub fn with_text(keys: &Keyspace, prefix: &str) -> Option<Self> {
         let below = format!("{prefix}/");
-        let is_apart = !own.starts_with(&below) && !below.starts_with(&*own);
-        is_apart.then(|| Self { own, seed: Some(prefix.into()) })
+        let is_apart = ["cluster", "text"].iter().all(|root| {
+            let root = format!("{}{root}/", keys.prefix());
+            !root.starts_with(&below) && !below.starts_with(&root)
+        });
+        let own = format!("{}text/{}/", keys.prefix(), escaped(prefix));
+        is_apart.then(|| Self { own: own.into(), seed: Some(prefix.into()) })
     }
 
     /// Whether members, gates, leader and shards are stored as text.
@@ -164,6 +168,24 @@ impl ClusterKeys {
     pub fn range_of(&self, key: &ClusterKey) -> usize {
         usize::from(self.is_text() && seed_key(key).is_some())
     }
+}
+
+/// One part of a key, however many the text would have.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for byte in text.bytes() {
+        if is_plain(byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "%{byte:02x}");
+        }
+    }
+    escaped
+}
+
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 
 fn parse(below: &str) -> Option<ClusterKey> {
@@ -269,16 +291,16 @@ mod tests {
 
     #[test]
     fn what_existing_clusters_have_a_key_for_is_stored_under_it() {
-        let keys = ClusterKeys::with_text(&Keyspace::default(), &name(), "/goverse").unwrap();
+        let keys = ClusterKeys::with_text(&Keyspace::default(), "/goverse").unwrap();
         let expected = [
-            "shardwright/cluster/web/plan",
+            "shardwright/text/%2fgoverse/plan",
             "/goverse/nodes/a:1",
-            "shardwright/cluster/web/leaving/a:1",
-            "shardwright/cluster/web/drain/a:1",
+            "shardwright/text/%2fgoverse/leaving/a:1",
+            "shardwright/text/%2fgoverse/drain/a:1",
             "/goverse/gates/g:1",
             "/goverse/leader",
-            "shardwright/cluster/web/targets",
-            "shardwright/cluster/web/chunk/0000000000000003",
+            "shardwright/text/%2fgoverse/targets",
+            "shardwright/text/%2fgoverse/chunk/0000000000000003",
             "/goverse/shard/1392",
         ];
         assert_eq!(written(&keys), expected);
@@ -311,11 +333,14 @@ mod tests {
 
     #[test]
     fn text_and_records_are_never_mixed_up() {
-        let text = |prefix| ClusterKeys::with_text(&Keyspace::bare(), &name(), prefix);
+        let text = |prefix| ClusterKeys::with_text(&Keyspace::bare(), prefix);
         assert!(text("goverse").is_some() && text("").is_some());
-        for mixed in ["cluster", "cluster/web", "cluster/web/x"] {
+        for mixed in ["cluster", "cluster/web", "cluster/web/x", "text", "text/x"] {
             assert_eq!(text(mixed), None, "{mixed}");
         }
+        // A prefix is one part, so that no key of one is a key of another.
+        let (one, other) = (text("a").unwrap(), text("a/leaving").unwrap());
+        assert_eq!(one.parse(&other.key(&ClusterKey::Plan)), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use std::future::Future;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shardwright_contracts::{Env, LogicalTime};
 
@@ -7,15 +7,37 @@ use shardwright_contracts::{Env, LogicalTime};
 #[derive(Clone, Debug)]
 pub struct TokioEnv {
     runtime: tokio::runtime::Handle,
-    start: Instant,
+    start: Moment,
 }
+
+/// A moment on a clock that never jumps, and goes on while the machine sleeps: the sessions of a
+/// store do not wait for it either.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug)]
+struct Moment(Duration);
+
+#[cfg(target_os = "linux")]
+impl Moment {
+    fn now() -> Self {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Self(Duration::try_from(now).unwrap_or_default())
+    }
+
+    fn elapsed(self) -> Duration {
+        Self::now().0.saturating_sub(self.0)
+    }
+}
+
+/// Where there is no such clock, one that may stand still while the machine sleeps.
+#[cfg(not(target_os = "linux"))]
+use std::time::Instant as Moment;
 
 impl TokioEnv {
     /// Uses the runtime that the caller runs on; none if there is none.
     #[must_use]
     pub fn current() -> Option<Self> {
         let runtime = tokio::runtime::Handle::try_current().ok()?;
-        Some(Self { runtime, start: Instant::now() })
+        Some(Self { runtime, start: Moment::now() })
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn any_bytes(data: &[u8]) {
 /// The same for the keys of a cluster, stored in either way.
 fn any_cluster_key(data: &[u8]) {
     let (keys, name) = (Keyspace::new("p/").unwrap(), ClusterName::parse("c").unwrap());
-    let text = ClusterKeys::with_text(&keys, &name, "t").unwrap();
+    let text = ClusterKeys::with_text(&keys, "t").unwrap();
     for keys in [ClusterKeys::new(&keys, &name), text] {
         for prefix in ["", "p/cluster/c/", "t/"] {
             let key = Key::from([prefix.as_bytes(), data].concat());

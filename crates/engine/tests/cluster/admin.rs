@@ -141,11 +141,11 @@ fn a_preview_a_status_and_a_route_say_what_is_going_on() {
     let (a, _b) = (site.node("a:1"), site.node("b:1"));
     site.pass(Duration::from_millis(GUARD_MS));
     let operator = site.cluster();
-    assert!(operator.preview(None).moves.is_empty(), "it has only just seen the nodes");
-    site.pass(Duration::from_millis(GUARD_MS));
     let preview = operator.preview(None);
     assert_eq!(preview.moves[1].to_string(), "shard 1 goes to b:1: it has no node yet");
     assert_eq!(operator.view().map.header().version.as_raw(), 0);
+    let lacks = site.run(operator.wait_until_ready(Duration::ZERO)).unwrap_err().lacks;
+    assert_eq!(lacks.without_target, SHARDS);
     site.place(&a);
     site.claim(&a, 0).unwrap();
     let status = operator.status();

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use shardwright_engine::cluster::{Layout, LeadError, StepError};
 use shardwright_placement::ops::{LeadRefused, LeaderRefused};
-use shardwright_placement::{Note, TargetVersion};
+use shardwright_placement::{Note, ShardInfo, TargetVersion};
 use shardwright_store::StoreLimits;
 
 use crate::flaky::{Fate, Flaky, Polite};
@@ -244,5 +244,33 @@ fn two_that_lead_by_turns_never_lose_a_write() {
             assert_eq!(info.target, Some(&node(expected)), "seed {seed}");
         }
         assert_eq!(view.map.info(shard(0)).unwrap().current, None);
+    }
+}
+
+#[test]
+fn a_node_that_keeps_its_session_and_claims_nothing_is_tried_with_one_shard() {
+    for site in [Site::new(), Site::text()] {
+        let site = Site { hasty: true, ..site };
+        let (a, b) = (site.node("a:1"), site.node("b:1"));
+        site.settle(&[&a, &b]);
+        let c = site.node("c:1");
+        let meant = || {
+            let view = a.cluster().view();
+            let is_its = |info: &ShardInfo<'_>| info.target == Some(c.address());
+            view.map.iter().filter(is_its).count()
+        };
+        site.round(&[&a, &b]);
+        assert!(meant() > 1);
+        site.pass(Duration::from_secs(60));
+        site.round(&[&a, &b]);
+        assert_eq!(meant(), 0);
+        site.pass(Duration::from_secs(59));
+        site.round(&[&a, &b]);
+        assert_eq!(meant(), 0);
+        site.pass(Duration::from_secs(1));
+        site.round(&[&a, &b]);
+        assert_eq!(meant(), 1);
+        // It claims, and has its share soon.
+        site.settle(&[&a, &b, &c]);
     }
 }

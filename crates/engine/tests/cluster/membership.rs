@@ -1,11 +1,16 @@
 use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use shardwright_contracts::LogicalTime;
-use shardwright_engine::cluster::{ClaimError, JoinError, Serving};
+use shardwright_contracts::{Env, LogicalTime};
+use shardwright_engine::cluster::{ClaimError, Cluster, JoinError, Serving};
 use shardwright_placement::ops::ClaimRefused;
+use shardwright_store::memory::{Before, Call, Hooks};
+use shardwright_store::{Fault, FaultKind};
 
 use crate::site::{GUARD_MS, MARGIN, Site, TTL, holder_of, node};
+use crate::support::world::World;
 
 #[test]
 fn a_node_is_seen_by_all_and_gone_when_it_leaves() {
@@ -54,6 +59,63 @@ fn a_node_may_serve_only_as_long_as_nobody_can_claim_from_it() {
     cut.set(false);
     site.pass(TTL);
     assert_eq!(a.serving(), Serving::Ended);
+}
+
+/// A line that is dead until somebody has waited long enough for an answer to take another.
+struct DeadLine {
+    world: World,
+    is_dead: AtomicBool,
+}
+
+impl DeadLine {
+    const PATIENCE: Duration = Duration::from_secs(2);
+}
+
+impl Hooks for DeadLine {
+    async fn before(&self, call: Call<'_>) -> Before {
+        if matches!(call, Call::KeepAlive(_)) && self.is_dead.load(Ordering::SeqCst) {
+            self.world.sleep(Self::PATIENCE).await;
+            self.is_dead.store(false, Ordering::SeqCst);
+            return Before::Refuse(Fault::new(FaultKind::Unreachable, "the line was dead"));
+        }
+        Before::Go
+    }
+}
+
+#[test]
+fn a_sign_of_life_that_is_not_answered_has_the_time_to_find_out_why() {
+    let site = Site::new();
+    let line = Arc::new(DeadLine { world: site.world.clone(), is_dead: AtomicBool::new(false) });
+    let store = site.store.client(Arc::clone(&line));
+    let mut options = site.options();
+    // A sign of life every second.
+    (options.session_ttl, options.session_margin) =
+        (Duration::from_secs(5), Duration::from_secs(1));
+    let cluster = site.run(Cluster::open(store, site.world.clone(), options)).unwrap();
+    let a = site.join(&cluster, "a:1");
+    site.pass(TTL);
+    line.is_dead.store(true, Ordering::SeqCst);
+    site.pass(TTL);
+    assert!(!line.is_dead.load(Ordering::SeqCst));
+    assert!(a.may_serve());
+}
+
+#[test]
+fn a_node_that_leaves_again_is_not_content_with_the_mark_of_its_earlier_life() {
+    let site = Site::new();
+    let cluster = site.cluster();
+    let a = site.join(&cluster, "a:1");
+    site.run(a.set_leaving(true)).unwrap();
+    // The process hears of the end of its membership, and of nothing else.
+    site.store.hold_watches();
+    site.end_session_of("a:1");
+    let joining = cluster.join(node("a:1"), NonZeroU32::MIN);
+    let mut joining = std::pin::pin!(joining);
+    assert!(site.world.run_until_stuck(joining.as_mut()).is_none());
+    site.world.advance(1_000);
+    let again = site.world.run_until_stuck(joining.as_mut()).unwrap().unwrap();
+    site.run(again.set_leaving(true)).unwrap();
+    assert!(site.cluster().view().members.get("a:1").unwrap().draining);
 }
 
 #[test]

@@ -3,13 +3,13 @@ use std::time::Duration;
 use shardwright_contracts::FenceEpoch;
 use shardwright_engine::StoredCoordinator;
 use shardwright_engine::cluster::{
-    Cluster, ClusterOptions, InfraError, Layout, OpenError, OptionsError,
+    Cluster, ClusterName, ClusterOptions, InfraError, Layout, OpenError, OptionsError, find_plan,
 };
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_placement::{JoinRefused, ShardCount, ShardHash};
 use shardwright_store::memory::MemoryStore;
 
-use crate::site::{SHARDS, Site, node};
+use crate::site::{SHARDS, Site, node, shard};
 use crate::support::world::World;
 
 fn open(site: &Site, options: ClusterOptions) -> Result<Cluster<MemoryStore, World>, OpenError> {
@@ -31,7 +31,7 @@ fn everything_can_be_moved_to_another_thread() {
     let site = Site::new();
     let cluster = moves(site.cluster());
     let a = site.join(&cluster, "a:1");
-    let (to, shards) = (node("a:1"), [crate::site::shard(0)]);
+    let (to, shards) = (node("a:1"), [shard(0)]);
     drop(moves(Cluster::open(site.store.clone(), site.world.clone(), site.options())));
     drop(moves(cluster.join(to.clone(), std::num::NonZeroU32::MIN)));
     drop(moves(cluster.join_gate(to.clone())));
@@ -75,11 +75,12 @@ fn a_process_that_hashes_or_counts_otherwise_is_refused() {
 
 #[test]
 fn a_process_that_would_store_the_cluster_otherwise_is_refused() {
-    let site = Site::new();
-    site.cluster();
-    let layout = Layout::Seed { prefix: "/goverse".to_owned() };
-    let error = open(&site, ClusterOptions { layout, ..site.options() }).unwrap_err();
-    let text = "the cluster is stored as records, this process would store it as text";
+    let (site, other) = (Site::new(), Site::text());
+    other.cluster();
+    let plan = other.stored("shardwright/text/%2fgoverse/plan").remove(0).1;
+    site.put("shardwright/cluster/test/plan", plan);
+    let error = open(&site, site.options()).unwrap_err();
+    let text = "the cluster is stored as text, this process would store it as records";
     assert_eq!(error.to_string(), text);
 }
 
@@ -93,7 +94,60 @@ fn an_existing_cluster_says_by_its_keys_how_many_shards_there_are() {
     let cluster = ShardCount::try_new(SHARDS + 1).unwrap();
     let ours = ShardCount::try_new(SHARDS).unwrap();
     assert_eq!(error, OpenError::Join(JoinRefused::NumShards { cluster, ours }));
+    // One that takes it for larger would put most ids into other shards.
+    let error = open(&site, with_count(&site, SHARDS * 2)).unwrap_err();
+    assert!(matches!(error, OpenError::Join(JoinRefused::NumShards { .. })), "{error}");
+    let mut options = with_count(&site, SHARDS + 1);
+    options.config.sharding.hash = ShardHash::Avalanche64;
+    let error = open(&site, options).unwrap_err();
+    assert!(matches!(error, OpenError::Join(JoinRefused::Hash { .. })), "{error}");
+    assert!(site.stored("shardwright/text/").is_empty(), "who was refused decided nothing");
     assert!(open(&site, with_count(&site, SHARDS + 1)).is_ok());
+}
+
+#[test]
+fn who_only_looks_makes_nothing() {
+    for site in [Site::new(), Site::text()] {
+        let look = || {
+            let looked =
+                Cluster::open_existing(site.store.clone(), site.world.clone(), site.options());
+            site.run(looked)
+        };
+        assert_eq!(look().unwrap_err(), OpenError::NotThere);
+        assert_eq!(site.run(find_plan(&site.store, &site.options())), Ok(None));
+        assert!(site.stored("").is_empty());
+        if site.layout != Layout::Native {
+            for number in 0..SHARDS {
+                site.put(&format!("/goverse/shard/{number}"), "n1:1,n1:1");
+            }
+            let plan = site.run(find_plan(&site.store, &site.options())).unwrap().unwrap();
+            assert_eq!(plan.sharding.num_shards.get(), SHARDS);
+            let before = site.store.revision();
+            let seen = look().unwrap();
+            assert_eq!(seen.view().map.info(shard(3)).unwrap().target, Some(&node("n1:1")));
+            assert_eq!(seen.status().readiness.unclaimed, SHARDS, "nobody is there");
+            assert_eq!(site.store.revision(), before);
+        }
+        site.cluster();
+        let made = site.store.revision();
+        assert!(look().is_ok());
+        assert_eq!(site.store.revision(), made);
+    }
+}
+
+#[test]
+fn a_cluster_that_is_stored_as_text_is_one_whatever_it_is_called() {
+    let site = Site::text();
+    let cluster = site.cluster();
+    let renamed = |count| {
+        let name = ClusterName::parse("other").unwrap();
+        open(&site, ClusterOptions { name, ..with_count(&site, count) })
+    };
+    let error = renamed(SHARDS * 2).unwrap_err();
+    assert!(matches!(error, OpenError::Join(JoinRefused::NumShards { .. })), "{error}");
+    let other = renamed(SHARDS).unwrap();
+    site.run(cluster.set_frozen(true)).unwrap();
+    assert!(other.view().map.header().frozen);
 }
 
 #[test]
@@ -140,7 +194,10 @@ fn fences_of_before_a_restore_are_stale_and_block_nobody() {
     let cluster = site.cluster();
     assert_eq!(cluster.fence_floor().as_raw(), 1 << 32);
     let after = site.join(&cluster, "b:1");
-    site.run(cluster.move_shard(crate::site::shard(0), &node("b:1"))).unwrap();
-    // The other one is a member, and yet holds nothing.
+    site.run(cluster.move_shard(shard(0), &node("b:1"))).unwrap();
+    // The other one is a member, and yet holds nothing, so no call goes there.
+    assert_eq!(crate::site::holder_of(&cluster, 0), None);
+    let routed = cluster.explain("shard#0/x").unwrap();
+    assert!(routed.contains("b:1 is about to claim it"), "{routed}");
     assert_eq!(site.claim(&after, 0).unwrap().as_raw(), 1 << 32);
 }

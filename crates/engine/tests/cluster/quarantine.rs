@@ -1,6 +1,7 @@
 use shardwright_engine::cluster::{
     AdminError, ClaimError, ClusterKey, ReleaseError, StepError, Unreadable,
 };
+use shardwright_placement::Note;
 
 use crate::site::{Site, TTL, holder_of, node, shard, target_of};
 
@@ -32,6 +33,47 @@ fn a_claim_that_cannot_be_read_disables_its_shard_alone() {
         site.put(&key, good);
         assert_eq!(holder_of(&a.cluster(), 0), Some(a.holder().clone()));
         assert!(a.cluster().view().quarantine.is_empty());
+    }
+}
+
+/// The shard looks as if its target did not claim it, and as if it could be moved.
+#[test]
+fn a_claim_that_cannot_be_read_shuts_nobody_out_and_holds_up_no_balance() {
+    for site in [Site::new(), Site::text()] {
+        let (a, b) = (site.node("a:1"), site.node("b:1"));
+        site.settle(&[&a, &b]);
+        let key = match site.layout {
+            shardwright_engine::cluster::Layout::Native => {
+                format!("{OWN}/claim/0000000000000000")
+            }
+            _ => "/goverse/shard/0".to_owned(),
+        };
+        site.put(&key, b"\xff\x00nonsense".to_vec());
+        let before = target_of(&a.cluster(), 0);
+        let pass = |nodes: &[&crate::site::Node<_>]| {
+            for _ in 0..60 {
+                site.pass(std::time::Duration::from_secs(5));
+                site.round(nodes);
+            }
+        };
+        pass(&[&a, &b]);
+        let step = site.run(a.lead_step(None)).unwrap();
+        assert_eq!(step.plan.moves, []);
+        let [Note::Unreadable { shards: 1, first }] = step.plan.notes[..] else {
+            panic!("{:?}", step.plan.notes);
+        };
+        assert_eq!(first, shard(0));
+        // A node that comes gets its share, and nobody else gets anything.
+        let c = site.node("c:1");
+        pass(&[&a, &b, &c]);
+        let held = |one: &crate::site::Node<_>| one.cluster().view().held_by(one.holder()).count();
+        let (of_a, of_b, of_c) = (held(&a), held(&b), held(&c));
+        assert_eq!(of_a + of_b + of_c, 15);
+        assert!(
+            [of_a, of_b, of_c].iter().all(|held| (4..=6).contains(held)),
+            "{of_a} {of_b} {of_c}"
+        );
+        assert_eq!(target_of(&a.cluster(), 0), before);
     }
 }
 
@@ -106,13 +148,13 @@ fn a_leader_that_cannot_be_read_leads_nothing_and_is_replaced() {
 fn gates_marks_and_strangers_are_noted_or_ignored() {
     for site in [Site::new(), Site::text()] {
         let a = site.node("a:1");
-        let gate = match site.layout {
-            shardwright_engine::cluster::Layout::Native => format!("{OWN}/gate/g:1"),
-            _ => "/goverse/gates/g:1".to_owned(),
+        let (gate, own) = match site.layout {
+            shardwright_engine::cluster::Layout::Native => (format!("{OWN}/gate/g:1"), OWN),
+            _ => ("/goverse/gates/g:1".to_owned(), "shardwright/text/%2fgoverse"),
         };
         site.put(&gate, b"other:1".to_vec());
-        site.put(&format!("{OWN}/drain/a:1"), b"nonsense".to_vec());
-        site.put(&format!("{OWN}/stranger"), b"nonsense".to_vec());
+        site.put(&format!("{own}/drain/a:1"), b"nonsense".to_vec());
+        site.put(&format!("{own}/stranger"), b"nonsense".to_vec());
         let view = a.cluster().view();
         let noted: Vec<_> = view.quarantine.iter().map(|one| one.key.clone()).collect();
         assert_eq!(noted, [ClusterKey::Drain(node("a:1")), ClusterKey::Gate(node("g:1"))]);

@@ -66,7 +66,7 @@ async fn life_of_a_cluster<S: Store + Clone>(store: S, layout: Layout) {
         let claimed = member.claim(shards).await;
         assert!(claimed.iter().all(|(_, claimed)| claimed.is_ok()), "{claimed:?}");
     }
-    until(&a.cluster(), |view| view.readiness().is_ready()).await;
+    a.cluster().wait_until_ready(Duration::from_secs(30)).await.unwrap();
     let operator = open(&store, &layout).await;
     operator.move_shard(shard(0), &node("b:1")).await.unwrap();
     operator.pin(shard(1), None).await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shardwright_placement::seed_format::{SeedKey, SeedShard};
 
-use crate::site::{GUARD_MS, SHARDS, Site, TTL, holder_of, node, shard};
+use crate::site::{GUARD_MS, SHARDS, Site, TTL, holder_of, node, shard, target_of};
 
 const PREFIX: &str = "/goverse";
 
@@ -58,6 +58,7 @@ fn the_values_of_the_specification_are_read() {
     site.put("/goverse/shard/0", "node1:47001,node1:47001");
     site.put("/goverse/shard/1", "node2:47001,");
     site.put("/goverse/shard/2", "node1:47001,node1:47001,f=pinned");
+    site.put(&format!("/goverse/shard/{}", SHARDS - 1), ",");
     let cluster = site.cluster();
     let view = cluster.view();
     let info = |number| view.map.info(shard(number)).unwrap();
@@ -141,6 +142,25 @@ fn every_value_parses_at_any_time_in_the_life_of_a_cluster() {
     site.run(b.leave()).unwrap();
     let shards = read(&site).into_iter().filter(|(key, _)| matches!(key, SeedKey::Shard(_)));
     assert_eq!(shards.count(), SHARDS as usize);
+}
+
+/// The text has no place for the time of a move, and a leader that has just come has not seen it.
+#[test]
+fn a_new_leader_does_not_wait_for_ever_for_a_node_that_does_not_claim() {
+    let site = Site::text();
+    let (a, b) = (site.node("a:1"), site.node("b:1"));
+    site.settle(&[&a, &b]);
+    let moved = (0..u64::from(SHARDS)).find(|number| value(&site, *number) == "a:1,a:1").unwrap();
+    site.run(a.cluster().move_shard(shard(moved), &node("b:1"))).unwrap();
+    site.round(&[&a]);
+    assert_eq!(value(&site, moved), "b:1,");
+    let c = site.node("c:1");
+    site.run(a.leave()).unwrap();
+    site.round(&[&c]);
+    assert_eq!(target_of(&c.cluster(), moved).unwrap(), "b:1");
+    site.pass(Duration::from_secs(60));
+    site.round(&[&c]);
+    assert_eq!(target_of(&c.cluster(), moved).unwrap(), "c:1");
 }
 
 /// Claims and targets share a key: neither loses what the other wrote.

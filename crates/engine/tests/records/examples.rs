@@ -20,7 +20,7 @@ use shardwright_engine::codec::{
     NodeMember, OpenShard, Progress, Purpose, Quota, Record, Run, ShardClaim, SplitAsk, Stage,
     TargetChunk, TargetHead, Waiting, Watermark,
 };
-use shardwright_placement::limits::{MAX_FLAG_SIZE, MAX_FLAGS, MAX_NODE_ADDRESS_SIZE};
+use shardwright_placement::limits::{MAX_FLAG_SIZE, MAX_NODE_ADDRESS_SIZE, MAX_OTHER_FLAGS};
 use shardwright_placement::{
     Claim, Flag, Flags, Holder, NodeAddress, ShardCount, ShardHash, Sharding, Since, Target,
     TargetHeader, TargetVersion,
@@ -237,7 +237,7 @@ pub(crate) fn target_chunk() -> TargetChunk {
 
 /// As many nodes as shards, each with the longest name, and as much as can be said of a shard.
 pub(crate) fn largest_target_chunk() -> TargetChunk {
-    let flags = (0..MAX_FLAGS)
+    let flags = (0..MAX_OTHER_FLAGS)
         .map(|number| Flag::parse(&format!("{number:0width$}", width = MAX_FLAG_SIZE)).unwrap());
     let flags = Flags::try_new(flags.collect()).unwrap();
     let target = |number: usize| Target {

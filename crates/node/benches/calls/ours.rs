@@ -55,8 +55,8 @@ pub(crate) async fn start() -> Client {
     let options = NodeOptions::default();
     let node = Node::start(cluster, address, types, transport(), options).await.unwrap();
     tokio::spawn(serve_node(listener, node.service(), pending()));
-    let mut changes = node.cluster().changes();
-    drop(changes.wait_for(|view| view.readiness().is_ready()).await.unwrap());
+    let patience = std::time::Duration::from_secs(60);
+    drop(node.cluster().wait_until_ready(patience).await.unwrap());
     // It lives for as long as the bench does.
     std::mem::forget(node);
 

@@ -87,7 +87,7 @@ async fn an_operator_moves_a_shard_and_no_call_fails() {
         world.watcher.move_shard(shard, &address(to)).await.unwrap();
         world.sleep_ms(20).await;
     }
-    world.until(|view| view.readiness().is_ready()).await;
+    world.ready().await;
     assert_nothing_failed(&world, load.stop().await);
 }
 
@@ -119,7 +119,7 @@ async fn a_node_waits_only_so_long_for_others_to_take_what_is_pinned_to_it() {
     let info = view.map.info(pinned).unwrap();
     assert_eq!((info.current, info.target), (None, Some(&address("a"))));
     let again = world.node("a").await;
-    world.until(|view| view.readiness().is_ready()).await;
+    world.ready().await;
     assert!(again.node.shards().contains(&pinned));
 }
 

@@ -81,7 +81,7 @@ async fn cross(world: World, nodes: Vec<Process>, shards: [ShardId; 2], to: [&st
         assert_eq!(call.await.unwrap().unwrap(), "end");
     }
     assert!(world.env.monotonic() - began < Duration::from_millis(500));
-    world.until(|view| view.readiness().is_ready()).await;
+    world.ready().await;
     drop(nodes);
 }
 

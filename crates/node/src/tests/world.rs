@@ -152,6 +152,11 @@ impl World {
         .await;
     }
 
+    /// Waits until every shard is where it should be.
+    pub(super) async fn ready(&self) {
+        self.watcher.wait_until_ready(Duration::from_secs(300)).await.unwrap();
+    }
+
     /// Waits until the cluster is in some state.
     pub(super) async fn until(&self, mut is: impl FnMut(&ClusterView) -> bool) {
         let mut changes = self.watcher.changes();

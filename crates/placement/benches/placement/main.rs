@@ -12,7 +12,7 @@ use shardwright_contracts::LogicalTime;
 use shardwright_placement::ops;
 use shardwright_placement::{
     ClusterConfig, Incarnation, Member, Membership, NodeAddress, PlanInput, ShardCount, ShardMap,
-    plan,
+    Witness, plan,
 };
 
 use self::support::{Recorder, is_measuring};
@@ -60,7 +60,8 @@ pub(crate) fn settled(config: &ClusterConfig, members: &[Member]) -> Result<Shar
     let mut map = ShardMap::new(config.sharding.num_shards);
     let members = Membership::try_new(members.iter().cloned(), LogicalTime::ZERO)?;
     let now = LogicalTime::ZERO;
-    let input = PlanInput { map: &map, members: &members, loads: None, config, now };
+    let (loads, witness) = (None, &Witness::default());
+    let input = PlanInput { map: &map, members: &members, loads, config, now, witness };
     let update = plan(&input).update(&map, now).ok_or("nothing was placed")?;
     map.apply(&update)?;
     let floor = shardwright_contracts::FenceEpoch::INITIAL;

@@ -18,6 +18,11 @@ impl Budget {
         }
     }
 
+    /// Lets a node have one shard at a time.
+    pub(super) fn try_out(&mut self, node: NodeNo) {
+        self.per_node[node] = self.per_node[node].min(1);
+    }
+
     /// Counts a shard that is on its way, on both sides.
     pub(super) fn occupy(&mut self, giver: Option<NodeNo>, taker: NodeNo) {
         self.in_all = self.in_all.saturating_sub(1);

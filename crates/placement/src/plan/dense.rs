@@ -19,7 +19,7 @@ macro_rules! number {
     ($name:ident) => {
         impl Number for $name {
             fn new(index: usize) -> Self {
-                // There are at most 2^24 shards, and no use for more nodes than numbers.
+                // There are far fewer shards than numbers, and no use for more nodes than that.
                 Self(u32::try_from(index).unwrap_or(u32::MAX))
             }
 
@@ -62,6 +62,14 @@ impl<N: Number, T> Dense<N, T> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (N, &T)> {
         self.items.iter().enumerate().map(|(index, item)| (N::new(index), item))
+    }
+}
+
+impl<T> PerShard<T> {
+    /// The number of a shard that is in the list.
+    pub(super) fn number_of(&self, shard: shardwright_contracts::ShardId) -> Option<ShardNo> {
+        let index = usize::try_from(shard.as_raw()).ok()?;
+        (index < self.len()).then(|| ShardNo::new(index))
     }
 }
 

@@ -60,6 +60,20 @@ pub enum Note {
         /// The first of them.
         first: ShardId,
     },
+    /// A node did not claim what was meant for it and gets nothing more for a while.
+    PassedOver {
+        /// The node.
+        node: NodeAddress,
+        /// When it gets a shard to show that it claims again.
+        until: LogicalTime,
+    },
+    /// What is stored of shards cannot be read. They are left alone.
+    Unreadable {
+        /// How many.
+        shards: u32,
+        /// The first of them.
+        first: ShardId,
+    },
     /// A shard bears more than any node should: only dividing it would help.
     TooHeavy {
         /// Which shard.
@@ -105,6 +119,14 @@ impl fmt::Display for Note {
             Self::Stuck { node, shards, first } => write!(
                 f,
                 "{node} has not got {shards} shards that are meant for it; the first is shard {}",
+                first.as_raw()
+            ),
+            Self::PassedOver { node, until } => {
+                write!(f, "{node} did not claim what it was given and is passed over until {until}")
+            }
+            Self::Unreadable { shards, first } => write!(
+                f,
+                "{shards} shards cannot be read and are left alone; the first is shard {}",
                 first.as_raw()
             ),
             Self::TooHeavy { shard, percent } => write!(

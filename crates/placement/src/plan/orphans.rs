@@ -69,7 +69,7 @@ fn homeless(board: &Board<'_>) -> (Homeless, Homeless) {
                 unplaced.push((number, MoveReason::FirstPlacement));
                 continue;
             }
-            Standing::Waiting | Standing::Home(_) => continue,
+            Standing::Waiting | Standing::Unreadable | Standing::Home(_) => continue,
         };
         urgent.push((rank, (number, reason)));
     }
@@ -101,7 +101,9 @@ struct Takers {
 
 impl Takers {
     fn new(board: &Board<'_>) -> Self {
-        let homes = |shard: &Shard| matches!(shard.standing, Standing::Home(_) | Standing::Waiting);
+        let homes = |shard: &Shard| {
+            matches!(shard.standing, Standing::Home(_) | Standing::Waiting | Standing::Unreadable)
+        };
         let homeless = board.shards.iter().filter(|(_, shard)| !homes(shard));
         let homeless = homeless.map(|(number, _)| board.costs.of(number)).sum();
         let open = board.nodes.iter().filter(|(_, node)| node.open);

@@ -1,19 +1,16 @@
 //! Brings pinned shards back that had to leave their node.
 
+use shardwright_contracts::LogicalTime;
+
 use super::board::{Board, Mobility, Standing};
 use super::dense::{NodeNo, Number, ShardNo};
-use super::{MoveReason, Note};
-use crate::target::Since;
+use super::{MoveReason, Note, times};
 
 pub(super) fn bring_home(board: &mut Board<'_>) {
-    let (cooldown, now) = (board.input.config.move_cooldown_ms, board.input.now);
     let mut cooling = 0;
     let mut cooling_until = None;
-    for (shard, home, since) in away(board) {
-        if let Since::Moved(at) = since
-            && now < at.saturating_add(cooldown)
-        {
-            let until = at.saturating_add(cooldown);
+    for (shard, home, stays_until) in away(board) {
+        if let Some(until) = stays_until {
             cooling += 1;
             cooling_until = Some(cooling_until.map_or(until, |earlier| until.min(earlier)));
             continue;
@@ -31,8 +28,8 @@ pub(super) fn bring_home(board: &mut Board<'_>) {
     }
 }
 
-/// The pinned shards whose home could have them now, and since when they are where they are.
-fn away(board: &Board<'_>) -> Vec<(ShardNo, NodeNo, Since)> {
+/// The pinned shards whose home could have them now, and until when they stay where they are.
+fn away(board: &Board<'_>) -> Vec<(ShardNo, NodeNo, Option<LogicalTime>)> {
     let members = board.input.members;
     let mut found = Vec::new();
     for (number, raw) in board.shards.numbers().zip(board.input.map.raw()) {
@@ -44,7 +41,7 @@ fn away(board: &Board<'_>) -> Vec<(ShardNo, NodeNo, Since)> {
             && shard.target != Some(home)
             && shard.holder == shard.target
         {
-            found.push((number, home, raw.since));
+            found.push((number, home, times::cooling_until(board.input, &raw)));
         }
     }
     found

@@ -1,17 +1,16 @@
 //! Takes stock: which shards are where they should be, which must go, and what is on its way.
 
-use shardwright_contracts::LogicalTime;
-
 use super::board::{Board, Mobility, Node, Shard, Standing};
 use super::budget::Budget;
 use super::cost::Costs;
 use super::dense::{NodeNo, Number, PerNode, PerShard, ShardNo};
-use super::{Note, PlanInput};
+use super::{Note, PlanInput, times};
 use crate::config::PinPolicy;
 use crate::member::{Incarnation, Member};
 use crate::node_names::NameNumber;
 use crate::shard_map::RawShard;
 use crate::target::Since;
+use crate::witness::Trust;
 
 pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
     let members: PerNode<&Member> = input.members.iter().collect();
@@ -26,8 +25,18 @@ pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
             .collect(),
         members: &members,
     };
-    let shards: PerShard<Shard> = input.map.raw().map(|raw| view.shard(&raw)).collect();
+    let mut shards: PerShard<Shard> = input.map.raw().map(|raw| view.shard(&raw)).collect();
+    for shard in &input.witness.unreadable {
+        if let Some(number) = shards.number_of(*shard) {
+            shards[number].standing = Standing::Unreadable;
+        }
+    }
     let mut budget = Budget::new(input.config, members.len());
+    for (node, member) in members.iter() {
+        if input.witness.trust(&member.holder, input.now) == Trust::Trial {
+            budget.try_out(node);
+        }
+    }
     for (raw, (_, shard)) in input.map.raw().zip(shards.iter()) {
         if let Some((giver, taker)) = view.in_flight(&raw, shard) {
             budget.occupy(giver, taker);
@@ -53,8 +62,8 @@ pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
         notes: Vec::new(),
         ask_again_at: None,
     };
-    note_stuck(&mut board, &view);
-    close_nodes_that_do_not_claim(&mut board);
+    note_stuck(&mut board);
+    close_nodes_that_do_not_claim(&mut board, &members);
     fix_what_no_node_could_bear(&mut board);
     weigh(&mut board);
     board
@@ -80,8 +89,8 @@ impl View<'_> {
             Some(node) if self.members[node].draining && waits => Standing::Waiting,
             Some(node) if self.members[node].draining => Standing::Draining,
             Some(_) if pinned => Standing::Home(Mobility::Fixed),
-            Some(node) if holder == Some(node) => Standing::Home(self.settled(raw.since)),
-            Some(_) => match self.late(raw.since) {
+            Some(node) if holder == Some(node) => Standing::Home(self.settled(raw)),
+            Some(_) => match times::late(self.input, raw) {
                 Some(for_ms) if holder.is_none() => Standing::NotClaimed { for_ms },
                 Some(_) | None => Standing::Home(Mobility::InFlight),
             },
@@ -97,23 +106,15 @@ impl View<'_> {
         let counts = matches!(shard.standing, Standing::Home(_))
             && shard.holder != shard.target
             && !matches!(raw.since, Since::Placed(_))
-            && self.late(raw.since).is_none();
+            && times::late(self.input, raw).is_none();
         counts.then_some((shard.holder, shard.target?))
     }
 
-    fn settled(&self, since: Since) -> Mobility {
-        let Since::Moved(at) = since else { return Mobility::Free };
-        let until = at.saturating_add(self.input.config.move_cooldown_ms);
-        if self.input.now < until { Mobility::Cooling { until } } else { Mobility::Free }
-    }
-
-    /// For how long a shard has been on its way, if that is too long.
-    ///
-    /// What was settled once came loose when a node came or went, not when it got its target.
-    fn late(&self, since: Since) -> Option<u64> {
-        let since = since.time()?.max(self.input.members.changed_at());
-        let for_ms = self.input.now.millis_since(since);
-        (for_ms >= self.input.config.stuck_after_ms).then_some(for_ms)
+    fn settled(&self, raw: &RawShard<'_>) -> Mobility {
+        match times::cooling_until(self.input, raw) {
+            Some(until) => Mobility::Cooling { until },
+            None => Mobility::Free,
+        }
     }
 
     fn place(&self, name: NameNumber) -> Option<NodeNo> {
@@ -125,7 +126,7 @@ impl View<'_> {
     }
 }
 
-fn note_stuck(board: &mut Board<'_>, view: &View<'_>) {
+fn note_stuck(board: &mut Board<'_>) {
     let mut stuck: PerNode<(u32, Option<ShardNo>)> =
         board.nodes.iter().map(|_| (0, None)).collect();
     for (raw, (number, shard)) in board.input.map.raw().zip(board.shards.iter()) {
@@ -133,7 +134,7 @@ fn note_stuck(board: &mut Board<'_>, view: &View<'_>) {
         if let Some(target) = shard.target
             && counts
             && shard.holder != Some(target)
-            && view.late(raw.since).is_some()
+            && times::late(board.input, &raw).is_some()
         {
             let (count, first) = &mut stuck[target];
             *count += 1;
@@ -148,9 +149,12 @@ fn note_stuck(board: &mut Board<'_>, view: &View<'_>) {
     }
 }
 
-/// A node that leaves shards unclaimed gets no others, unless they all do.
-fn close_nodes_that_do_not_claim(board: &mut Board<'_>) {
-    let mut idle: PerNode<bool> = board.nodes.iter().map(|_| false).collect();
+/// A node that leaves shards unclaimed, or did so lately, gets no others, unless they all do.
+fn close_nodes_that_do_not_claim(board: &mut Board<'_>, members: &PerNode<&Member>) {
+    let (witness, now) = (board.input.witness, board.input.now);
+    let trust = |member: &Member| witness.trust(&member.holder, now);
+    let mut idle: PerNode<bool> =
+        members.iter().map(|(_, member)| matches!(trust(member), Trust::PassedOver(_))).collect();
     for (_, shard) in board.shards.iter() {
         if let (Standing::NotClaimed { .. }, Some(target)) = (shard.standing, shard.target) {
             idle[target] = true;
@@ -159,6 +163,13 @@ fn close_nodes_that_do_not_claim(board: &mut Board<'_>) {
     let some_claim = board.nodes.iter().any(|(number, node)| node.open && !idle[number]);
     if some_claim {
         for number in board.nodes.numbers() {
+            if let Trust::PassedOver(until) = trust(members[number])
+                && board.nodes[number].open
+            {
+                let node = board.nodes[number].address.clone();
+                board.notes.push(Note::PassedOver { node, until });
+                board.ask_again(until);
+            }
             board.nodes[number].open &= !idle[number];
         }
         return;
@@ -189,7 +200,7 @@ fn fix_what_no_node_could_bear(board: &mut Board<'_>) {
 
 /// Adds up what each node has.
 fn weigh(board: &mut Board<'_>) {
-    let mut waiting = (0, None);
+    let (mut waiting, mut unreadable) = ((0, None), (0, None));
     for (number, raw) in board.shards.numbers().zip(board.input.map.raw()) {
         let shard = board.shards[number];
         match shard.standing {
@@ -211,16 +222,23 @@ fn weigh(board: &mut Board<'_>) {
                 waiting.0 += 1;
                 waiting.1.get_or_insert(number);
             }
+            Standing::Unreadable => {
+                unreadable.0 += 1;
+                unreadable.1.get_or_insert(number);
+                // As far as anybody can tell it is where it should be, and it stays there.
+                if let Some(target) = shard.target {
+                    let cost = board.costs.of(number);
+                    board.nodes[target].has += cost;
+                    board.nodes[target].fixed += cost;
+                }
+            }
             _ => {}
         }
     }
     if let (shards, Some(first)) = waiting {
         board.notes.push(Note::PinnedToAbsent { shards, first: first.id() });
     }
-}
-
-/// When the guard ends that the last change of members armed.
-pub(super) fn guard_ends(input: &PlanInput<'_>) -> LogicalTime {
-    let duration = input.config.cluster_state_stability_duration_ms;
-    input.members.changed_at().saturating_add(duration)
+    if let (shards, Some(first)) = unreadable {
+        board.notes.push(Note::Unreadable { shards, first: first.id() });
+    }
 }

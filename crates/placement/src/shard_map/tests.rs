@@ -2,7 +2,7 @@ use shardwright_contracts::LogicalTime;
 
 use super::*;
 use crate::NodeAddress;
-use crate::member::Holder;
+use crate::member::{Holder, Member, Membership};
 use crate::readiness::Readiness;
 use crate::target::TargetChange;
 use crate::testing::wait_until_ready;
@@ -14,6 +14,14 @@ fn map(shards: u32) -> ShardMap {
 fn holder(name: &str) -> Holder {
     let address = NodeAddress::parse(name).unwrap();
     Holder { address, incarnation: Incarnation::from_raw(1) }
+}
+
+fn members(names: &[&str]) -> Membership {
+    let members = names.iter().map(|name| {
+        let Holder { address, incarnation } = holder(name);
+        Member::new(address, incarnation)
+    });
+    Membership::try_new(members, LogicalTime::ZERO).unwrap()
 }
 
 fn claim(name: Option<&str>, fence: u64) -> Claim {
@@ -40,7 +48,7 @@ fn a_new_map_knows_nothing_of_its_shards() {
     assert_eq!(map.iter().count(), 2);
     for info in map.iter() {
         assert_eq!((info.target, info.current, info.fence), (None, None, None));
-        assert!(!info.is_settled());
+        assert!(!info.is_settled(&members(&[])));
     }
     assert!(map.info(ShardId::from_raw(2)).is_err());
 }
@@ -115,19 +123,38 @@ fn a_cluster_is_ready_when_every_shard_is_where_it_should_be() {
         map.load_target(ShardId::from_raw(1), &target("b")).unwrap();
         map.learn_claim(ShardId::from_raw(1), &claim(Some("b"), 2)).unwrap();
     });
-    let told = |map: &ShardMap| Readiness::of(map).to_string();
+    let both = members(&["a", "b"]);
+    let readiness = |map: &ShardMap| Readiness::of(map, &both);
+    let told = |map: &ShardMap| readiness(map).to_string();
     assert_eq!(
         told(&states[1]),
         "1 shards have no target, 1 are not claimed and 0 are on another node; the first is shard 0"
     );
-    let never = wait_until_ready(&states).unwrap_err();
+    let never = wait_until_ready(states.iter().map(readiness)).unwrap_err();
     assert_eq!((never.states, never.last.unwrap().elsewhere), (3, 1));
     let mut ready = states.last().unwrap().clone();
     ready.learn_claim(FIRST, &claim(Some("a"), 3)).unwrap();
     assert_eq!(told(&ready), "every shard is where it should be");
     states.push(ready);
-    assert_eq!(wait_until_ready(&states), Ok(3));
-    assert!(wait_until_ready::<ShardMap>([]).is_err());
+    assert_eq!(wait_until_ready(states.iter().map(readiness)), Ok(3));
+    assert!(wait_until_ready([]).is_err());
+}
+
+#[test]
+fn what_a_node_had_that_is_gone_is_not_where_it_should_be() {
+    let mut map = map(2);
+    for (number, name) in [(0, "a"), (1, "b")] {
+        let shard = ShardId::from_raw(number);
+        map.load_target(shard, &target(name)).unwrap();
+        map.learn_claim(shard, &claim(Some(name), 2)).unwrap();
+    }
+    assert!(Readiness::of(&map, &members(&["a", "b"])).is_ready());
+    let found = Readiness::of(&map, &members(&["a"]));
+    assert_eq!((found.unclaimed, found.first), (1, Some(ShardId::from_raw(1))));
+    // Another life of the same node is another node.
+    let again = Member::new(holder("b").address, Incarnation::from_raw(2));
+    let again = Membership::try_new([again], LogicalTime::ZERO).unwrap();
+    assert_eq!(Readiness::of(&map, &again).unclaimed, 2);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
 use shardwright_placement::ops::{self, Releasing};
 use shardwright_placement::{
     ClusterConfig, Duties, Holder, Incarnation, Member, Membership, Move, NodeAddress, Plan,
-    PlanInput, ShardCount, ShardMap, plan,
+    PlanInput, ShardCount, ShardMap, Witness, plan,
 };
 
 pub(crate) struct Cluster {
@@ -16,6 +16,7 @@ pub(crate) struct Cluster {
     pub(crate) members: Membership,
     pub(crate) loads: Option<Vec<u64>>,
     pub(crate) now: LogicalTime,
+    pub(crate) witness: Witness,
     lives: u64,
 }
 
@@ -42,6 +43,7 @@ impl Cluster {
             members: Membership::try_new([], LogicalTime::ZERO).unwrap(),
             loads: None,
             now: LogicalTime::ZERO,
+            witness: Witness::default(),
             lives: 0,
             config,
         }
@@ -106,6 +108,7 @@ impl Cluster {
             loads: self.loads.as_deref(),
             config: &self.config,
             now: self.now,
+            witness: &self.witness,
         }
     }
 
@@ -119,6 +122,7 @@ impl Cluster {
         if let Some(update) = plan.update(&self.map, self.now) {
             self.map.apply(&update).unwrap();
         }
+        self.witness.saw_plan(&plan, &self.members, &self.config, self.now);
         plan
     }
 
@@ -146,6 +150,7 @@ impl Cluster {
                 let info = self.map.info(shard).unwrap();
                 let claim = ops::claim(info, holder, &self.members, FenceEpoch::INITIAL).unwrap();
                 self.map.learn_claim(shard, &claim).unwrap();
+                self.witness.saw_claim(holder.borrowed());
                 claimed += 1;
             }
         }

@@ -48,8 +48,9 @@ pub(crate) fn run(cluster: &AnyCluster, json: bool) -> anyhow::Result<Exit> {
         say!("drained  {node}, which is no member");
     }
     say!("shards   {}", status.readiness);
-    for info in view.map.iter().filter(|info| !info.is_settled()).take(LISTED) {
-        say!("         shard {}: {}", info.shard.as_raw(), unsettled(&info));
+    let not_there = view.map.iter().filter(|info| !info.is_settled(&view.members));
+    for info in not_there.take(LISTED) {
+        say!("         shard {}: {}", info.shard.as_raw(), unsettled(&info, &view));
     }
     for quarantined in &status.quarantine {
         say!("unreadable  {quarantined}");
@@ -57,9 +58,12 @@ pub(crate) fn run(cluster: &AnyCluster, json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn unsettled(info: &ShardInfo<'_>) -> String {
+fn unsettled(info: &ShardInfo<'_>, view: &ClusterView) -> String {
     let target = info.target.map_or("no node", NodeAddress::as_str);
     match info.current {
+        Some(current) if !view.members.is_live(current) => {
+            format!("unclaimed since {} is gone, meant for {target}", current.address)
+        }
         Some(current) => format!("moving from {} to {target}", current.address),
         None => format!("unclaimed, meant for {target}"),
     }
@@ -78,10 +82,11 @@ fn as_json(cluster: &AnyCluster, status: &ClusterStatus, view: &ClusterView) -> 
         serde_json::json!({
             "shard": info.shard.as_raw(), "target": info.target.map(NodeAddress::as_str),
             "current": info.current.map(|current| current.address.as_str()),
+            "current_is_member": info.owner(&view.members).is_some(),
         })
     };
     let strings = |all: &[NodeAddress]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let unsettled = view.map.iter().filter(|info| !info.is_settled());
+    let unsettled = view.map.iter().filter(|info| !info.is_settled(&view.members));
     serde_json::json!({
         "cluster": cluster.options().name.as_str(),
         "shards": status.sharding.num_shards.get(), "hash": status.sharding.hash.name(),

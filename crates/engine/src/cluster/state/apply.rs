@@ -21,7 +21,7 @@ type Value = Option<(Bytes, Revision)>;
 
 impl State {
     /// Takes what is under a key, which is no shard's.
-    pub(super) fn apply(&mut self, key: ClusterKey, value: Value) {
+    pub(super) fn apply(&mut self, key: ClusterKey, value: Value, now: LogicalTime) {
         let bytes = value.as_ref().map(|(bytes, _)| bytes.as_ref());
         let read = match &key {
             ClusterKey::Plan | ClusterKey::Shard(_) => Ok(()),
@@ -53,7 +53,7 @@ impl State {
                 read.transpose().map(|_| ())
             }
             ClusterKey::TargetHead => self.apply_header(bytes),
-            ClusterKey::TargetChunk(chunk) => self.apply_chunk(*chunk, bytes),
+            ClusterKey::TargetChunk(chunk) => self.apply_chunk(*chunk, bytes, now),
         };
         self.note(key, read);
     }
@@ -66,7 +66,7 @@ impl State {
             (None, Format::Text) => self.apply_text(shard, &SeedShard::default(), None, now),
             (Some((bytes, _)), Format::Records) => ShardClaim::decode(bytes)
                 .map_err(Unreadable::from)
-                .and_then(|record| self.take_claim(shard, &record.claim)),
+                .and_then(|record| self.hear_claim(shard, &record.claim)),
             (Some((bytes, at)), Format::Text) => read_shard_text(bytes)
                 .and_then(|text| self.apply_text(shard, &text, Some(*at), now)),
         };
@@ -107,7 +107,12 @@ impl State {
         Ok(read.map(|_| ())?)
     }
 
-    fn apply_chunk(&mut self, chunk: u32, value: Option<&[u8]>) -> Result<(), Unreadable> {
+    fn apply_chunk(
+        &mut self,
+        chunk: u32,
+        value: Option<&[u8]>,
+        now: LogicalTime,
+    ) -> Result<(), Unreadable> {
         // In the text every shard has its target with it.
         if self.format == Format::Text {
             return Ok(());
@@ -128,9 +133,15 @@ impl State {
         };
         let nowhere = || vec![Target::default(); expected];
         let targets = read.as_ref().map_or_else(|_| nowhere(), Clone::clone);
+        let has_heard = self.has_heard(&ClusterKey::TargetChunk(chunk));
         let map = self.map_mut();
         for (shard, target) in shards.zip(&targets) {
-            map.load_target(ShardId::from_raw(shard.into()), target)?;
+            let shard = ShardId::from_raw(shard.into());
+            if has_heard {
+                map.hear_target(shard, target, now)?;
+            } else {
+                map.load_target(shard, target)?;
+            }
         }
         read.map(|_| ())
     }
@@ -147,9 +158,7 @@ impl State {
         let mut target = text.to_target();
         // The text has no place for the time of a move, so it is the time when it is heard of. Of
         // what was there before anything was heard, nothing is known.
-        let has_heard =
-            self.reached(self.keys.range_of(&ClusterKey::Shard(shard))) > Revision::ZERO;
-        if has_heard && before.target != text.target.as_ref() {
+        if self.has_heard(&ClusterKey::Shard(shard)) && before.target != text.target.as_ref() {
             target.since = match before.target {
                 Some(_) => Since::Moved(now),
                 None => Since::Placed(now),
@@ -162,7 +171,7 @@ impl State {
             let incarnation = life_at(self.life(&address), at);
             Holder { address, incarnation }
         });
-        self.take_claim(shard, &Claim { holder, fence })
+        self.hear_claim(shard, &Claim { holder, fence })
     }
 
     /// Looks again in which life each holder of a shard is a member, after members changed.
@@ -183,11 +192,31 @@ impl State {
         }
     }
 
+    /// Whether everything has been listed that was there before this process came, so that what is
+    /// other than before was stored since.
+    fn has_heard(&self, key: &ClusterKey) -> bool {
+        self.reached(self.keys.range_of(key)) > Revision::ZERO
+    }
+
+    /// Takes what is stored of a claim, and takes note of whoever made it if that is new.
+    fn hear_claim(&mut self, shard: ShardId, claim: &Claim) -> Result<(), Unreadable> {
+        let holder = claim.holder.as_ref().map(Holder::borrowed);
+        if let Some(holder) = holder
+            && self.map.info(shard)?.current != Some(holder)
+        {
+            self.witness.saw_claim(holder);
+        }
+        self.take_claim(shard, claim)
+    }
+
     /// What is stored is the latest, whatever the map takes for later.
     fn take_claim(&mut self, shard: ShardId, claim: &Claim) -> Result<(), Unreadable> {
+        // What was claimed below the floor is void: nobody has it.
+        let is_void = claim.fence < self.floor;
+        let holder = claim.holder.clone().filter(|_| !is_void);
         let map = self.map_mut();
         map.forget_claim(shard)?;
-        Ok(map.learn_claim(shard, claim).map(|_| ())?)
+        Ok(map.learn_claim(shard, &Claim { holder, fence: claim.fence }).map(|_| ())?)
     }
 
     fn forget_claim(&mut self, shard: ShardId) -> Result<(), Unreadable> {

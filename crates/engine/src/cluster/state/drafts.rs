@@ -30,10 +30,8 @@ impl State {
         }
         let claim = ops::claim(info, claimer, &self.members, self.floor)?;
         let claim = planted::claimed(claim, info.fence);
-        // A claim below the floor is void, so its holder may be a member all the same.
-        let is_void = info.fence.is_some_and(|fence| fence < self.floor);
-        let holder = info.current.filter(|_| !is_void);
-        let commit = self.expecting_lives(holder, claimer).map_err(ClaimError::HolderUnreadable)?;
+        let commit =
+            self.expecting_lives(info.current, claimer).map_err(ClaimError::HolderUnreadable)?;
         let is_blind = planted::is_active(Defect::MembershipUncompared);
         let commit = if is_blind { Commit::builder() } else { commit };
         let key = ClusterKey::Shard(shard);

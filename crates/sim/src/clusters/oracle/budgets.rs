@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 
-use shardwright_contracts::LogicalTime;
 use shardwright_placement::{ClusterConfig, NodeAddress};
 
 use super::ensure;
@@ -13,23 +12,20 @@ pub(in crate::clusters) const ORACLE: &Oracle = &Oracle::of_the_world(
      stay beyond the batch",
 );
 
-/// What a leader wrote, and when: by the world's clock when it was stored, and by the leader's own
-/// when it was decided.
+/// What a leader wrote, and when it was stored.
 pub(in crate::clusters) struct Planned<'a> {
     pub(in crate::clusters) config: &'a ClusterConfig,
     pub(in crate::clusters) changes: &'a [Change],
     now_us: u64,
-    decided_at: LogicalTime,
 }
 
 impl<'a> Planned<'a> {
-    pub(in crate::clusters) fn new(
+    pub(in crate::clusters) const fn new(
         config: &'a ClusterConfig,
         changes: &'a [Change],
         now_us: u64,
     ) -> Self {
-        let decided_at = changes.iter().filter_map(|change| change.after.since.time()).max();
-        Self { config, changes, now_us, decided_at: decided_at.unwrap_or(LogicalTime::ZERO) }
+        Self { config, changes, now_us }
     }
 
     /// A time of which every leader has heard that can write now.
@@ -37,9 +33,10 @@ impl<'a> Planned<'a> {
         self.now_us.saturating_sub(LAG_US)
     }
 
-    /// How long before the decision a shard got its target, by the clocks of those who decided.
-    pub(in crate::clusters) fn age_ms(&self, aim: &Aim) -> u64 {
-        aim.target.since.time().map_or(u64::MAX, |since| self.decided_at.millis_since(since))
+    /// How long ago a shard got its target. Whatever calendars say, no leader can have known of it
+    /// for longer.
+    pub(in crate::clusters) const fn age_ms(&self, aim: &Aim) -> u64 {
+        self.now_us.saturating_sub(aim.at_us) / 1_000
     }
 }
 

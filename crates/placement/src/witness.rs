@@ -1,0 +1,104 @@
+//! What whoever plans has seen for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shardwright_contracts::{LogicalTime, ShardId};
+
+use crate::config::ClusterConfig;
+use crate::member::{Holder, HolderRef, Membership};
+use crate::plan::{MoveReason, Plan};
+
+/// How often the time for which a node is passed over doubles.
+const DOUBLINGS: u32 = 4;
+
+/// What whoever plans has seen for itself, besides what is stored. It is stored nowhere: a new
+/// leader begins with what it saw as a member and finds out the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// Since when it has followed the cluster.
+    pub follows_since: LogicalTime,
+    /// Shards of which it cannot read where they should be, or who has them.
+    pub unreadable: BTreeSet<ShardId>,
+    /// Nodes that did not claim what was meant for them.
+    idle: BTreeMap<Holder, Idle>,
+}
+
+/// Somebody who has always been there, and has seen nothing special.
+impl Default for Witness {
+    fn default() -> Self {
+        let (unreadable, idle) = (BTreeSet::new(), BTreeMap::new());
+        Self { follows_since: LogicalTime::ZERO, unreadable, idle }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Idle {
+    passed_over_until: LogicalTime,
+    times: u32,
+}
+
+/// What a node may be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    Full,
+    /// One shard at a time: it has not shown yet that it claims again.
+    Trial,
+    /// Nothing, until then.
+    PassedOver(LogicalTime),
+}
+
+impl Witness {
+    /// Somebody who has followed the cluster for some time.
+    #[must_use]
+    pub fn since(follows_since: LogicalTime) -> Self {
+        Self { follows_since, ..Self::default() }
+    }
+
+    /// The same, if it cannot read what is stored of some shards.
+    #[must_use]
+    pub fn without(self, unreadable: BTreeSet<ShardId>) -> Self {
+        Self { unreadable, ..self }
+    }
+
+    /// Takes note of a plan that was carried out: nodes that lost shards because they did not claim
+    /// them are passed over, each time for twice as long.
+    pub fn saw_plan(
+        &mut self,
+        plan: &Plan,
+        members: &Membership,
+        config: &ClusterConfig,
+        now: LogicalTime,
+    ) {
+        self.idle.retain(|holder, _| members.is_live(holder.borrowed()));
+        for one in &plan.moves {
+            let MoveReason::NotClaimed { .. } = one.reason else { continue };
+            let from = one.from.as_ref().and_then(|from| members.get(from.as_str()));
+            let Some(member) = from else { continue };
+            let idle = self
+                .idle
+                .entry(member.holder.clone())
+                .or_insert(Idle { passed_over_until: now, times: 0 });
+            // What did not fit into one plan is no other failure.
+            if now >= idle.passed_over_until {
+                let time = config.stuck_after_ms.saturating_mul(1 << idle.times.min(DOUBLINGS));
+                idle.passed_over_until = now.saturating_add(time);
+                idle.times += 1;
+            }
+        }
+    }
+
+    /// Takes note that a node has claimed something, and so can be trusted again.
+    pub fn saw_claim(&mut self, holder: HolderRef<'_>) {
+        if !self.idle.is_empty() {
+            self.idle.remove(&holder.to_holder());
+        }
+    }
+
+    pub(crate) fn trust(&self, holder: &Holder, now: LogicalTime) -> Trust {
+        match self.idle.get(holder) {
+            None => Trust::Full,
+            Some(idle) if now < idle.passed_over_until => Trust::PassedOver(idle.passed_over_until),
+            Some(_) => Trust::Trial,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Stored times were written by the clocks of other machines, which may be wrong by any amount.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+mod support;
+
+use shardwright_contracts::LogicalTime;
+use shardwright_placement::{MoveReason, Since, Target};
+
+use self::support::{Cluster, node, shard};
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Three nodes have three shards each, and it is two hours past the beginning of time.
+fn cluster() -> Cluster {
+    let mut cluster = Cluster::new(9);
+    cluster.join_numbered(0..3);
+    cluster.pass(2 * HOUR_MS);
+    cluster.settle();
+    cluster
+}
+
+fn later(time: LogicalTime, millis: u64) -> LogicalTime {
+    time.saturating_add(millis)
+}
+
+fn earlier(time: LogicalTime, millis: u64) -> LogicalTime {
+    LogicalTime::from_millis(time.as_millis() - millis)
+}
+
+fn meant(name: &str, since: Since) -> Target {
+    Target { node: Some(node(name)), since, ..Target::default() }
+}
+
+/// Shards of `n00` that were moved to `n01`, which claims nothing, as somebody's clock says.
+fn moved(cluster: &mut Cluster, since: LogicalTime, is_heard: bool) {
+    let target = meant("n01", Since::Moved(since));
+    if is_heard {
+        cluster.map.hear_target(shard(0), &target, cluster.now).unwrap();
+    } else {
+        cluster.map.load_target(shard(0), &target).unwrap();
+    }
+    cluster.hand_over_without("n01");
+}
+
+fn is_late(cluster: &Cluster) -> bool {
+    let plan = cluster.plan();
+    plan.moves.iter().any(|one| matches!(one.reason, MoveReason::NotClaimed { .. }))
+}
+
+#[test]
+fn a_clock_that_is_behind_makes_nothing_late_that_was_just_moved() {
+    let mut cluster = cluster();
+    cluster.pass(HOUR_MS);
+    let since = earlier(cluster.now, HOUR_MS);
+    moved(&mut cluster, since, true);
+    assert!(!is_late(&cluster));
+    cluster.pass(59_999);
+    assert!(!is_late(&cluster));
+    cluster.pass(1);
+    assert!(is_late(&cluster));
+}
+
+#[test]
+fn a_clock_that_is_ahead_makes_nothing_wait_until_then() {
+    let mut cluster = cluster();
+    let since = later(cluster.now, HOUR_MS);
+    moved(&mut cluster, since, true);
+    cluster.pass(60_000);
+    assert!(is_late(&cluster));
+}
+
+#[test]
+fn what_comes_from_the_future_to_one_who_just_came_counts_from_when_it_came() {
+    let mut cluster = cluster();
+    cluster.restart("n02");
+    let since = later(cluster.now, HOUR_MS);
+    moved(&mut cluster, since, false);
+    cluster.pass(59_999);
+    assert!(!is_late(&cluster));
+    cluster.pass(1);
+    assert!(is_late(&cluster));
+}
+
+#[test]
+fn a_move_from_the_future_does_not_cool_until_then() {
+    let mut cluster = cluster();
+    let since = Since::Moved(later(cluster.now, HOUR_MS));
+    for number in [0, 3, 6] {
+        cluster.map.load_target(shard(number), &meant("n01", since)).unwrap();
+    }
+    cluster.hand_over();
+    cluster.witness.follows_since = cluster.now;
+    cluster.pass(59_999);
+    // They may have been moved the moment before it came.
+    assert!(cluster.plan().moves.iter().all(|one| one.shard.as_raw() % 3 != 0));
+    let free = |cluster: &Cluster| cluster.plan().moves.iter().any(|one| one.shard == shard(0));
+    assert!(!free(&cluster));
+    cluster.pass(1);
+    assert!(free(&cluster));
+}
+
+#[test]
+fn what_nobody_knows_the_time_of_is_late_some_time_after_nodes_came_or_went() {
+    let mut cluster = cluster();
+    cluster.map.load_target(shard(0), &meant("n01", Since::Unknown)).unwrap();
+    cluster.hand_over_without("n01");
+    cluster.restart("n02");
+    cluster.hand_over_without("n01");
+    assert!(!is_late(&cluster));
+    cluster.pass(60_000);
+    assert!(is_late(&cluster));
+}
