@@ -68,7 +68,7 @@ impl Settings {
         };
         // Half of the worlds wait for calls to their end at once, so that whatever waits for them
         // shows.
-        let is_patient = host.overrun_max.as_millis() % 2 == 0;
+        let is_patient = host.overrun_max.as_millis().is_multiple_of(2);
         let force_ms = if is_patient { Patience::default().force_ms } else { 0 };
         let queue_max = if is_crowded { rng.between(1, 3) } else { 10_000 };
         Ok(Self {
