@@ -1,4 +1,9 @@
-//! Errors as the details of a gRPC status, and back.
+//! Errors as a gRPC status, and back.
+//!
+//! All of a status travels in the headers of an answer, and of those a connection takes only so
+//! much: an answer with more of them is broken off, and with some clients the whole connection,
+//! with the calls of everybody else. So a text is carried once, as the message of the status, and
+//! cut.
 
 use prost::Message;
 use shardwright_contracts::{FenceEpoch, ShardId};
@@ -6,6 +11,7 @@ use tonic::Status;
 
 use crate::code::codes;
 use crate::error::{CallError, UnknownWhy};
+use crate::text::short;
 use crate::wire::failure::{Failure, FailureCode};
 
 /// The status that carries an error.
@@ -13,7 +19,8 @@ use crate::wire::failure::{Failure, FailureCode};
 pub fn status_of_error(error: &CallError) -> Status {
     let codes = codes(error);
     let failure = failure_of(error, codes.failure);
-    Status::with_details(codes.grpc, error.to_string(), failure.encode_to_vec().into())
+    let message = own_text(error).map_or_else(|| error.to_string(), str::to_owned);
+    Status::with_details(codes.grpc, short(message), failure.encode_to_vec().into())
 }
 
 /// The error that a status carries; none if it came from somebody else, or from the network.
@@ -23,15 +30,23 @@ pub fn error_of_status(status: &Status) -> Option<CallError> {
         return None;
     }
     let failure = Failure::decode(status.details()).ok()?;
-    error_of(failure)
+    error_of(failure, status.message())
+}
+
+/// What somebody else has said, and the error only carries.
+fn own_text(error: &CallError) -> Option<&str> {
+    match error {
+        CallError::InvalidId(text)
+        | CallError::Activation(text)
+        | CallError::Refused(text)
+        | CallError::Unreachable { reason: text, .. } => Some(text),
+        _ => None,
+    }
 }
 
 fn failure_of(error: &CallError, code: FailureCode) -> Failure {
     let mut failure = Failure { code: code.into(), ..Failure::default() };
     match error {
-        CallError::InvalidId(text) | CallError::Activation(text) | CallError::Refused(text) => {
-            failure.message.clone_from(text);
-        }
         CallError::TooLarge { size, limit } => (failure.size, failure.limit) = (*size, *limit),
         CallError::NotOwner { shard, fence } => {
             failure.shard = shard.map(ShardId::as_raw);
@@ -43,17 +58,17 @@ fn failure_of(error: &CallError, code: FailureCode) -> Failure {
             failure.retry_after_ms = *retry_after_ms;
         }
         CallError::NodeGone { node, retry_after_ms } => {
-            failure.node.clone_from(node);
+            failure.node = short(node.clone());
             failure.retry_after_ms = *retry_after_ms;
         }
-        CallError::Unreachable { node, reason } => {
-            failure.node.clone_from(node);
-            failure.message.clone_from(reason);
-        }
+        CallError::Unreachable { node, .. } => failure.node = short(node.clone()),
         CallError::QueueFull { limit } | CallError::ChainTooLong { limit } => {
             failure.limit = *limit;
         }
-        CallError::UnknownType
+        CallError::InvalidId(_)
+        | CallError::Activation(_)
+        | CallError::Refused(_)
+        | CallError::UnknownType
         | CallError::NotServing
         | CallError::Late
         | CallError::Cycle
@@ -63,9 +78,10 @@ fn failure_of(error: &CallError, code: FailureCode) -> Failure {
     failure
 }
 
-fn error_of(failure: Failure) -> Option<CallError> {
+fn error_of(failure: Failure, message: &str) -> Option<CallError> {
     let code = FailureCode::try_from(failure.code).ok()?;
-    let Failure { message, node, retry_after_ms, size, limit, .. } = failure;
+    let Failure { node, retry_after_ms, size, limit, .. } = failure;
+    let message = message.to_owned();
     let shard = failure.shard.map(ShardId::from_raw);
     Some(match code {
         FailureCode::Unspecified => return None,
@@ -102,14 +118,44 @@ mod tests {
 
     use super::*;
     use crate::code::tests::one_of_each;
+    use crate::limits::MAX_ERROR_TEXT_SIZE;
 
     #[test]
     fn every_error_comes_over_the_wire_as_it_was() {
         for error in one_of_each() {
             let status = status_of_error(&error);
-            assert_eq!(status.message(), error.to_string());
+            assert!(error.to_string().ends_with(status.message()), "people read it, too: {error}");
             assert_eq!(error_of_status(&status), Some(error));
         }
+    }
+
+    /// What a status takes of the headers of an answer.
+    fn header_size(status: &Status) -> usize {
+        let headers = status.clone().into_http::<()>();
+        headers.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
+    }
+
+    #[test]
+    fn a_long_text_is_cut_and_no_status_is_too_large_for_a_connection() {
+        // Letters that are written as nine where a header holds them.
+        let long = "€".repeat(100_000);
+        let (node, reason) = (long.clone(), long.clone());
+        for error in [
+            CallError::Refused(long.clone()),
+            CallError::Activation(long.clone()),
+            CallError::InvalidId(long.clone()),
+            CallError::Unreachable { node: node.clone(), reason },
+            CallError::NodeGone { node, retry_after_ms: 5 },
+        ] {
+            let status = status_of_error(&error);
+            assert!(header_size(&status) < 8 << 10, "{} bytes", header_size(&status));
+            let heard = error_of_status(&status).unwrap();
+            assert_eq!(codes(&heard), codes(&error));
+        }
+        let status = status_of_error(&CallError::Refused(long.clone()));
+        let Some(CallError::Refused(heard)) = error_of_status(&status) else { panic!("{status}") };
+        assert!(heard.len() <= MAX_ERROR_TEXT_SIZE && heard.len() > MAX_ERROR_TEXT_SIZE - 8);
+        assert!(long.starts_with(heard.strip_suffix(" …").unwrap()));
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub(crate) enum Exit {
 /// What the help says about them.
 pub(crate) const HELP: &str = "Exit codes:
   0    done
-  1    scan: secrets were found; verify: something does not hold; demo: a promise was broken
+  1    scan: secrets were found; verify: something does not hold; demo: a promise was broken;
+       cluster drain --wait: the time is over and the node still has shards
   2    an error, or a wrong command line
   3    done, but items are parked, or files could not be read
   4    stopped: too many items failed

@@ -1,6 +1,8 @@
 //! What nodes and gates have in common: they listen, and end when they are told to.
 
 use anyhow::Context as _;
+use shardwright_engine::watch;
+use shardwright_node::Notices;
 use shardwright_placement::NodeAddress;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -67,13 +69,37 @@ impl Signals {
     }
 }
 
-/// Ends the program when whoever started it is gone, however that came about: what it reads from
-/// us then ends.
+/// Ends the program when whoever started it is gone, however that came about: what we read from it
+/// then ends. A program that stands still reads nothing, so the kernel is told as well; it counts
+/// the thread that started us, which is the first one of its program.
 pub(crate) fn end_with_parent() {
+    #[cfg(target_os = "linux")]
+    let _told =
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     std::thread::spawn(|| {
         let _read = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         std::process::exit(Exit::Interrupted as i32);
     });
+}
+
+/// Tells what a node or a gate tries in vain, whenever there is something new to tell.
+pub(crate) async fn follow_notices(mut notices: watch::Receiver<Notices>, json: bool, who: String) {
+    let mut told = 0;
+    loop {
+        let new: Vec<_> = notices.borrow_and_update().after(told).cloned().collect();
+        for notice in new {
+            told = notice.number;
+            let (what, why, times) = (notice.trying.name(), &notice.why, notice.times.to_string());
+            let line = format!("{who} tries in vain to {what}, {times} times by now: {why}");
+            let fields = [("who", who.as_str()), ("trying", what), ("why", why), ("times", &times)];
+            if tell(json, "trouble", &line, &fields).is_err() {
+                return;
+            }
+        }
+        if notices.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Tells what a server is doing: a line of text, or the fields of a JSON object. It serves on if

@@ -17,8 +17,13 @@ use tokio::process::Command;
 
 /// Says how many calls a second there are, for a machine that is busy with other things.
 const RATE: &str = "SHARDWRIGHT_STORM_RATE";
-/// If nobody does: 500 at least in every second, however the machine's seconds fall.
+/// If nobody does: 500 at least, and some more for what a second has too little that the one after
+/// it has too much.
 const USUAL_RATE: &str = "550";
+/// How many of those that are due in a second are made in every single one, at least, in
+/// hundredths. The clients share two cores with all else that runs here, and may have to wait for
+/// one; what they miss they make up for.
+const IN_EVERY_SECOND: u64 = 50;
 /// The events, in this order. The first three are planned, and no call may fail of them.
 const EVENTS: &str = "join,drain,terminate,kill,pause,store";
 
@@ -40,13 +45,11 @@ async fn planned_events_fail_no_call_and_unplanned_ones_lose_nothing() {
     let mut demo = command.spawn().unwrap();
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
     let mut told = Vec::new();
-    let mut leader = 0;
     while let Some(line) = lines.next_line().await.unwrap() {
         let value: Value = serde_json::from_str(&line).unwrap();
-        match value["phase"].as_str().filter(|_| value["event"] == "phase") {
-            Some("pause") => leader = etcd.leader().await.unwrap(),
-            Some("store") => etcd.kill(leader).unwrap(),
-            _ => {}
+        if value["event"] == "phase" && value["phase"] == "store" {
+            let leader = etcd.leader().await.unwrap();
+            etcd.kill(leader).unwrap();
         }
         told.push(value);
     }
@@ -67,7 +70,10 @@ async fn planned_events_fail_no_call_and_unplanned_ones_lose_nothing() {
     }
     assert!(phases[1]["moved"].as_u64().unwrap() > 0, "a node that joins gets shards: {end}");
     // The load never let up: what was due was sent, whatever became of what was sent before.
+    let rate: u64 = rate.parse().unwrap();
     let took: u64 = phases.iter().map(|one| one["took_ms"].as_u64().unwrap()).sum();
-    let due = Duration::from_millis(took).as_secs() * rate.parse::<u64>().unwrap();
+    let due = Duration::from_millis(took).as_secs() * rate;
     assert!(end["calls"].as_u64().unwrap() >= due, "{end}");
+    let fewest = end["fewest_in_a_second"].as_u64().unwrap();
+    assert!(fewest * 100 >= rate * IN_EVERY_SECOND, "{end}");
 }

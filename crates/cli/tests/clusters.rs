@@ -272,3 +272,18 @@ fn a_cluster_whose_nodes_are_all_gone_is_not_ready() {
     let told = site.expect(0, &["cluster", "status"]);
     assert!(told.contains(&format!("unclaimed since {} is gone", node.address)), "{told}");
 }
+
+#[test]
+fn an_operator_waits_for_a_node_to_be_emptied_only_so_long() {
+    let site = Site::new();
+    let flags = ["--balance-load", "--in-flight-per-node", "4", "--in-flight", "8"];
+    let arguments = [&["node", "--pin-policy", "wait"], &flags[..]].concat();
+    let node = Server::start(&site, &arguments);
+    ready(&site, 1);
+    // Nobody else is there who could take anything.
+    let drain = ["cluster", "drain", &node.address, "--wait", "--timeout-ms", "300"];
+    assert!(site.expect(1, &drain).contains("it still has 16 shards"));
+    site.expect(0, &["cluster", "drain", &node.address, "--undo"]);
+    assert!(site.expect(2, &["cluster", "drain", "x", "--timeout-ms", "3"]).contains("--wait"));
+    assert!(site.expect(2, &["node", "--pin-policy", "glue"]).contains("`spill` or `wait`"));
+}

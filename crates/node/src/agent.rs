@@ -3,6 +3,7 @@
 //!
 //! All that belongs to one life is one future, so that it ends as a whole.
 
+mod auto_load;
 mod claims;
 mod handover;
 mod join;
@@ -11,8 +12,10 @@ mod loads;
 mod sentinel;
 mod shards;
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Weak};
 
+use futures_util::FutureExt;
 use shardwright_contracts::Env;
 use shardwright_engine::cluster::{Cluster, NodeMembership};
 use shardwright_engine::watch;
@@ -20,10 +23,12 @@ use shardwright_placement::NodeAddress;
 use shardwright_store::Store;
 
 pub(crate) use self::join::join_again;
+use self::shards::Leaving;
 use crate::context::Caller;
 use crate::host::{HostParts, ObjectHost};
 use crate::local::Local;
 use crate::node::{NodeState, Wish};
+use crate::notices::Teller;
 use crate::object::{Deactivation, ObjectTypes};
 use crate::options::{HostOptions, NodeOptions};
 use crate::queue::Queue;
@@ -41,6 +46,7 @@ pub(crate) struct Agent<S: Store, E: Env> {
     pub(crate) local: Arc<Local<E>>,
     pub(crate) wish: watch::Receiver<Wish>,
     pub(crate) state: watch::Sender<NodeState>,
+    pub(crate) teller: Arc<Teller<E>>,
 }
 
 /// Without this, the compiler does not see that what runs inside may go from thread to thread.
@@ -53,12 +59,15 @@ struct LifeOf<S: Store, E: Env> {
     agent: Arc<Agent<S, E>>,
     membership: NodeMembership<S, E>,
     host: Arc<ObjectHost<E>>,
+    /// How the node leaves, if it does.
+    leaving: watch::Sender<Leaving>,
 }
 
 impl<S: Store, E: Env> Clone for LifeOf<S, E> {
     fn clone(&self) -> Self {
-        let Self { agent, membership, host } = self;
-        Self { agent: Arc::clone(agent), membership: membership.clone(), host: Arc::clone(host) }
+        let (agent, host) = (Arc::clone(&self.agent), Arc::clone(&self.host));
+        let (membership, leaving) = (self.membership.clone(), self.leaving.clone());
+        Self { agent, membership, host, leaving }
     }
 }
 
@@ -73,17 +82,33 @@ enum Ending {
 }
 
 impl<S: Store, E: Env> Agent<S, E> {
-    pub(crate) async fn run(self: Arc<Self>, mut membership: NodeMembership<S, E>) {
+    /// Runs the node to its end. Should it panic, nothing is served from then on, and the session
+    /// runs out as if the process had died.
+    pub(crate) async fn run(self: Arc<Self>, membership: NodeMembership<S, E>) {
+        let lives = AssertUnwindSafe(self.live_on(membership)).catch_unwind().await;
+        if let Err(panic) = lives {
+            if let Some((_, host)) = self.local.now() {
+                host.life().end();
+            }
+            self.local.set(None);
+            self.state.send_replace(NodeState::Failed);
+            resume_unwind(panic);
+        }
+    }
+
+    /// Lives one life after the other.
+    async fn live_on(self: &Arc<Self>, mut membership: NodeMembership<S, E>) {
         loop {
             let Some((_, host)) = self.local.now() else { return };
-            let (agent, of) = (Arc::clone(&self), membership.clone());
-            let life = LifeOf { agent, membership: of, host: Arc::clone(&host) };
+            let (agent, of) = (Arc::clone(self), membership.clone());
+            let leaving = watch::Sender::new(Leaving::No);
+            let life = LifeOf { agent, membership: of, host: Arc::clone(&host), leaving };
             let ending = life.live().await;
             drop(life);
             self.local.set(None);
             match ending {
                 Ending::Dropped => {
-                    host.life().break_off();
+                    host.life().end();
                     return;
                 }
                 Ending::HandedOver => {
@@ -94,7 +119,8 @@ impl<S: Store, E: Env> Agent<S, E> {
                 }
                 Ending::Lost => {
                     self.state.send_replace(NodeState::Rejoining);
-                    boxed(host.end()).await;
+                    // Objects may take their time. Whoever calls need not wait for that.
+                    self.cluster.env().spawn(boxed(host.end()));
                 }
             }
             drop(membership);
@@ -132,7 +158,8 @@ impl<S: Store, E: Env> Agent<S, E> {
     async fn rejoin(&self) -> Option<NodeMembership<S, E>> {
         let mut wish = self.wish.clone();
         let (address, weight) = (&self.address, self.options.weight);
-        let joining = join_again(&self.cluster, || self.cluster.join(address.clone(), weight));
+        let join = || self.cluster.join(address.clone(), weight);
+        let joining = join_again(&self.cluster, &self.teller, join);
         tokio::select! {
             biased;
             told = wish.wait_for(|wish| *wish == Wish::Drain) => {

@@ -23,7 +23,7 @@ pub struct Call {
     /// The fence of the claim that the caller goes by. A node that has an older one has lost the
     /// shard without knowing it.
     pub fence: Option<FenceEpoch>,
-    /// How much time there is.
+    /// How much time there is, [`MAX_TIMEOUT`](shardwright_api::limits::MAX_TIMEOUT) at most.
     pub timeout: Duration,
 }
 

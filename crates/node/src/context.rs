@@ -18,8 +18,12 @@ pub(crate) trait Caller: Send + Sync {
     /// The time on the clock of deadlines.
     fn now(&self) -> Duration;
 
-    /// Whether a shard is on its way from one node to another, as far as is known here.
+    /// Whether a shard is on its way from one node to another, or with a node that is about to
+    /// leave, as far as is known here.
     fn is_moving(&self, shard: ShardId) -> bool;
+
+    /// Whether a node is about to leave.
+    fn is_leaving(&self, node: &str) -> bool;
 
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>>;
 }

@@ -10,6 +10,7 @@ use shardwright_store::Store;
 
 use crate::agent::join_again;
 use crate::call::Call;
+use crate::notices::{Notices, Teller};
 use crate::options::GateOptions;
 use crate::queue::Queue;
 use crate::router::Router;
@@ -21,6 +22,7 @@ pub struct Gate<S: Store, E: Env> {
     router: Arc<Router<S, E>>,
     /// When this goes, so does the gate's entry in the cluster.
     leave: watch::Sender<bool>,
+    teller: Arc<Teller<E>>,
 }
 
 impl<S: Store, E: Env> Gate<S, E> {
@@ -33,9 +35,12 @@ impl<S: Store, E: Env> Gate<S, E> {
     ) -> Result<Self, JoinError> {
         let membership = cluster.join_gate(address).await?;
         let leave = watch::Sender::new(false);
-        cluster.env().spawn(stay(cluster.clone(), membership, leave.subscribe()));
+        let teller = Arc::new(Teller::new(cluster.env().clone()));
+        let told = leave.subscribe();
+        cluster.env().spawn(stay(cluster.clone(), membership, told, Arc::clone(&teller)));
         let queue = Arc::new(Queue::new(options.queue_max));
-        Ok(Self { router: Arc::new(Router::new(cluster, transport, queue, None)), leave })
+        let router = Arc::new(Router::new(cluster, transport, queue, None));
+        Ok(Self { router, leave, teller })
     }
 
     /// Brings a call to its object and the answer back.
@@ -65,6 +70,12 @@ impl<S: Store, E: Env> Gate<S, E> {
         self.router.cluster()
     }
 
+    /// What goes wrong again and again, now and from now on.
+    #[must_use]
+    pub fn notices(&self) -> watch::Receiver<Notices> {
+        self.teller.notices()
+    }
+
     /// Takes the gate's entry out of the cluster. Calls are still answered.
     pub fn close(&self) {
         self.leave.send_replace(true);
@@ -88,6 +99,7 @@ async fn stay<S: Store, E: Env>(
     cluster: Cluster<S, E>,
     mut membership: GateMembership<S, E>,
     mut leave: watch::Receiver<bool>,
+    teller: Arc<Teller<E>>,
 ) {
     let address = membership.address().clone();
     loop {
@@ -96,7 +108,7 @@ async fn stay<S: Store, E: Env>(
             let _ = membership.leave().await;
             return;
         }
-        let joining = join_again(&cluster, || cluster.join_gate(address.clone()));
+        let joining = join_again(&cluster, &teller, || cluster.join_gate(address.clone()));
         membership = tokio::select! {
             biased;
             _ = leave.wait_for(|leave| *leave) => return,

@@ -178,7 +178,8 @@ impl<E: Env> ObjectHost<E> {
         }
     }
 
-    /// Waits for the object.
+    /// Waits for the object. Whoever finds the line too long waits all the same, but in the queue:
+    /// when a shard arrives, all calls come at once that were held for it.
     async fn enter(
         &self,
         admitted: &Admitted,
@@ -189,9 +190,8 @@ impl<E: Env> ObjectHost<E> {
         loop {
             let place = admitted.slot().cell(key);
             let state = {
-                let Some(_in_line) = place.line_up(limit) else {
-                    return Err(CallError::QueueFull { limit });
-                };
+                let (_in_line, before) = place.line_up();
+                let _queued = if before < limit { None } else { Some(self.queue.enter()?) };
                 within(&self.env, deadline, place.lock()).await.ok_or(CallError::Late)?
             };
             if !matches!(*state, CellState::Gone) {

@@ -5,15 +5,16 @@ use shardwright_api::CallError;
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::{Cluster, JoinError};
 use shardwright_engine::watch;
-use shardwright_placement::{Holder, NodeAddress};
+use shardwright_placement::{Holder, NodeAddress, ObjectIdError, Sharding};
 use shardwright_store::Store;
 
 use crate::agent::Agent;
 use crate::call::Call;
 use crate::host::ObjectHost;
 use crate::local::Local;
+use crate::notices::{Notices, Teller};
 use crate::object::ObjectTypes;
-use crate::options::NodeOptions;
+use crate::options::{AutoLoad, NodeOptions};
 use crate::queue::Queue;
 use crate::router::Router;
 use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
@@ -29,6 +30,26 @@ pub struct Node<S: Store, E: Env> {
     local: Arc<Local<E>>,
     wish: watch::Sender<Wish>,
     state: watch::Receiver<NodeState>,
+    teller: Arc<Teller<E>>,
+}
+
+/// Why a node did not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// It did not become a member.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// Objects are to be loaded of a type that the node does not know.
+    #[error("objects of type {0} are to be loaded, and there are none of that type")]
+    UnknownType(Arc<str>),
+    /// Objects are to be loaded whose ids would be none.
+    #[error("objects of type {object_type} are to be loaded in every shard: {why}")]
+    Name {
+        /// The type.
+        object_type: Arc<str>,
+        /// What is wrong with the ids.
+        why: ObjectIdError,
+    },
 }
 
 /// What somebody wants of a node.
@@ -49,6 +70,9 @@ pub enum NodeState {
     Rejoining,
     /// It has left.
     Left,
+    /// Something in it panicked. It serves nothing any more, and others have its shards when its
+    /// session has run out.
+    Failed,
 }
 
 impl<S: Store, E: Env> Node<S, E> {
@@ -59,7 +83,8 @@ impl<S: Store, E: Env> Node<S, E> {
         types: ObjectTypes,
         transport: Arc<dyn Transport>,
         options: NodeOptions,
-    ) -> Result<Self, JoinError> {
+    ) -> Result<Self, StartError> {
+        check_auto_load(&options.auto_load, &types, cluster.config().sharding)?;
         let membership = cluster.join(address.clone(), options.weight).await?;
         let queue = Arc::new(Queue::new(options.queue_max));
         let local = Arc::new(Local::new());
@@ -67,6 +92,7 @@ impl<S: Store, E: Env> Node<S, E> {
         let router = Arc::new(Router::new(cluster.clone(), transport, queue, own));
         let wish = watch::Sender::new(Wish::Serve);
         let (says, state) = watch::channel(NodeState::Serving);
+        let teller = Arc::new(Teller::new(cluster.env().clone()));
         let agent = Arc::new(Agent {
             cluster: cluster.clone(),
             address: address.clone(),
@@ -77,11 +103,12 @@ impl<S: Store, E: Env> Node<S, E> {
             local: Arc::clone(&local),
             wish: wish.subscribe(),
             state: says,
+            teller: Arc::clone(&teller),
         });
         // From here on calls are answered, though there is no shard yet.
         agent.begin(&membership);
         cluster.env().spawn(agent.run(membership));
-        Ok(Self { address, router, local, wish, state })
+        Ok(Self { address, router, local, wish, state, teller })
     }
 
     /// Where others reach it.
@@ -121,6 +148,12 @@ impl<S: Store, E: Env> Node<S, E> {
         self.state.clone()
     }
 
+    /// What goes wrong again and again, now and from now on.
+    #[must_use]
+    pub fn notices(&self) -> watch::Receiver<Notices> {
+        self.teller.notices()
+    }
+
     /// What a server at this node's address needs: it answers calls to the objects of this node,
     /// and refuses those to others.
     #[must_use]
@@ -141,12 +174,36 @@ impl<S: Store, E: Env> Node<S, E> {
 
     /// Hands every shard over and leaves the cluster. Nothing fails of it; calls that still arrive
     /// are told that the node does not serve, so that a server goes on for a moment after this.
-    pub async fn drain(&self) {
+    ///
+    /// Tells how it ended: [`NodeState::Left`], or [`NodeState::Failed`] if the node had failed and
+    /// handed nothing over.
+    pub async fn drain(&self) -> NodeState {
         self.wish.send_replace(Wish::Drain);
         let mut state = self.state.clone();
-        // An agent that is gone has left as well.
-        let _ = state.wait_for(|state| *state == NodeState::Left).await;
+        let ended = state.wait_for(|state| matches!(state, NodeState::Left | NodeState::Failed));
+        // Whoever would say so may be gone with everything else.
+        ended.await.map_or(NodeState::Failed, |state| *state)
     }
+}
+
+/// Whether objects can be loaded at all. Later nobody would be told.
+fn check_auto_load(
+    auto_load: &[AutoLoad],
+    types: &ObjectTypes,
+    sharding: Sharding,
+) -> Result<(), StartError> {
+    let last = sharding.num_shards.shards().next_back();
+    for one in auto_load {
+        let object_type = &one.object_type;
+        if types.get(object_type).is_err() {
+            return Err(StartError::UnknownType(object_type.clone()));
+        }
+        // The last shard has the longest number.
+        if let Some(Err(why)) = last.map(|shard| one.key(shard)) {
+            return Err(StartError::Name { object_type: object_type.clone(), why });
+        }
+    }
+    Ok(())
 }
 
 struct Own<E>(Arc<Local<E>>);

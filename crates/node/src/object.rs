@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shardwright_api::{CallError, UnknownWhy};
+use shardwright_api::{CallError, UnknownWhy, short};
 use shardwright_contracts::{FenceEpoch, ShardId};
 
 use crate::chain::ObjectKey;
@@ -75,7 +75,7 @@ pub enum Deactivation {
 /// Why an object does not answer a call, or does not come.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// It says no, and why.
+    /// It says no, and why. The caller is told the beginning of it, up to about a thousand letters.
     #[error("{0}")]
     Refused(String),
     /// A store refused the fence: another node has the shard, and nothing was done.
@@ -109,7 +109,7 @@ impl ObjectError {
     /// What the caller is told of a call that was handled.
     pub(crate) fn of_call(self, activation: &Activation) -> CallError {
         match self {
-            Self::Refused(why) => CallError::Refused(why),
+            Self::Refused(why) => CallError::Refused(short(why)),
             Self::StaleFence => not_owner(activation),
             Self::Unknown => CallError::Unknown(UnknownWhy::Object),
         }
@@ -119,7 +119,9 @@ impl ObjectError {
     pub(crate) fn of_activation(self, activation: &Activation) -> CallError {
         match self {
             Self::StaleFence => not_owner(activation),
-            other @ (Self::Refused(_) | Self::Unknown) => CallError::Activation(other.to_string()),
+            other @ (Self::Refused(_) | Self::Unknown) => {
+                CallError::Activation(short(other.to_string()))
+            }
         }
     }
 }

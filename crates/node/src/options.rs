@@ -2,15 +2,19 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shardwright_placement::Patience;
+
 /// How objects are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
-    /// Most calls that wait for one object.
+    /// Most calls that wait for one object without counting as held. Those beyond wait in the
+    /// queue of the process, if there is room.
     pub calls_per_object_max: u64,
     /// How much longer than it has time a call may run before it is broken off, and its object
     /// with it. Until then a shard with such a call cannot be handed over.
     pub overrun_max: Duration,
-    /// How long an object may take to take leave.
+    /// How long the objects of a shard may take to take leave, all of them together: calls to the
+    /// shard are held meanwhile.
     pub deactivation_max: Duration,
     /// How long an object may take that is loaded without a call.
     pub activation_max: Duration,
@@ -52,6 +56,8 @@ pub struct NodeOptions {
     pub auto_load: Vec<AutoLoad>,
     /// Whether this node, when it leads, evens out what shards bear instead of their number.
     pub balance_load: bool,
+    /// How patient the node is with calls that take long in a shard that is to go elsewhere.
+    pub handover: Patience,
     /// How long a node that drains waits for others to take its shards, before it leaves them.
     pub drain_patience: Duration,
 }
@@ -67,6 +73,7 @@ impl Default for NodeOptions {
             queue_max: DEFAULT_QUEUE,
             auto_load: Vec::new(),
             balance_load: false,
+            handover: Patience::default(),
             drain_patience: Duration::from_secs(60),
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_api::limits::MAX_TIMEOUT;
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::{Cluster, ClusterView};
 use shardwright_engine::watch;
@@ -78,7 +79,8 @@ impl<S: Store, E: Env> Router<S, E> {
 
     /// Brings a call to its object and the answer back.
     pub(crate) async fn route(&self, call: Call) -> Result<Bytes, CallError> {
-        let deadline = self.cluster.env().monotonic().saturating_add(call.timeout);
+        let timeout = call.timeout.min(MAX_TIMEOUT);
+        let deadline = self.cluster.env().monotonic().saturating_add(timeout);
         call.check()?;
         let mut waiting = Waiting {
             deadline,
@@ -161,10 +163,16 @@ impl<S: Store, E: Env> Caller for Router<S, E> {
 
     fn is_moving(&self, shard: ShardId) -> bool {
         let view = self.cluster.view();
-        let info = view.map.info(shard);
-        info.is_ok_and(|info| {
-            info.current.is_some_and(|holder| Some(holder.address) != info.target)
+        let Ok(info) = view.map.info(shard) else { return false };
+        // One that leaves without anybody who could take its shards gives them up all the same.
+        let leaves = |node: &str| view.members.get(node).is_some_and(|member| member.draining);
+        info.current.is_some_and(|holder| {
+            Some(holder.address) != info.target || leaves(holder.address.as_str())
         })
+    }
+
+    fn is_leaving(&self, node: &str) -> bool {
+        self.cluster.view().members.get(node).is_some_and(|member| member.draining)
     }
 
     fn call(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {

@@ -4,8 +4,9 @@
 //! runs is broken off, before anybody else can have its shards. If the session turns out to have
 //! lived all along, it serves again; if not, it begins another life.
 
+use std::sync::{Arc, PoisonError, RwLock};
+
 use shardwright_engine::watch;
-use std::sync::Arc;
 
 use crate::planted::{self, Defect};
 
@@ -29,18 +30,22 @@ pub(crate) struct Tenure {
 
 /// One life of a node: one tenure after the other.
 pub(crate) struct Life {
-    may_serve: Arc<dyn MayServe>,
+    /// None once it has ended: whoever says whether the node may serve keeps its session alive.
+    may_serve: RwLock<Option<Arc<dyn MayServe>>>,
     /// How often everything was broken off.
     breaks: watch::Sender<u64>,
 }
 
 impl Life {
     pub(crate) fn new(may_serve: Arc<dyn MayServe>) -> Self {
-        Self { may_serve, breaks: watch::Sender::new(0) }
+        Self { may_serve: RwLock::new(Some(may_serve)), breaks: watch::Sender::new(0) }
     }
 
     pub(crate) fn may_serve(&self) -> bool {
-        self.may_serve.may_serve() || planted::is_active(Defect::SessionIgnored)
+        let may_serve = self.may_serve.read().unwrap_or_else(PoisonError::into_inner);
+        may_serve
+            .as_ref()
+            .is_some_and(|says| says.may_serve() || planted::is_active(Defect::SessionIgnored))
     }
 
     /// The tenure of whoever begins now.
@@ -48,6 +53,16 @@ impl Life {
         let breaks = self.breaks.subscribe();
         let at = *breaks.borrow();
         Tenure { breaks, at }
+    }
+
+    /// Serves nothing any more, and lets the session run out.
+    pub(crate) fn end(&self) {
+        // What goes with it goes after the lock does.
+        let _says = {
+            let mut may_serve = self.may_serve.write().unwrap_or_else(PoisonError::into_inner);
+            may_serve.take()
+        };
+        self.break_off();
     }
 
     /// Breaks off everything that runs.

@@ -1,10 +1,13 @@
 //! Whole clusters in one process, on a store in memory and a clock that only moves when everybody
 //! waits.
 
+mod auto_load;
 mod counter;
+mod failing;
 mod holding;
 mod load;
 mod losing;
 mod moving;
 mod nesting;
+mod slow_calls;
 mod world;

@@ -33,6 +33,9 @@ pub trait Transport: Send + Sync + 'static {
         node: &'a NodeAddress,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>>;
+
+    /// Tells who is a member, whenever that has changed: what is kept for others may go.
+    fn keep_only(&self, _is_member: &dyn Fn(&NodeAddress) -> bool) {}
 }
 
 /// What a shard bears, smoothed: microseconds of work per second, and a few for each call.

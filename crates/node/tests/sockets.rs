@@ -14,7 +14,7 @@ use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions, Layout};
 use shardwright_node::world::{GrpcTransport, serve_gate, serve_http, serve_node};
 use shardwright_node::{
     Activation, CallContext, Gate, GateOptions, Node, NodeOptions, ObjectError, ObjectType,
-    ObjectTypes,
+    ObjectTypes, Transport as _,
 };
 use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount};
 use shardwright_store::etcd::EtcdStore;
@@ -56,6 +56,11 @@ impl ObjectType for Echo {
                 Ok(payload)
             }
             "panic" => panic!("as told"),
+            "slowly" => {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                Ok(payload)
+            }
+            "refuse" => Err(ObjectError::refused("no ".repeat(payload.len() / 3))),
             other => Err(ObjectError::refused(format!("what is {other}?"))),
         }
     }
@@ -206,6 +211,50 @@ async fn errors_come_over_sockets_as_they_are() {
     assert!(matches!(late, None | Some(CallError::Unknown(UnknownWhy::Late))), "{status}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_refusal_harms_no_other_call_on_the_same_connection() {
+    let world = World::new();
+    let _node = world.node().await;
+    world.ready(1).await;
+    let gate = world.gate().await;
+    let client = client(&gate).await;
+    let calls: Vec<_> = (0..50)
+        .map(|number| {
+            let mut client = client.clone();
+            let request = request(&format!("id-{number}"), "slowly", "x");
+            tokio::spawn(async move { client.call(request).await })
+        })
+        .collect();
+    let long = request("grumpy", "refuse", vec![0; 100_000]);
+    let refused = error(&mut client.clone(), long).await;
+    let CallError::Refused(why) = refused else { panic!("{refused:?}") };
+    assert!(why.starts_with("no no no") && why.len() < 2_000, "{} bytes", why.len());
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap().into_inner().payload, "x");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_shards_bear_is_told_over_sockets() {
+    let world = World::new();
+    let node = world.node().await;
+    world.ready(1).await;
+    let gate = world.gate().await;
+    let mut client = client(&gate).await;
+    let transport = GrpcTransport::default();
+    let loads = async || {
+        let timeout = Duration::from_secs(5);
+        transport.loads(node.node.address(), timeout).await.unwrap()
+    };
+    // Loads are measured once a second, from the first time that somebody asks.
+    assert_eq!(loads().await.len(), 64);
+    client.call(request("shard#5/x", "slowly", "x")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let busy: Vec<_> = loads().await.into_iter().filter(|one| one.load > 100_000).collect();
+    let shards: Vec<_> = busy.iter().map(|one| one.shard.as_raw()).collect();
+    assert_eq!(shards, [5], "{busy:?}");
+}
+
 /// One node serves, another joins and gets its share, and the first leaves, while clients call all
 /// the time. None of them notices.
 async fn come_and_go<S: Store + Clone>(world: World<S>) {
@@ -269,10 +318,15 @@ async fn nor_does_one_where_it_is_stored_there_as_existing_ones_are() {
 
 /// What a plain HTTP server says.
 async fn post(address: &str, path: &str, body: &str) -> (String, String) {
+    post_with(address, path, "timeout-ms: 5000", body).await
+}
+
+/// The same with a header of one's own.
+async fn post_with(address: &str, path: &str, header: &str, body: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!(
         "POST {path} HTTP/1.1\r\nhost: gate\r\nconnection: close\r\ncontent-length: {}\r\n\
-         timeout-ms: 5000\r\n\r\n{body}",
+         {header}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -305,6 +359,26 @@ async fn clients_may_speak_plain_http() {
     let (status, body) = post(&address, "/call/Echo/shard%2399%2Fx/echo", "").await;
     assert_eq!(status, "HTTP/1.1 400 Bad Request");
     assert!(body.contains(r#""code":"INVALID_ID""#) && body.contains(r#""executed":"no""#));
+    // What is no call is told in the same way.
+    let no_number = "timeout-ms: soon";
+    let (status, body) = post_with(&address, "/call/Echo/x/echo", no_number, "").await;
+    assert_eq!(status, "HTTP/1.1 400 Bad Request");
+    let expected = concat!(
+        r#"{"code":"INVALID_REQUEST","message":"timeout-ms is not a number of milliseconds","#,
+        r#""executed":"no"}"#
+    );
+    assert_eq!(body, expected);
+    let (status, body) = post(&address, "/call/Echo/%FF/echo", "").await;
+    assert_eq!(status, "HTTP/1.1 400 Bad Request");
+    assert!(body.contains(r#""code":"INVALID_REQUEST""#), "{body}");
+    let large = "x".repeat((4 << 20) + 1);
+    let (status, body) = post(&address, "/call/Echo/x/echo", &large).await;
+    assert_eq!(status, "HTTP/1.1 413 Payload Too Large");
+    let expected = concat!(
+        r#"{"code":"TOO_LARGE","message":"4194305 bytes were sent, at most 4194304 are allowed","#,
+        r#""executed":"no"}"#
+    );
+    assert_eq!(body, expected);
     stop.send(()).unwrap();
     server.await.unwrap().unwrap();
 }

@@ -20,6 +20,65 @@ pub struct Handover {
     pub objects: u64,
 }
 
+/// How a node has fared so far with giving a shard away.
+///
+/// While the calls that run are waited for, others are held, and each of those has a deadline of
+/// its own. So a call that takes long must not be waited for at their cost: the node stops
+/// admitting for a moment, and if the calls have not ended by then, it serves on for a while and
+/// tries again, less and less often. Only when that has gone on for too long are the calls waited
+/// for to their end, whatever becomes of those that are held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// How long the shard has been to go.
+    pub since_ms: u64,
+    /// How long the node has been admitting calls, or has not, since that changed last.
+    pub as_it_is_ms: u64,
+    /// How often it has stopped admitting calls and taken that back.
+    pub tries: u32,
+    /// How patient it is.
+    pub patience: Patience,
+}
+
+/// How patient a node is with calls that take long, in a shard that it gives away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// How long other calls are held at a time.
+    pub hold_ms: u64,
+    /// How long the node serves on after the first try; twice as long after each other one.
+    pub pause_ms: u64,
+    /// How long it serves on at most.
+    pub pause_max_ms: u64,
+    /// After what time calls are waited for to their end.
+    pub force_ms: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { hold_ms: 200, pause_ms: 200, pause_max_ms: 5_000, force_ms: 40_000 }
+    }
+}
+
+impl Effort {
+    fn is_over(self) -> bool {
+        self.since_ms >= self.patience.force_ms
+    }
+
+    /// How much longer calls are waited for; [`None`] stands for to their end.
+    fn hold_left_ms(self, forced: bool) -> Option<u64> {
+        (!forced).then(|| self.patience.hold_ms.saturating_sub(self.as_it_is_ms))
+    }
+
+    /// How much longer the node serves on before it tries again.
+    fn pause_left_ms(self) -> u64 {
+        let Patience { pause_ms, pause_max_ms, force_ms, .. } = self.patience;
+        let Some(times) = self.tries.checked_sub(1) else { return 0 };
+        // Without any pause it would do nothing else.
+        let pause = pause_ms.saturating_mul(1 << times.min(32)).min(pause_max_ms).max(1);
+        let until_forced = force_ms.saturating_sub(self.since_ms);
+        pause.saturating_sub(self.as_it_is_ms).min(until_forced)
+    }
+}
+
 /// What the node does next about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandoverStep {
@@ -27,12 +86,21 @@ pub enum HandoverStep {
     Nothing,
     /// It keeps the shard and serves it.
     Serve,
-    /// It takes back that it gives the shard away, for the leader changed its mind.
+    /// It admits calls again: the leader changed its mind, or the calls that run take too long for
+    /// those that are held.
     AdmitAgain,
+    /// It serves on for a while, unless no call runs any more, and then tries again.
+    ServeOn {
+        /// For how long at most.
+        at_most_ms: u64,
+    },
     /// It stops admitting calls that are not part of one that runs.
     StopAdmitting,
     /// It lets the calls end that run.
-    AwaitCalls,
+    AwaitCalls {
+        /// For how long at most; [`None`] stands for to their end.
+        at_most_ms: Option<u64>,
+    },
     /// It evicts the objects.
     Evict,
     /// It releases the shard.
@@ -43,16 +111,32 @@ impl Handover {
     /// The next step of `holder` with a shard. Nothing is released before everything is evicted,
     /// and nothing is evicted under a call.
     #[must_use]
-    pub fn next_step(self, info: ShardInfo<'_>, holder: &Holder, leaving: bool) -> HandoverStep {
+    pub fn next_step(
+        self,
+        info: ShardInfo<'_>,
+        holder: &Holder,
+        leaving: bool,
+        effort: Effort,
+    ) -> HandoverStep {
         if info.current != Some(holder.borrowed()) {
             return HandoverStep::Nothing;
         }
-        let stays = !must_go(info, holder, leaving);
+        if !must_go(info, holder, leaving) {
+            let serves = self.admitting;
+            return if serves { HandoverStep::Serve } else { HandoverStep::AdmitAgain };
+        }
+        // Who leaves at once has no time to try again.
+        let forced = leaving || effort.is_over();
         match self {
-            Self { admitting: true, .. } if stays => HandoverStep::Serve,
-            Self { admitting: false, .. } if stays => HandoverStep::AdmitAgain,
-            Self { admitting: true, .. } => HandoverStep::StopAdmitting,
-            Self { calls: 1.., .. } => HandoverStep::AwaitCalls,
+            Self { admitting: true, calls, .. } => match effort.pause_left_ms() {
+                // If no call runs just now, the moment is used.
+                at_most_ms @ 1.. if calls > 0 && !forced => HandoverStep::ServeOn { at_most_ms },
+                _ => HandoverStep::StopAdmitting,
+            },
+            Self { calls: 1.., .. } => match effort.hold_left_ms(forced) {
+                Some(0) => HandoverStep::AdmitAgain,
+                at_most_ms => HandoverStep::AwaitCalls { at_most_ms },
+            },
             Self { objects: 1.., .. } => HandoverStep::Evict,
             Self { .. } => HandoverStep::Release,
         }

@@ -82,7 +82,7 @@ pub use chunks::TargetChunks;
 pub use claim::{Claim, ShardInfo};
 pub use config::{ClusterConfig, ConfigError, LoadBands, PinPolicy};
 pub use flags::{Flag, FlagError, Flags};
-pub use handover::{DrainProgress, Duties, Handover, HandoverStep};
+pub use handover::{DrainProgress, Duties, Effort, Handover, HandoverStep, Patience};
 pub use hash::ShardHash;
 pub use member::{DuplicateMember, Holder, HolderRef, Incarnation, Member, Membership};
 pub use object_id::{Home, ObjectId, ObjectIdError, ObjectIdRef};

@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use shardwright_contracts::ShardId;
 use shardwright_engine::cluster::ClusterName;
-use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount, ShardHash, Sharding};
+use shardwright_placement::{
+    ClusterConfig, NodeAddress, PinPolicy, ShardCount, ShardHash, Sharding,
+};
 
 /// Which cluster.
 #[derive(Args, Clone, Debug)]
@@ -55,6 +57,17 @@ pub(crate) struct BehaviourArguments {
     /// How long a shard stays where it was moved to, unless it must go.
     #[arg(global = true, long, value_name = "MS", default_value_t = 60_000, value_parser = ms())]
     cooldown_ms: u64,
+    /// Most shards that one node gives or gets at a time.
+    #[arg(global = true, long, value_name = "N", default_value_t = in_flight().0)]
+    in_flight_per_node: NonZeroU32,
+    /// Most shards that are on their way at a time.
+    #[arg(global = true, long, value_name = "N", default_value_t = in_flight().1)]
+    in_flight: NonZeroU32,
+    /// What becomes of a pinned shard whose node is gone: `spill` has another node serve it until
+    /// its own is back, `wait` lets it wait.
+    #[arg(global = true, long, value_name = "POLICY", default_value = "spill")]
+    #[arg(value_parser = parse_pin_policy)]
+    pin_policy: PinPolicy,
     /// How long a member outlives its last sign of life.
     #[arg(global = true, long, value_name = "MS", default_value_t = 10_000)]
     #[arg(value_parser = session_ms())]
@@ -73,6 +86,9 @@ impl BehaviourArguments {
             stop_at_threshold: self.stop_at_threshold,
             strict: self.strict,
             move_cooldown_ms: self.cooldown_ms,
+            in_flight_per_node_max: self.in_flight_per_node.get(),
+            in_flight_max: self.in_flight.get(),
+            pin_policy: self.pin_policy,
             ..ClusterConfig::default()
         }
     }
@@ -95,6 +111,9 @@ pub(crate) struct NodeArguments {
     /// The node's share of the shards, relative to those of others.
     #[arg(long, value_name = "N", default_value_t = NonZeroU32::MIN)]
     pub(crate) weight: NonZeroU32,
+    /// When this node leads, even out what shards bear instead of how many there are.
+    #[arg(long)]
+    pub(crate) balance_load: bool,
     /// End when whoever started this is gone.
     #[arg(long, hide = true)]
     pub(crate) attached: bool,
@@ -176,6 +195,9 @@ pub(crate) enum ClusterCommand {
         /// Return only when the node has nothing left.
         #[arg(long, conflicts_with = "undo")]
         wait: bool,
+        /// How long to wait at most [default: until it has nothing left].
+        #[arg(long, value_name = "MS", requires = "wait", value_parser = ms())]
+        timeout_ms: Option<u64>,
     },
     /// Stops everything that is moved for balance. Shards of dead nodes still find new ones.
     Freeze {
@@ -209,6 +231,22 @@ fn parse_hash(text: &str) -> Result<ShardHash, String> {
         .ok_or_else(|| format!("there is no hash `{text}`: say `{}`", known()))
 }
 
+fn parse_pin_policy(text: &str) -> Result<PinPolicy, String> {
+    match text {
+        "spill" => Ok(PinPolicy::SpillAndReturn),
+        "wait" => Ok(PinPolicy::Wait),
+        _ => Err(format!("there is no policy `{text}`: say `spill` or `wait`")),
+    }
+}
+
+/// How many shards one node gives or gets at a time, and all of them, if nobody says.
+fn in_flight() -> (NonZeroU32, NonZeroU32) {
+    let ClusterConfig { in_flight_per_node_max, in_flight_max, .. } = ClusterConfig::default();
+    let [per_node, all] = [in_flight_per_node_max, in_flight_max]
+        .map(|count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN));
+    (per_node, all)
+}
+
 fn parse_address(text: &str) -> Result<NodeAddress, String> {
     NodeAddress::parse(text).map_err(|error| error.to_string())
 }
@@ -225,4 +263,36 @@ fn ms() -> clap::builder::RangedU64ValueParser {
 /// Below a second, a node would hardly ever be a member.
 fn session_ms() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(1_000..=600_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    #[command(no_binary_name = true)]
+    struct Told {
+        #[command(flatten)]
+        behaviour: BehaviourArguments,
+    }
+
+    fn config(arguments: &[&str]) -> ClusterConfig {
+        let told = Told::try_parse_from(arguments).unwrap();
+        told.behaviour.config(Sharding::default())
+    }
+
+    #[test]
+    fn what_nobody_says_is_as_the_specification_says() {
+        assert_eq!(config(&[]), ClusterConfig::default());
+    }
+
+    #[test]
+    fn limits_of_movement_and_pins_can_be_told() {
+        let flags = ["--in-flight-per-node", "4", "--in-flight", "8", "--pin-policy", "wait"];
+        let told = config(&flags);
+        assert_eq!((told.in_flight_per_node_max, told.in_flight_max), (4, 8));
+        assert_eq!(told.pin_policy, PinPolicy::Wait);
+    }
 }

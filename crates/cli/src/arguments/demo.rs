@@ -34,7 +34,7 @@ pub(crate) struct DemoClusterArguments {
     /// How long a node outlives its last sign of life.
     #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = ms(1_000, 60_000))]
     pub(crate) session_ms: u64,
-    /// How long nothing is done after each event.
+    /// How long nothing is done after each event; as long as a call may take at least.
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = ms(0, 600_000))]
     pub(crate) calm_ms: u64,
     /// What is done, in this order: calm, join, drain, terminate, kill, pause or store.

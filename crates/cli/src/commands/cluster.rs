@@ -5,6 +5,8 @@ mod plan;
 mod shards;
 mod status;
 
+use std::time::Duration;
+
 use crate::arguments::cluster::{ClusterArguments, ClusterCommand};
 use crate::cluster::open;
 use crate::exit::Exit;
@@ -22,8 +24,13 @@ pub(crate) async fn run(
         ClusterCommand::Move { shard, to } => shards::move_to(&cluster, json, *shard, to).await,
         ClusterCommand::Pin { shard, to } => shards::pin(&cluster, json, *shard, to.as_ref()).await,
         ClusterCommand::Unpin { shard } => shards::unpin(&cluster, json, *shard).await,
-        ClusterCommand::Drain { node, undo, wait } => {
-            drain::run(&cluster, json, node, !undo, *wait).await
+        ClusterCommand::Drain { node, undo, wait, timeout_ms } => {
+            let patience = match (wait, timeout_ms) {
+                (false, _) => drain::Patience::None,
+                (true, None) => drain::Patience::Endless,
+                (true, Some(ms)) => drain::Patience::AtMost(Duration::from_millis(*ms)),
+            };
+            drain::run(&cluster, json, node, !undo, patience).await
         }
         ClusterCommand::Freeze { undo } => shards::freeze(&cluster, json, !undo).await,
     }

@@ -98,7 +98,8 @@ impl Stage {
         fleet: &mut Fleet,
         arguments: &DemoClusterArguments,
     ) -> anyhow::Result<Played> {
-        let calm = Duration::from_millis(arguments.calm_ms);
+        // So long that all calls have ended that were made before: what comes next is not to blame.
+        let calm = Duration::from_millis(arguments.calm_ms.max(arguments.deadline_ms));
         let mut played = Played::default();
         for event in [Event::Calm].into_iter().chain(arguments.events.iter().copied()) {
             let (name, start) = (event.name(), self.mark());

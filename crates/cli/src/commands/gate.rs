@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::arguments::cluster::GateArguments;
 use crate::cluster::open;
 use crate::exit::Exit;
-use crate::serve::{Signals, bind, end_with_parent, listen, tell};
+use crate::serve::{Signals, bind, end_with_parent, follow_notices, listen, tell};
 use crate::store::{Purpose, StoreAddress};
 
 pub(crate) async fn run(
@@ -17,6 +17,9 @@ pub(crate) async fn run(
     json: bool,
     arguments: &GateArguments,
 ) -> anyhow::Result<Exit> {
+    if arguments.attached {
+        end_with_parent();
+    }
     let cluster = open(store, &arguments.cluster, Purpose::Work).await?;
     let name = arguments.cluster.name.as_str();
     let (grpc, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;
@@ -25,9 +28,7 @@ pub(crate) async fn run(
     let mut signals = Signals::new()?;
     let transport = Arc::new(GrpcTransport::default());
     let gate = Gate::open(cluster, address.clone(), transport, GateOptions::default()).await?;
-    if arguments.attached {
-        end_with_parent();
-    }
+    drop(tokio::spawn(follow_notices(gate.notices(), json, format!("gate {address}"))));
     let (stop, told) = watch::channel(());
     let until = |mut told: watch::Receiver<()>| async move { drop(told.changed().await) };
     let mut http = tokio::spawn(serve_http(http, gate.service(), until(told.clone())));

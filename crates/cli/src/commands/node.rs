@@ -12,23 +12,32 @@ use tokio::sync::oneshot;
 use crate::arguments::cluster::NodeArguments;
 use crate::cluster::open;
 use crate::exit::Exit;
-use crate::serve::{Signals, end_with_parent, listen, tell};
+use crate::serve::{Signals, end_with_parent, follow_notices, listen, tell};
 use crate::store::{Purpose, StoreAddress};
 
 /// How long a node that has handed everything over still tells callers so.
 const LINGER: Duration = Duration::from_secs(1);
+
+const FAILED: &str = "the node has failed; others have its shards when its session has run out";
 
 pub(crate) async fn run(
     store: &StoreAddress,
     json: bool,
     arguments: &NodeArguments,
 ) -> anyhow::Result<Exit> {
+    if arguments.attached {
+        end_with_parent();
+    }
     let cluster = open(store, &arguments.cluster, Purpose::Work).await?;
     let name = arguments.cluster.name.as_str();
     let counters = Counters::new(Arc::clone(cluster.store()), name);
     let (listener, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;
     let mut signals = Signals::new()?;
-    let options = NodeOptions { weight: arguments.weight, ..NodeOptions::default() };
+    let options = NodeOptions {
+        weight: arguments.weight,
+        balance_load: arguments.balance_load,
+        ..NodeOptions::default()
+    };
     let transport = Arc::new(GrpcTransport::default());
     let starting = Node::start(cluster, address.clone(), counters.types(), transport, options);
     let node = tokio::select! {
@@ -37,23 +46,23 @@ pub(crate) async fn run(
         () = signals.next() => return Ok(Exit::Interrupted),
         started = starting => started?,
     };
-    if arguments.attached {
-        end_with_parent();
-    }
     let (stop, told) = oneshot::channel::<()>();
     let server = serve_node(listener, node.service(), async { drop(told.await) });
     let mut server = tokio::spawn(server);
     let line = format!("node {address} is a member of {name} and serves counters");
     tell(json, "serving", &line, &[("address", address.as_str()), ("cluster", name)])?;
     let following = tokio::spawn(follow(node.state(), json, address.to_string()));
+    drop(tokio::spawn(follow_notices(node.notices(), json, format!("node {address}"))));
+    let mut state = node.state();
 
     tokio::select! {
         biased;
         () = signals.next() => {}
         ended = &mut server => return Ok(ended?.map(|()| Exit::Done)?),
+        _ = state.wait_for(|state| *state == NodeState::Failed) => anyhow::bail!(FAILED),
     }
     let ended = signals.end(async {
-        node.drain().await;
+        anyhow::ensure!(node.drain().await == NodeState::Left, FAILED);
         tokio::time::sleep(LINGER).await;
         drop(stop);
         Ok(server.await??)
@@ -71,6 +80,7 @@ async fn follow(mut state: watch::Receiver<NodeState>, json: bool, address: Stri
             NodeState::Draining => ("draining", "hands its shards over; once more to end at once"),
             NodeState::Rejoining => ("rejoining", "has lost its place and joins again"),
             NodeState::Left => ("left", "has handed everything over"),
+            NodeState::Failed => ("failed", "has failed and serves nothing any more"),
         };
         let line = format!("node {address} {what}");
         if tell(json, event, &line, &[("address", &address)]).is_err() {

@@ -69,6 +69,13 @@ impl Verdict {
                  {why}"
             ));
         }
+        let kept = tally.failures.len() as u64;
+        if tally.failed > kept {
+            verdict.broken.push(format!(
+                "{} calls failed, and only of the first {kept} is it known when and why",
+                tally.failed
+            ));
+        }
         verdict.judge_total(tally, total);
         verdict
     }
@@ -105,11 +112,17 @@ mod tests {
             why: "no answer in time".to_owned(),
         });
         let failures: Vec<_> = failures.collect();
-        let unknown = failures.len() as u64;
-        let tally = Tally { acknowledged: 10, unknown, failures, ..Tally::default() };
+        let failed = failures.len() as u64;
+        let tally =
+            Tally { acknowledged: 10, failed, unknown: failed, failures, ..Tally::default() };
+        verdict_of(&tally, total)
+    }
+
+    fn verdict_of(tally: &Tally, total: i128) -> Verdict {
+        let ms = Duration::from_millis;
         let troubles = [Trouble { name: "kill", at: ms(10_000) }];
         let (session, broken) = (ms(3_000), Vec::new());
-        Verdict::of(Books { tally: &tally, troubles: &troubles, total, session, broken })
+        Verdict::of(Books { tally, troubles: &troubles, total, session, broken })
     }
 
     #[test]
@@ -120,6 +133,15 @@ mod tests {
         for bad in [(7_000, 9_000), (15_100, 15_200)] {
             assert_eq!(judged(&[bad], 11).failed_for_nothing, 1, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn failures_that_nobody_has_kept_are_not_forgiven() {
+        let (at, why) = (Duration::from_millis(10_500), "no answer in time".to_owned());
+        let kept = Failure { counter: 1, begun_at: at, ended_at: at, why };
+        let tally = Tally { acknowledged: 10, failed: 2, failures: vec![kept], ..Tally::default() };
+        assert_eq!(verdict_of(&tally, 10).broken.len(), 1);
+        assert!(verdict_of(&Tally { failed: 1, ..tally }, 10).broken.is_empty());
     }
 
     #[test]

@@ -14,8 +14,9 @@ use shardwright_node::{Call, Gate, GateOptions, Node, NodeOptions, ObjectKey, Ob
 use shardwright_placement::testing::object_id_for_shard;
 use shardwright_placement::{ClusterConfig, NodeAddress, ObjectId, ShardCount};
 use shardwright_store::etcd::EtcdStore;
-use shardwright_store::testing::EtcdSetup;
-use tokio::net::TcpListener;
+use shardwright_store::testing::{EtcdCluster, EtcdSetup};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::ours::Echo;
 
@@ -75,17 +76,33 @@ pub(crate) async fn print() {
     println!("slowest call of a planned move, {MOVES} moves on etcd, another every 2 ms");
     println!("  p50 {} ms, p99 {} ms; the aim is below 100 ms", millis(50), millis(99));
 
-    let before = operator.view().revision;
+    let (before, asked_before) = (operator.view().revision, requests(&etcd).await);
     let holds = first.shards().len();
     let began = Instant::now();
     first.drain().await;
     ready(&operator, 1).await;
     let took = began.elapsed();
     let commits = operator.view().revision.get() - before.get();
+    let asked = requests(&etcd).await - asked_before;
     println!(
-        "draining a node with {holds} shards: {:.2} s, {commits} revisions",
+        "draining a node with {holds} shards: {:.2} s, {asked} requests to etcd, {commits} \
+         revisions",
         took.as_secs_f64()
     );
+}
+
+/// How many messages etcd has got from its clients, by its own count: of both nodes, the gate and
+/// the operator, who follow what happens, with the keeping of their sessions.
+async fn requests(etcd: &EtcdCluster) -> u64 {
+    let mut stream = TcpStream::connect(etcd.address(0).unwrap().to_string()).await.unwrap();
+    let question = "GET /metrics HTTP/1.0\r\nhost: etcd\r\n\r\n";
+    stream.write_all(question.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let counters =
+        answer.lines().filter(|line| line.starts_with("grpc_server_msg_received_total{"));
+    let counts = counters.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    counts.sum::<f64>() as u64
 }
 
 async fn ready(operator: &Site, nodes: usize) {

@@ -4,12 +4,15 @@ use shardwright_contracts::Env;
 use shardwright_engine::cluster::{Cluster, JoinError};
 use shardwright_store::Store;
 
+use crate::notices::{Teller, Trying};
+
 /// The first pause after a join that failed, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Joins a cluster again, however long that takes: the store may be out of reach.
 pub(crate) async fn join_again<S: Store, E: Env, M, F>(
     cluster: &Cluster<S, E>,
+    teller: &Teller<E>,
     join: impl Fn() -> F,
 ) -> M
 where
@@ -19,7 +22,10 @@ where
     loop {
         match join().await {
             Ok(membership) => return membership,
-            Err(_) => cluster.env().sleep(pause).await,
+            Err(error) => {
+                teller.tell(Trying::Join, error);
+                cluster.env().sleep(pause).await;
+            }
         }
         pause = (pause * 2).min(longest);
     }

@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use shardwright_contracts::Env;
-use shardwright_engine::cluster::{ClusterView, LeadError, LeaderStep};
+use shardwright_engine::cluster::{ClusterView, LeadError, LeaderStep, StepError};
 use shardwright_store::Store;
 
 use super::LifeOf;
 use super::loads::Loads;
+use crate::notices::Trying;
 
 /// How long a leader leaves things alone after a step: changes come in bursts.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -48,13 +49,24 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             None if self.wants_to_leave() && view.members.len() > 1 => return Ok(None),
             None => match self.membership.try_lead().await {
                 Ok(()) => {}
-                Err(LeadError::Store(_)) => return Err(()),
-                // Somebody else was faster, this life is over, or somebody has to look at it.
-                Err(_) => return Ok(None),
+                // Somebody else was faster, or this life is over.
+                Err(LeadError::Refused(_) | LeadError::Over) => return Ok(None),
+                Err(error) => {
+                    let is_the_stores = matches!(error, LeadError::Store(_));
+                    self.agent.teller.tell(Trying::Lead, error);
+                    return if is_the_stores { Err(()) } else { Ok(None) };
+                }
             },
         }
         let loads = self.loads(view, loads).await;
-        self.membership.lead_step(loads).await.map(Some).map_err(|_| ())
+        match self.membership.lead_step(loads).await {
+            Ok(step) => Ok(Some(step)),
+            Err(StepError::Refused(_) | StepError::Over) => Err(()),
+            Err(error) => {
+                self.agent.teller.tell(Trying::Lead, error);
+                Err(())
+            }
+        }
     }
 
     fn time_to_next(&self, step: &LeaderStep) -> Duration {

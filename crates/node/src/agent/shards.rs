@@ -5,11 +5,13 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::ClusterView;
-use shardwright_placement::{DrainProgress, Duties, HandoverStep};
+use shardwright_placement::{DrainProgress, Duties, Effort, HandoverStep};
 use shardwright_store::Store;
 
 use super::LifeOf;
+use super::auto_load::Loading;
 use crate::node::NodeState;
+use crate::notices::Trying;
 use crate::transport::BoxFuture;
 
 /// How many shards are claimed or released under their locks at the same time: the engine and the
@@ -32,9 +34,7 @@ struct Work {
     /// Those of them that are empty.
     emptied: Vec<ShardId>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// Shards whose objects were loaded, or are being loaded.
-    loaded: BTreeSet<ShardId>,
-    loading: FuturesUnordered<BoxFuture<'static, Option<ShardId>>>,
+    loading: Loading,
 }
 
 impl Work {
@@ -80,9 +80,11 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             if self.wants_to_leave() {
                 if leaving == Leaving::No {
                     self.announce_leaving().await;
-                    impatient_at = self.env().monotonic() + self.agent.options.drain_patience;
+                    let patience = self.agent.options.drain_patience;
+                    impatient_at = self.env().monotonic().saturating_add(patience);
                 }
                 leaving = self.how_to_leave(&view, impatient_at);
+                self.leaving.send_if_modified(|known| std::mem::replace(known, leaving) != leaving);
             }
             self.learn(&view, &mut work);
             self.begin_work(&view, leaving, &mut work);
@@ -96,14 +98,10 @@ impl<S: Store, E: Env> LifeOf<S, E> {
                     work.note(done);
                     work.note_all();
                 }
-                Some(failed) = work.loading.next() => {
-                    if let Some(shard) = failed {
-                        work.loaded.remove(&shard);
-                    }
-                }
+                () = work.loading.next() => {}
                 changed = changes.changed() => if changed.is_err() { return },
                 changed = wish.changed() => if changed.is_err() { return },
-                () = self.env().sleep(interval) => {}
+                () = self.env().sleep(interval.min(self.patience_left(leaving, impatient_at))) => {}
             }
         }
     }
@@ -111,8 +109,17 @@ impl<S: Store, E: Env> LifeOf<S, E> {
     /// Says to the leader that the node wants to go.
     async fn announce_leaving(&self) {
         self.agent.state.send_replace(NodeState::Draining);
-        while self.membership.set_leaving(true).await.is_err() {
+        while let Err(error) = self.membership.set_leaving(true).await {
+            self.agent.teller.tell(Trying::Leave, error);
             self.env().sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// How long others may still take for what they are to have.
+    fn patience_left(&self, leaving: Leaving, impatient_at: Duration) -> Duration {
+        match leaving {
+            Leaving::Politely => impatient_at.saturating_sub(self.env().monotonic()),
+            Leaving::No | Leaving::AtOnce => Duration::MAX,
         }
     }
 
@@ -153,7 +160,7 @@ impl<S: Store, E: Env> LifeOf<S, E> {
                 slot.take(Some(fence));
             }
         }
-        work.loaded.retain(|shard| held.contains(shard));
+        work.loading.retain(&held);
     }
 
     /// Begins what is to be done and not being done yet.
@@ -171,7 +178,7 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         let give_up: BTreeSet<ShardId> = duties.give_up.into_iter().chain(lost).collect();
         for shard in give_up {
             if work.busy.insert(shard) {
-                work.under_way.push(Box::pin(self.clone().empty(shard, at_once)));
+                work.under_way.push(Box::pin(self.clone().empty(shard)));
             }
         }
         for together in std::mem::take(&mut work.emptied).chunks(TOGETHER) {
@@ -184,21 +191,16 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             work.under_way.push(Box::pin(self.clone().claim(together.to_vec())));
         }
         self.admit_again(view, at_once, work);
-        if !self.agent.options.auto_load.is_empty() {
-            for (shard, _) in self.host.held() {
-                if !work.busy.contains(&shard) && work.loaded.insert(shard) {
-                    work.loading.push(Box::pin(self.clone().load(shard)));
-                }
-            }
-        }
+        self.begin_loading(&work.busy, &mut work.loading);
     }
 
     /// Admits calls again to shards that were to go and stay after all.
     fn admit_again(&self, view: &ClusterView, at_once: bool, work: &Work) {
         for (shard, slot) in self.host.held().filter(|(shard, _)| !work.busy.contains(shard)) {
             let Ok(info) = view.map.info(shard) else { continue };
-            let step = slot.handover().next_step(info, self.membership.holder(), at_once);
-            if step == HandoverStep::AdmitAgain {
+            let (holder, effort) = (self.membership.holder(), Effort::default());
+            if slot.handover().next_step(info, holder, at_once, effort) == HandoverStep::AdmitAgain
+            {
                 slot.set_admitting(true);
             }
         }

@@ -113,19 +113,30 @@ impl<E: Env> ObjectHost<E> {
         }
     }
 
-    /// Whether a shard cannot be given away before this call has ended: it is part of one that runs
-    /// in that very shard, or in another that is being given away. Without the latter, two calls
-    /// that go through two such shards in opposite directions would wait for each other.
+    /// Whether a shard, or what belongs to this node itself, cannot be given away before this call
+    /// has ended: it is part of one that runs in that very place, or in another that is being given
+    /// away. Without the latter, two calls that go through two such places in opposite directions
+    /// would wait for each other.
     fn must_end(&self, call: &Call, shard: Option<ShardId>) -> bool {
         if planted::is_active(Defect::NestedNotAdmitted) {
             return false;
         }
-        let shards = call
-            .chain
-            .links()
-            .filter_map(|link| self.sharding.shard_of(link.id.borrowed()).ok().flatten());
-        let mut shards = shards.filter(|one| Some(*one) == shard || self.is_given_away(*one));
-        shards.next().is_some()
+        call.chain.links().any(|link| {
+            let id = link.id.borrowed();
+            match (self.sharding.shard_of(id), id.home()) {
+                (Ok(Some(one)), _) => Some(one) == shard || self.is_given_away(one),
+                (Ok(None), Home::Node(node)) if node == self.own.as_str() => {
+                    shard.is_none() || self.own_slot.is_draining()
+                }
+                (Ok(None), Home::Node(node)) => self.is_leaving(node),
+                (Ok(None) | Err(_), _) => false,
+            }
+        })
+    }
+
+    /// Whether another node is about to leave.
+    fn is_leaving(&self, node: &str) -> bool {
+        self.caller.upgrade().is_some_and(|caller| caller.is_leaving(node))
     }
 
     /// Whether a shard is being given away, by this node or by another.

@@ -32,11 +32,16 @@ pub(crate) enum CellState {
 pub(crate) struct InLine<'a>(&'a AtomicU64);
 
 impl ObjectCell {
-    /// Gets in line, unless that is too long.
-    pub(crate) fn line_up(&self, limit: u64) -> Option<InLine<'_>> {
+    /// Gets in line, and tells how many were there before.
+    pub(crate) fn line_up(&self) -> (InLine<'_>, u64) {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let place = InLine(&self.waiting);
-        (before < limit).then_some(place)
+        (InLine(&self.waiting), before)
+    }
+
+    /// Whether the object is here, as far as that can be told without waiting: one that is in use,
+    /// or about to come, is.
+    pub(crate) fn is_occupied(&self) -> bool {
+        self.state.try_lock().map_or(true, |state| matches!(*state, CellState::Awake(_)))
     }
 
     /// Waits for the object.

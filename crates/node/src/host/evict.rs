@@ -18,43 +18,41 @@ impl<E: Env> ObjectHost<E> {
     /// Takes leave of all objects of a shard. No call runs there, and none begins meanwhile: the
     /// caller has the write lock, or has broken off all calls.
     pub(crate) async fn evict(&self, slot: &Arc<Slot>, why: Deactivation) {
-        self.evict_all(slot.take_objects().into_values(), why).await;
+        let limit = self.env.monotonic().saturating_add(self.options.deactivation_max);
+        take_leave(self.env.clone(), limit, slot.take_objects().into_values(), why).await;
     }
 
-    async fn evict_all(
-        &self,
-        mut places: impl Iterator<Item = Arc<ObjectCell>>,
-        why: Deactivation,
-    ) {
-        let limit = self.options.deactivation_max;
-        let mut leaving = FuturesUnordered::new();
-        leaving.extend(
-            places
-                .by_ref()
-                .take(AT_ONCE)
-                .map(|place| take_leave(self.env.clone(), limit, place, why)),
-        );
-        while leaving.next().await.is_some() {
-            leaving
-                .extend(places.next().map(|place| take_leave(self.env.clone(), limit, place, why)));
-        }
-    }
-
-    /// Ends this life of the node: breaks off all calls, and takes leave of all objects.
-    pub(crate) async fn end(&self) {
+    /// Ends this life of the node: breaks off all calls, at once, and takes leave of all objects.
+    pub(crate) fn end(&self) -> impl Future<Output = ()> + Send + use<E> {
         self.life.break_off();
         let mut places = Vec::new();
         for slot in self.slots.iter().map(|(_, slot)| slot).chain([&self.own_slot]) {
             slot.give_up();
             places.extend(slot.take_objects().into_values());
         }
-        self.evict_all(places.into_iter(), Deactivation::Lost).await;
+        let limit = self.env.monotonic().saturating_add(self.options.deactivation_max);
+        take_leave(self.env.clone(), limit, places.into_iter(), Deactivation::Lost)
     }
 }
 
-/// Takes leave of one object.
-async fn take_leave<E: Env>(env: E, at_most: Duration, place: Arc<ObjectCell>, why: Deactivation) {
-    let limit = env.monotonic().saturating_add(at_most);
+/// Takes leave of objects, some at a time. All of them together have until `limit`, for somebody
+/// may wait for the shard; the last ones are given a single chance then.
+async fn take_leave<E: Env>(
+    env: E,
+    limit: Duration,
+    mut places: impl Iterator<Item = Arc<ObjectCell>> + Send,
+    why: Deactivation,
+) {
+    let mut leaving = FuturesUnordered::new();
+    leaving.extend(
+        places.by_ref().take(AT_ONCE).map(|place| leave_one(env.clone(), limit, place, why)),
+    );
+    while leaving.next().await.is_some() {
+        leaving.extend(places.next().map(|place| leave_one(env.clone(), limit, place, why)));
+    }
+}
+
+async fn leave_one<E: Env>(env: E, limit: Duration, place: Arc<ObjectCell>, why: Deactivation) {
     let leaving = async {
         let state = std::mem::replace(&mut *place.lock().await, CellState::Gone);
         if let CellState::Awake(object) = state {

@@ -175,6 +175,11 @@ impl Slot {
         cell
     }
 
+    /// Whether an object is here.
+    pub(crate) fn has(&self, key: &ObjectKey) -> bool {
+        self.lock().objects.get(key).is_some_and(|cell| cell.is_occupied())
+    }
+
     /// Forgets an object, if it is still this one.
     pub(crate) fn forget(&self, key: &ObjectKey, cell: &Arc<ObjectCell>) {
         let mut state = self.lock();

@@ -19,7 +19,18 @@ struct Probe {
     log: Mutex<Vec<String>>,
     /// Lets calls of `block` end.
     gate: Semaphore,
-    refuses_to_wake: AtomicBool,
+    /// How objects wake, and how they take leave.
+    waking: Mutex<Mood>,
+    leaving: Mutex<Mood>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Mood {
+    #[default]
+    Well,
+    Refuses,
+    Panics,
+    Hangs,
 }
 
 struct Handle(Arc<Probe>);
@@ -34,8 +45,12 @@ impl ObjectType for Handle {
     type Object = u64;
 
     async fn activate(&self, activation: &Activation) -> Result<u64, ObjectError> {
-        if self.0.refuses_to_wake.load(Ordering::Relaxed) {
-            return Err(ObjectError::refused("not today"));
+        let mood = *self.0.waking.lock().unwrap();
+        match mood {
+            Mood::Well => {}
+            Mood::Refuses => return Err(ObjectError::refused("not today")),
+            Mood::Panics => panic!("as told"),
+            Mood::Hangs => std::future::pending().await,
         }
         let fence = activation.fence.map_or(0, FenceEpoch::as_raw);
         self.write(format!("{} wakes with {fence}", activation.object.id.as_str()));
@@ -58,6 +73,7 @@ impl ObjectType for Handle {
             }
             "panic" => panic!("as told"),
             "refuse" => Err(ObjectError::refused("no")),
+            "refuse_with" => Err(ObjectError::refused(String::from_utf8_lossy(&payload))),
             "stale" => Err(ObjectError::StaleFence),
             "nest" => {
                 let text = String::from_utf8(payload.to_vec()).unwrap();
@@ -70,6 +86,12 @@ impl ObjectType for Handle {
     }
 
     async fn deactivate(&self, calls: u64, why: Deactivation) {
+        let mood = *self.0.leaving.lock().unwrap();
+        match mood {
+            Mood::Well | Mood::Refuses => {}
+            Mood::Panics => panic!("as told"),
+            Mood::Hangs => std::future::pending().await,
+        }
         self.write(format!("sleeps after {calls}, {why:?}"));
     }
 }
@@ -86,6 +108,10 @@ impl Caller for Within {
     }
 
     fn is_moving(&self, _shard: ShardId) -> bool {
+        false
+    }
+
+    fn is_leaving(&self, _node: &str) -> bool {
         false
     }
 
@@ -112,7 +138,8 @@ fn world(options: HostOptions) -> World {
     let probe = Arc::new(Probe {
         log: Mutex::default(),
         gate: Semaphore::new(0),
-        refuses_to_wake: AtomicBool::new(false),
+        waking: Mutex::default(),
+        leaving: Mutex::default(),
     });
     let serves = Arc::new(AtomicBool::new(true));
     let serving = Arc::clone(&serves);

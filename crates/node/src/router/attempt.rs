@@ -46,7 +46,9 @@ impl<S: Store, E: Env> Router<S, E> {
     ) -> Attempt {
         let local = self.local.as_ref().and_then(|local| local.now());
         let own = local.as_ref().map(|(holder, _)| holder);
-        let routes = self.routes.get(view, own, self.cluster.config());
+        let routes = self.routes.get(view, own, self.cluster.config(), || {
+            self.transport.keep_only(&|node| view.members.get(node.as_str()).is_some());
+        });
         let route = match routes.table.route(call.target.id.borrowed()) {
             Ok(route) => route,
             Err(error) => return Attempt::Done(Err(CallError::InvalidId(error.to_string()))),

@@ -11,6 +11,7 @@ pub(super) struct RouteCache {
 
 /// A routing table, and what it was made from.
 pub(super) struct Routes {
+    generation: u64,
     map: u64,
     members: u64,
     own: Option<Holder>,
@@ -25,12 +26,14 @@ impl Routes {
 }
 
 impl RouteCache {
-    /// The table of a state, as the process sees it whose node is `own`.
+    /// The table of a state, as the process sees it whose node is `own`. `on_members` is called if
+    /// the nodes are others than in the newest state before.
     pub(super) fn get(
         &self,
         view: &ClusterView,
         own: Option<&Holder>,
         config: &ClusterConfig,
+        on_members: impl FnOnce(),
     ) -> Arc<Routes> {
         // Whoever else wants the table waits until it is made, rather than make it too.
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,8 +42,67 @@ impl RouteCache {
         }
         let table = view.routing(own, config);
         let (map, members) = (view.changed.map, view.changed.members);
-        let routes = Arc::new(Routes { map, members, own: own.cloned(), table });
-        *newest = Some(Arc::clone(&routes));
+        let generation = view.generation;
+        let routes = Arc::new(Routes { generation, map, members, own: own.cloned(), table });
+        // Whoever has not heard of the newest state yet must not take it from those who have.
+        if newest.as_ref().is_none_or(|newest| newest.generation <= generation) {
+            let before = newest.replace(Arc::clone(&routes));
+            if before.is_none_or(|before| before.members != members) {
+                on_members();
+            }
+        }
         routes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use shardwright_contracts::LogicalTime;
+    use shardwright_engine::cluster::Changed;
+    use shardwright_placement::{
+        Incarnation, Member, Membership, NodeAddress, ShardCount, ShardMap,
+    };
+    use shardwright_store::Revision;
+
+    use super::*;
+
+    /// A state in which the map changed last in `map`, and the nodes in `members`.
+    fn view(generation: u64, map: u64, members: u64) -> ClusterView {
+        let node = NodeAddress::parse("a:1").unwrap();
+        let node = Member::new(node, Incarnation::from_raw(members));
+        let at = LogicalTime::from_millis(0);
+        ClusterView {
+            generation,
+            revision: Revision::ZERO,
+            map: Arc::new(ShardMap::new(ShardCount::try_new(64).unwrap())),
+            members: Arc::new(Membership::try_new([node], at).unwrap()),
+            gates: Arc::default(),
+            leader: None,
+            drained: Arc::default(),
+            quarantine: Arc::default(),
+            changed: Changed { map, members, ..Changed::default() },
+        }
+    }
+
+    #[test]
+    fn the_newest_table_is_kept_whoever_asks() {
+        let cache = RouteCache::default();
+        let config = ClusterConfig::with_num_shards(ShardCount::try_new(64).unwrap());
+        let told = Cell::new(0);
+        let get = |view| cache.get(&view, None, &config, || told.set(told.get() + 1));
+        let old = get(view(3, 3, 1));
+        let new = get(view(7, 6, 1));
+        assert!(!Arc::ptr_eq(&old, &new));
+        // Somebody who has not heard of it yet gets the old one, and the others keep the new one.
+        assert_eq!(get(view(3, 3, 1)).generation, 3);
+        assert!(Arc::ptr_eq(&new, &get(view(7, 6, 1))));
+        // A state in which nothing has changed that matters has the same table.
+        assert!(Arc::ptr_eq(&new, &get(view(8, 6, 1))));
+        assert_eq!(told.get(), 1, "the nodes were always the same");
+        get(view(9, 6, 9));
+        get(view(8, 6, 1));
+        assert_eq!(told.get(), 2, "who comes late changes no nodes");
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Rows {
     activations: Mutex<BTreeMap<String, Vec<u64>>>,
     awake: Mutex<BTreeMap<String, u64>>,
     twice: AtomicBool,
+    /// Whether counters that go never do.
+    pub(super) clings: AtomicBool,
 }
 
 impl Rows {
@@ -118,6 +120,7 @@ impl ObjectType for Counter {
                 Ok(Bytes::from(number.to_string()))
             }
             "get" => Ok(Bytes::from(number.to_string())),
+            "panic" => panic!("as told"),
             "wait" => {
                 let millis = String::from_utf8_lossy(&payload).parse().unwrap();
                 self.env.sleep(Duration::from_millis(millis)).await;
@@ -138,6 +141,9 @@ impl ObjectType for Counter {
     }
 
     async fn deactivate(&self, counter: Number, _why: Deactivation) {
+        if self.rows.clings.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
         self.env.sleep(Duration::from_millis(1)).await;
         self.rows.sleep(&counter.id);
     }

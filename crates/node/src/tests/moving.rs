@@ -152,28 +152,6 @@ async fn a_shard_that_stays_after_all_is_served_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_shard_has_its_own_object_without_anybody_calling_it() {
-    let world = World::new().await;
-    let options =
-        || NodeOptions { auto_load: vec![auto_load("janitor")], ..NodeOptions::default() };
-    let network = || Arc::clone(&world.network) as _;
-    let first = world.node_with("a", options(), network()).await;
-    world.settle(1).await;
-    let second = world.node_with("b", options(), network()).await;
-    world.settle(2).await;
-    world.sleep_ms(50).await;
-    for process in [&first, &second] {
-        let host = process.node.host().unwrap();
-        for shard in process.node.shards() {
-            assert_eq!(host.objects(shard), Ok(1));
-        }
-    }
-    let activations = world.rows.activations();
-    assert_eq!(activations.len(), 64);
-    assert_eq!(activations.values().map(Vec::len).sum::<usize>(), 64 + 32);
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_object_of_a_node_lives_there_and_nowhere_else() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;

@@ -5,6 +5,7 @@ use shardwright_api::CallError;
 use shardwright_contracts::{Env, ShardId};
 
 use super::world::*;
+use crate::NodeState;
 
 #[tokio::test(start_paused = true)]
 async fn a_call_goes_through_objects_of_several_nodes() {
@@ -99,4 +100,45 @@ async fn nor_do_calls_that_cross_between_nodes_that_change_places() {
     let nodes = world.nodes(&["a", "b"]).await;
     let shards = [nodes[0].node.shards()[0], nodes[1].node.shards()[0]];
     cross(world, nodes, shards, ["b", "a"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_do_calls_that_cross_between_nodes_that_both_leave() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let gate = Arc::new(world.gate().await);
+    let at = |node: usize| nodes[node].node.shards()[0].as_raw();
+    let (one, other) = (at(0), at(1));
+    let calls = [(one, other), (other, one)].map(|(from, through)| {
+        let through = format!("200 shard#{through}/end");
+        let call = with_payload(&format!("shard#{from}/begin"), "through", through);
+        let gate = Arc::clone(&gate);
+        tokio::spawn(async move { gate.call(call).await })
+    });
+    world.sleep_ms(50).await;
+    // Nobody is left who could take anything, so that nothing is meant for anybody else.
+    let began = world.env.monotonic();
+    tokio::join!(nodes[0].node.drain(), nodes[1].node.drain());
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), "end");
+    }
+    assert!(world.env.monotonic() - began < Duration::from_millis(500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_node_call_each_other_while_it_leaves() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    let gate = Arc::new(world.gate().await);
+    let calls = ["a/y", "b/y a/z"].map(|next| {
+        let gate = Arc::clone(&gate);
+        let from = format!("a/from-{}", next.len());
+        let call = with_payload(&from, "through", format!("1000 {next}"));
+        tokio::spawn(async move { gate.call(call).await })
+    });
+    world.sleep_ms(50).await;
+    assert_eq!(nodes[0].node.drain().await, NodeState::Left);
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), "end");
+    }
 }

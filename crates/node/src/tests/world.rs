@@ -42,7 +42,7 @@ impl SessionClock for Clock {
     }
 }
 
-type Store = MemoryStore<Line>;
+pub(super) type Store = MemoryStore<Line>;
 
 /// A cluster, and what is around it.
 pub(super) struct World {

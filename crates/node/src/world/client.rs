@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use shardwright_api::limits::MAX_MESSAGE_SIZE;
+use shardwright_api::limits::{MAX_LOADS_SIZE, MAX_MESSAGE_SIZE, MAX_TIMEOUT};
 use shardwright_api::wire::node::LoadsRequest;
 use shardwright_api::wire::node::node_client::NodeClient;
 use shardwright_api::{CallError, UnknownWhy, error_of_status};
@@ -38,15 +38,12 @@ impl Default for GrpcOptions {
 }
 
 /// Calls over gRPC, with one connection to each node, made when it is first needed and again when
-/// it broke.
+/// it broke. It goes when its node is no member any more, so it is for one cluster.
 #[derive(Debug, Default)]
 pub struct GrpcTransport {
     options: GrpcOptions,
     connections: Mutex<BTreeMap<NodeAddress, NodeClient<Channel>>>,
 }
-
-/// Most connections that are kept. Nodes that left are forgotten with all others, beyond that.
-const CONNECTIONS_MAX: usize = 4_096;
 
 impl GrpcTransport {
     /// A transport without connections.
@@ -73,9 +70,6 @@ impl GrpcTransport {
         let client = NodeClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_SIZE)
             .max_encoding_message_size(MAX_MESSAGE_SIZE);
-        if connections.len() >= CONNECTIONS_MAX {
-            connections.clear();
-        }
         connections.insert(node.clone(), client.clone());
         Ok(client)
     }
@@ -89,7 +83,7 @@ impl Transport for GrpcTransport {
     ) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
             let mut client = self.connection(node)?;
-            let timeout = call.timeout;
+            let timeout = call.timeout.min(MAX_TIMEOUT);
             let mut request = Request::new(message::to_node(call));
             request.set_timeout(timeout);
             match client.call(request).await {
@@ -105,14 +99,20 @@ impl Transport for GrpcTransport {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>> {
         Box::pin(async move {
-            let mut client = self.connection(node)?;
+            let mut client = self.connection(node)?.max_decoding_message_size(MAX_LOADS_SIZE);
             let mut request = Request::new(LoadsRequest {});
-            request.set_timeout(timeout);
+            request.set_timeout(timeout.min(MAX_TIMEOUT));
             match client.loads(request).await {
                 Ok(response) => Ok(message::from_loads(response.into_inner())),
                 Err(status) => Err(meaning(node, &status)),
             }
         })
+    }
+
+    fn keep_only(&self, is_member: &dyn Fn(&NodeAddress) -> bool) {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        // Calls that are under way have their connection for themselves, too.
+        connections.retain(|node, _| is_member(node));
     }
 }
 
@@ -152,6 +152,31 @@ mod tests {
 
     fn of(status: &Status) -> CallError {
         meaning(&NodeAddress::parse("a:1").unwrap(), status)
+    }
+
+    #[tokio::test]
+    async fn connections_to_those_who_are_no_members_go() {
+        let transport = GrpcTransport::default();
+        let nodes: Vec<_> =
+            (1..=3).map(|port| NodeAddress::parse(&format!("127.0.0.1:{port}")).unwrap()).collect();
+        for node in &nodes {
+            transport.connection(node).unwrap();
+        }
+        transport.keep_only(&|node| *node != nodes[1]);
+        let left: Vec<_> = transport.connections.lock().unwrap().keys().cloned().collect();
+        assert_eq!(left, [nodes[0].clone(), nodes[2].clone()]);
+    }
+
+    #[tokio::test]
+    async fn any_time_can_be_given() {
+        let transport = GrpcTransport::default();
+        let nobody = NodeAddress::parse("127.0.0.1:1").unwrap();
+        let id = shardwright_placement::ObjectId::parse("x").unwrap();
+        let call = Call::new(crate::ObjectKey::new("Echo", id), "echo", "", Duration::MAX);
+        let answer = transport.call(&nobody, call).await;
+        assert!(matches!(answer, Err(CallError::Unreachable { .. })), "{answer:?}");
+        let answer = transport.loads(&nobody, Duration::MAX).await;
+        assert!(matches!(answer, Err(CallError::Unreachable { .. })), "{answer:?}");
     }
 
     #[test]

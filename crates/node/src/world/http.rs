@@ -1,8 +1,8 @@
 //! Calls over plain HTTP: `POST /call/{type}/{object}/{method}` with the payload as body. The
 //! answer's body is the object's answer; an error is a small JSON object.
 //!
-//! The header `timeout-ms` says how much time there is. In a path, `/` and `#` of an object's id
-//! are written `%2F` and `%23`.
+//! The header `timeout-ms` says how much time there is, 30 seconds unless it is there. In a path,
+//! `/` and `#` of an object's id are written `%2F` and `%23`.
 
 use std::future::Future;
 use std::io;
@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Serialize;
-use shardwright_api::limits::MAX_PAYLOAD_SIZE;
+use shardwright_api::limits::{MAX_PAYLOAD_SIZE, MAX_TIMEOUT};
 use shardwright_api::wire::gate::CallRequest;
 use shardwright_api::{CallError, Effect, code};
 use tokio::net::TcpListener;
@@ -47,7 +48,7 @@ pub fn http_routes(service: Arc<dyn CallService>) -> Router {
 /// Why a call was not answered, for programs that read JSON.
 #[derive(Serialize)]
 struct Problem {
-    /// One of our own codes, which tell every error apart.
+    /// One of our own codes, which tell every error apart, or `INVALID_REQUEST`.
     code: &'static str,
     message: String,
     /// Whether the call was executed: `no`, `yes` or `unknown`.
@@ -58,12 +59,27 @@ struct Problem {
 
 async fn call(
     State(service): State<Arc<dyn CallService>>,
-    Path((object_type, object, method)): Path<(String, String, String)>,
+    path: Result<Path<(String, String, String)>, PathRejection>,
     headers: HeaderMap,
-    payload: Bytes,
+    payload: Result<Bytes, BytesRejection>,
 ) -> Response {
+    let (object_type, object, method) = match path {
+        Ok(Path(path)) => path,
+        Err(why) => return malformed(why.body_text()),
+    };
+    let timeout = match time_for(&headers) {
+        Ok(timeout) => timeout,
+        Err(why) => return malformed(why),
+    };
+    let payload = match payload {
+        Ok(payload) => payload,
+        Err(why) if why.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            return problem(&too_large(&headers));
+        }
+        Err(why) => return malformed(why.body_text()),
+    };
     let request = CallRequest { object_type, object, method, payload };
-    let answered = match message::from_client(request, time_for(&headers)) {
+    let answered = match message::from_client(request, timeout) {
         Ok(call) => service.answer(call).await,
         Err(error) => Err(error),
     };
@@ -73,12 +89,26 @@ async fn call(
     }
 }
 
-fn time_for(headers: &HeaderMap) -> Duration {
-    let written = headers.get(TIMEOUT).and_then(|value| value.to_str().ok());
-    match written.and_then(|text| text.parse().ok()) {
-        Some(millis) => Duration::from_millis(millis).min(timeout::MAX),
-        None => timeout::DEFAULT,
-    }
+fn time_for(headers: &HeaderMap) -> Result<Duration, String> {
+    let Some(written) = headers.get(TIMEOUT) else { return Ok(timeout::DEFAULT) };
+    let millis = written.to_str().ok().and_then(|text| text.trim().parse().ok());
+    let millis = millis.ok_or_else(|| format!("{TIMEOUT} is not a number of milliseconds"))?;
+    Ok(Duration::from_millis(millis).min(MAX_TIMEOUT))
+}
+
+/// A body that was not read to its end: how long it is, only its sender may know.
+fn too_large(headers: &HeaderMap) -> CallError {
+    let limit = MAX_PAYLOAD_SIZE as u64;
+    let told = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let size = told.and_then(|text| text.parse().ok()).unwrap_or(limit + 1);
+    CallError::TooLarge { size, limit }
+}
+
+/// What is no call at all.
+fn malformed(message: String) -> Response {
+    let code = "INVALID_REQUEST";
+    let problem = Problem { code, message, executed: "no", retry_after_ms: None };
+    json(StatusCode::BAD_REQUEST, &problem)
 }
 
 fn problem(error: &CallError) -> Response {
@@ -98,7 +128,11 @@ fn problem(error: &CallError) -> Response {
     let code = code.strip_prefix("FAILURE_CODE_").unwrap_or(code);
     let problem = Problem { code, message: error.to_string(), executed, retry_after_ms };
     let status = StatusCode::from_u16(codes.http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    json(status, &problem)
+}
+
+fn json(status: StatusCode, problem: &Problem) -> Response {
     // Strings and numbers are always JSON.
-    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let body = serde_json::to_vec(problem).unwrap_or_default();
     (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }

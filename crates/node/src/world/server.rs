@@ -2,7 +2,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_api::limits::MAX_MESSAGE_SIZE;
+use shardwright_api::limits::{MAX_LOADS_SIZE, MAX_MESSAGE_SIZE};
 use shardwright_api::status_of_error;
 use shardwright_api::wire::{gate, node};
 use tokio::net::TcpListener;
@@ -30,7 +30,7 @@ pub async fn serve_node(
 ) -> Result<(), ServeError> {
     let service = node::node_server::NodeServer::new(Peers(service))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
-        .max_encoding_message_size(MAX_MESSAGE_SIZE);
+        .max_encoding_message_size(MAX_LOADS_SIZE);
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let mut server = server();
     Ok(server.add_service(service).serve_with_incoming_shutdown(incoming, stop).await?)

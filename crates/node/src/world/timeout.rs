@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use shardwright_api::limits::MAX_TIMEOUT;
 use tonic::metadata::MetadataMap;
 
 /// How much time a request has whose sender does not say.
 pub(super) const DEFAULT: Duration = Duration::from_secs(30);
-/// The most that a request may have.
-pub(super) const MAX: Duration = Duration::from_secs(600);
 
 /// How long the answer takes to come back, at most: an answer that is sent at the last moment is
 /// not heard any more.
@@ -17,7 +16,7 @@ const WAY_BACK: Duration = Duration::from_millis(20);
 pub(super) fn of(metadata: &MetadataMap) -> Duration {
     let written = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok());
     match written.and_then(parse) {
-        Some(timeout) => less_way_back(timeout.min(MAX)),
+        Some(timeout) => less_way_back(timeout.min(MAX_TIMEOUT)),
         None => DEFAULT,
     }
 }
@@ -70,7 +69,7 @@ mod tests {
         };
         assert_eq!(with("2S"), Duration::from_millis(1_980));
         assert_eq!(with("100m"), Duration::from_millis(95));
-        assert_eq!(with("99999999H"), MAX.saturating_sub(WAY_BACK));
+        assert_eq!(with("99999999H"), MAX_TIMEOUT.saturating_sub(WAY_BACK));
         assert_eq!(of(&MetadataMap::new()), DEFAULT);
     }
 }

@@ -7,7 +7,8 @@ use crate::flags::Flags;
 use crate::member::{Holder, HolderRef, Incarnation, Member, Membership};
 use crate::target::{Since, TargetHeader, TargetUpdate, TargetVersion};
 use crate::{
-    DrainProgress, Duties, Handover, HandoverStep, NodeAddress, ShardCount, ShardMap, Target,
+    DrainProgress, Duties, Effort, Handover, HandoverStep, NodeAddress, Patience, ShardCount,
+    ShardMap, Target,
 };
 
 fn node(text: &str) -> NodeAddress {
@@ -181,7 +182,6 @@ fn only_the_leader_writes_and_only_the_next_version() {
 
 #[rstest]
 #[case(true, 3, 2, HandoverStep::StopAdmitting)]
-#[case(false, 3, 2, HandoverStep::AwaitCalls)]
 #[case(false, 0, 2, HandoverStep::Evict)]
 #[case(false, 0, 0, HandoverStep::Release)]
 fn a_shard_is_handed_over_step_by_step(
@@ -194,17 +194,74 @@ fn a_shard_is_handed_over_step_by_step(
     let me = holder("a", 2);
     for (target, leaving) in [("b", false), ("b", true), ("a", true)] {
         let next = with(Some(target), Some(("a", 2)), Some(7), |info| {
-            handover.next_step(info, &me, leaving)
+            handover.next_step(info, &me, leaving, Effort::default())
         });
         assert_eq!(next, step);
     }
 }
 
+/// The next step about a shard in which calls run and that is to go elsewhere.
+fn with_calls(admitting: bool, leaving: bool, effort: Effort) -> HandoverStep {
+    let handover = Handover { admitting, calls: 3, objects: 2 };
+    with(Some("b"), Some(("a", 2)), Some(7), |info| {
+        handover.next_step(info, &holder("a", 2), leaving, effort)
+    })
+}
+
+fn effort(since_ms: u64, as_it_is_ms: u64, tries: u32) -> Effort {
+    Effort { since_ms, as_it_is_ms, tries, patience: Patience::default() }
+}
+
+#[test]
+fn calls_that_take_long_are_waited_for_again_and_again_and_others_are_served_in_between() {
+    let wait = |as_it_is_ms| effort(1_000, as_it_is_ms, 0);
+    let hold = |ms| HandoverStep::AwaitCalls { at_most_ms: Some(ms) };
+    assert_eq!(with_calls(false, false, wait(0)), hold(200));
+    assert_eq!(with_calls(false, false, wait(150)), hold(50));
+    assert_eq!(with_calls(false, false, wait(200)), HandoverStep::AdmitAgain);
+    // Each time it serves on for longer, up to a limit.
+    let serve_on = |at_most_ms| HandoverStep::ServeOn { at_most_ms };
+    for (tries, pause) in [(1, 200), (2, 400), (3, 800), (6, 5_000), (7, 5_000), (90, 5_000)] {
+        let effort = effort(1_000, 0, tries);
+        assert_eq!(with_calls(true, false, effort), serve_on(pause), "{tries}");
+        let later = Effort { as_it_is_ms: pause - 1, ..effort };
+        assert_eq!(with_calls(true, false, later), serve_on(1), "{tries}");
+        let later = Effort { as_it_is_ms: pause, ..effort };
+        assert_eq!(with_calls(true, false, later), HandoverStep::StopAdmitting, "{tries}");
+    }
+    // If no call runs just then, the moment is used.
+    let idle = Handover { admitting: true, calls: 0, objects: 2 };
+    let effort = effort(1_000, 0, 6);
+    let next = with(Some("b"), Some(("a", 2)), Some(7), |info| {
+        idle.next_step(info, &holder("a", 2), false, effort)
+    });
+    assert_eq!(next, HandoverStep::StopAdmitting);
+}
+
+#[test]
+fn calls_are_waited_for_to_their_end_at_last_or_if_the_node_leaves_at_once() {
+    let end = HandoverStep::AwaitCalls { at_most_ms: None };
+    let force_ms = Patience::default().force_ms;
+    let long = effort(force_ms, 60_000, 9);
+    assert_eq!(with_calls(false, false, long), end);
+    assert_eq!(with_calls(true, false, Effort { as_it_is_ms: 0, ..long }), STOP);
+    let begun = effort(900, 900, 0);
+    assert_eq!(with_calls(false, true, begun), end);
+    assert_eq!(with_calls(true, true, Effort { as_it_is_ms: 0, tries: 3, ..begun }), STOP);
+    // And that is noticed in time.
+    let soon = effort(force_ms - 7, 0, 9);
+    assert_eq!(with_calls(true, false, soon), HandoverStep::ServeOn { at_most_ms: 7 });
+}
+
+const STOP: HandoverStep = HandoverStep::StopAdmitting;
+
 #[test]
 fn a_shard_that_stays_is_served_and_one_of_another_is_left_alone() {
     let next = |admitting, target: Option<&str>, current| {
         let handover = Handover { admitting, calls: 0, objects: 0 };
-        with(target, current, Some(7), |info| handover.next_step(info, &holder("a", 2), false))
+        with(target, current, Some(7), |info| {
+            handover.next_step(info, &holder("a", 2), false, Effort::default())
+        })
     };
     let own = Some(("a", 2));
     assert_eq!(next(true, Some("a"), own), HandoverStep::Serve);

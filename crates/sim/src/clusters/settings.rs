@@ -5,7 +5,7 @@ use std::time::Duration;
 use shardwright_engine::cluster::{ClusterName, ClusterOptions};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_node::{GateOptions, HostOptions, NodeOptions};
-use shardwright_placement::{ClusterConfig, ShardCount, ShardHash, Sharding};
+use shardwright_placement::{ClusterConfig, Patience, ShardCount, ShardHash, Sharding};
 use shardwright_store::StoreLimits;
 
 use crate::rng::Rng;
@@ -66,6 +66,10 @@ impl Settings {
             calls_per_object_max: if is_crowded { 2 } else { 1_024 },
             ..HostOptions::default()
         };
+        // Half of the worlds wait for calls to their end at once, so that whatever waits for them
+        // shows.
+        let is_patient = host.overrun_max.as_millis().is_multiple_of(2);
+        let force_ms = if is_patient { Patience::default().force_ms } else { 0 };
         let queue_max = if is_crowded { rng.between(1, 3) } else { 10_000 };
         Ok(Self {
             is_calm,
@@ -80,6 +84,7 @@ impl Settings {
                 host,
                 queue_max,
                 drain_patience: Duration::from_secs(20),
+                handover: Patience { force_ms, ..Patience::default() },
                 ..NodeOptions::default()
             },
             gate: GateOptions { queue_max },

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Parser as _;
 use shardwright_counter::{Counters, LINGER, ServerArguments, StoreChoice};
 use shardwright_node::world::{GrpcTransport, serve_node, terminated};
-use shardwright_node::{Node, NodeOptions};
+use shardwright_node::{Node, NodeOptions, NodeState};
 use shardwright_placement::NodeAddress;
 use shardwright_store::Store;
 use shardwright_store::etcd::{EtcdOptions, EtcdStore};
@@ -52,7 +52,8 @@ async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Resul
 
     // Every shard is handed over before the node goes. Nobody's call fails of that.
     terminated().await?;
-    node.drain().await;
+    let ended = node.drain().await;
+    anyhow::ensure!(ended == NodeState::Left, "node {address} has failed");
     println!("node {address} has handed everything over");
     tokio::time::sleep(LINGER).await;
     drop(stop);

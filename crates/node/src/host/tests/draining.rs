@@ -59,6 +59,18 @@ async fn a_call_that_is_part_of_a_running_one_is_let_into_a_draining_shard() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn so_is_one_between_objects_of_the_node_itself() {
+    let world = world(HostOptions::default());
+    let nested = Call { payload: "a:1/y count".into(), ..call("a:1/x", "nest") };
+    let outer = world.begin(nested).await;
+    world.host.own_slot().set_admitting(false);
+    let stranger = world.begin(call("a:1/z", "count")).await;
+    world.probe.gate.add_permits(1);
+    assert_eq!(outer.await.unwrap().unwrap(), "1");
+    assert!(!stranger.is_finished(), "it is part of nothing that runs");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_comes_back_to_its_own_object_is_an_error_at_once() {
     let world = world(HostOptions::default());
     world.probe.gate.add_permits(2);

@@ -52,3 +52,45 @@ async fn the_end_of_a_life_leaves_nothing_behind() {
     assert_eq!(sleeps, 2, "the object that was broken off does not take leave");
     assert_eq!(world.slot().handover(), Handover { admitting: false, calls: 0, objects: 0 });
 }
+
+/// A host with so many objects in its shard, which take leave in some way.
+async fn crowded(objects: u64, leaving: Mood) -> World {
+    let world = world(HostOptions::default());
+    for number in 0..objects {
+        world.call(&format!("shard#5/{number}"), "count").await.unwrap();
+    }
+    *world.probe.leaving.lock().unwrap() = leaving;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_do_not_go_hold_their_shard_only_so_long_however_many_they_are() {
+    let world = crowded(1_000, Mood::Hangs).await;
+    let began = tokio::time::Instant::now();
+    world.host.evict(world.slot(), Deactivation::HandedOver).await;
+    let took = began.elapsed();
+    let limit = HostOptions::default().deactivation_max;
+    assert!(took >= limit && took < limit + SECOND, "{took:?}");
+    assert_eq!(world.host.objects(shard()), Ok(0));
+    *world.probe.leaving.lock().unwrap() = Mood::Well;
+    assert_eq!(world.call("shard#5/7", "count").await.unwrap(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_whose_code_panics_when_they_go_are_gone_all_the_same() {
+    let world = crowded(100, Mood::Panics).await;
+    let began = tokio::time::Instant::now();
+    world.host.evict(world.slot(), Deactivation::HandedOver).await;
+    assert!(began.elapsed() < SECOND);
+    assert_eq!(world.host.objects(shard()), Ok(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_life_has_ended_before_its_objects_have_taken_leave() {
+    let world = crowded(3, Mood::Hangs).await;
+    let running = world.begin(call("shard#5/busy", "block")).await;
+    let leaving = world.host.end();
+    assert_eq!(running.await.unwrap(), Err(CallError::Unknown(UnknownWhy::NotServing)));
+    assert_eq!(world.slot().handover(), Handover { admitting: false, calls: 0, objects: 0 });
+    leaving.await;
+}

@@ -53,11 +53,34 @@ async fn a_panic_stays_with_its_call_and_takes_the_object_along() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_wake_leaves_no_trace() {
     let world = world(HostOptions::default());
-    world.probe.refuses_to_wake.store(true, Ordering::Relaxed);
+    *world.probe.waking.lock().unwrap() = Mood::Refuses;
     let refused = CallError::Activation("not today".to_owned());
     assert_eq!(world.call("shard#5/x", "count").await, Err(refused));
     assert_eq!(world.host.objects(shard()), Ok(0));
-    world.probe.refuses_to_wake.store(false, Ordering::Relaxed);
+    *world.probe.waking.lock().unwrap() = Mood::Well;
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_does_one_whose_code_panics_meanwhile() {
+    let world = world(HostOptions::default());
+    *world.probe.waking.lock().unwrap() = Mood::Panics;
+    let panicked = CallError::Activation("it panicked".to_owned());
+    assert_eq!(world.call("shard#5/x", "count").await, Err(panicked));
+    assert_eq!(world.host.objects(shard()), Ok(0));
+    *world.probe.waking.lock().unwrap() = Mood::Well;
+    assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_to_one_that_does_not_come_was_not_executed_and_holds_the_shard_only_so_long() {
+    let world = world(HostOptions { overrun_max: SECOND, ..HostOptions::default() });
+    *world.probe.waking.lock().unwrap() = Mood::Hangs;
+    assert_eq!(world.call("shard#5/x", "count").await, Err(CallError::Late));
+    assert_eq!(world.slot().handover().calls, 1);
+    *world.probe.waking.lock().unwrap() = Mood::Well;
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(world.slot().handover().calls, 0);
     assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
 }
 
@@ -76,7 +99,8 @@ async fn what_an_object_says_is_told() {
 #[tokio::test(start_paused = true)]
 async fn an_object_of_this_node_is_in_no_shard_and_one_of_another_is_refused() {
     let world = world(HostOptions::default());
-    let _transition = world.host.locks().acquire_write_multiple((0..64).map(ShardId::from_raw));
+    let all = (0..64).map(ShardId::from_raw);
+    let _transition = world.host.locks().acquire_write_multiple(all).await.unwrap();
     assert_eq!(world.call("a:1/status", "count").await.unwrap(), "1");
     assert_eq!(world.log(), ["a:1/status wakes with 0"]);
     let refused = CallError::NotOwner { shard: None, fence: None };
@@ -118,15 +142,35 @@ async fn a_call_that_takes_far_too_long_is_broken_off_and_its_object_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_calls_wait_for_an_object_and_no_more() {
+async fn calls_that_find_the_line_of_an_object_too_long_wait_in_the_queue_until_that_is_full() {
     let options = HostOptions { calls_per_object_max: 1, ..HostOptions::default() };
     let world = world(options);
     let first = world.begin(call("shard#5/x", "block")).await;
-    let second = world.begin(call("shard#5/x", "count")).await;
-    let third = world.call("shard#5/x", "count").await;
-    assert_eq!(third, Err(CallError::QueueFull { limit: 1 }));
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        waiting.push(world.begin(call("shard#5/x", "count")).await);
+    }
+    // One is in line, and two are in the queue, which has room for no more.
+    let fifth = world.call("shard#5/x", "count").await;
+    assert_eq!(fifth, Err(CallError::QueueFull { limit: 2 }));
     world.probe.gate.add_permits(1);
-    assert!(first.await.unwrap().is_ok() && second.await.unwrap().is_ok());
+    assert!(first.await.unwrap().is_ok());
+    let mut answers = Vec::new();
+    for call in waiting {
+        answers.push(call.await.unwrap().unwrap());
+    }
+    assert_eq!(answers, ["2", "3", "4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_refusal_is_told_as_far_as_it_goes() {
+    let world = world(HostOptions::default());
+    let method = "n".repeat(200);
+    let refused = world.call("shard#5/x", &method).await;
+    assert_eq!(refused, Err(CallError::Refused(method)));
+    let long = Call { payload: vec![b'x'; 100_000].into(), ..call("shard#5/x", "refuse_with") };
+    let Err(CallError::Refused(why)) = world.host.serve(long).await else { panic!("it did not") };
+    assert!(why.len() <= 1_024 && why.starts_with("xxx"), "{}", why.len());
 }
 
 #[tokio::test(start_paused = true)]

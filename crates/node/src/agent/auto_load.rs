@@ -1,0 +1,95 @@
+//! Objects of which there is one in every shard, without anybody calling them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use shardwright_contracts::{Env, ShardId};
+use shardwright_placement::{ObjectId, ObjectIdError};
+use shardwright_store::Store;
+
+use super::LifeOf;
+use crate::chain::ObjectKey;
+use crate::host::Slot;
+use crate::notices::Trying;
+use crate::options::AutoLoad;
+use crate::transport::BoxFuture;
+
+/// What is known of the shards whose objects are loaded.
+#[derive(Default)]
+pub(super) struct Loading {
+    /// Shards that were looked at, since all were to be looked at the last time.
+    seen: BTreeSet<ShardId>,
+    seen_since: Duration,
+    /// Shards whose objects are being loaded.
+    busy: BTreeSet<ShardId>,
+    under_way: FuturesUnordered<BoxFuture<'static, ShardId>>,
+}
+
+impl Loading {
+    /// Waits until something was loaded, or was not; for ever if nothing is being loaded.
+    pub(super) async fn next(&mut self) {
+        let Some(shard) = self.under_way.next().await else {
+            return std::future::pending().await;
+        };
+        self.busy.remove(&shard);
+        // All that is done by now is looked at together.
+        while let Some(Some(shard)) = self.under_way.next().now_or_never() {
+            self.busy.remove(&shard);
+        }
+    }
+
+    /// Forgets the shards that the node does not have any more.
+    pub(super) fn retain(&mut self, held: &BTreeSet<ShardId>) {
+        self.seen.retain(|shard| held.contains(shard));
+    }
+}
+
+impl AutoLoad {
+    /// The object of a shard.
+    pub(crate) fn key(&self, shard: ShardId) -> Result<ObjectKey, ObjectIdError> {
+        let id = ObjectId::parse(&format!("shard#{}/{}", shard.as_raw(), self.name))?;
+        Ok(ObjectKey::new(self.object_type.clone(), id))
+    }
+}
+
+impl<S: Store, E: Env> LifeOf<S, E> {
+    /// Begins to load what is not there, in shards that nothing else is done about. An object may
+    /// be gone again, because its code panicked, so every shard is looked at again after a while.
+    pub(super) fn begin_loading(&self, busy: &BTreeSet<ShardId>, loading: &mut Loading) {
+        if self.agent.options.auto_load.is_empty() {
+            return;
+        }
+        let interval = self.agent.cluster.config().shard_mapping_check_interval_ms;
+        let now = self.env().monotonic();
+        if now.saturating_sub(loading.seen_since) >= Duration::from_millis(interval) {
+            loading.seen.clear();
+            loading.seen_since = now;
+        }
+        for (shard, slot) in self.host.held() {
+            let is_at_rest = !busy.contains(&shard) && !loading.busy.contains(&shard);
+            if is_at_rest && loading.seen.insert(shard) && self.lacks(shard, slot) {
+                loading.busy.insert(shard);
+                loading.under_way.push(Box::pin(self.clone().load(shard)));
+            }
+        }
+    }
+
+    fn lacks(&self, shard: ShardId, slot: &Slot) -> bool {
+        let mut keys = self.agent.options.auto_load.iter().map(|one| one.key(shard));
+        keys.any(|key| key.is_ok_and(|key| !slot.has(&key)))
+    }
+
+    /// Loads the objects of a shard. What does not come is tried again later.
+    async fn load(self, shard: ShardId) -> ShardId {
+        let options = &self.agent.options;
+        // Names that are none were refused when the node started.
+        for key in options.auto_load.iter().filter_map(|one| one.key(shard).ok()) {
+            if let Err(error) = self.host.load(key, options.host.activation_max).await {
+                self.agent.teller.tell(Trying::Load, error);
+            }
+        }
+        shard
+    }
+}

@@ -1,0 +1,109 @@
+//! What does not work, and what is told of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use shardwright_api::CallError;
+use shardwright_api::limits::MAX_TIMEOUT;
+use shardwright_contracts::Env;
+use shardwright_placement::NodeAddress;
+
+use super::world::*;
+use crate::{BoxFuture, Call, NodeOptions, NodeState, ShardLoad, Transport, Trying};
+
+/// A network whose code panics when it is asked for loads.
+struct Trap(Arc<dyn Transport>);
+
+impl Transport for Trap {
+    fn call<'a>(&'a self, node: &'a NodeAddress, call: Call) -> BoxFuture<'a, Answer> {
+        self.0.call(node, call)
+    }
+
+    fn loads<'a>(
+        &'a self,
+        _node: &'a NodeAddress,
+        _timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>> {
+        panic!("as told")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_own_code_panics_serves_nothing_any_more_and_is_replaced() {
+    let world = World::new().await;
+    let options = NodeOptions { balance_load: true, ..NodeOptions::default() };
+    let trap = Arc::new(Trap(Arc::clone(&world.network) as _));
+    let failing = world.node_with("a", options, trap).await;
+    world.settle(1).await;
+    let host = failing.node.host().unwrap();
+    // It asks nobody for loads until there is somebody.
+    let other = world.node("b").await;
+    let mut state = failing.node.state();
+    state.wait_for(|state| *state == NodeState::Failed).await.unwrap();
+    let refused = failing.node.service().answer(call("x", "add")).await;
+    assert_eq!(refused, Err(CallError::NotServing));
+    // Not even by those who have had its objects at hand.
+    assert_eq!(host.serve(call("x", "add")).await, Err(CallError::NotServing));
+    assert_eq!(failing.node.drain().await, NodeState::Failed);
+    world.settle(1).await;
+    assert_eq!(other.node.shards().len(), 64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_patience_and_no_time_is_too_long() {
+    let world = World::new().await;
+    let options = NodeOptions { drain_patience: Duration::MAX, ..NodeOptions::default() };
+    let node = world.node_with("a", options, Arc::clone(&world.network) as _).await;
+    world.settle(1).await;
+    let gate = world.gate().await;
+    let add = Call { timeout: Duration::MAX, ..call("x", "add") };
+    assert_eq!(gate.call(add.clone()).await.unwrap(), "1");
+    assert_eq!(node.node.drain().await, NodeState::Left);
+    // And who would wait for ever does not.
+    let began = world.env.monotonic();
+    let refused = gate.call(add).await;
+    assert!(matches!(refused, Err(CallError::Unclaimed { .. })), "{refused:?}");
+    assert_eq!(world.env.monotonic() - began, MAX_TIMEOUT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_replaced_joins_again_before_its_old_objects_have_taken_leave() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a"]).await;
+    let gate = world.gate().await;
+    for id in 0..100 {
+        gate.call(call(&format!("counter-{id}"), "add")).await.unwrap();
+    }
+    world.rows.clings.store(true, Ordering::Relaxed);
+    nodes[0].line.cut.store(true, Ordering::Relaxed);
+    world.until(|view| view.members.is_empty()).await;
+    nodes[0].line.cut.store(false, Ordering::Relaxed);
+    let mut state = nodes[0].node.state();
+    state.wait_for(|state| *state == NodeState::Rejoining).await.unwrap();
+    let began = world.env.monotonic();
+    state.wait_for(|state| *state == NodeState::Serving).await.unwrap();
+    let took = world.env.monotonic() - began;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(gate.call(call("counter-7", "add")).await.unwrap(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_looks_after_a_node_is_told_what_it_tries_in_vain() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a"]).await;
+    let (node, line) = (&nodes[0].node, &nodes[0].line);
+    line.cut.store(true, Ordering::Relaxed);
+    world.until(|view| view.members.is_empty()).await;
+    line.cut.store(false, Ordering::Relaxed);
+    let mut state = node.state();
+    state.wait_for(|state| *state == NodeState::Rejoining).await.unwrap();
+    line.cut.store(true, Ordering::Relaxed);
+    let mut notices = node.notices();
+    let told = notices.wait_for(|notices| notices.after(0).any(|one| one.trying == Trying::Join));
+    let told = told.await.unwrap().clone();
+    let why = &told.after(0).find(|one| one.trying == Trying::Join).unwrap().why;
+    assert!(why.contains("the line is cut"), "{why}");
+    line.cut.store(false, Ordering::Relaxed);
+    state.wait_for(|state| *state == NodeState::Serving).await.unwrap();
+}

@@ -1,0 +1,151 @@
+//! Calls that take long, in shards that are to go elsewhere.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use shardwright_contracts::{Env, ShardId};
+use shardwright_placement::Patience;
+use tokio::task::JoinHandle;
+
+use super::world::*;
+use crate::{Call, Gate, NodeOptions, NodeState};
+
+type Door = Arc<Gate<Store, crate::testing::PausedEnv>>;
+
+/// A call to an object of a shard that takes so long.
+fn begin_slow(gate: &Door, shard: ShardId, millis: u64) -> JoinHandle<Answer> {
+    let slow = with_payload(&format!("shard#{}/slow", shard.as_raw()), "wait", millis.to_string());
+    let slow = Call { timeout: Duration::from_millis(millis + 5_000), ..slow };
+    let gate = Arc::clone(gate);
+    tokio::spawn(async move { gate.call(slow).await })
+}
+
+/// Calls other objects of the shard, one after the other, until something is over; tells how long
+/// the slowest took. None may fail.
+async fn call_others(world: &World, gate: &Door, shard: ShardId, over: &AtomicBool) -> Duration {
+    let mut slowest = Duration::ZERO;
+    let mut number = 0;
+    while !over.load(Ordering::Relaxed) {
+        number += 1;
+        let began = world.env.monotonic();
+        let id = format!("shard#{}/other-{}", shard.as_raw(), number % 7);
+        gate.call(call(&id, "add")).await.unwrap();
+        slowest = slowest.max(world.env.monotonic() - began);
+        world.sleep_ms(5).await;
+    }
+    slowest
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_takes_long_fails_no_other_while_its_shard_is_to_move() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    world.watcher.set_frozen(true).await.unwrap();
+    let gate = Arc::new(world.gate().await);
+    let shard = nodes[0].node.shards()[0];
+    let slow = begin_slow(&gate, shard, 10_000);
+    world.sleep_ms(50).await;
+    world.watcher.move_shard(shard, &address("b")).await.unwrap();
+    let over = AtomicBool::new(false);
+    let until_moved = async {
+        world.until(|view| view.readiness().is_ready()).await;
+        over.store(true, Ordering::Relaxed);
+        world.env.monotonic()
+    };
+    let began = world.env.monotonic();
+    let (moved_at, slowest) = tokio::join!(until_moved, call_others(&world, &gate, shard, &over));
+    assert!(slowest < Duration::from_millis(300), "{slowest:?}");
+    assert!(slow.await.unwrap().is_ok());
+    // It went at the next try after the call had ended.
+    let took = moved_at - began;
+    assert!(took > Duration::from_secs(9) && took < Duration::from_secs(16), "{took:?}");
+    assert_eq!(world.holder_of(shard), address("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_in_which_calls_run_all_the_time_goes_at_last_and_no_call_fails() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    world.watcher.set_frozen(true).await.unwrap();
+    let gate = Arc::new(world.gate().await);
+    let shard = nodes[0].node.shards()[0];
+    let over = Arc::new(AtomicBool::new(false));
+    let mut clients = Vec::new();
+    for client in 0..3 {
+        let (gate, over) = (Arc::clone(&gate), Arc::clone(&over));
+        let id = format!("shard#{}/busy-{client}", shard.as_raw());
+        clients.push(tokio::spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                gate.call(with_payload(&id, "wait", "900")).await.unwrap();
+            }
+        }));
+        world.sleep_ms(300).await;
+    }
+    let began = world.env.monotonic();
+    world.watcher.move_shard(shard, &address("b")).await.unwrap();
+    world.until(|view| view.readiness().is_ready()).await;
+    let took = world.env.monotonic() - began;
+    let force = Duration::from_millis(Patience::default().force_ms);
+    assert!(took >= force && took < force + Duration::from_secs(2), "{took:?}");
+    over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_leaves_waits_for_a_slow_call_when_its_patience_is_over_and_not_before() {
+    let world = World::new().await;
+    let second = Duration::from_secs(1);
+    let options = NodeOptions { drain_patience: 5 * second, ..NodeOptions::default() };
+    let leaving = world.node_with("a", options, Arc::clone(&world.network) as _).await;
+    let _staying = world.node("b").await;
+    world.settle(2).await;
+    let gate = Arc::new(world.gate().await);
+    let shard = leaving.node.shards()[0];
+    let slow = begin_slow(&gate, shard, 10_000);
+    world.sleep_ms(50).await;
+    let over = AtomicBool::new(false);
+    let began = world.env.monotonic();
+    let patience = async {
+        world.sleep_ms(4_500).await;
+        over.store(true, Ordering::Relaxed);
+    };
+    let calls = async { tokio::join!(patience, call_others(&world, &gate, shard, &over)).1 };
+    let (ended, slowest) = tokio::join!(leaving.node.drain(), calls);
+    assert_eq!(ended, NodeState::Left);
+    assert!(slowest < Duration::from_millis(300), "{slowest:?}");
+    // A call would be held for longer than it has time by now, and be late; nobody waits in vain
+    // for more than that.
+    let took = world.env.monotonic() - began;
+    assert!(took > 9 * second && took < 11 * second, "{took:?}");
+    assert!(slow.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_calls_that_were_held_for_one_object_are_all_served_after_a_move() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    world.watcher.set_frozen(true).await.unwrap();
+    let gate = Arc::new(world.gate().await);
+    let shard = nodes[0].node.shards()[0];
+    let slow = begin_slow(&gate, shard, 190);
+    world.sleep_ms(10).await;
+    world.watcher.move_shard(shard, &address("b")).await.unwrap();
+    world.sleep_ms(10).await;
+    let hot = format!("shard#{}/hot", shard.as_raw());
+    let calls: Vec<_> = (0..2_000)
+        .map(|_| {
+            let (gate, call) = (Arc::clone(&gate), call(&hot, "get"));
+            tokio::spawn(async move { gate.call(call).await })
+        })
+        .collect();
+    world.sleep_ms(10).await;
+    assert!(calls.iter().all(|call| !call.is_finished()), "they are held");
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap(), "0");
+    }
+    assert!(slow.await.unwrap().is_ok());
+    assert_eq!(world.holder_of(shard), address("b"));
+}
