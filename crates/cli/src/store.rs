@@ -81,6 +81,11 @@ impl FromStr for StoreAddress {
             return Err(format!("`{text}` is no store; there are {known}"));
         };
         let members: Vec<&str> = members.trim_end_matches('/').split(',').collect();
+        if members.iter().any(|member| member.contains('@')) {
+            // Not repeated: it may hold a password.
+            let flags = "`--etcd-user` and `--etcd-password-file`";
+            return Err(format!("an address names hosts; who we are is said with {flags}"));
+        }
         if members.iter().any(|member| member.is_empty()) {
             return Err(format!("`{text}` names no host"));
         }

@@ -87,7 +87,7 @@ async fn a_run_on_an_etcd_with_certificates_and_users() {
     assert!(text(&listed.stdout).contains("wary"), "{}", text(&listed.stderr));
 
     // What is missing is said.
-    let runs = ["runs", "--store", &store, "--etcd-timeout", "1"];
+    let runs = ["runs", "--store", &store];
     let told = site.expect(2, &runs);
     assert!(told.contains("--etcd-ca") && told.contains("SHARDWRIGHT_ETCD_CA"), "{told}");
     let told = site.expect(2, &[&runs[..], &certificates[..4]].concat());
@@ -114,4 +114,11 @@ fn a_store_that_was_restored_is_in_another_incarnation() {
     site.expect(0, &["run", "data", "--run", "second", "--", "cat", "{}"]);
     assert_eq!(site.keys("second").len(), 5);
     assert!(site.expect(2, &["restored", "--store", "memory:"]).contains("in memory"));
+    // Another folder, which is no store of ours.
+    let other = tempfile::tempdir().unwrap();
+    let other = format!("file:{}", other.path().display());
+    assert!(site.expect(2, &["restored", "--store", &other]).contains("never been used"));
+    let secret = "etcds://alice:secret@127.0.0.1:1";
+    let told = site.expect(2, &["runs", "--store", secret]);
+    assert!(told.contains("--etcd-password-file"), "{told}");
 }

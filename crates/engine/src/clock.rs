@@ -26,9 +26,6 @@ const OPERATION: &str = "clock.mark";
 /// How often a mark is tried to be stored.
 const MARKS: usize = 16;
 
-/// How far ahead of the calendar time may be and just wait, where no marks are stored.
-const INTERVAL_MS: u64 = 1_000;
-
 /// In how many strides time that is ahead of the calendar makes an interval.
 const STRIDES_PER_INTERVAL: u64 = 4;
 
@@ -59,11 +56,6 @@ struct State {
 }
 
 impl Pace {
-    /// Tells no time before `earliest`.
-    pub(crate) fn new(env: &impl Env, earliest: LogicalTime) -> Self {
-        Self::with_interval(env, earliest, INTERVAL_MS)
-    }
-
     /// Tells no time before `earliest`, and waits for a calendar that is behind by no more than
     /// the interval.
     fn with_interval(env: &impl Env, earliest: LogicalTime, interval_ms: u64) -> Self {

@@ -112,6 +112,12 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         self.core.publisher.listen()
     }
 
+    /// Whether anybody has set up a store under these keys, in a format that is known here.
+    pub async fn is_set_up(store: &S, keys: &Keyspace) -> Result<bool, OpenError> {
+        look_up(store, keys).await?;
+        Ok(load::<Format>(store, &keys.format()).await?.is_some())
+    }
+
     /// Makes every fence granted so far stale. For a store that was restored from a backup, before
     /// anybody works on it: what was granted after the backup was made must not be granted again.
     pub async fn raise_incarnation(store: &S, keys: &Keyspace) -> Result<u32, OpenError> {
@@ -201,19 +207,25 @@ async fn put<T: Record>(
     }
 }
 
+/// How often something is tried to be stored whose outcome stays unknown.
+const UNKNOWN_MAX: u32 = 3;
+
 /// What is under a key, or `value` if there was nothing.
 pub(crate) async fn ensure<T: Record>(
     store: &impl Store,
     key: Key,
     value: T,
 ) -> Result<(T, Option<Versioned>), InfraError> {
+    let mut unknown = 0;
     loop {
         if let Some((found, versioned)) = load::<T>(store, &key).await? {
             return Ok((found, Some(versioned)));
         }
         match put(store, key.clone(), Expect::Absent, &value).await {
-            // Whoever was first, it is there now; an unknown outcome is found out by looking.
-            Ok(()) | Err(CommitError::Conflict(_) | CommitError::Unknown(_)) => {}
+            // Whoever was first, it is there now.
+            Ok(()) | Err(CommitError::Conflict(_)) => {}
+            // Found out by looking. A store that is full may never say more than this.
+            Err(CommitError::Unknown(_)) if unknown < UNKNOWN_MAX => unknown += 1,
             Err(error) => return Err(fault::commit(OPERATION, &error)),
         }
     }

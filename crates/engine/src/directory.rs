@@ -32,6 +32,7 @@ impl<S: Store, E: Env> AsyncRunDirectory for StoredCoordinator<S, E> {
         let core = &self.core;
         let (name, purpose) = (core.keys.name(tenant, job.name), core.keys.purpose(tenant, run));
         let value = Purpose { job: job.clone() }.encode();
+        let mut unknown = None;
         for conflicts in 0..=core.config.conflict_retries {
             core.back_off(conflicts).await;
             let named = core.look_up::<Named>(&name).await?;
@@ -55,11 +56,13 @@ impl<S: Store, E: Env> AsyncRunDirectory for StoredCoordinator<S, E> {
                 .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
             match core.store.commit(commit).await {
                 Ok(_) => return Ok(run),
-                Err(CommitError::Conflict(_) | CommitError::Unknown(_)) => {}
+                Err(CommitError::Conflict(_)) => {}
+                Err(error @ CommitError::Unknown(_)) => unknown = Some(error),
                 Err(error) => return Err(fault::commit(OPERATION, &error).into()),
             }
         }
-        Err(fault::contention(OPERATION).into())
+        let trouble = unknown.map(|error| fault::commit(OPERATION, &error));
+        Err(trouble.unwrap_or_else(|| fault::contention(OPERATION)).into())
     }
 
     async fn job_of(&self, tenant: TenantId, run: RunId) -> Result<Option<Job>, InfraError> {

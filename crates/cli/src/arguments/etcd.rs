@@ -17,19 +17,19 @@ pub(crate) struct EtcdAccess {
     ca: Option<PathBuf>,
     /// For `etcds://`: our own certificate, where members want to see one, in PEM.
     #[arg(long = "etcd-cert", global = true, value_name = "FILE", env = CERT)]
-    #[arg(requires = "key", hide_env_values = true)]
+    #[arg(hide_env_values = true)]
     cert: Option<PathBuf>,
     /// The private key of our certificate, in PEM.
     #[arg(long = "etcd-key", global = true, value_name = "FILE", env = KEY)]
-    #[arg(requires = "cert", hide_env_values = true)]
+    #[arg(hide_env_values = true)]
     key: Option<PathBuf>,
     /// Who we are, where etcd wants to know.
     #[arg(long = "etcd-user", global = true, value_name = "NAME", env = USER)]
-    #[arg(requires = "password_file", hide_env_values = true)]
+    #[arg(hide_env_values = true)]
     user: Option<String>,
     /// A file with the password of that user, and nothing else but perhaps a newline.
     #[arg(long = "etcd-password-file", global = true, value_name = "FILE", env = PASSWORD_FILE)]
-    #[arg(requires = "user", hide_env_values = true)]
+    #[arg(hide_env_values = true)]
     password_file: Option<PathBuf>,
     /// After how many seconds without an answer a call has failed [default: 5].
     #[arg(long = "etcd-timeout", global = true, value_name = "SECONDS", env = TIMEOUT)]
@@ -64,6 +64,24 @@ impl EtcdAccess {
             self.cert.is_none() || is_secure,
             "--etcd-cert (or {CERT}) is given, but the store is etcd:// and not etcds://"
         );
+        // Checked here because one of a pair may come from the environment and the other not.
+        let halves = [
+            ("--etcd-cert", CERT, self.cert.is_some(), "--etcd-key", KEY, self.key.is_some()),
+            (
+                "--etcd-user",
+                USER,
+                self.user.is_some(),
+                "--etcd-password-file",
+                PASSWORD_FILE,
+                self.password_file.is_some(),
+            ),
+        ];
+        for (one, of_one, has_one, other, of_other, has_other) in halves {
+            anyhow::ensure!(
+                has_one == has_other,
+                "{one} (or {of_one}) and {other} (or {of_other}) go together"
+            );
+        }
         if let (Some(user), Some(file)) = (&self.user, &self.password_file) {
             let password = String::from_utf8(read(file, "--etcd-password-file", PASSWORD_FILE)?);
             let password = password.context("the password of etcd is no text")?;
@@ -135,11 +153,20 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         let ca = EtcdAccess { ca: Some(file.to_path_buf()), ..EtcdAccess::default() };
         assert!(said(&ca, "http://a:1").contains("not etcds://"));
-        assert!(ca.options(&["https://a:1".to_owned()]).is_ok());
+        let _options = ca.options(&["https://a:1".to_owned()]).unwrap();
         drop(file);
         let text = said(&ca, "https://a:1");
         assert!(text.contains("--etcd-ca") && text.contains("is not there"), "{text}");
-        assert!(nothing.options(&["http://a:1".to_owned()]).is_ok());
+        let _options = nothing.options(&["http://a:1".to_owned()]).unwrap();
+    }
+
+    #[test]
+    fn half_of_a_pair_is_refused_with_the_name_of_the_other() {
+        let user = EtcdAccess { user: Some("u".to_owned()), ..EtcdAccess::default() };
+        let text = said(&user, "http://a:1");
+        assert!(text.contains("--etcd-password-file") && text.contains(PASSWORD_FILE), "{text}");
+        let key = EtcdAccess { key: Some("k".into()), ..EtcdAccess::default() };
+        assert!(said(&key, "http://a:1").contains("--etcd-cert"));
     }
 
     #[test]

@@ -6,11 +6,15 @@ use crate::store::{Coordinator, Purpose, StoreAddress};
 pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit> {
     anyhow::ensure!(*store != StoreAddress::Memory, "a store in memory cannot be restored");
     let (opened, keys) = store.connect(Purpose::Look, "runs", None).await?;
+    anyhow::ensure!(
+        Coordinator::is_set_up(&opened, &keys).await?,
+        "{store} has never been used for runs, so it is not the one that was restored"
+    );
     let incarnation = Coordinator::raise_incarnation(&opened, &keys).await?;
     if json {
         print_json(&serde_json::json!({ "incarnation": incarnation }))?;
     } else {
-        say!("{store} is in its incarnation {incarnation}; all leases from before are stale");
+        say!("{store} is in its incarnation {incarnation}; all leases of its runs from before are stale");
     }
     Ok(Exit::Done)
 }

@@ -115,13 +115,15 @@ impl Client {
         F: Fn(Arc<Connection>, Duration) -> Answer + Send,
         Answer: Future<Output = Result<Response<T>, Status>> + Send,
     {
-        self.call_within(self.options.timeouts.call, what, repeat, call).await
+        self.call_within(self.options.timeouts.call, &|| (), what, repeat, call).await
     }
 
-    /// The same, until some other time is over.
+    /// The same, until some other time is over. It is told when an answer takes unusually long,
+    /// and by then others are sent elsewhere.
     pub(crate) async fn call_within<T, F, Answer>(
         &self,
         time: Duration,
+        is_slow: &(dyn Fn() + Sync),
         what: &str,
         repeat: Repeat,
         call: F,
@@ -133,7 +135,7 @@ impl Client {
         let deadline = Instant::now() + time;
         let mut patience = Patience { deadline: Some(deadline), pause: FIRST_PAUSE };
         loop {
-            let trouble = match self.attempt(what, repeat, deadline, &call).await {
+            let trouble = match self.attempt(what, repeat, deadline, is_slow, &call).await {
                 Ok(answer) => return Ok(answer),
                 Err(trouble) => trouble,
             };
@@ -150,6 +152,7 @@ impl Client {
         what: &str,
         repeat: Repeat,
         deadline: Instant,
+        is_slow: &(dyn Fn() + Sync),
         call: &F,
     ) -> Result<T, Trouble>
     where
@@ -166,12 +169,24 @@ impl Client {
             Repeat::Freely => first,
             Repeat::IfNothingHappened => rest,
         };
+        let ends = Instant::now() + time;
         let mut calling = pin!(call(Arc::clone(&connection), time));
         let mut answer = timeout(first, &mut calling).await;
         if answer.is_err() && first < time {
-            // It may still be answered. Whoever comes later does better to ask somebody else.
-            self.retire(&connection).await;
-            answer = timeout(time.saturating_sub(first), calling).await;
+            // It may still be answered. Whoever comes later does better to ask somebody else, but
+            // an answer must not wait until somebody else is found.
+            let giving_up = async {
+                self.retire(&connection).await;
+                is_slow();
+            };
+            answer = timeout_at(ends, async {
+                tokio::select! {
+                    biased;
+                    answer = &mut calling => answer,
+                    () = giving_up => calling.await,
+                }
+            })
+            .await;
         }
         let trouble = match answer {
             Ok(Ok(response)) => return Ok(response.into_inner()),

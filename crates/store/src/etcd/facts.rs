@@ -30,7 +30,7 @@ fn create(name: &str) -> CommitBuilder {
 /// Sends commits in one request, whether they fit or not.
 async fn send(shared: &Shared, commits: &[Commit]) -> Result<usize, Trouble> {
     let commits: Vec<&Commit> = commits.iter().collect();
-    let decisions = shared.decide(&commits, shared.client.timeouts().call).await?;
+    let decisions = shared.decide(&commits, shared.client.timeouts().call, &|| ()).await?;
     Ok(decisions.iter().filter(|decision| matches!(decision, Some(Ok(_)))).count())
 }
 
@@ -142,7 +142,8 @@ async fn a_full_server_does_not_look_inside_of_transactions() {
     let (one, other) = (create("a").build().unwrap(), create("b").build().unwrap());
     let request = free(&[&one, &other]);
     let time = shared.client.timeouts().call;
-    let sent = shared.transact("a test", Repeat::IfNothingHappened, time, || request.clone());
+    let sent =
+        shared.transact("a test", Repeat::IfNothingHappened, time, &|| (), || request.clone());
     sent.await.unwrap();
     assert!(store.load(&[key("a")]).await.unwrap().values[0].is_some(), "it passed by the quota");
     let both = [create("c").build().unwrap(), create("d").build().unwrap()];

@@ -1,11 +1,8 @@
 //! Carrying batches of commits out.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::time::timeout;
 
 use super::answer::nonsense;
 use super::client::Repeat;
@@ -83,26 +80,20 @@ impl Shared {
         let EtcdTimeouts { call, attempt, .. } = *self.client.timeouts();
         // The time of a call begins when it waits for others, and leaves enough for an answer.
         let time = call.saturating_sub(batch.waited()).max(attempt);
-        let mut deciding = pin!(self.decide(commits, time));
-        match timeout(attempt, &mut deciding).await {
-            Ok(decided) => decided,
-            Err(_late) => {
-                batch.stalls();
-                deciding.await
-            }
-        }
+        self.decide(commits, time, &|| batch.stalls()).await
     }
 
     /// What has become of commits that are sent together; nothing of those that conflict.
-    /// They are given up after a time.
+    /// They are given up after a time, and it is told when that is long.
     pub(super) async fn decide(
         &self,
         commits: &[&Commit],
         time: Duration,
+        is_slow: &(dyn Fn() + Sync),
     ) -> Result<Vec<Option<Told>>, Trouble> {
         let request = || self.composer.request(commits);
         let repeat = Repeat::IfNothingHappened;
-        let answer = self.transact("a commit", repeat, time, request).await?;
+        let answer = self.transact("a commit", repeat, time, is_slow, request).await?;
         Ok(match self.composer.decisions(commits, answer) {
             Some(decisions) => decisions.into_iter().map(|decided| decided.map(Ok)).collect(),
             None => vec![Some(Err(CommitError::Unknown(nonsense("a commit")))); commits.len()],
@@ -132,13 +123,14 @@ impl Shared {
         what: &str,
         repeat: Repeat,
         time: Duration,
+        is_slow: &(dyn Fn() + Sync),
         request: impl Fn() -> TxnRequest + Send + Sync,
     ) -> Result<TxnResponse, Trouble> {
         let send = |connection: Arc<Connection>, limit| {
             let request = connection.request(request(), limit);
             async move { connection.kv().txn(request).await }
         };
-        self.client.call_within(time, what, repeat, send).await
+        self.client.call_within(time, is_slow, what, repeat, send).await
     }
 
     /// Why a commit was refused, if it is one that has been refused alone.
@@ -177,7 +169,7 @@ impl Shared {
     async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Told> {
         let inquiry = || self.composer.inquiry(commits);
         let time = self.client.timeouts().call;
-        let answer = self.transact("an inquiry", Repeat::Freely, time, inquiry).await.ok();
+        let answer = self.transact("an inquiry", Repeat::Freely, time, &|| (), inquiry).await.ok();
         let findings = answer.and_then(Composer::findings).unwrap_or_default();
         let mut findings = findings.into_iter();
         let mut decisions = Vec::with_capacity(commits.len());
@@ -196,7 +188,7 @@ impl Shared {
     }
 
     async fn send_alone(&self, commit: &Commit) -> Told {
-        match self.decide(&[commit], self.client.timeouts().call).await {
+        match self.decide(&[commit], self.client.timeouts().call, &|| ()).await {
             Ok(decisions) => match decisions.into_iter().next().flatten() {
                 Some(told) => told,
                 None => {

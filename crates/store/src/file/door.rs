@@ -26,8 +26,11 @@ pub(super) fn make_folder(folder: &Path, network_kind: &NetworkKind) -> Result<P
         |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
     let locks = std::path::absolute(folder.join("locks")).map_err(unwritable)?;
     let there = locks.ancestors().find(|ancestor| ancestor.exists());
-    if let Some(kind) = there.map(network_kind).transpose().map_err(unwritable)?.flatten() {
-        return Err(OpenError::NetworkFileSystem { folder: folder.to_owned(), kind });
+    // The locks may be a link to elsewhere, and lie on another file system than the database.
+    for place in there.into_iter().chain(folder.exists().then_some(folder)) {
+        if let Some(kind) = network_kind(place).map_err(unwritable)? {
+            return Err(OpenError::NetworkFileSystem { folder: folder.to_owned(), kind });
+        }
     }
     fs::create_dir_all(&locks).map_err(unwritable)?;
     // The disk has to know of it before anything in it is relied on.

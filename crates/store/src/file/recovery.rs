@@ -30,8 +30,10 @@ pub(super) fn recover(
     recovered.map_err(|trouble| OpenError::from_trouble(path, trouble))
 }
 
-/// Instructions of the database between two signs of life: a few hundredths of a second.
-const INSTRUCTIONS: i32 = 1_000_000;
+/// Instructions of the database between two signs of life. A check of the whole file counts two
+/// for a page, so that this is a few megabytes then; signs are not given more often than makes
+/// sense anyway.
+const INSTRUCTIONS: i32 = 1_000;
 
 fn show_life(
     connection: &mut Connection,
