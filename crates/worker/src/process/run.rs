@@ -14,8 +14,8 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::guard::{Group, Guard, GuardError};
-use super::output::{Gathered, Output, keep_last};
 use super::item::row_of;
+use super::output::{Gathered, Output, keep_last};
 use super::spill::Spill;
 use crate::connector::Item;
 use crate::job::{Assignment, JobFailure};
