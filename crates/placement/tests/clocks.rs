@@ -1,5 +1,5 @@
 //! Stored times were written by the clocks of other machines, which may be wrong by any amount.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 mod support;
 
