@@ -100,9 +100,9 @@ pub(crate) async fn verify(
     receipt::compare(&written.folder.join("receipt.json"), &truth, &mut findings)?;
     if let Some(source) = source {
         let missing = match record.config.cursor_semantics {
-            _ if place.is_local() => Missing::IsElsewhere,
-            CursorSemantics::Dispatched => Missing::IsTold,
-            CursorSemantics::Completed => Missing::IsFault,
+            _ if place.is_local() => Missing::Elsewhere,
+            CursorSemantics::Dispatched => Missing::Expected,
+            CursorSemantics::Completed => Missing::Fault,
         };
         let claim = Claim { whole, missing };
         let findings = &mut findings;

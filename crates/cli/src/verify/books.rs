@@ -23,15 +23,16 @@ pub(super) fn read(books: &[Vec<u8>]) -> Books {
     for line in books.iter().flat_map(|books| books.split(|byte| *byte == b'\n')) {
         // A line that is cut was never finished.
         let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
-        let count = line["count"].as_u64().unwrap_or(1);
-        let why = line["why"].as_str().unwrap_or_default().to_owned();
-        match line["kind"].as_str() {
+        let field = |name: &str| line.get(name).cloned().unwrap_or_default();
+        let count = field("count").as_u64().unwrap_or(1);
+        let why = field("why").as_str().unwrap_or_default().to_owned();
+        match field("kind").as_str() {
             Some("passed_over") => {
-                if !known.insert((why.clone(), line["key"].to_string())) {
+                if !known.insert((why.clone(), field("key").to_string())) {
                     continue;
                 }
                 if matches!(&*why, "unreadable" | "too_long") && all.uncovered.len() < NAMED {
-                    let (key, detail) = (&line["key"], &line["detail"]);
+                    let (key, detail) = (field("key"), field("detail"));
                     all.uncovered.push(json!({ "key": key, "why": why, "detail": detail }));
                 }
                 *all.passed_over.entry(why).or_default() += 1;

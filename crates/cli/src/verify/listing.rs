@@ -44,11 +44,11 @@ pub(super) struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missing {
     /// Against what the receipt says.
-    IsFault,
+    Fault,
     /// What the receipt warns of: items counted when they were handed out.
-    IsTold,
+    Expected,
     /// On another machine, perhaps.
-    IsElsewhere,
+    Elsewhere,
 }
 
 /// Lists the source anew and compares it with the results, key by key.
@@ -131,10 +131,10 @@ impl Walk<'_> {
         }
         match self.claim.missing {
             _ if self.may_change && is_newer(self.description, item) => self.new += 1,
-            Missing::IsFault => {
+            Missing::Fault => {
                 self.findings.add(format!("{} has no result", readable(&item.key)));
             }
-            Missing::IsTold | Missing::IsElsewhere => self.missing += 1,
+            Missing::Expected | Missing::Elsewhere => self.missing += 1,
         }
         Ok(())
     }
@@ -158,13 +158,13 @@ impl Walk<'_> {
             note!("since the run, {gone} items have gone and {new} are new");
         }
         match self.claim.missing {
-            Missing::IsTold if *missing > 0 => {
+            Missing::Expected if *missing > 0 => {
                 note!("{missing} items have no result: they were under way when a worker was lost");
             }
-            Missing::IsElsewhere => {
+            Missing::Elsewhere => {
                 note!("{missing} items have no result here: this machine has only its own");
             }
-            Missing::IsFault | Missing::IsTold => {}
+            Missing::Fault | Missing::Expected => {}
         }
     }
 }
