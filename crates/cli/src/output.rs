@@ -172,7 +172,7 @@ impl Output {
     pub(crate) async fn books(&self, run: RunId) -> anyhow::Result<Vec<Vec<u8>>> {
         let Some(objects) = &self.objects else {
             let books = books_in(&self.books_folder(run))?;
-            return Ok(books.into_iter().map(|(_, bytes)| bytes).collect());
+            return Ok(books.into_values().collect());
         };
         let mut books = Vec::new();
         let mut names = objects.names(&format!("{SEGMENTS}/{}", shown(run))).await?;
