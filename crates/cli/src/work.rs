@@ -164,6 +164,10 @@ impl Session<'_> {
     /// somebody has looked.
     async fn stop_for_failures(&self) -> anyhow::Result<Exit> {
         let Self { coordinator, name, run, view, .. } = self;
+        // There may be nothing left that a pause would keep anybody from.
+        if is_settled(&coordinator.inspect_shards(TENANT, *run).await?) {
+            return self.end("is done but for what is parked").await;
+        }
         let op = OpId::from_raw(fastrand::u64(..));
         match coordinator.pause_run(TENANT, *run, op).await {
             Ok(_) => {}
