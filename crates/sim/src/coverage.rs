@@ -286,7 +286,7 @@ fn missing_answers(tally: &Tally, is_demanded: impl Fn(&str) -> bool) -> Vec<Str
         }
         if operation.refusals.contains(&"BackendError") {
             let was_told = |it: &&str| tally.failures.contains_key(&(name, *it));
-            let unheard = INFRA.iter().copied().filter(|it| !was_told(it));
+            let unheard = INFRA.iter().copied().filter(|it| is_demanded(it) && !was_told(it));
             missing.extend(unheard.map(|it| format!("nobody was told of a {name}: {it}")));
         }
         if !tally.accepted.contains_key(name) {

@@ -6,7 +6,8 @@ use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
 use shardwright_placement::ops::{LeadRefused, check_leader};
 use shardwright_placement::{
-    Holder, NodeAddress, Plan, PlanInput, TargetHeader, TargetUpdate, TargetVersion, plan,
+    Holder, MoveReason, NodeAddress, Plan, PlanInput, TargetHeader, TargetUpdate, TargetVersion,
+    plan,
 };
 use shardwright_store::{Commit, Store};
 
@@ -112,6 +113,13 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
                 }
                 Err(error) => return Err(error),
             };
+            // One that came lately, and was meant by somebody else who knows of it already, must not
+            // be taken for gone because its coming is heard of later than that.
+            if !is_fresh && plan.moves.iter().any(|one| one.reason == MoveReason::NodeGone) {
+                self.reload_targets().await?;
+                is_fresh = true;
+                continue;
+            }
             let before = basis.map.header().version;
             let Some(update) = update else {
                 return Ok(LeaderStep { plan, moved: 0, version: before });

@@ -37,6 +37,10 @@ impl Director {
             self.happen(what);
         }
         self.put_right()?;
+        // What operators had asked for before may still be on its way, and come once more.
+        self.next_act_us = self.clock.now_us() + QUIET_US;
+        self.run_until_act()?;
+        self.put_right()?;
         let nodes = self.settings.nodes + self.settings.spare_nodes;
         self.come_to_rest(nodes)?;
         // Until everybody has heard of it. Nothing moves any more meanwhile.

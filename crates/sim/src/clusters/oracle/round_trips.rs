@@ -21,7 +21,8 @@ pub(in crate::clusters) fn judge(truth: &Truth, plan: &Planned<'_>) -> Result<()
         let can_stay = holder == Some(there)
             && truth.open_since(there).is_some_and(|since_us| since_us <= aim.at_us);
         let passed_ms = plan.age_ms(aim);
-        ensure(ORACLE, !can_stay || passed_ms >= plan.config.move_cooldown_ms, || {
+        // Leaders go by whole milliseconds.
+        ensure(ORACLE, !can_stay || passed_ms + 1 >= plan.config.move_cooldown_ms, || {
             let shard = change.shard;
             format!("shard {shard} went from {back} to {there} and back after {passed_ms} ms")
         })?;
