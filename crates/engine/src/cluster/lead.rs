@@ -113,8 +113,8 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
                 }
                 Err(error) => return Err(error),
             };
-            // One that came lately, and was meant by somebody else who knows of it already, must not
-            // be taken for gone because its coming is heard of later than that.
+            // One that came lately, and whom somebody else means already, must not be taken for
+            // gone because its coming is heard of later than that.
             if !is_fresh && plan.moves.iter().any(|one| one.reason == MoveReason::NodeGone) {
                 self.reload_targets().await?;
                 is_fresh = true;
