@@ -14,9 +14,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit
     if json {
         print_json(&serde_json::json!({ "incarnation": incarnation }))?;
     } else {
-        say!(
-            "{store} is in its incarnation {incarnation}; all leases of its runs from before are stale"
-        );
+        say!("{store} is in its incarnation {incarnation}; all earlier leases are stale");
     }
     Ok(Exit::Done)
 }
