@@ -40,7 +40,7 @@ pub(crate) struct EngineClock {
 
 /// Follows the calendar and never goes back.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+struct Pace {
     told: LogicalTime,
     interval_ms: u64,
     /// Since when `told` is what is told, on the clock that does not jump.
@@ -58,12 +58,12 @@ struct State {
 impl Pace {
     /// Tells no time before `earliest`, and waits for a calendar that is behind by no more than
     /// the interval.
-    fn with_interval(env: &impl Env, earliest: LogicalTime, interval_ms: u64) -> Self {
+    fn new(env: &impl Env, earliest: LogicalTime, interval_ms: u64) -> Self {
         Self { told: earliest, interval_ms, stands_since: env.monotonic() }
     }
 
     /// What time it is.
-    pub(crate) fn read(&mut self, env: &impl Env) -> LogicalTime {
+    fn read(&mut self, env: &impl Env) -> LogicalTime {
         let (wall, monotonic) = (env.wall_clock(), env.monotonic());
         if self.told.millis_since(wall) <= self.interval_ms {
             self.told = self.told.max(wall);
@@ -101,7 +101,7 @@ impl EngineClock {
         let mark = mark.filter(|_| !planted::is_active(Defect::ClockGoesBack));
         let allowed_until = mark.map_or(LogicalTime::ZERO, |(mark, _)| mark.reserved_until);
         let state = State {
-            pace: Pace::with_interval(env, allowed_until, interval_ms),
+            pace: Pace::new(env, allowed_until, interval_ms),
             allowed_until,
             mark_at: mark.map(|(_, at)| at),
         };

@@ -64,24 +64,10 @@ impl EtcdAccess {
             self.cert.is_none() || is_secure,
             "--etcd-cert (or {CERT}) is given, but the store is etcd:// and not etcds://"
         );
-        // Checked here because one of a pair may come from the environment and the other not.
-        let halves = [
-            ("--etcd-cert", CERT, self.cert.is_some(), "--etcd-key", KEY, self.key.is_some()),
-            (
-                "--etcd-user",
-                USER,
-                self.user.is_some(),
-                "--etcd-password-file",
-                PASSWORD_FILE,
-                self.password_file.is_some(),
-            ),
-        ];
-        for (one, of_one, has_one, other, of_other, has_other) in halves {
-            anyhow::ensure!(
-                has_one == has_other,
-                "{one} (or {of_one}) and {other} (or {of_other}) go together"
-            );
-        }
+        let key = ("--etcd-key", KEY, self.key.is_some());
+        together(("--etcd-cert", CERT, self.cert.is_some()), key)?;
+        let password = ("--etcd-password-file", PASSWORD_FILE, self.password_file.is_some());
+        together(("--etcd-user", USER, self.user.is_some()), password)?;
         if let (Some(user), Some(file)) = (&self.user, &self.password_file) {
             let password = String::from_utf8(read(file, "--etcd-password-file", PASSWORD_FILE)?);
             let password = password.context("the password of etcd is no text")?;
@@ -118,6 +104,19 @@ impl EtcdAccess {
         let certificate_authority = read(ca, "--etcd-ca", CA)?;
         Ok(EtcdTls { certificate_authority, identity, server_name: None })
     }
+}
+
+/// Refuses one of a pair without the other. Not a rule of the parser, because one may come from
+/// the environment and the other not.
+fn together(
+    (one, of_one, has_one): (&str, &str, bool),
+    (other, of_other, has_other): (&str, &str, bool),
+) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        has_one == has_other,
+        "{one} (or {of_one}) and {other} (or {of_other}) go together"
+    );
+    Ok(())
 }
 
 fn read(file: &Path, flag: &str, variable: &str) -> anyhow::Result<Vec<u8>> {

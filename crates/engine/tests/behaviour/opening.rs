@@ -9,7 +9,7 @@ use shardwright_engine::codec::{Format, Record};
 use shardwright_engine::{OpenError, StoredCoordinator};
 use shardwright_store::{Commit, Expect, Store};
 
-use crate::flaky::Fate;
+use crate::flaky::{Fate, Flaky};
 use crate::site::{Engine, LEASE_MS, RUN, Site, TENANT, acquire, list, op, shard, start, worker};
 
 #[test]
@@ -25,6 +25,18 @@ fn a_store_of_a_later_format_is_refused() {
     let (store, env) = (site.store.clone(), site.world.clone());
     let opened = site.run(StoredCoordinator::open(store, env, site.keys.clone(), Site::config()));
     assert_eq!(opened.err(), Some(OpenError::NewerFormat { found: 2, known: 1 }));
+}
+
+#[test]
+fn a_store_that_never_says_what_became_of_anything_is_not_asked_for_ever() {
+    let site = Site::new();
+    let store = Flaky::new(site.store.clone());
+    store.henceforth(0, Fate::Late);
+    let (env, keys) = (site.world.clone(), site.keys.clone());
+    let opened = site.run(StoredCoordinator::open(store.clone(), env, keys, Site::config()));
+    let error = opened.err();
+    assert!(matches!(error, Some(OpenError::Store(InfraError::Unknown { .. }))), "{error:?}");
+    assert!(store.commits() < 10, "{}", store.commits());
 }
 
 #[test]

@@ -129,15 +129,6 @@ mod tests {
     }
 
     #[test]
-    fn so_do_places_of_long_outputs() {
-        let place = b"/data/\xff/stdout/1";
-        let record = ItemRecord { stdout_path: Some(KeyText::new(place)), ..record(b"a") };
-        let line = record.to_line().unwrap();
-        let read: ItemRecord<'_> = serde_json::from_slice(&line).unwrap();
-        assert_eq!(read.stdout_path.unwrap().to_bytes().unwrap(), place);
-    }
-
-    #[test]
     fn keys_that_are_no_text_come_back_byte_for_byte() {
         for key in [b"a\xff\n".as_slice(), b"plain", b"\"quoted\"", b""] {
             let line = record(key).to_line().unwrap();
