@@ -24,6 +24,7 @@ pub mod sink;
 
 mod attempt;
 mod backend;
+mod bells;
 mod create;
 mod error;
 mod event;

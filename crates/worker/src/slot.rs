@@ -152,7 +152,10 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Slot<B, C, J, K, E> {
             let asked =
                 shared.backend.request_split(shared.tenant, key, self.worker, PATIENCE_MS).await;
             match asked {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    shared.bells.ring(shard);
+                    return Ok(());
+                }
                 Err(SplitRequestError::BackendError(error)) => return Err(error.into()),
                 // Somebody else has asked, or it is not held any more: the next one, then.
                 Err(_) => {}

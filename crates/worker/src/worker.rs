@@ -9,6 +9,7 @@ use shardwright_contracts::{Env, RunId, TenantId};
 use tokio::sync::{Mutex, oneshot};
 
 use crate::backend::Backend;
+use crate::bells::Bells;
 use crate::connector::Connector;
 use crate::error::WorkerError;
 use crate::event::Observer;
@@ -43,6 +44,7 @@ pub(crate) struct Shared<B, C, J, K, E> {
     /// time or until it has made progress: a shard that was acquired meanwhile would be blamed as
     /// well.
     pub(crate) claiming: Mutex<()>,
+    pub(crate) bells: Bells,
     /// How often a shard may be acquired without progress before it parks itself.
     pub(crate) retry_limit: Option<NonZeroU32>,
     lease: Duration,
@@ -181,6 +183,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> WorkerBuilder<B, C, J, K
             observer,
             backoff: BACKOFF,
             claiming: Mutex::new(()),
+            bells: Bells::default(),
             retry_limit: record.config.max_shard_retries,
             lease,
         };

@@ -25,10 +25,11 @@ use shardwright_worker::{
     Ending, JobFailure, Observer, RetryPolicy, Stop, Worker, WorkerEvent, WorkerOptions, each,
 };
 use support::{
-    Journal, Numbers, RUN, TENANT, all, env, join, line, number, results, shards, sink, start,
-    start_with_lease,
+    Journal, LONG, Numbers, RUN, TENANT, all, env, join, line, number, results, shards, sink,
+    start, start_with_lease,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
 
 /// Never waits between tries.
 fn impatient() -> WorkerOptions {
@@ -215,6 +216,45 @@ async fn the_cursor_never_moves_over_an_item_that_is_not_done() {
         assert_eq!(reached().await.as_deref(), expected, "{semantics:?}");
         working.abort();
     }
+}
+
+/// Lets items end when a shard is divided.
+struct UntilDivided(Arc<Semaphore>);
+
+impl Observer for UntilDivided {
+    fn event(&self, _: usize, event: WorkerEvent<'_>) {
+        if matches!(event, WorkerEvent::Split { .. }) {
+            self.0.close();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_gives_a_part_away_while_its_item_takes_long() {
+    let hour_ms = 3_600_000;
+    let coordinator = start_with_lease(100, 1, Completed, hour_ms).await;
+    let (_folder, sink) = sink();
+    // Closed when the shard is divided: until then, no item ends.
+    let divided = Arc::new(Semaphore::new(0));
+    let is_divided = Arc::clone(&divided);
+    let job = each(move |item: Item| {
+        let divided = Arc::clone(&is_divided);
+        async move {
+            let _closed = divided.acquire().await;
+            Ok(line(&item))
+        }
+    });
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env())
+        .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
+        .observer(Arc::new(UntilDivided(divided)));
+    let ending = timeout(LONG, worker.run()).await.expect("the holder hears of the request");
+    assert_eq!(ending.unwrap(), Ending::Done);
+    assert_eq!(results(&coordinator, &sink).await, all(100));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

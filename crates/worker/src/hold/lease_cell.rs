@@ -2,11 +2,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use shardwright_coordination::{HolderNotice, Lease, SplitRequest};
+use tokio::sync::Notify;
 
 /// The lease of a shard, as far as its holder knows, shared by what goes on beside each other.
 #[derive(Debug)]
 pub(super) struct LeaseCell {
     state: Mutex<State>,
+    told: Notify,
 }
 
 #[derive(Debug)]
@@ -15,12 +17,15 @@ struct State {
     /// On a clock that does not jump: when the work has to have stopped.
     usable_until: Duration,
     notice: HolderNotice,
+    /// The last request that was answered.
+    answered: Option<SplitRequest>,
 }
 
 impl LeaseCell {
     pub(super) fn new(lease: Lease, usable_until: Duration) -> Self {
         let notice = HolderNotice::default();
-        Self { state: Mutex::new(State { lease, usable_until, notice }) }
+        let state = State { lease, usable_until, notice, answered: None };
+        Self { state: Mutex::new(state), told: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -43,9 +48,21 @@ impl LeaseCell {
     /// Takes what the holder was told with an answer. If that was nothing, what it heard before
     /// still stands.
     pub(super) fn notice(&self, notice: Option<HolderNotice>) {
-        if let Some(notice) = notice {
-            self.state().notice = notice;
+        let Some(mut notice) = notice else { return };
+        let is_news = {
+            let mut state = self.state();
+            // A renewal that was on its way while a request was answered still tells of it.
+            notice.split_request.take_if(|request| state.answered == Some(*request));
+            std::mem::replace(&mut state.notice, notice) != notice
+        };
+        if is_news {
+            self.told.notify_one();
         }
+    }
+
+    /// Waits until the holder is told something new.
+    pub(super) async fn told(&self) {
+        self.told.notified().await;
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -58,7 +75,10 @@ impl LeaseCell {
 
     /// Whatever was asked has been answered.
     pub(super) fn answered(&self) {
-        self.state().notice.split_request = None;
+        let mut state = self.state();
+        if let Some(request) = state.notice.split_request.take() {
+            state.answered = Some(request);
+        }
     }
 }
 
@@ -70,15 +90,38 @@ mod tests {
 
     use super::*;
 
+    fn held() -> LeaseCell {
+        let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));
+        let (tenant, owner) = (TenantId::from_bytes([1; 32]), WorkerId::from_raw(3));
+        let deadline = LogicalTime::from_millis(9);
+        let lease = Lease::new(tenant, key, owner, FenceEpoch::INITIAL, deadline);
+        LeaseCell::new(lease, Duration::from_secs(1))
+    }
+
+    fn request(asked_at: u64) -> SplitRequest {
+        let at = LogicalTime::from_millis;
+        SplitRequest { asker: WorkerId::from_raw(4), asked_at: at(asked_at), expires_at: at(50) }
+    }
+
+    fn asked(request: SplitRequest) -> Option<HolderNotice> {
+        Some(HolderNotice { paused: false, split_request: Some(request) })
+    }
+
+    #[test]
+    fn a_request_is_answered_once() {
+        let cell = held();
+        cell.notice(asked(request(1)));
+        cell.answered();
+        // As with a renewal that was on its way.
+        cell.notice(asked(request(1)));
+        assert_eq!(cell.split_request(), None);
+        cell.notice(asked(request(2)));
+        assert_eq!(cell.split_request(), Some(request(2)));
+    }
+
     #[test]
     fn what_a_holder_heard_stands_until_it_is_told_otherwise() {
-        let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));
-        let (owner, at) = (WorkerId::from_raw(3), LogicalTime::from_millis);
-        let lease =
-            Lease::new(TenantId::from_bytes([1; 32]), key, owner, FenceEpoch::INITIAL, at(9));
-        let cell = LeaseCell::new(lease, Duration::from_secs(1));
-        let request =
-            SplitRequest { asker: WorkerId::from_raw(4), asked_at: at(1), expires_at: at(5) };
+        let (cell, request) = (held(), request(1));
         cell.notice(Some(HolderNotice { paused: true, split_request: Some(request) }));
         // As with the answer to a checkpoint that was sent again.
         cell.notice(None);

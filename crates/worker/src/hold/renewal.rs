@@ -15,12 +15,19 @@ use crate::sink::Sink;
 const RENEWALS_PER_LEASE: u32 = 3;
 
 impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E> {
-    /// Renews the lease for as long as it can, and says why it cannot any more.
+    /// Renews the lease for as long as it can, and says why it cannot any more. Whoever asks for
+    /// a part of the shard can make it do so at once.
     pub(super) async fn keep(&self, cell: &LeaseCell) -> String {
         let env = &self.shared.env;
         let interval = self.shared.usable_lease() / RENEWALS_PER_LEASE;
+        let bell = self.shared.bells.hang(cell.lease().key().shard);
         loop {
-            env.sleep(interval).await;
+            let (sleep, rung) = (env.sleep(interval).fuse(), bell.rung().fuse());
+            let (mut sleep, mut rung) = (std::pin::pin!(sleep), std::pin::pin!(rung));
+            select_biased! {
+                () = rung => {}
+                () = sleep => {}
+            }
             let left = cell.usable_until().saturating_sub(env.monotonic());
             let late = env.sleep(left).fuse();
             let renewed = self.renew(cell).fuse();

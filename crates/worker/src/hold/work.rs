@@ -272,6 +272,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         let until_due = until_company.map_or(until_commit, |left| left.min(until_commit));
         let is_told_already = shared.stop.is_stopped();
         let mut due = pin!(shared.env.sleep(until_due).fuse());
+        let mut heard = pin!(self.lease.told().fuse());
         let mut told = pin!(
             async {
                 // Once told, what is in flight is waited for.
@@ -298,6 +299,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             page = read => Woken::Read(page),
             () = due => Woken::Nothing,
             () = told => Woken::Nothing,
+            () = heard => Woken::Nothing,
         }
     }
 
