@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use shardwright_counter::Counters;
 use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::{DrainProgress, NodeAddress};
+use shardwright_store::{Commit, Key, Store as _};
 
 use super::events::Event;
 use super::process::Process;
@@ -18,6 +19,10 @@ use crate::store::{AnyStore, Purpose, StoreAddress};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long whoever does something to the store is given for it.
 const OUTSIDE: Duration = Duration::from_secs(5);
+/// How long a write takes at most where nobody stands in its way.
+const A_WRITE: Duration = Duration::from_millis(500);
+/// How often a node may be met in the middle of a write.
+const MEETINGS: u32 = 20;
 
 /// What is started.
 pub(crate) struct Setup {
@@ -161,13 +166,33 @@ impl Fleet {
     async fn pause(&self, begun: impl FnOnce()) -> anyhow::Result<()> {
         let node = self.nodes.get(self.leader()).context("there is no node")?;
         begun();
-        node.signal(Signal::STOP)?;
+        self.stop(node).await?;
         let replaced = |view: &ClusterView| {
             view.members.get(&node.address).is_none() && view.readiness().is_ready()
         };
         let waited = self.until("a node that stands still", replaced).await;
         node.signal(Signal::CONT)?;
         waited
+    }
+
+    /// Lets a node stand still outside of a write: in the middle of one it has the lock of all who
+    /// write to a file store, and nobody could replace it.
+    async fn stop(&self, node: &Process) -> anyhow::Result<()> {
+        for _ in 0..MEETINGS {
+            node.signal(Signal::STOP)?;
+            if self.can_write().await? {
+                return Ok(());
+            }
+            node.signal(Signal::CONT)?;
+        }
+        anyhow::bail!("nobody can write to {}", self.setup.store)
+    }
+
+    async fn can_write(&self) -> anyhow::Result<bool> {
+        let key = Key::from(format!("{} stands still", self.setup.name));
+        let commit = Commit::builder().put(key, "").build()?;
+        let written = tokio::time::timeout(A_WRITE, self.cluster.store().commit(commit)).await;
+        Ok(matches!(written, Ok(Ok(_))))
     }
 
     /// Which of the nodes leads; the first if nobody does.
