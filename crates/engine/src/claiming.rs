@@ -66,7 +66,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         run: RunId,
         view: &RunView,
     ) -> Result<(Gate, Revision), ClaimError> {
-        let fence_floor = self.core.fence_floor;
+        let fence_floor = self.core.fence_floor();
         let check = |gate: &Gate| check_handing_out::<ClaimError>(&gate.for_run(run, fence_floor));
         if let Some((gate, at)) = view.gate()
             && check(&gate).is_ok()

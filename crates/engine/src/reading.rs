@@ -184,7 +184,7 @@ impl<S: Store, E: Env> Core<S, E> {
         operation: &'static str,
     ) -> Result<Option<RunProgress>, InfraError> {
         let RunRecord { tenant, run, .. } = found.record;
-        let begin = || ProgressCounter::new(now, self.fence_floor);
+        let begin = || ProgressCounter::new(now, self.fence_floor());
         let mut counter = begin();
         let count = |shard: Option<ShardRecord>| match shard {
             Some(ShardRecord { head, spec, cursor }) => {

@@ -139,7 +139,7 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         const OPERATION: &str = "list_shards";
         let now = self.core.now_at_most().await;
         let found = self.core.look_at(tenant, run, OPERATION).await?;
-        let fence_floor = self.core.fence_floor;
+        let fence_floor = self.core.fence_floor();
         let summary = |shard: ShardRecord| {
             Some(ShardSummary::of(&shard, now, fence_floor)).filter(|it| filter.admits(it))
         };

@@ -37,9 +37,8 @@ impl<S: Store, E: Env> Cluster<S, E> {
     pub async fn open(store: S, env: E, options: ClusterOptions) -> Result<Self, OpenError> {
         options.validate()?;
         let keys = options.cluster_keys()?;
-        let floor = set_up(&store, &options.keys).await?;
-        let ours = plan_of(&options);
-        let cluster = match decided(&store, &keys).await? {
+        let floor = set_up(&store, &options.keys).await?.get();
+        if let Some(found) = find(&store, &keys).await? {
             // Nobody makes the record of a cluster that others made before it is known to fit.
             Some(cluster) => agree(cluster, &options).map(|()| cluster)?,
             None => ours,
