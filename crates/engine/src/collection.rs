@@ -217,7 +217,7 @@ impl<S: Store, E: Env> Core<S, E> {
                 .delete(self.keys.watermark(tenant, run))
                 .delete(self.keys.purpose(tenant, run))
                 .delete(self.keys.gate(tenant, run));
-            let last = match self.name_of(tenant, run).await? {
+            let last = match self.name_of(tenant, run, at).await? {
                 Some((name, expect)) => last.expect(name.clone(), expect).delete(name),
                 None => last,
             };
