@@ -76,7 +76,10 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         let key = self.core.keys.gate(tenant, run);
         let loaded = self.core.store.load(std::slice::from_ref(&key)).await;
         let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        let found = snapshot.values.into_iter().next().flatten().ok_or(RunNotFound { run })?;
+        let Some(found) = snapshot.values.into_iter().next().flatten() else {
+            self.core.check_gate(tenant, run, OPERATION).await?;
+            return Err(RunNotFound { run }.into());
+        };
         let gate = Gate::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
         check(&gate)?;
         Ok((gate, found.revision))

@@ -257,8 +257,8 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let Some(progress) = progress.map_err(|error| unknown.or(error))? else {
                 return Err(unknown.or_not_found(run));
             };
-            let StoredRun { mut record, at, .. } = found;
-            let before = Gate::of(&record);
+            let StoredRun { mut record, at, has_gate, .. } = found;
+            let before = has_gate.then(|| Gate::of(&record));
             let mut events = core.publisher.collector();
             let call = RunCall { now, tenant };
             let change = protocol_change(change, &progress);
@@ -313,14 +313,14 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
 }
 
 impl<S: Store, E: Env> Core<S, E> {
-    /// What stores a run that was changed, and its gate if that is another one now.
-    fn changed(&self, record: &RunRecord, at: Revision, before: Gate) -> CommitBuilder {
+    /// What stores a run that was changed, and its gate if that is another one now, or was gone.
+    fn changed(&self, record: &RunRecord, at: Revision, before: Option<Gate>) -> CommitBuilder {
         let RunRecord { tenant, run, .. } = *record;
         let (key, after) = (self.keys.run(tenant, run), Gate::of(record));
         let commit = Commit::builder()
             .expect(key.clone(), Expect::At(at))
             .put(key, Run::encode_of(record, false));
-        if before == after || planted::is_active(Defect::GateNotWritten) {
+        if before == Some(after) || planted::is_active(Defect::GateNotWritten) {
             return commit;
         }
         commit.put(self.keys.gate(tenant, run), after.encode())
