@@ -250,7 +250,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 return Err(unknown.or_not_found(run));
             };
             if let Some(events) = unknown.take_applied(&found.record) {
-                core.publisher.publish(events);
+                core.changed_to(&found.record, events).await;
                 return Ok(IdempotentOutcome::Executed(()));
             }
             let progress = self.progress_for(change, &found, now, op).await;
@@ -281,7 +281,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             match core.store.commit(commit).await {
                 Ok(revision) => {
                     core.note_commit(tenant, run, revision, &writes);
-                    core.publisher.publish(events);
+                    core.changed_to(&record, events).await;
                     return Ok(IdempotentOutcome::Executed(()));
                 }
                 Err(CommitError::Conflict(_)) => {}
@@ -324,6 +324,14 @@ impl<S: Store, E: Env> Core<S, E> {
             return commit;
         }
         commit.put(self.keys.gate(tenant, run), after.encode())
+    }
+
+    /// Tells that a run was changed. One that has ended needs no more room than it uses.
+    async fn changed_to(&self, record: &RunRecord, events: EventCollector) {
+        self.publisher.publish(events);
+        if record.status.is_terminal() {
+            self.return_unused_room(record.tenant, record.run).await;
+        }
     }
 
     /// Reads a run for whoever looks at it.
