@@ -1,6 +1,8 @@
 //! Taking whichever shard of a run can be had.
 
+use std::future::pending;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use shardwright_contracts::{Env, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::error::reason::{NoneAvailable, RunNotFound, Throttled};
@@ -50,10 +52,23 @@ impl<S: Store, E: Env> AsyncShardClaiming for StoredCoordinator<S, E> {
     }
 
     async fn something_to_claim(&self, tenant: TenantId, run: RunId) {
-        match self.core.view(tenant, run).await {
-            Ok(view) => view.bell().await,
-            // Without a view nobody can tell; the caller's own limit ends the wait.
-            Err(_) => std::future::pending().await,
+        // Without a view nobody can tell; the caller's own limit ends the wait.
+        let Ok(view) = self.core.view(tenant, run).await else { return pending().await };
+        let now = self.core.now_at_most().await;
+        let deadline = view.capacity(now).earliest_deadline;
+        let deadline_passes = async {
+            match deadline {
+                Some(deadline) => {
+                    let left = Duration::from_millis(deadline.millis_since(now));
+                    self.core.env.sleep(left).await;
+                }
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = view.bell() => {}
+            () = deadline_passes => {}
         }
     }
 }
