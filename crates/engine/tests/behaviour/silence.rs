@@ -61,8 +61,9 @@ fn all_hear_of_it<T, E>(site: &Site, calls: impl Iterator<Item: Future<Output = 
     let mut calls = pin!(join_all(calls));
     assert!(site.world.run_until_stuck(calls.as_mut()).is_none(), "nobody was to wait");
     site.world.advance(PATIENCE_MS);
-    let told = site.world.run_until_stuck(calls.as_mut());
-    let told = told.expect("somebody waits for longer than the store takes once");
+    let Some(told) = site.world.run_until_stuck(calls.as_mut()) else {
+        panic!("somebody waits for longer than the store takes once");
+    };
     assert!(told.iter().all(Result::is_err));
 }
 
