@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use shardwright_engine::TokioEnv;
-use shardwright_engine::cluster::{Cluster, ClusterOptions, Layout, OpenError, find_plan};
-use shardwright_placement::Sharding;
+use shardwright_engine::cluster::{
+    Cluster, ClusterOptions, FoundCluster, Layout, OpenError, TextShards, find_cluster,
+};
+use shardwright_placement::{ShardCount, Sharding};
 
 use crate::arguments::cluster::ClusterChoice;
 use crate::store::{AnyStore, Purpose, StoreAddress};
@@ -39,22 +41,19 @@ pub(crate) async fn open(
     };
     let (store, keys) = address.connect(purpose, "clusters", namespace).await?;
     let store = Arc::new(store);
-    let sharding = Sharding {
-        num_shards: choice.shards.unwrap_or_default(),
-        hash: choice.hash.unwrap_or_default(),
-    };
+    let sharding = sharding_of(choice, Sharding::default());
     let mut options = ClusterOptions::new(choice.name.clone(), choice.behaviour.config(sharding));
     options.keys = keys;
     options.layout = prefix.map_or(Layout::Native, |prefix| Layout::Seed { prefix });
     options.session_ttl = choice.behaviour.session_ttl();
     options.session_margin = options.session_ttl / MARGIN;
-    if let Some(plan) = find_plan(&store, &options).await? {
-        let Sharding { num_shards, hash } = plan.sharding;
-        options.config.sharding = Sharding {
-            num_shards: choice.shards.unwrap_or(num_shards),
-            hash: choice.hash.unwrap_or(hash),
-        };
-    }
+    let unsaid = match find_cluster(&store, &options).await? {
+        Some(FoundCluster::Decided(plan)) => plan.sharding,
+        Some(FoundCluster::Text(_)) if choice.shards.is_some() => Sharding::default(),
+        Some(FoundCluster::Text(shards)) => sharding_in_text(shards, purpose)?,
+        None => Sharding::default(),
+    };
+    options.config.sharding = sharding_of(choice, unsaid);
     let env = TokioEnv::current().context("there is no runtime")?;
     let opened = match purpose {
         Purpose::Look => Cluster::open_existing(store, env, options).await,
@@ -74,4 +73,30 @@ pub(crate) async fn open(
             anyhow::Error::new(error).context(format!("the cluster {name} cannot be opened"))
         }
     })
+}
+
+/// What was said of the sharding, and for the rest what is so if nothing is said.
+fn sharding_of(choice: &ClusterChoice, unsaid: Sharding) -> Sharding {
+    Sharding {
+        num_shards: choice.shards.unwrap_or(unsaid.num_shards),
+        hash: choice.hash.unwrap_or(unsaid.hash),
+    }
+}
+
+/// How a cluster that others keep as text is sharded, as far as its keys can tell.
+///
+/// Whoever takes part decides it for good, and the others may be in the midst of writing their
+/// keys: so the keys alone only tell it to one who looks.
+fn sharding_in_text(shards: TextShards, purpose: Purpose) -> anyhow::Result<Sharding> {
+    let TextShards { at_least, is_whole } = shards;
+    let is_told = match purpose {
+        Purpose::Look => is_whole,
+        Purpose::Work => is_whole && at_least == ShardCount::DEFAULT,
+    };
+    anyhow::ensure!(
+        is_told,
+        "the cluster has {at_least} shards or more, and nothing tells how many: say --shards N, \
+         as its other nodes are told"
+    );
+    Ok(Sharding { num_shards: at_least, ..Sharding::default() })
 }

@@ -237,7 +237,8 @@ async fn a_cluster_is_kept_as_existing_ones_are() {
     let value = &stored.values[0].as_ref().unwrap().value;
     assert_eq!(text(value), format!("{address},{address},f=pinned"));
 
-    // A cluster that others made says by its keys how many shards it has. A look decides nothing.
+    // The keys of a cluster that others made tell who looks how many shards it has. Whoever would
+    // decide it has to say it: there may be more to come.
     let whole = EtcdStore::connect(etcd.options().namespace("/")).await.unwrap();
     for number in 0..64 {
         let key = Key::from(format!("legacy/shard/{number}"));
@@ -251,8 +252,12 @@ async fn a_cluster_is_kept_as_existing_ones_are() {
         for look in [&["cluster", "plan"][..], &["route", "x"]] {
             site.expect(0, &[look, &place[..]].concat());
         }
-        let other = [&["node", "--shards", "8192"], &place[..]].concat();
-        assert!(site.expect(2, &other).contains("64"));
+        for node in [&["node"][..], &["gate"]] {
+            let told = site.expect(2, &[node, &place[..]].concat());
+            assert!(told.contains("64 shards or more") && told.contains("--shards"), "{told}");
+        }
+        let fewer = [&["node", "--shards", "63"], &place[..]].concat();
+        assert!(site.expect(2, &fewer).contains("64"));
     });
     looked.await.unwrap();
     let plan = whole.load(&[Key::from("shardwright/text/legacy/plan")]).await.unwrap();

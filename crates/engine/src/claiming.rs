@@ -1,6 +1,8 @@
 //! Taking whichever shard of a run can be had.
 
+use std::future::pending;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use shardwright_contracts::{Env, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::error::reason::{NoneAvailable, RunNotFound, Throttled};
@@ -50,10 +52,23 @@ impl<S: Store, E: Env> AsyncShardClaiming for StoredCoordinator<S, E> {
     }
 
     async fn something_to_claim(&self, tenant: TenantId, run: RunId) {
-        match self.core.view(tenant, run).await {
-            Ok(view) => view.bell().await,
-            // Without a view nobody can tell; the caller's own limit ends the wait.
-            Err(_) => std::future::pending().await,
+        // Without a view nobody can tell; the caller's own limit ends the wait.
+        let Ok(view) = self.core.view(tenant, run).await else { return pending().await };
+        let now = self.core.now_at_most().await;
+        let deadline = view.capacity(now).earliest_deadline;
+        let deadline_passes = async {
+            match deadline {
+                Some(deadline) => {
+                    let left = Duration::from_millis(deadline.millis_since(now));
+                    self.core.env.sleep(left).await;
+                }
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = view.bell() => {}
+            () = deadline_passes => {}
         }
     }
 }
@@ -66,7 +81,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         run: RunId,
         view: &RunView,
     ) -> Result<(Gate, Revision), ClaimError> {
-        let fence_floor = self.core.fence_floor;
+        let fence_floor = self.core.fence_floor();
         let check = |gate: &Gate| check_handing_out::<ClaimError>(&gate.for_run(run, fence_floor));
         if let Some((gate, at)) = view.gate()
             && check(&gate).is_ok()
@@ -76,7 +91,10 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         let key = self.core.keys.gate(tenant, run);
         let loaded = self.core.store.load(std::slice::from_ref(&key)).await;
         let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        let found = snapshot.values.into_iter().next().flatten().ok_or(RunNotFound { run })?;
+        let Some(found) = snapshot.values.into_iter().next().flatten() else {
+            self.core.check_gate(tenant, run, OPERATION).await?;
+            return Err(RunNotFound { run }.into());
+        };
         let gate = Gate::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
         check(&gate)?;
         Ok((gate, found.revision))

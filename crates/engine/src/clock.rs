@@ -9,17 +9,22 @@
 //! allows, and whoever starts begins at the mark. A mark reaches an interval beyond the calendar,
 //! or is the very time that is told, whichever is later. So whoever starts is at most an interval
 //! ahead of its calendar or of those who run already, and starts add up to nothing.
+//!
+//! Whoever changes something asks for the time first. So what has to be compared before anything is
+//! changed is compared by the mark, and whoever starts stores one before it tells a time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use shardwright_contracts::{Env, LogicalTime};
+use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::InfraError;
-use shardwright_store::{Commit, CommitError, Expect, Key, Revision, Store, Versioned};
+use shardwright_store::{Commit, CommitError, Conflict, Expect, Key, Revision, Store, Versioned};
 
 use crate::codec::{ClockMark, Record};
 use crate::fault;
+use crate::floor::FenceFloor;
 use crate::planted::{self, Defect};
+use crate::together::Together;
 
 const OPERATION: &str = "clock.mark";
 
@@ -34,8 +39,9 @@ pub(crate) struct EngineClock {
     key: Key,
     interval_ms: u64,
     state: Mutex<State>,
+    floor: FenceFloor,
     /// One at a time stores a mark; the others find it stored.
-    marking: tokio::sync::Mutex<()>,
+    marking: Together,
 }
 
 /// Follows the calendar and never goes back.
@@ -97,6 +103,7 @@ impl EngineClock {
         key: Key,
         interval_ms: u64,
         mark: Option<(ClockMark, Revision)>,
+        floor: FenceFloor,
     ) -> Self {
         let mark = mark.filter(|_| !planted::is_active(Defect::ClockGoesBack));
         let allowed_until = mark.map_or(LogicalTime::ZERO, |(mark, _)| mark.reserved_until);
@@ -105,8 +112,12 @@ impl EngineClock {
             allowed_until,
             mark_at: mark.map(|(_, at)| at),
         };
-        let marking = tokio::sync::Mutex::new(());
-        Self { key, interval_ms, state: Mutex::new(state), marking }
+        Self { key, interval_ms, state: Mutex::new(state), floor, marking: Together::default() }
+    }
+
+    /// No fence below this one is granted or accepted.
+    pub(crate) fn fence_floor(&self) -> FenceEpoch {
+        self.floor.get()
     }
 
     /// What time it is.
@@ -115,23 +126,16 @@ impl EngineClock {
         store: &impl Store,
         env: &impl Env,
     ) -> Result<LogicalTime, InfraError> {
-        if let Some(now) = self.allowed(env) {
-            return Ok(now);
-        }
-        let _marking = self.marking.lock().await;
-        for _ in 0..MARKS {
-            if let Some(now) = self.allowed(env) {
-                return Ok(now);
-            }
-            self.mark(store, env).await?;
-        }
-        Err(fault::contention(OPERATION))
+        self.marking.get(|| self.allowed(env), self.mark_until_allowed(store, env)).await
     }
 
     /// What time it is, for whoever only looks. Where no mark can be stored, it is the latest time
     /// that may be told without one.
     pub(crate) async fn now_at_most(&self, store: &impl Store, env: &impl Env) -> LogicalTime {
-        if let Ok(now) = self.now(store, env).await {
+        // Nobody who only looks waits for what has just failed.
+        if !self.marking.is_trying_in_vain()
+            && let Ok(now) = self.now(store, env).await
+        {
             return now;
         }
         // Others may have stored one; if that cannot be read, neither can what is looked for.
@@ -142,36 +146,57 @@ impl EngineClock {
     /// What time it is, if it may be told.
     fn allowed(&self, env: &impl Env) -> Option<LogicalTime> {
         let now = self.read(env);
-        (now <= self.state().allowed_until).then_some(now)
+        (self.floor.is_sure() && now <= self.state().allowed_until).then_some(now)
     }
 
     fn read(&self, env: &impl Env) -> LogicalTime {
         self.lock().pace.read(env)
     }
 
+    async fn mark_until_allowed(
+        &self,
+        store: &impl Store,
+        env: &impl Env,
+    ) -> Result<LogicalTime, InfraError> {
+        for _ in 0..MARKS {
+            self.mark(store, env).await?;
+            if let Some(now) = self.allowed(env) {
+                return Ok(now);
+            }
+        }
+        Err(fault::contention(OPERATION))
+    }
+
     /// Stores a mark that allows the present, or finds one that somebody else has stored.
     async fn mark(&self, store: &impl Store, env: &impl Env) -> Result<(), InfraError> {
-        let known = self.state().mark_at;
+        let State { mark_at: known, allowed_until, .. } = self.state();
         let by_calendar = env.wall_clock().saturating_add(self.interval_ms);
         let now = self.read(env);
         let reserved_until = if planted::is_active(Defect::MarkRunsAhead) {
             now.saturating_add(self.interval_ms)
         } else {
-            by_calendar.max(now)
+            // What others may have told stays allowed.
+            by_calendar.max(now).max(allowed_until)
         };
         let mark = ClockMark { reserved_until };
         let commit = Commit::builder()
             .expect(self.key.clone(), known.map_or(Expect::Absent, Expect::At))
-            .put(self.key.clone(), mark.encode())
-            .build()
-            .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+            .put(self.key.clone(), mark.encode());
+        let commit = self.floor.compare_in(commit).build();
+        let commit = commit.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
         match store.commit(commit).await {
             Ok(at) => {
+                self.floor.confirm();
                 self.allow(env, mark, Some(at));
                 Ok(())
             }
-            Err(CommitError::Conflict(conflict)) => {
-                self.allow_found(env, conflict.found.into_iter().find_map(|(_, found)| found))
+            Err(CommitError::Conflict(Conflict { found })) => {
+                let under = |key: &Key| {
+                    let entry = found.iter().find(|(found, _)| found == key);
+                    entry.and_then(|(_, found)| found.as_ref())
+                };
+                self.floor.learn(under(self.floor.key()), OPERATION)?;
+                self.allow_found(env, under(&self.key))
             }
             // Whoever waits for the time has done nothing yet, and nothing is unknown to them.
             Err(CommitError::Unknown(_)) => self.look(store, env).await,
@@ -183,11 +208,11 @@ impl EngineClock {
     async fn look(&self, store: &impl Store, env: &impl Env) -> Result<(), InfraError> {
         let loaded = store.load(std::slice::from_ref(&self.key)).await;
         let loaded = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        self.allow_found(env, loaded.values.into_iter().next().flatten())
+        self.allow_found(env, loaded.values.first().and_then(Option::as_ref))
     }
 
     /// Goes by a mark that was found.
-    fn allow_found(&self, env: &impl Env, found: Option<Versioned>) -> Result<(), InfraError> {
+    fn allow_found(&self, env: &impl Env, found: Option<&Versioned>) -> Result<(), InfraError> {
         let (mark, at) = match found {
             Some(found) => {
                 let mark = ClockMark::decode(&found.value)

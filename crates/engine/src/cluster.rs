@@ -41,7 +41,7 @@ mod view;
 pub use error::{
     AdminError, ClaimError, JoinError, LeadError, NotReady, OpenError, ReleaseError, StepError,
 };
-pub use find::{FindError, find_plan};
+pub use find::{FindError, FoundCluster, TextShards, find_cluster};
 pub use handle::Cluster;
 pub use lead::LeaderStep;
 pub use membership::{GateMembership, NodeMembership};

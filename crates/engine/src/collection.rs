@@ -11,8 +11,8 @@ use std::time::Duration;
 use shardwright_contracts::{Env, LogicalTime, RunId, TenantId};
 use shardwright_coordination::{InfraError, RunStatus};
 use shardwright_store::{
-    Commit, CommitBuilder, CommitError, Expect, FaultKind, Key, KeyRange, Page, Revision, ScanPage,
-    Store,
+    Commit, CommitBuilder, CommitError, Conflict, Continuation, Expect, FaultKind, Key, KeyRange,
+    Page, Revision, ScanError, ScanPage, Store,
 };
 
 use crate::codec::{Record, Run};
@@ -24,6 +24,8 @@ use crate::view::RECORDS_PER_PAGE;
 const OPERATION: &str = "collect";
 /// Most keys that are deleted at a time.
 const DELETES: usize = 500;
+/// However often somebody wants it, nothing is looked for more often than this.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A run and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -115,10 +117,12 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
 
 /// Clears away, now and then, what nobody needs any more, for as long as the coordinator lives.
 pub(crate) async fn clear_away<S: Store, E: Env>(core: Weak<Core<S, E>>, env: E, every: Duration) {
+    let every = every.max(SHORTEST_INTERVAL);
     loop {
         // Those who share a store do not all come at once.
         let quarter_ms = u64::try_from(every.as_millis() / 4).unwrap_or(u64::MAX);
-        env.sleep(every + Duration::from_millis(env.random() % quarter_ms.max(1))).await;
+        let more = Duration::from_millis(env.random() % quarter_ms.max(1));
+        env.sleep(every.saturating_add(more)).await;
         let Some(core) = core.upgrade() else { return };
         let retention = core.config.retention;
         if retention == Retention::FOREVER {
@@ -197,28 +201,41 @@ impl<S: Store, E: Env> Core<S, E> {
                 return Ok(false);
             }
         }
-        let last = Commit::builder()
-            .expect(run_key.clone(), Expect::At(at))
-            .delete(run_key)
-            .delete(self.keys.manifest(tenant, run))
-            .delete(self.keys.watermark(tenant, run))
-            .delete(self.keys.purpose(tenant, run))
-            .delete(gate);
-        let last = match self.name_of(tenant, run).await? {
-            Some((name, expect)) => last.expect(name.clone(), expect).delete(name),
-            None => last,
-        };
-        let last = self.return_room(tenant, run, last, OPERATION).await?.build();
-        let last = last.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-        let writes = last.writes().to_vec();
-        match self.store.commit(last).await {
-            Ok(revision) => {
-                self.note_commit(tenant, run, revision, &writes);
-                Ok(true)
+        self.delete_last(found.address, at).await
+    }
+
+    /// Deletes what is left of a run when its shards are gone; false if the run has changed.
+    async fn delete_last(&self, address: RunAddress, at: Revision) -> Result<bool, InfraError> {
+        let RunAddress { tenant, run } = address;
+        let run_key = self.keys.run(tenant, run);
+        for conflicts in 0..=self.config.conflict_retries {
+            self.back_off(conflicts).await;
+            let last = Commit::builder()
+                .expect(run_key.clone(), Expect::At(at))
+                .delete(run_key.clone())
+                .delete(self.keys.manifest(tenant, run))
+                .delete(self.keys.watermark(tenant, run))
+                .delete(self.keys.purpose(tenant, run))
+                .delete(self.keys.gate(tenant, run));
+            let last = match self.name_of(tenant, run, at).await? {
+                Some((name, expect)) => last.expect(name.clone(), expect).delete(name),
+                None => last,
+            };
+            let last = self.return_room(tenant, run, last, OPERATION).await?.build();
+            let last = last.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
+            let writes = last.writes().to_vec();
+            match self.store.commit(last).await {
+                Ok(revision) => {
+                    self.note_commit(tenant, run, revision, &writes);
+                    return Ok(true);
+                }
+                // Somebody else has reserved room, given some back, or given the name away.
+                Err(CommitError::Conflict(conflict)) if is_at(&conflict, &run_key, at) => {}
+                Err(CommitError::Conflict(_)) => return Ok(false),
+                Err(error) => return Err(fault::commit(OPERATION, &error)),
             }
-            Err(CommitError::Conflict(_)) => Ok(false),
-            Err(error) => Err(fault::commit(OPERATION, &error)),
         }
+        Err(fault::contention(OPERATION))
     }
 
     /// Marks a run, so that nothing can be added to it and nobody sees it any more; none if it has
@@ -281,9 +298,8 @@ impl<S: Store, E: Env> Core<S, E> {
         operation: &'static str,
     ) -> Result<bool, InfraError> {
         let most = DELETES.min(self.store.limits().writes).max(1);
-        let mut from = keys.clone();
+        let mut page = self.page_since(keys, *since, operation).await?;
         loop {
-            let page = self.page_since(&from, *since, operation).await?;
             let left: Vec<Key> =
                 page.entries.into_iter().map(|(key, _)| key).filter(|key| is_left(key)).collect();
             for chunk in left.chunks(most) {
@@ -298,7 +314,24 @@ impl<S: Store, E: Env> Core<S, E> {
                 }
             }
             let Some(next) = page.next else { return Ok(true) };
-            from = after(&next.after, keys);
+            page = self.page_after(next, keys, *since, operation).await?;
+        }
+    }
+
+    /// The next page of a range, at the moment of those before. A store holds on to few moments, so
+    /// a page of another one is asked for only if that is gone.
+    async fn page_after(
+        &self,
+        next: Continuation,
+        keys: &KeyRange,
+        since: Revision,
+        operation: &'static str,
+    ) -> Result<ScanPage, InfraError> {
+        let rest = after(&next.after, keys);
+        let page = Page { after: Some(next), ..Page::first(RECORDS_PER_PAGE) };
+        match self.store.scan(keys, page).await {
+            Err(ScanError::Moved) => self.page_since(&rest, since, operation).await,
+            page => page.map_err(|error| fault::scan(operation, &error)),
         }
     }
 
@@ -342,6 +375,13 @@ impl<S: Store, E: Env> Core<S, E> {
         }
         Err(fault::contention(operation))
     }
+}
+
+/// Whether a refused commit has found a key as it was at a revision.
+fn is_at(conflict: &Conflict, key: &Key, at: Revision) -> bool {
+    let found = conflict.found.iter().find(|(found, _)| found == key);
+    let found = found.and_then(|(_, found)| found.as_ref());
+    found.is_some_and(|found| found.revision == at)
 }
 
 /// The part of a range that comes after a key.

@@ -31,8 +31,8 @@ pub struct EngineConfig {
     pub event_capacity: usize,
     /// How long runs are kept. What is older is taken away by itself.
     pub retention: Retention,
-    /// How often what nobody needs any more is looked for. A coordinator that lives shorter than
-    /// that takes nothing away by itself.
+    /// How often what nobody needs any more is looked for, at most once a second. A coordinator
+    /// that lives shorter than that takes nothing away by itself.
     pub collection_interval: Duration,
 }
 

@@ -9,6 +9,7 @@ use crate::codec::{ClockMark, Format, Incarnation, Record};
 use crate::collection;
 use crate::config::EngineConfig;
 use crate::fault;
+use crate::floor::{FenceFloor, floor_of};
 use crate::keyspace::Keyspace;
 use crate::ownership::OwnerSession;
 use crate::publish::{Listener, Publisher};
@@ -17,8 +18,6 @@ use crate::view::Views;
 
 /// The layout of the store that this code reads and writes.
 const FORMAT: u32 = 1;
-/// Fences of one incarnation; the number of the incarnation lies above.
-const FENCE_BITS: u32 = 32;
 const OPERATION: &str = "coordinator.open";
 
 /// The run protocol over a store.
@@ -47,8 +46,6 @@ pub(crate) struct Core<S, E> {
     pub(crate) views: Views,
     pub(crate) cooldowns: Mutex<ClaimCooldowns>,
     pub(crate) publisher: Publisher,
-    /// No fence below this one is granted or accepted.
-    pub(crate) fence_floor: FenceEpoch,
 }
 
 /// Why a store cannot be used.
@@ -75,13 +72,14 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         keys: Keyspace,
         config: EngineConfig,
     ) -> Result<Self, OpenError> {
-        let fence_floor = set_up(&store, &keys).await?;
+        let floor = set_up(&store, &keys).await?;
         let mark = load::<ClockMark>(&store, &keys.clock()).await?;
         let mark = match mark {
             Some((mark, found)) => Some((mark, found.revision)),
             None => None,
         };
-        let clock = EngineClock::new(&env, keys.clock(), config.clock_mark_interval_ms, mark);
+        let interval_ms = config.clock_mark_interval_ms;
+        let clock = EngineClock::new(&env, keys.clock(), interval_ms, mark, floor);
         let core = Core {
             store,
             env,
@@ -93,7 +91,6 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             views: Views::default(),
             cooldowns: Mutex::default(),
             publisher: Publisher::new(config.event_capacity),
-            fence_floor,
         };
         let core = Arc::new(core);
         let every = config.collection_interval;
@@ -150,16 +147,22 @@ impl<S: Store, E: Env> Core<S, E> {
     pub(crate) async fn now_at_most(&self) -> LogicalTime {
         self.clock.now_at_most(&self.store, &self.env).await
     }
+
+    /// No fence below this one is granted or accepted. Whoever changes something asks for the time
+    /// before.
+    pub(crate) fn fence_floor(&self) -> FenceEpoch {
+        self.clock.fence_floor()
+    }
 }
 
 /// Sets a store up if it is empty, and tells below what no fence is granted or accepted.
-pub(crate) async fn set_up(store: &impl Store, keys: &Keyspace) -> Result<FenceEpoch, OpenError> {
+pub(crate) async fn set_up(store: &impl Store, keys: &Keyspace) -> Result<FenceFloor, OpenError> {
     let format = ensure(store, keys.format(), Format { version: FORMAT }).await?.0;
     if format.version > FORMAT {
         return Err(OpenError::NewerFormat { found: format.version, known: FORMAT });
     }
-    let incarnation = ensure(store, keys.incarnation(), Incarnation { number: 0 }).await?.0;
-    Ok(fence_floor(incarnation))
+    let (incarnation, found) = ensure(store, keys.incarnation(), Incarnation { number: 0 }).await?;
+    Ok(FenceFloor::new(keys.incarnation(), incarnation, found.map(|found| found.revision)))
 }
 
 /// What [`set_up`] tells, of a store in which nothing is made: what is missing is as it would be
@@ -170,13 +173,7 @@ pub(crate) async fn look_up(store: &impl Store, keys: &Keyspace) -> Result<Fence
         return Err(OpenError::NewerFormat { found, known: FORMAT });
     }
     let incarnation = load::<Incarnation>(store, &keys.incarnation()).await?;
-    Ok(fence_floor(incarnation.map_or(Incarnation { number: 0 }, |(found, _)| found)))
-}
-
-/// The store's incarnation in the high bits.
-fn fence_floor(incarnation: Incarnation) -> FenceEpoch {
-    let floor = u64::from(incarnation.number) << FENCE_BITS;
-    FenceEpoch::from_raw(floor).unwrap_or(FenceEpoch::INITIAL)
+    Ok(floor_of(incarnation.map_or(Incarnation { number: 0 }, |(found, _)| found)))
 }
 
 /// What is under a key, and how it is stored.

@@ -207,7 +207,7 @@ impl<S: Store, E: Env> Core<S, E> {
                 self.back_off(stale_reads).await;
                 continue;
             }
-            let gate = current.run_gate(self.fence_floor);
+            let gate = current.run_gate(self.fence_floor());
             let context = current.context(now, place.tenant, &gate);
             let mut draft = Draft::new(&current, self.publisher.collector());
             let answer = match apply(&context, &mut draft) {
@@ -339,7 +339,7 @@ impl<S: Store, E: Env> Core<S, E> {
         match error {
             CommitError::Conflict(_) => Ok(Tried::Again),
             CommitError::SessionGone(ended) => {
-                self.sessions.forget(ended).await;
+                self.sessions.forget(ended);
                 Ok(Tried::Again)
             }
             CommitError::Unknown(_) if planted::is_active(Defect::UnknownToldAsDone) => {

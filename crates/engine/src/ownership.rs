@@ -1,6 +1,6 @@
 //! The session that everything held through one coordinator belongs to.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use shardwright_contracts::Env;
@@ -10,19 +10,25 @@ use shardwright_store::{SessionError, SessionId, Store};
 use crate::config::Sessions;
 use crate::coordinator::Core;
 use crate::fault;
+use crate::together::Together;
 
 const OPERATION: &str = "session.open";
 
 /// At most one session, opened when it is first needed and opened again when it was lost.
 #[derive(Default)]
 pub(crate) struct OwnerSession {
-    current: tokio::sync::Mutex<Option<SessionId>>,
+    current: Mutex<Option<SessionId>>,
+    opening: Together,
 }
 
 impl OwnerSession {
     /// Closes the session, and with it everything held.
     pub(crate) async fn close(&self, store: &impl Store) -> Result<(), InfraError> {
-        let Some(session) = self.current.lock().await.take() else { return Ok(()) };
+        // One that is being opened is to be closed, too.
+        let opening = self.opening.pause().await;
+        let session = self.lock().take();
+        drop(opening);
+        let Some(session) = session else { return Ok(()) };
         match store.close_session(session).await {
             Ok(()) | Err(SessionError::Gone(_)) => Ok(()),
             Err(error) => Err(fault::session("session.close", &error)),
@@ -30,15 +36,19 @@ impl OwnerSession {
     }
 
     /// Forgets a session that has ended.
-    pub(crate) async fn forget(&self, ended: SessionId) {
-        let mut current = self.current.lock().await;
+    pub(crate) fn forget(&self, ended: SessionId) {
+        let mut current = self.lock();
         if *current == Some(ended) {
             *current = None;
         }
     }
 
-    async fn is_current(&self, session: SessionId) -> bool {
-        *self.current.lock().await == Some(session)
+    fn current(&self) -> Option<SessionId> {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<SessionId>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -46,14 +56,14 @@ impl<S: Store, E: Env> Core<S, E> {
     /// The session to bind leases to, if they are to be bound.
     pub(crate) async fn session(self: &Arc<Self>) -> Result<Option<SessionId>, InfraError> {
         let Sessions::Bound { ttl } = self.config.sessions else { return Ok(None) };
-        let mut current = self.sessions.current.lock().await;
-        if current.is_none() {
+        let open = async {
             let opened = self.store.open_session(ttl).await;
             let opened = opened.map_err(|error| fault::session(OPERATION, &error))?;
-            *current = Some(opened.id);
+            *self.sessions.lock() = Some(opened.id);
             self.env.spawn(keep_alive(Arc::downgrade(self), self.env.clone(), opened.id, ttl));
-        }
-        Ok(*current)
+            Ok(opened.id)
+        };
+        self.sessions.opening.get(|| self.sessions.current(), open).await.map(Some)
     }
 }
 
@@ -67,12 +77,12 @@ async fn keep_alive<S: Store, E: Env>(
     loop {
         env.sleep(ttl / 3).await;
         let Some(core) = core.upgrade() else { return };
-        if !core.sessions.is_current(session).await {
+        if core.sessions.current() != Some(session) {
             return;
         }
         // A store that does not answer is asked again; it may answer before the session ends.
         if let Err(SessionError::Gone(_)) = core.store.keep_alive(session).await {
-            core.sessions.forget(session).await;
+            core.sessions.forget(session);
             return;
         }
     }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use shardwright_contracts::{Env, RunId, TenantId};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{InfraError, ShardLimitViolation, ShardLimits, ShardRecord};
-use shardwright_store::{CommitBuilder, Expect, Key, Snapshot, Store, Versioned};
+use shardwright_store::{
+    Commit, CommitBuilder, CommitError, Expect, Key, Snapshot, Store, Versioned,
+};
 
 use crate::codec::{Count, Quota, Record};
 use crate::coordinator::Core;
@@ -134,16 +136,47 @@ impl<S: Store, E: Env> Core<S, E> {
             Expect::Absent => return Ok(commit),
             expect @ Expect::At(_) => commit.expect(count.clone(), expect).delete(count),
         };
-        let lower = |commit: CommitBuilder, key: Key, counter: Counter<Quota>| {
-            let reserved = counter.value.reserved.saturating_sub(freed);
-            let commit = commit.expect(key.clone(), counter.expect);
-            if reserved == 0 && counter.expect != Expect::Absent {
-                commit.delete(key)
-            } else {
-                commit.put(key, Quota { reserved }.encode())
+        let commit = lower(commit, tenant_key, counters.tenant, freed);
+        Ok(lower(commit, total_key, counters.total, freed))
+    }
+
+    /// Gives back what a run that has ended had reserved and has not used: it gets no more shards,
+    /// and may be kept for long. It is a courtesy to other runs: if it fails, all is given back
+    /// when the run is taken away.
+    pub(crate) async fn return_unused_room(&self, tenant: TenantId, run: RunId) {
+        for conflicts in 0..=self.config.conflict_retries {
+            self.back_off(conflicts).await;
+            let Ok(Some(commit)) = self.without_unused_room(tenant, run).await else { return };
+            match self.store.commit(commit).await {
+                Err(CommitError::Conflict(_)) => {}
+                _ => return,
             }
-        };
-        Ok(lower(lower(commit, tenant_key, counters.tenant), total_key, counters.total))
+        }
+    }
+
+    /// What makes a run reserve as much as it uses; nothing if it does.
+    async fn without_unused_room(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Option<Commit>, InfraError> {
+        const OPERATION: &str = "return_room";
+        let keys = self.counter_keys(tenant, run);
+        let loaded = self.store.load(&keys).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        let Counters { count, tenant, total } = Counters::decode(&values, OPERATION)?;
+        let Count { used, reserved } = count.value;
+        let unused = reserved.saturating_sub(used);
+        if unused == 0 || used == 0 {
+            return Ok(None);
+        }
+        let [count_key, tenant_key, total_key] = keys;
+        let commit = Commit::builder()
+            .expect(count_key.clone(), count.expect)
+            .put(count_key, Count { used, reserved: used }.encode());
+        let commit = lower(commit, tenant_key, tenant, unused);
+        let commit = lower(commit, total_key, total, unused).build();
+        commit.map(Some).map_err(|error| fault::corrupt(OPERATION, error.to_string()))
     }
 
     fn counter_keys(&self, tenant: TenantId, run: RunId) -> [Key; COUNTERS] {
@@ -218,6 +251,17 @@ impl Counters {
             count: Counter { value, ..self.count },
             quotas: Some((raise(self.tenant), raise(self.total))),
         })
+    }
+}
+
+/// Makes a commit lower a counter, or forget one of which nothing is left.
+fn lower(commit: CommitBuilder, key: Key, counter: Counter<Quota>, freed: u64) -> CommitBuilder {
+    let reserved = counter.value.reserved.saturating_sub(freed);
+    let commit = commit.expect(key.clone(), counter.expect);
+    if reserved == 0 && counter.expect != Expect::Absent {
+        commit.delete(key)
+    } else {
+        commit.put(key, Quota { reserved }.encode())
     }
 }
 

@@ -23,6 +23,9 @@ pub(crate) struct StoredRun {
     pub(crate) at: Revision,
     /// Whether it is being deleted.
     pub(crate) collecting: bool,
+    /// Whether its gate is there. Without it nobody works on the run; whoever changes the run makes
+    /// it anew.
+    pub(crate) has_gate: bool,
 }
 
 /// What is stored of a run, undecoded but for the run itself.
@@ -31,6 +34,7 @@ struct Parts {
     at: Revision,
     manifest: Option<Versioned>,
     collecting: bool,
+    has_gate: bool,
 }
 
 impl<S: Store, E: Env> Core<S, E> {
@@ -46,7 +50,7 @@ impl<S: Store, E: Env> Core<S, E> {
         if parts.collecting {
             return parts.without_manifest(operation).map(Some);
         }
-        let Parts { run: stored, at, manifest, collecting } = parts;
+        let Parts { run: stored, at, manifest, collecting, has_gate } = parts.whole(operation)?;
         let manifest = match manifest {
             Some(manifest) => Manifest::decode(&manifest.value)
                 .map_err(|error| damaged(run, operation, error.to_string()))?,
@@ -54,11 +58,12 @@ impl<S: Store, E: Env> Core<S, E> {
         };
         let joined = join_run(stored, manifest);
         let record = joined.map_err(|error| damaged(run, operation, error.to_string()))?;
-        Ok(Some(StoredRun { record, at, collecting }))
+        Ok(Some(StoredRun { record, at, collecting, has_gate }))
     }
 
-    /// Reads a run for whoever needs none of its root shards: it gets the shortest list of them
-    /// that the run could have. So a damaged manifest keeps nobody from ending the run.
+    /// Reads a run for whoever needs neither its root shards nor its gate: it gets the shortest
+    /// list of shards that the run could have. So a damaged manifest or a gate that is gone keeps
+    /// nobody from ending the run.
     pub(crate) async fn load_run_alone(
         &self,
         tenant: TenantId,
@@ -94,9 +99,21 @@ impl<S: Store, E: Env> Core<S, E> {
             let message = "what is stored there is another run".to_owned();
             return Err(damaged(run, operation, message));
         }
-        let collecting = stored.collecting || gate.is_none();
-        let parts = Parts { run: stored, at: found.revision, manifest, collecting };
+        let has_gate = gate.is_some();
+        let collecting = stored.collecting || (!has_gate && stored.status.is_terminal());
+        let parts = Parts { run: stored, at: found.revision, manifest, collecting, has_gate };
         Ok((Some(parts), revision))
+    }
+
+    /// Fails if the gate of a run is gone though the run is there for whoever looks.
+    pub(crate) async fn check_gate(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        operation: &'static str,
+    ) -> Result<(), InfraError> {
+        let (parts, _) = self.load_parts(tenant, run, operation).await?;
+        parts.map_or(Ok(()), |parts| parts.whole(operation).map(|_| ()))
     }
 
     /// Whether a run that was found was still there, and not being taken away, at a revision.
@@ -110,7 +127,8 @@ impl<S: Store, E: Env> Core<S, E> {
             self.back_off(stale_reads).await;
             let (parts, as_of) = self.load_parts(*tenant, *run, operation).await?;
             if as_of >= at {
-                return Ok(parts.is_some_and(|parts| !parts.collecting));
+                let Some(parts) = parts else { return Ok(false) };
+                return Ok(!parts.whole(operation)?.collecting);
             }
         }
         Err(fault::contention(operation))
@@ -184,7 +202,7 @@ impl<S: Store, E: Env> Core<S, E> {
         operation: &'static str,
     ) -> Result<Option<RunProgress>, InfraError> {
         let RunRecord { tenant, run, .. } = found.record;
-        let begin = || ProgressCounter::new(now, self.fence_floor);
+        let begin = || ProgressCounter::new(now, self.fence_floor());
         let mut counter = begin();
         let count = |shard: Option<ShardRecord>| match shard {
             Some(ShardRecord { head, spec, cursor }) => {
@@ -208,12 +226,21 @@ impl<S: Store, E: Env> Core<S, E> {
 }
 
 impl Parts {
+    /// Fails if the gate of a run is gone that nobody takes away.
+    fn whole(self, operation: &'static str) -> Result<Self, InfraError> {
+        if self.has_gate || self.collecting {
+            return Ok(self);
+        }
+        let message = "its gate is gone; to pause, resume or end the run makes it anew";
+        Err(damaged(self.run.run, operation, message.to_owned()))
+    }
+
     fn without_manifest(self, operation: &'static str) -> Result<StoredRun, InfraError> {
-        let Self { run: stored, at, collecting, .. } = self;
+        let Self { run: stored, at, collecting, has_gate, .. } = self;
         let run = stored.run;
         let record = stored.alone();
         let record = record.map_err(|error| damaged(run, operation, error.to_string()))?;
-        Ok(StoredRun { record, at, collecting })
+        Ok(StoredRun { record, at, collecting, has_gate })
     }
 }
 

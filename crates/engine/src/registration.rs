@@ -73,7 +73,7 @@ fn base(newborn: Option<Birth>, found: Option<StoredRun>) -> Option<Base> {
             let record = birth.record.clone();
             Some(Base { record, run_expect: Expect::Absent, birth: Some(birth) })
         }
-        (_, Some(StoredRun { record, at, collecting: false })) => {
+        (_, Some(StoredRun { record, at, collecting: false, .. })) => {
             Some(Base { record, run_expect: Expect::At(at), birth: None })
         }
         (_, Some(StoredRun { collecting: true, .. })) | (None, None) => None,

@@ -78,8 +78,8 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let shard = self.shard::<SplitRequestError>(place, OPERATION).await?;
             let mut asked = self.asked(place, &shard.record.head, OPERATION).await?;
             let elsewhere = self.asked_elsewhere(place, asker, OPERATION).await?;
-            let open_elsewhere = elsewhere.is_open_at(now, self.core.fence_floor);
-            let gate = shard.run_gate(self.core.fence_floor);
+            let open_elsewhere = elsewhere.is_open_at(now, self.core.fence_floor());
+            let gate = shard.run_gate(self.core.fence_floor());
             let context = shard.context(now, tenant, &gate);
             let expires_at = now.saturating_add(patience_ms);
             let request = SplitRequest { asker, asked_at: now, expires_at };
@@ -119,7 +119,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             let shard = self.shard::<DeclineError>(place, OPERATION).await?;
             let mut asked = self.asked(place, &shard.record.head, OPERATION).await?;
             let asker = asked.slot.open.map(|request| request.asker);
-            let gate = shard.run_gate(self.core.fence_floor);
+            let gate = shard.run_gate(self.core.fence_floor());
             let context = shard.context(now, tenant, &gate);
             let (head, not_before) = (&shard.record.head, now.saturating_add(pause_ms));
             let mut events = self.core.publisher.collector();
@@ -209,7 +209,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             }
             Err(CommitError::Conflict(_)) => Ok(false),
             Err(CommitError::SessionGone(ended)) => {
-                self.core.sessions.forget(ended).await;
+                self.core.sessions.forget(ended);
                 Ok(false)
             }
             Err(error) => Err(fault::commit(operation, &error)),

@@ -139,7 +139,7 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         const OPERATION: &str = "list_shards";
         let now = self.core.now_at_most().await;
         let found = self.core.look_at(tenant, run, OPERATION).await?;
-        let fence_floor = self.core.fence_floor;
+        let fence_floor = self.core.fence_floor();
         let summary = |shard: ShardRecord| {
             Some(ShardSummary::of(&shard, now, fence_floor)).filter(|it| filter.admits(it))
         };
@@ -250,15 +250,15 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 return Err(unknown.or_not_found(run));
             };
             if let Some(events) = unknown.take_applied(&found.record) {
-                core.publisher.publish(events);
+                core.changed_to(&found.record, events).await;
                 return Ok(IdempotentOutcome::Executed(()));
             }
             let progress = self.progress_for(change, &found, now, op).await;
             let Some(progress) = progress.map_err(|error| unknown.or(error))? else {
                 return Err(unknown.or_not_found(run));
             };
-            let StoredRun { mut record, at, .. } = found;
-            let before = Gate::of(&record);
+            let StoredRun { mut record, at, has_gate, .. } = found;
+            let before = has_gate.then(|| Gate::of(&record));
             let mut events = core.publisher.collector();
             let call = RunCall { now, tenant };
             let change = protocol_change(change, &progress);
@@ -281,7 +281,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             match core.store.commit(commit).await {
                 Ok(revision) => {
                     core.note_commit(tenant, run, revision, &writes);
-                    core.publisher.publish(events);
+                    core.changed_to(&record, events).await;
                     return Ok(IdempotentOutcome::Executed(()));
                 }
                 Err(CommitError::Conflict(_)) => {}
@@ -313,17 +313,25 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
 }
 
 impl<S: Store, E: Env> Core<S, E> {
-    /// What stores a run that was changed, and its gate if that is another one now.
-    fn changed(&self, record: &RunRecord, at: Revision, before: Gate) -> CommitBuilder {
+    /// What stores a run that was changed, and its gate if that is another one now, or was gone.
+    fn changed(&self, record: &RunRecord, at: Revision, before: Option<Gate>) -> CommitBuilder {
         let RunRecord { tenant, run, .. } = *record;
         let (key, after) = (self.keys.run(tenant, run), Gate::of(record));
         let commit = Commit::builder()
             .expect(key.clone(), Expect::At(at))
             .put(key, Run::encode_of(record, false));
-        if before == after || planted::is_active(Defect::GateNotWritten) {
+        if before == Some(after) || planted::is_active(Defect::GateNotWritten) {
             return commit;
         }
         commit.put(self.keys.gate(tenant, run), after.encode())
+    }
+
+    /// Tells that a run was changed. One that has ended needs no more room than it uses.
+    async fn changed_to(&self, record: &RunRecord, events: EventCollector) {
+        self.publisher.publish(events);
+        if record.status.is_terminal() {
+            self.return_unused_room(record.tenant, record.run).await;
+        }
     }
 
     /// Reads a run for whoever looks at it.

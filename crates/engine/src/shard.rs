@@ -181,7 +181,10 @@ impl<S: Store, E: Env> Core<S, E> {
             let message = "the store answered for other keys than asked";
             return Err(other(fault::corrupt(operation, message)));
         };
-        let (Some(gate), Some(definition), Some(progress)) = (gate, definition, progress) else {
+        let (Some(definition), Some(progress)) = (definition, progress) else { return Ok(None) };
+        let Some(gate) = gate else {
+            // The run is being taken away, or damaged.
+            self.check_gate(tenant, key.run, operation).await.map_err(other)?;
             return Ok(None);
         };
         let gate_at = gate.revision;

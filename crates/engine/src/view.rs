@@ -24,6 +24,7 @@ use crate::fault;
 use crate::listing;
 use crate::planted::{self, Defect};
 use crate::shard::Place;
+use crate::together::Together;
 use state::ViewState;
 
 /// How many records of shards are read at a time. One has up to 41 kB.
@@ -42,13 +43,14 @@ pub(crate) struct Aside {
 #[derive(Default)]
 pub(crate) struct Views {
     views: Mutex<BTreeMap<(TenantId, RunId), Arc<RunView>>>,
-    /// One view at a time is made, so that no two of the same run are.
-    making: tokio::sync::Mutex<()>,
+    /// Where somebody makes one, so that no two of the same run are made.
+    making: Mutex<BTreeMap<(TenantId, RunId), Weak<Together>>>,
 }
 
 /// What is known of one run.
 pub(crate) struct RunView {
     state: Mutex<ViewState>,
+    fence_floor: FenceEpoch,
     /// Rung when there may be something to claim.
     bell: Notify,
     /// When this goes, so does the task that follows the watch.
@@ -62,6 +64,18 @@ impl Views {
 
     fn forget(&self, tenant: TenantId, run: RunId) {
         self.lock().remove(&(tenant, run));
+    }
+
+    /// Where those meet who want the view of a run made.
+    fn making(&self, tenant: TenantId, run: RunId) -> Arc<Together> {
+        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        making.retain(|_, together| together.strong_count() > 0);
+        if let Some(together) = making.get(&(tenant, run)).and_then(Weak::upgrade) {
+            return together;
+        }
+        let together = Arc::default();
+        making.insert((tenant, run), Arc::downgrade(&together));
+        together
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(TenantId, RunId), Arc<RunView>>> {
@@ -138,21 +152,32 @@ impl<S: Store, E: Env> Core<S, E> {
         tenant: TenantId,
         run: RunId,
     ) -> Result<Arc<RunView>, InfraError> {
-        if let Some(view) = self.views.get(tenant, run) {
+        let found = || {
+            // One from before the floor rose takes stale leases for good ones.
+            let floor = self.fence_floor();
+            self.views.get(tenant, run).filter(|view| view.fence_floor == floor)
+        };
+        if let Some(view) = found() {
             return Ok(view);
         }
-        let _making = self.views.making.lock().await;
-        if let Some(view) = self.views.get(tenant, run) {
-            return Ok(view);
-        }
+        let making = self.views.making(tenant, run);
+        making.get(found, self.make_view(tenant, run)).await
+    }
+
+    async fn make_view(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Arc<RunView>, InfraError> {
         let range = self.keys.view(tenant, run);
-        let mut state = ViewState::new(self.config.skew_allowance_ms, self.fence_floor);
+        let fence_floor = self.fence_floor();
+        let mut state = ViewState::new(self.config.skew_allowance_ms, fence_floor);
         let (revision, entries) = self.list(&range).await?;
         self.replace(&mut state, revision, entries);
         let is_over = state.is_over();
         let (alive, gone) = oneshot::channel();
-        let view =
-            Arc::new(RunView { state: Mutex::new(state), bell: Notify::new(), _alive: alive });
+        let (state, bell) = (Mutex::new(state), Notify::new());
+        let view = Arc::new(RunView { state, fence_floor, bell, _alive: alive });
         if is_over {
             // There is nothing to follow.
             return Ok(view);

@@ -296,10 +296,9 @@ const CLOSING: Duration = Duration::from_secs(2);
 impl Drop for Inner {
     fn drop(&mut self) {
         self.keeper.stop();
-        let is_over = self.batcher.engine().close(CLOSING);
         self.readers.clear();
-        // Who still writes is still a user. The next one to open the store finds it not closed.
-        if is_over {
+        // Who still writes is still a user, and leaves when that is over.
+        if self.batcher.engine().close(CLOSING) {
             door::leave(&self.setup);
         }
     }

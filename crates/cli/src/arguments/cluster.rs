@@ -20,7 +20,8 @@ pub(crate) struct ClusterChoice {
     /// The cluster is stored as existing ones are: as text below PREFIX, like `/goverse`.
     #[arg(global = true, long, value_name = "PREFIX", value_parser = parse_prefix)]
     pub(crate) seed_format: Option<String>,
-    /// How many shards it has [default: what is stored; 8192 for a new one].
+    /// How many shards it has [default: what is stored; 8192 for a new one]. One that others keep
+    /// as text may not tell, and then it must be said.
     #[arg(global = true, long, value_name = "N", value_parser = parse_count)]
     pub(crate) shards: Option<ShardCount>,
     /// How ids become shards: `fnv1a32` or `avalanche64` [default: what is stored; fnv1a32].

@@ -1,7 +1,7 @@
 use shardwright_contracts::ShardId;
 use shardwright_coordination::InfraError;
 use shardwright_placement::ops::{ClaimRefused, LeadRefused, LeaderRefused, ReleaseRefused};
-use shardwright_placement::{JoinRefused, NodeAddress, Readiness, ShardOutOfRange};
+use shardwright_placement::{JoinRefused, NodeAddress, Readiness, ShardCount, ShardOutOfRange};
 
 use super::options::{Layout, OptionsError};
 use crate::codec::ClusterFormat;
@@ -15,6 +15,14 @@ pub enum OpenError {
     /// It sees the cluster differently.
     #[error(transparent)]
     Join(#[from] JoinRefused),
+    /// It takes a cluster that others keep as text for smaller than that is.
+    #[error("the cluster has {at_least} shards or more, this process expects {ours}")]
+    MoreShards {
+        /// As many as its keys tell of.
+        at_least: ShardCount,
+        /// The process's.
+        ours: ShardCount,
+    },
     /// It would store the cluster in another way.
     #[error("the cluster is stored as {}, this process would store it as {}", match .cluster {
         ClusterFormat::Native => "records",

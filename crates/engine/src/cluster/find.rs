@@ -1,22 +1,43 @@
 //! What is decided of a cluster before anybody takes part in it.
 
+use std::collections::BTreeSet;
+
 use shardwright_coordination::InfraError;
-use shardwright_placement::{ShardCount, ShardHash, Sharding};
+use shardwright_placement::ShardCount;
 use shardwright_store::Store;
 
 use super::options::{ClusterOptions, OptionsError};
-use crate::codec::{ClusterFormat, ClusterPlan};
+use crate::codec::ClusterPlan;
 use crate::coordinator::load;
 use crate::keyspace::{ClusterKey, ClusterKeys};
 use crate::listing;
 
-/// What was decided when a cluster was made, for whoever wants to look at it without making it or
-/// knowing it beforehand. None if there is no such cluster.
-pub async fn find_plan(
+/// What there is of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundCluster {
+    /// What was decided when it was made.
+    Decided(ClusterPlan),
+    /// Others keep it as text, in which nothing says how many shards there are.
+    Text(TextShards),
+}
+
+/// What the keys of a cluster that others keep as text tell of its shards. They may be in the
+/// midst of writing them, or somebody has pinned a few shards before the others are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextShards {
+    /// The cluster has no fewer.
+    pub at_least: ShardCount,
+    /// Whether every shard up to there has its key.
+    pub is_whole: bool,
+}
+
+/// What there is of a cluster, for whoever wants to look at it without making it or knowing it
+/// beforehand. None if there is no such cluster.
+pub async fn find_cluster(
     store: &impl Store,
     options: &ClusterOptions,
-) -> Result<Option<ClusterPlan>, FindError> {
-    Ok(decided(store, &options.cluster_keys()?).await?)
+) -> Result<Option<FoundCluster>, FindError> {
+    Ok(find(store, &options.cluster_keys()?).await?)
 }
 
 /// Why nobody knows whether there is a cluster.
@@ -30,33 +51,31 @@ pub enum FindError {
     Store(#[from] InfraError),
 }
 
-/// What the record of a cluster says, or else the keys of one that others made and stored as text.
-pub(super) async fn decided(
+/// What the record of a cluster says, or else the keys of one that others made and keep as text.
+pub(super) async fn find(
     store: &impl Store,
     keys: &ClusterKeys,
-) -> Result<Option<ClusterPlan>, InfraError> {
+) -> Result<Option<FoundCluster>, InfraError> {
     if let Some((plan, _)) = load::<ClusterPlan>(store, &keys.key(&ClusterKey::Plan)).await? {
-        return Ok(Some(plan));
+        return Ok(Some(FoundCluster::Decided(plan)));
     }
-    let num_shards = shards_in_text(store, keys).await?;
-    Ok(num_shards.map(|num_shards| ClusterPlan {
-        // They all hash so.
-        sharding: Sharding { hash: ShardHash::Fnv1a32, num_shards },
-        format: ClusterFormat::Seed,
-    }))
+    Ok(shards_in_text(store, keys).await?.map(FoundCluster::Text))
 }
 
-/// Existing clusters have a key for every shard, and nothing else says how many there are.
 async fn shards_in_text(
     store: &impl Store,
     keys: &ClusterKeys,
-) -> Result<Option<ShardCount>, InfraError> {
+) -> Result<Option<TextShards>, InfraError> {
     let Some(text) = keys.ranges().into_iter().nth(1) else { return Ok(None) };
     let (_, entries) = listing::list(store, &text, "cluster.open").await?;
-    let shards = entries.iter().filter_map(|(key, _)| match keys.parse(key) {
-        Some(ClusterKey::Shard(shard)) => u32::try_from(shard.as_raw()).ok(),
-        _ => None,
-    });
-    let last = shards.max();
-    Ok(last.and_then(|last| ShardCount::try_new(last.saturating_add(1)).ok()))
+    let shards: BTreeSet<u32> = entries
+        .iter()
+        .filter_map(|(key, _)| match keys.parse(key) {
+            Some(ClusterKey::Shard(shard)) => u32::try_from(shard.as_raw()).ok(),
+            _ => None,
+        })
+        .collect();
+    let count = shards.last().and_then(|last| ShardCount::try_new(last.saturating_add(1)).ok());
+    let is_whole = |count: ShardCount| shards.len() == count.get() as usize;
+    Ok(count.map(|at_least| TextShards { at_least, is_whole: is_whole(at_least) }))
 }

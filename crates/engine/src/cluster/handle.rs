@@ -6,14 +6,14 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::InfraError;
-use shardwright_placement::{ClusterConfig, Membership};
+use shardwright_placement::{ClusterConfig, Membership, ShardHash, Sharding};
 use shardwright_store::Store;
 use tokio::sync::oneshot;
 
 use super::calendar::Calendar;
 use super::core::Core;
 use super::error::{NotReady, OpenError};
-use super::find::decided;
+use super::find::{FoundCluster, TextShards, find};
 use super::follow::Follow;
 use super::format::Format;
 use super::options::{ClusterOptions, Layout};
@@ -37,15 +37,14 @@ impl<S: Store, E: Env> Cluster<S, E> {
     pub async fn open(store: S, env: E, options: ClusterOptions) -> Result<Self, OpenError> {
         options.validate()?;
         let keys = options.cluster_keys()?;
-        let floor = set_up(&store, &options.keys).await?;
-        let ours = plan_of(&options);
-        let cluster = match decided(&store, &keys).await? {
+        let floor = set_up(&store, &options.keys).await?.get();
+        if let Some(found) = find(&store, &keys).await? {
             // Nobody makes the record of a cluster that others made before it is known to fit.
-            Some(cluster) => agree(cluster, &options).map(|()| cluster)?,
-            None => ours,
-        };
-        let cluster = ensure(&store, keys.key(&ClusterKey::Plan), cluster).await?.0;
-        agree(cluster, &options)?;
+            agree(found, &options)?;
+        }
+        let ours = plan_of(&options);
+        let cluster = ensure(&store, keys.key(&ClusterKey::Plan), ours).await?.0;
+        agree(FoundCluster::Decided(cluster), &options)?;
         Self::follow(store, env, options, keys, floor).await
     }
 
@@ -59,8 +58,8 @@ impl<S: Store, E: Env> Cluster<S, E> {
         options.validate()?;
         let keys = options.cluster_keys()?;
         let floor = look_up(&store, &options.keys).await?;
-        let cluster = decided(&store, &keys).await?.ok_or(OpenError::NotThere)?;
-        agree(cluster, &options)?;
+        let found = find(&store, &keys).await?.ok_or(OpenError::NotThere)?;
+        agree(found, &options)?;
         Self::follow(store, env, options, keys, floor).await
     }
 
@@ -224,9 +223,21 @@ const fn plan_of(options: &ClusterOptions) -> ClusterPlan {
     }
 }
 
-/// Sees to it that this process agrees with what was decided of a cluster.
-fn agree(cluster: ClusterPlan, options: &ClusterOptions) -> Result<(), OpenError> {
+/// Sees to it that this process agrees with what there is of a cluster.
+fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), OpenError> {
     let ours = plan_of(options);
+    let cluster = match found {
+        FoundCluster::Decided(cluster) => cluster,
+        FoundCluster::Text(TextShards { at_least, .. }) => {
+            let num_shards = ours.sharding.num_shards;
+            if num_shards < at_least {
+                return Err(OpenError::MoreShards { at_least, ours: num_shards });
+            }
+            // They all hash so.
+            let sharding = Sharding { hash: ShardHash::Fnv1a32, num_shards };
+            ClusterPlan { sharding, format: ClusterFormat::Seed }
+        }
+    };
     if cluster.format != ours.format {
         let ours = options.layout.clone();
         return Err(OpenError::Layout { cluster: cluster.format, ours });

@@ -50,6 +50,12 @@ impl Keyspace {
         self.beginning(&[Text("purpose/"), Tenant(&tenant), Text("/")])
     }
 
+    /// The names of a tenant's runs.
+    #[must_use]
+    pub fn names(&self, tenant: TenantId) -> KeyRange {
+        self.beginning(&[Text("name/"), Tenant(&tenant), Text("/")])
+    }
+
     fn of_run(&self, name: &'static str, tenant: TenantId, run: RunId) -> KeyRange {
         self.beginning(&[Text(name), Tenant(&tenant), Text("/"), Id(run.as_raw()), Text("/")])
     }

@@ -113,7 +113,7 @@ fn each_key_has_a_name() {
 #[test]
 fn ranges_hold_what_they_say_and_nothing_else() {
     let (keyspace, key) = (keyspace(), shard_key());
-    let ranges: [(_, &[&str]); 7] = [
+    let ranges: [(_, &[&str]); 8] = [
         (keyspace.everything(), &[""]),
         (keyspace.runs(), &["run/"]),
         (keyspace.runs_of(tenant()), &["run/"]),
@@ -121,6 +121,7 @@ fn ranges_hold_what_they_say_and_nothing_else() {
         (keyspace.view(tenant(), key.run), &["view/"]),
         (keyspace.estimates(tenant(), key.run), &["estimate/"]),
         (keyspace.purposes(tenant()), &["purpose/"]),
+        (keyspace.names(tenant()), &["name/"]),
     ];
     for (range, beginnings) in ranges {
         for (text, key, _) in layout() {

@@ -7,7 +7,7 @@ use std::task::Poll;
 use shardwright_coordination::{AsyncShardClaiming, ClaimError, InfraError};
 
 use crate::flaky::{Fate, Polite};
-use crate::site::{RUN, Site, TENANT, start, worker};
+use crate::site::{LEASE_MS, RUN, Site, TENANT, acquire, start, worker};
 
 /// Polls a future once.
 fn poll<T>(site: &Site, mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
@@ -53,6 +53,22 @@ fn whoever_waits_hears_of_candidates_that_another_claim_gives_back() {
         site.run(engine.claim_next_available(TENANT, RUN, worker(2))).unwrap();
     }
     assert!(waited > 0, "somebody was to wait");
+}
+
+#[test]
+fn whoever_waits_hears_that_the_time_of_a_holder_is_up() {
+    let site = Site::new();
+    let (holder, engine) = (site.engine(), site.engine());
+    site.run(start(&holder, 1));
+    site.run(acquire(&holder, 0, 1));
+    let none = site.run(engine.claim_next_available(TENANT, RUN, worker(2)));
+    assert!(matches!(none, Err(ClaimError::NoneAvailable(_))), "{none:?}");
+    let mut bell = pin!(engine.something_to_claim(TENANT, RUN));
+    assert!(site.world.run_until_stuck(bell.as_mut()).is_none());
+    // One that has just started waits for the calendar, and so do those whom it tells.
+    site.world.advance(LEASE_MS + Site::config().clock_mark_interval_ms);
+    assert!(site.world.run_until_stuck(bell.as_mut()).is_some());
+    site.run(engine.claim_next_available(TENANT, RUN, worker(2))).unwrap();
 }
 
 #[test]

@@ -6,10 +6,11 @@ use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError, InfraError,
 };
 use shardwright_engine::{Retention, RunAddress};
+use shardwright_store::file::{FileOptions, FileStore};
 use shardwright_store::memory::MemoryStore;
-use shardwright_store::{Store, StoreLimits};
+use shardwright_store::{Page, Store, StoreLimits};
 
-use crate::flaky::{Fate, Flaky};
+use crate::flaky::{Fate, Flaky, Polite};
 use crate::quarantine::scribble;
 use crate::site::{Engine, RUN, Site, TENANT, op, start, start_run, worker};
 
@@ -179,4 +180,44 @@ fn a_run_that_cannot_be_cleared_away_keeps_no_other_from_it() {
     let told = site.run(engine.collect_into(AT_ONCE, &mut collected));
     assert!(matches!(told, Err(InfraError::Corrupt { .. })), "{told:?}");
     assert_eq!(collected, [RunAddress { tenant: TENANT, run: OTHER }]);
+}
+
+/// A store in a folder holds on to few moments, for all who scan.
+#[test]
+fn who_takes_a_large_run_away_throws_nobody_out_of_a_scan() {
+    let site = Site::new();
+    let folder = tempfile::tempdir().unwrap();
+    let options = FileOptions { scans_max: 2, ..FileOptions::default() };
+    let store = FileStore::open(folder.path(), options).unwrap();
+    let engine = site.engine_over(store.clone(), Site::config());
+    site.run(async {
+        start(&engine, 900).await;
+        engine.cancel_run(TENANT, RUN, op(1)).await.unwrap();
+    });
+    site.world.advance(10);
+    let (everything, page) = (site.keys.everything(), Page::first(10));
+    let first = site.run(store.scan(&everything, page.clone())).unwrap();
+    assert_eq!(site.run(collect(&engine)).len(), 1);
+    let second = Page { after: first.next, ..page };
+    let second = site.run(store.scan(&everything, second)).unwrap();
+    assert_eq!(second.revision, first.revision);
+    let left = site.run(crate::support::audit::key_names(&store, &site.keys));
+    assert!(left.iter().all(|key| key.contains("/meta/")), "{left:?}");
+}
+
+#[test]
+fn a_run_is_taken_away_though_others_reserve_room_meanwhile() {
+    for seed in 0..50 {
+        let site = with_an_ended_run();
+        let polite = || site.engine_over(Polite(site.store.clone()), Site::config());
+        let (one, other) = (polite(), polite());
+        let reserve = async {
+            for run in 2..8 {
+                start_run(&other, RunId::from_raw(run), 1).await;
+            }
+        };
+        let (collected, ()) = site.race(seed, collect(&one), reserve);
+        assert_eq!(collected.len(), 1, "seed {seed}");
+        site.audit();
+    }
 }

@@ -11,7 +11,7 @@ use shardwright_coordination::{
 use shardwright_engine::codec::Kind;
 use shardwright_engine::{Retention, StoredCoordinator};
 use shardwright_store::memory::MemoryStore;
-use shardwright_store::{Key, Store};
+use shardwright_store::{Commit, Expect, Key, Store};
 
 use crate::flaky::{Fate, Flaky};
 use crate::quarantine::{scribble, write};
@@ -108,6 +108,49 @@ fn a_run_whose_manifest_is_damaged_can_be_ended_and_taken_away() {
         assert_eq!(collected.len(), 1);
         assert!(site.key_names().iter().all(|key| key.contains("/meta/")));
     }
+}
+
+#[test]
+fn a_run_whose_gate_is_gone_is_told_as_damaged_and_every_change_of_it_mends_that() {
+    for is_mended in [false, true] {
+        let site = Site::new();
+        let engine = site.engine();
+        site.run(start(&engine, 2));
+        site.run(take(&site, site.keys.gate(TENANT, RUN)));
+        let told = [
+            site.run(engine.get_run(TENANT, RUN)).unwrap_err().to_string(),
+            site.run(engine.list_shards(TENANT, RUN, ShardFilter::all())).unwrap_err().to_string(),
+            site.run(engine.claim_next_available(TENANT, RUN, worker(1))).unwrap_err().to_string(),
+            site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1)))
+                .unwrap_err()
+                .to_string(),
+            site.run(engine.complete_run(TENANT, RUN, op(1))).unwrap_err().to_string(),
+        ];
+        for told in told {
+            assert!(told.contains(&format!("run {RUN}: its gate is gone")), "{told}");
+        }
+        if is_mended {
+            site.run(engine.pause_run(TENANT, RUN, op(2))).unwrap();
+            site.run(engine.resume_run(TENANT, RUN, op(3))).unwrap();
+            site.run(engine.claim_next_available(TENANT, RUN, worker(1))).unwrap();
+        }
+        site.run(engine.cancel_run(TENANT, RUN, op(4))).unwrap();
+        let ended = site.run(engine.get_run(TENANT, RUN)).unwrap();
+        assert_eq!(ended.status, RunStatus::Cancelled);
+        site.world.advance(10);
+        let mut collected = Vec::new();
+        site.run(engine.collect_into(AT_ONCE, &mut collected)).unwrap();
+        assert_eq!(collected.len(), 1);
+        assert!(site.key_names().iter().all(|key| key.contains("/meta/")));
+    }
+}
+
+/// Takes a key away that should stay.
+async fn take(site: &Site, key: Key) {
+    let found = site.store.load(std::slice::from_ref(&key)).await.unwrap();
+    let expect = Expect::At(found.values[0].as_ref().unwrap().revision);
+    let commit = Commit::builder().expect(key.clone(), expect).delete(key).build().unwrap();
+    site.store.commit(commit).await.unwrap();
 }
 
 #[test]

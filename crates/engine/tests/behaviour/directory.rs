@@ -1,14 +1,20 @@
 //! Names for runs, and what holders tell about their work.
 
+use std::future::Future;
+use std::sync::Arc;
+
 use shardwright_contracts::RunId;
 use shardwright_contracts::limits::MAX_JOB_SIZE;
 use shardwright_coordination::{
-    AsyncCoordinationBackend, AsyncRunDirectory, AsyncRunManagement, AsyncWorkEstimates, Job,
-    NameRunError, RunName, WorkEstimate,
+    AsyncCoordinationBackend, AsyncRunDirectory, AsyncRunManagement, AsyncWorkEstimates,
+    InfraError, Job, NameRunError, RunName, WorkEstimate,
 };
 use shardwright_engine::Retention;
+use shardwright_store::memory::{Before, Call, Hooks};
+use shardwright_store::{Fault, FaultKind, Key};
 
 use crate::flaky::Fate;
+use crate::quarantine::scribble;
 use crate::site::{RUN, Site, TENANT, op, shard, start, worker};
 
 const OTHER: RunId = RunId::from_raw(2);
@@ -70,6 +76,64 @@ fn naming_is_found_out_by_looking_when_its_answer_got_lost() {
         let named = site.run(engine.name_run(TENANT, RUN, &job("one"), None));
         assert_eq!(named, Ok(RUN));
         assert_eq!(site.run(engine.job_of(TENANT, RUN)), Ok(Some(job("one"))));
+    }
+}
+
+#[test]
+fn naming_whose_outcome_is_unknown_is_not_told_as_not_done() {
+    for reads_fail in [true, false] {
+        let site = Site::new();
+        let (engine, store) = site.flaky_engine();
+        store.next([Fate::Late, Fate::Refuse]);
+        let unread = store.clone();
+        store.meanwhile(move || unread.refuse_reads(reads_fail));
+        let named = site.run(engine.name_run(TENANT, RUN, &job("one"), None));
+        let is_unknown =
+            matches!(named, Err(NameRunError::BackendError(InfraError::Unknown { .. })));
+        assert!(is_unknown, "{named:?}");
+        assert_eq!(site.run(store.deliver_late()), 1, "it could still come");
+    }
+}
+
+#[test]
+fn a_name_does_not_outlive_its_run_though_nobody_could_read_what_the_run_was_for() {
+    for is_damaged in [true, false] {
+        let site = Site::new();
+        let purpose = site.keys.purpose(TENANT, RUN);
+        let unread = Arc::new(Unread(purpose.clone()));
+        let at_once = Retention { ended_ms: 1, initializing_ms: 1 };
+        let engine = site.engine();
+        site.run(async {
+            engine.name_run(TENANT, RUN, &job("one"), None).await.unwrap();
+            start(&engine, 1).await;
+            engine.cancel_run(TENANT, RUN, op(1)).await.unwrap();
+        });
+        site.world.advance(2_000);
+        if is_damaged {
+            site.run(scribble(&site, purpose));
+        } else {
+            let store = site.store.client(Arc::clone(&unread));
+            let interrupted = site.engine_over(store, Site::config());
+            let told = site.run(interrupted.collect_into(at_once, &mut Vec::new()));
+            assert!(matches!(told, Err(InfraError::NotApplied { .. })), "{told:?}");
+        }
+        site.run(engine.collect_into(at_once, &mut Vec::new())).unwrap();
+        assert_eq!(site.run(engine.find_run(TENANT, name())), Ok(None));
+        assert!(site.key_names().iter().all(|key| key.contains("/meta/")));
+    }
+}
+
+/// Reads of one key fail.
+struct Unread(Key);
+
+impl Hooks for Unread {
+    fn before(&self, call: Call<'_>) -> impl Future<Output = Before> + Send {
+        std::future::ready(match call {
+            Call::Load(keys) if keys.contains(&self.0) => {
+                Before::Refuse(Fault::new(FaultKind::Unreachable, "it says nothing"))
+            }
+            _ => Before::Go,
+        })
     }
 }
 

@@ -23,6 +23,7 @@ mod registration;
 mod retention;
 mod sessions;
 mod sharing;
+mod silence;
 mod site;
 mod stale;
 #[path = "../support/mod.rs"]

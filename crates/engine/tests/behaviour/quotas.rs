@@ -8,10 +8,11 @@ use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, DerivedShardKind, ShardFilter, ShardLimits,
     SplitReplaceError, derive_split_shard_id,
 };
+use shardwright_engine::codec::{Count, Record};
 use shardwright_engine::{EngineConfig, Retention};
 use shardwright_store::{Commit, Expect, Store};
 
-use crate::flaky::Polite;
+use crate::flaky::{Fate, Flaky, Polite};
 use crate::site::{Engine, RUN, Site, TENANT, op, start_run, worker};
 
 const OTHER: RunId = RunId::from_raw(2);
@@ -122,6 +123,30 @@ fn a_run_that_is_taken_away_gives_its_room_back() {
         let retention = Retention { ended_ms: 5, initializing_ms: 5 };
         site.run(engine.collect_into(retention, &mut collected)).unwrap();
         assert_eq!(collected.len(), 1);
+        site.audit();
+    }
+}
+
+#[test]
+fn a_run_that_has_ended_gives_back_what_it_has_not_used() {
+    for is_late in [false, true] {
+        let site = Site::new();
+        let store = Flaky::new(site.store.clone());
+        let engine = site.engine_over(store.clone(), limited(100, 64));
+        site.run(start_run(&engine, RUN, 2));
+        let run = site.keys.count(TENANT, RUN);
+        let reserved = || {
+            let loaded = site.run(site.store.load(std::slice::from_ref(&run))).unwrap();
+            Count::decode(&loaded.values[0].as_ref().unwrap().value).unwrap()
+        };
+        assert_eq!(reserved(), Count { used: 2, reserved: 64 });
+        if is_late {
+            store.next([Fate::LoseAnswer]);
+        }
+        site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
+        assert_eq!(reserved(), Count { used: 2, reserved: 2 });
+        site.audit();
+        site.run(start_run(&engine, OTHER, 98));
         site.audit();
     }
 }

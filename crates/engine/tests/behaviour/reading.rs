@@ -10,7 +10,7 @@ use shardwright_store::{Commit, Expect, Key, Store, StoreLimits};
 
 use crate::flaky::{Fate, Flaky, Polite};
 use crate::quarantine::scribble;
-use crate::site::{Engine, RUN, Site, TENANT, op, shard, start, worker};
+use crate::site::{Engine, RUN, Site, TENANT, list, op, shard, start, worker};
 
 const AT_ONCE: Retention = Retention { ended_ms: 1, initializing_ms: 1 };
 const FEW_WRITES: StoreLimits =
@@ -40,6 +40,8 @@ fn a_run_that_is_being_taken_away_is_not_there() {
         let site = with_an_ended_run();
         let store = Flaky::with_limits(site.store.clone(), FEW_WRITES);
         let engine = site.engine_over(store.clone(), Site::config());
+        // The first commit is the mark of its clock, whoever asks.
+        site.run(list(&engine));
         store.henceforth(deaths, Fate::HangAfter);
         if site.world.run_or_drop(collect(&engine)).is_some() {
             break;

@@ -67,3 +67,20 @@ fn clearing_away_runs_that_wait_for_shards_leaves_others_alone_even_half_cleared
     let collected: Vec<RunId> = collected.iter().map(|address| address.run).collect();
     assert_eq!(collected, [WAITING]);
 }
+
+/// Comes to rest, and does not panic.
+#[test]
+fn runs_are_looked_for_at_most_once_a_second_and_perhaps_never() {
+    for collection_interval in [Duration::ZERO, Duration::MAX] {
+        let site = Site::new();
+        let config = EngineConfig { collection_interval, ..config(KEPT) };
+        let engine = site.engine_over(site.store.clone(), config);
+        site.run(start(&engine, 1));
+        site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
+        site.world.run_tasks();
+        site.world.advance(10_000);
+        site.world.run_tasks();
+        let is_gone = site.run(engine.get_run(TENANT, RUN)).is_err();
+        assert_eq!(is_gone, collection_interval.is_zero());
+    }
+}

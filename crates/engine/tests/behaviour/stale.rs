@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
-    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, CheckpointError, ClaimError,
-    InfraError, RunTransitionError,
+    AsyncCoordinationBackend, AsyncRunDirectory, AsyncRunManagement, AsyncShardClaiming,
+    CheckpointError, ClaimError, InfraError, Job, RenewError, RunName, RunTransitionError,
 };
 use shardwright_engine::Retention;
 use shardwright_store::Revision;
@@ -158,4 +158,45 @@ fn a_run_is_taken_away_whole_though_a_listing_is_from_before_it_had_shards() {
     let left: Vec<_> = site.key_names().into_iter().filter(of_run).collect();
     assert!(left.is_empty(), "{left:?}");
     site.audit();
+}
+
+#[test]
+fn a_run_id_is_not_told_as_used_by_the_call_that_has_used_it() {
+    let site = Site::new();
+    let (engine, store, memories) = forgetful(&site);
+    let job = Job { name: RunName::new("data-1").unwrap(), description: b"".as_slice().into() };
+    // It is stored. Then the name is looked up in an older state, and the run is not.
+    store.meanwhile(move || memories.show(Revision::ZERO, 1));
+    store.next([Fate::LoseAnswer]);
+    assert_eq!(site.run(engine.name_run(TENANT, RUN, &job, None)), Ok(RUN));
+}
+
+#[test]
+fn whoever_opened_a_restored_store_as_it_was_before_goes_by_no_fence_of_then() {
+    let site = Site::new();
+    let before = site.engine();
+    site.run(start(&before, 2));
+    let lease = site.run(acquire(&before, 0, 1));
+    drop(before);
+    let old = site.store.revision();
+    site.run(Engine::raise_incarnation(&site.store, &site.keys)).unwrap();
+    let memories = Arc::new(Memories::default());
+    memories.show(old, ALL);
+    let engine = site.engine_over(site.store.client(Arc::clone(&memories)), Site::config());
+    memories.show(old, 0);
+    let renewed = site.run(engine.renew(TENANT, &lease));
+    assert!(matches!(renewed, Err(RenewError::StaleFence(_))), "{renewed:?}");
+    for id in [0, 1] {
+        let granted = site.run(acquire(&engine, id, 2)).fence();
+        assert!(granted.as_raw() >= 1 << 32, "{granted:?}");
+    }
+    // It hears of the next time, too, and what it knew of leases counts no more.
+    let none = site.run(engine.claim_next_available(TENANT, RUN, worker(3)));
+    assert!(matches!(none, Err(ClaimError::NoneAvailable(_))), "{none:?}");
+    site.run(Engine::raise_incarnation(&site.store, &site.keys)).unwrap();
+    site.world.advance(2_000);
+    for _ in 0..2 {
+        let granted = site.run(engine.claim_next_available(TENANT, RUN, worker(3))).unwrap();
+        assert!(granted.lease.fence().as_raw() >= 2 << 32, "{:?}", granted.lease);
+    }
 }

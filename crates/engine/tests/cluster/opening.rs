@@ -3,7 +3,8 @@ use std::time::Duration;
 use shardwright_contracts::FenceEpoch;
 use shardwright_engine::StoredCoordinator;
 use shardwright_engine::cluster::{
-    Cluster, ClusterName, ClusterOptions, InfraError, Layout, OpenError, OptionsError, find_plan,
+    Cluster, ClusterName, ClusterOptions, FoundCluster, InfraError, Layout, OpenError,
+    OptionsError, TextShards, find_cluster,
 };
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_placement::{JoinRefused, ShardCount, ShardHash};
@@ -84,25 +85,36 @@ fn a_process_that_would_store_the_cluster_otherwise_is_refused() {
     assert_eq!(error.to_string(), text);
 }
 
+/// Others write the keys of their shards one by one, in no order.
 #[test]
-fn an_existing_cluster_says_by_its_keys_how_many_shards_there_are() {
+fn the_keys_of_an_existing_cluster_say_how_many_shards_it_has_at_least() {
     let site = Site::text();
-    for shard in 0..SHARDS + 1 {
-        site.put(&format!("/goverse/shard/{shard}"), "n1:1,");
-    }
+    site.put(&format!("/goverse/shard/{}", SHARDS / 2), "n1:1,");
+    site.put(&format!("/goverse/shard/{SHARDS}"), "n1:1,");
     let error = open(&site, site.options()).unwrap_err();
-    let cluster = ShardCount::try_new(SHARDS + 1).unwrap();
+    let at_least = ShardCount::try_new(SHARDS + 1).unwrap();
     let ours = ShardCount::try_new(SHARDS).unwrap();
-    assert_eq!(error, OpenError::Join(JoinRefused::NumShards { cluster, ours }));
-    // One that takes it for larger would put most ids into other shards.
-    let error = open(&site, with_count(&site, SHARDS * 2)).unwrap_err();
-    assert!(matches!(error, OpenError::Join(JoinRefused::NumShards { .. })), "{error}");
+    assert_eq!(error, OpenError::MoreShards { at_least, ours });
+    let found = || site.run(find_cluster(&site.store, &site.options())).unwrap();
+    let text = |is_whole| Some(FoundCluster::Text(TextShards { at_least, is_whole }));
+    assert_eq!(found(), text(false));
     let mut options = with_count(&site, SHARDS + 1);
     options.config.sharding.hash = ShardHash::Avalanche64;
     let error = open(&site, options).unwrap_err();
     assert!(matches!(error, OpenError::Join(JoinRefused::Hash { .. })), "{error}");
+    for shard in 0..SHARDS {
+        site.put(&format!("/goverse/shard/{shard}"), "n1:1,");
+    }
+    assert_eq!(found(), text(true));
     assert!(site.stored("shardwright/text/").is_empty(), "who was refused decided nothing");
-    assert!(open(&site, with_count(&site, SHARDS + 1)).is_ok());
+    // There may be more to come, and whoever is told how many knows it better.
+    let options = with_count(&site, SHARDS * 2);
+    let opened = open(&site, options.clone()).unwrap();
+    assert_eq!(opened.view().map.num_shards().get(), SHARDS * 2);
+    let Some(FoundCluster::Decided(plan)) = found() else { panic!("{:?}", found()) };
+    assert_eq!(plan.sharding, options.config.sharding, "what was said is decided");
+    let error = open(&site, with_count(&site, SHARDS + 1)).unwrap_err();
+    assert!(matches!(error, OpenError::Join(JoinRefused::NumShards { .. })), "{error}");
 }
 
 #[test]
@@ -114,14 +126,15 @@ fn who_only_looks_makes_nothing() {
             site.run(looked)
         };
         assert_eq!(look().unwrap_err(), OpenError::NotThere);
-        assert_eq!(site.run(find_plan(&site.store, &site.options())), Ok(None));
+        assert_eq!(site.run(find_cluster(&site.store, &site.options())), Ok(None));
         assert!(site.stored("").is_empty());
         if site.layout != Layout::Native {
             for number in 0..SHARDS {
                 site.put(&format!("/goverse/shard/{number}"), "n1:1,n1:1");
             }
-            let plan = site.run(find_plan(&site.store, &site.options())).unwrap().unwrap();
-            assert_eq!(plan.sharding.num_shards.get(), SHARDS);
+            let found = site.run(find_cluster(&site.store, &site.options())).unwrap();
+            let at_least = ShardCount::try_new(SHARDS).unwrap();
+            assert_eq!(found, Some(FoundCluster::Text(TextShards { at_least, is_whole: true })));
             let before = site.store.revision();
             let seen = look().unwrap();
             assert_eq!(seen.view().map.info(shard(3)).unwrap().target, Some(&node("n1:1")));

@@ -51,8 +51,7 @@ impl Settings {
             bytes: 4 << 20,
         };
         let serves_stale = rng.chance(450);
-        // Whoever opens a store that shows an old state may not learn that it was restored since.
-        let is_restored = rng.chance(250) && !serves_stale;
+        let is_restored = rng.chance(250);
         Self {
             processes: rng.between(2, 4) as usize,
             workers: (0..tenants).map(|_| rng.between(2, 4) as usize).collect(),

@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Setup;
 use super::writer::{Job, Writer};
+use super::{Setup, door};
 use crate::batch::{Batch, BatchEngine, BatchSize};
 use crate::error::{Fault, FaultKind};
 
@@ -35,6 +35,8 @@ struct Room {
     is_busy: bool,
     has_thread: bool,
     is_closed: bool,
+    /// Whether nobody waits for the end of the thread any more: it leaves the store itself.
+    thread_leaves: bool,
 }
 
 #[derive(Debug)]
@@ -113,13 +115,18 @@ impl Lane {
         }
         let has_thread = |room: &mut Room| room.has_thread;
         let ended = self.changed.wait_timeout_while(self.room(), patience, has_thread);
-        let is_over = !ended.unwrap_or_else(PoisonError::into_inner).0.has_thread;
-        // If the thread still waits for another process, it closes the connections when it ends.
-        match self.writer.try_lock() {
-            Ok(mut writer) if is_over => writer.close(),
-            _ => return false,
+        let mut room = ended.unwrap_or_else(PoisonError::into_inner).0;
+        if room.has_thread {
+            // It still waits for another process. When it ends, it closes the connections and
+            // leaves.
+            room.thread_leaves = true;
+            return false;
         }
-        true
+        drop(room);
+        self.writer.try_lock().is_ok_and(|mut writer| {
+            writer.close();
+            true
+        })
     }
 
     fn queue(self: &Arc<Self>, waiting: Waiting) {
@@ -135,8 +142,14 @@ impl Lane {
             let name = "shardwright-file-writer".to_owned();
             let work = move || {
                 lane.work();
-                lane.room().has_thread = false;
+                let mut room = lane.room();
+                room.has_thread = false;
+                let leaves = room.thread_leaves;
+                drop(room);
                 lane.changed.notify_all();
+                if leaves {
+                    door::leave(&lane.setup);
+                }
             };
             room.has_thread = thread::Builder::new().name(name).spawn(work).is_ok();
         }
@@ -326,5 +339,18 @@ mod tests {
         wait_until("the thread never ends", || !is_used(folder.path()));
         let again = open(folder.path());
         assert!(at_once(again.commit(create("third"))).unwrap() > written);
+    }
+
+    #[test]
+    fn who_still_writes_when_the_store_was_dropped_closes_it_in_the_end() {
+        let folder = TempDir::new().unwrap();
+        let (store, tool) = in_flight(folder.path());
+        let lane = Arc::clone(store.inner.batcher.engine());
+        drop(store);
+        tool.execute_batch("ROLLBACK").unwrap();
+        wait_until("the thread never ends", || Arc::strong_count(&lane) == 1);
+        let closed = tool.query_row("SELECT closed FROM store", [], |row| row.get(0));
+        assert_eq!(closed, Ok(true));
+        assert!(!is_used(folder.path()));
     }
 }
