@@ -277,7 +277,7 @@ fn bench_claim(
 /// What a single access costs that depends on the one before, somewhere in as much memory as so
 /// many shards take: the physical limit of whatever looks a shard up.
 fn bench_touch(criterion: &mut Criterion, recorder: &mut Recorder, shards: usize) {
-    const WORDS_PER_SHARD: usize = 952 / 8;
+    const WORDS_PER_SHARD: usize = 960 / 8;
     let mut order: Vec<usize> = (0..shards).collect();
     order.sort_by_key(|number| mixed(*number as u64));
     let mut memory = vec![0_usize; shards * WORDS_PER_SHARD];

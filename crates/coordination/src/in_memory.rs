@@ -10,6 +10,7 @@ mod claiming;
 mod management;
 mod pooled;
 mod room;
+mod row_index;
 mod run_state;
 mod shard_table;
 

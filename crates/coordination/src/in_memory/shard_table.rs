@@ -1,8 +1,7 @@
-use std::collections::BTreeMap;
-
 use shardwright_contracts::ShardId;
 
 use super::pooled::PooledShard;
+use super::row_index::RowIndex;
 
 /// How many shards are allocated together. A run of few takes room for few; one of many grows
 /// without ever moving more than these.
@@ -15,38 +14,52 @@ const CHUNK_LEN: usize = 64;
 pub(super) struct ShardTable {
     /// All but the last are full.
     chunks: Vec<Vec<PooledShard>>,
-    rows: BTreeMap<ShardId, Row>,
+    rows: RowIndex,
 }
 
 /// Where a shard is in its table, for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Row(u32);
 
+impl Row {
+    pub(super) const fn new(index: usize) -> Self {
+        Self(index as u32)
+    }
+
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 impl ShardTable {
-    pub(super) fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.rows.len()
     }
 
     pub(super) fn contains(&self, shard: ShardId) -> bool {
-        self.rows.contains_key(&shard)
+        self.row_of(shard).is_some()
     }
 
     pub(super) fn find(&self, shard: ShardId) -> Option<&PooledShard> {
-        self.rows.get(&shard).and_then(|row| self.get(*row))
+        self.row_of(shard).and_then(|row| self.get(row))
     }
 
     pub(super) fn find_mut(&mut self, shard: ShardId) -> Option<(Row, &mut PooledShard)> {
-        let row = *self.rows.get(&shard)?;
+        let row = self.row_of(shard)?;
         self.get_mut(row).map(|found| (row, found))
     }
 
-    pub(super) fn get(&self, Row(row): Row) -> Option<&PooledShard> {
-        let row = row as usize;
+    fn row_of(&self, shard: ShardId) -> Option<Row> {
+        self.rows.find(shard, |row| self.get(row).is_some_and(|it| it.head.key.shard == shard))
+    }
+
+    pub(super) fn get(&self, row: Row) -> Option<&PooledShard> {
+        let row = row.index();
         self.chunks.get(row / CHUNK_LEN)?.get(row % CHUNK_LEN)
     }
 
-    pub(super) fn get_mut(&mut self, Row(row): Row) -> Option<&mut PooledShard> {
-        let row = row as usize;
+    pub(super) fn get_mut(&mut self, row: Row) -> Option<&mut PooledShard> {
+        let row = row.index();
         self.chunks.get_mut(row / CHUNK_LEN)?.get_mut(row % CHUNK_LEN)
     }
 
@@ -60,14 +73,11 @@ impl ShardTable {
 
     /// Adds shards with new ids, and says what their rows are.
     pub(super) fn add_all(&mut self, new: Vec<PooledShard>) -> impl Iterator<Item = Row> + use<> {
-        let first = self.len() as u32;
-        let rows = (first..first + new.len() as u32).map(Row);
-        let by_id = new.iter().map(|shard| shard.head.key.shard).zip(rows.clone());
-        if self.rows.is_empty() {
-            // A map that is made at once has full nodes, one that grows has half empty ones.
-            self.rows = by_id.collect();
-        } else {
-            self.rows.extend(by_id);
+        let first = self.len();
+        let rows = (first..first + new.len()).map(Row::new);
+        self.rows.reserve(new.len());
+        for (shard, row) in new.iter().zip(rows.clone()) {
+            self.rows.insert(shard.head.key.shard, row);
         }
         let mut new = new.into_iter();
         while new.len() > 0 {
@@ -112,13 +122,13 @@ mod tests {
         for count in [1, 62, 1, 1, 0, 64, 3, 300] {
             let new: Vec<_> = ids.by_ref().take(count).map(|id| shard(&mut room, id)).collect();
             added.extend(new.iter().map(|shard| shard.head.key.shard));
-            let first = table.len() as u32;
+            let first = table.len();
             let rows: Vec<Row> = table.add_all(new).collect();
-            assert!(rows.into_iter().eq((first..table.len() as u32).map(Row)));
+            assert!(rows.into_iter().eq((first..table.len()).map(Row::new)));
         }
         assert_eq!(table.len(), 432);
         assert!(table.iter().map(|shard| shard.head.key.shard).eq(added.iter().copied()));
-        for (id, row) in added.into_iter().zip((0..).map(Row)) {
+        for (id, row) in added.into_iter().zip((0..).map(Row::new)) {
             assert_eq!(table.get(row).unwrap().head.key.shard, id);
             assert_eq!(table.find(id).unwrap().head.key.shard, id);
             let (found, shard) = table.find_mut(id).unwrap();
@@ -126,7 +136,12 @@ mod tests {
         }
         let absent = ShardId::from_raw(0);
         assert!(!table.contains(absent) && table.find_mut(absent).is_none());
-        assert!(table.get(Row(432)).is_none() && table.get_mut(Row(448)).is_none());
+        assert!(table.get(Row::new(432)).is_none() && table.get_mut(Row::new(448)).is_none());
+    }
+
+    #[test]
+    fn a_shard_fills_four_cache_lines() {
+        assert_eq!((size_of::<PooledShard>(), align_of::<PooledShard>()), (256, 64));
     }
 
     #[test]
