@@ -116,6 +116,12 @@ defects! {
     ReplayTells = "a replay tells what only a holder is told",
     AskedTooLate = "a request for a split that is over already is taken",
     LateRenewalShortens = "a renewal that comes late shortens the lease",
+    UnparkKeepsRoom = "unparking keeps the room of what was said about the park",
+    RefusedSplitKeepsRoom = "a split that is refused for want of room keeps some of it",
+    ParkToldTwice = "a shard that failed too often tells twice that it is parked",
+    UnparkTellsAnother = "unparking tells another fence than the new one",
+    AttemptsUntold = "a new holder is not told of the attempts before",
+    ExpiryMistimed = "a lease that is over is told to have been shown at its end",
 }
 
 /// The spec that a residual shard gets, which only a defect makes another than the plan's.

@@ -102,5 +102,8 @@ fn park_instead<const LOG: usize>(
     head.lease = None;
     assert_sound(head.check_invariants());
     emit(context, events, || EventKind::ShardParked { shard: id, reason });
+    if planted::is_active(Defect::ParkToldTwice) {
+        emit(context, events, || EventKind::ShardParked { shard: id, reason });
+    }
     Acquired::Parked(RetriesExhausted { shard: id, attempts })
 }
