@@ -66,7 +66,7 @@ pub fn acquire<const LOG: usize>(
     } else if planted::is_active(Defect::FloorNotReached) {
         head.fence.next_at_least(head.fence)?
     } else {
-        head.fence.next_at_least(gate.fence_floor)?
+        head.fence.next_at_least(planted::floor_of_grant(head.fence, gate.fence_floor))?
     };
 
     let deadline = gate.config.lease_until(context.now);
