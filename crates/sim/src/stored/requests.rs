@@ -15,7 +15,7 @@ use super::steps::is_inert;
 use crate::request::{HolderAct, Request};
 
 impl CallRecord {
-    fn request_of(&self, (tenant, run): Address) -> Option<&Request> {
+    pub(super) fn request_of(&self, (tenant, run): Address) -> Option<&Request> {
         self.ask.request().filter(|_| self.ask.is_of(tenant, run))
     }
 
