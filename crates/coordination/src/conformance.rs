@@ -34,6 +34,7 @@ use crate::async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncSha
 use crate::events::StateTransitionEvent;
 use crate::lease::Lease;
 use crate::record::RunConfig;
+use crate::restore::HolderNotice;
 use crate::summary::{ShardFilter, ShardSummary};
 
 /// Says that an answer is this refusal and no other.
@@ -69,6 +70,9 @@ pub trait Harness: Sync {
 
 /// How long workers pause between two claims, in milliseconds.
 pub const COOLDOWN_MS: u64 = 50;
+
+/// How often a holder may be told nothing.
+const NOTICES_MAX: u32 = 20;
 
 /// How long leases last in the scenarios, in milliseconds.
 pub const LEASE_MS: u64 = 10_000;
@@ -125,6 +129,18 @@ impl<'h, H: Harness> World<'h, H> {
         let listed = self.shard(lease.key().shard).await;
         let cursor = CursorUpdate::new(listed.last_key.as_deref(), None);
         self.backend().complete(self.tenant, lease, cursor, op(id)).await.unwrap();
+    }
+
+    /// What the holder of a lease is told. Where that could not be read nothing is told, and the
+    /// holder asks again.
+    async fn notice(&self, lease: &Lease) -> HolderNotice {
+        for _ in 0..NOTICES_MAX {
+            let renewed = self.backend().renew(self.tenant, lease).await.unwrap();
+            if let Some(notice) = renewed.notice {
+                return notice;
+            }
+        }
+        panic!("a holder was told nothing {NOTICES_MAX} times")
     }
 
     async fn shards(&self) -> Vec<ShardSummary> {

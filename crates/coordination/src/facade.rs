@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
+use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 
 use crate::error::reason::NoneAvailable;
 use crate::error::{AcquireError, ClaimError, RunQueryError};
@@ -45,10 +45,9 @@ pub(crate) fn claim(
     scratch: &mut AcquireScratch,
 ) -> Result<(Lease, CapacityHint), ClaimError> {
     let mut candidates = Vec::with_capacity(CANDIDATES_AT_A_TIME);
-    let mut earliest_deadline = None;
-    let mut refused = BTreeSet::new();
+    let mut walk = ClaimWalk::new();
     loop {
-        let limit = refused.len() + CANDIDATES_AT_A_TIME;
+        let limit = walk.limit(CANDIDATES_AT_A_TIME);
         let found = backend
             .collect_claim_candidates_into(now, tenant, run, worker, limit, &mut candidates)
             .map_err(|error| match error {
@@ -56,21 +55,88 @@ pub(crate) fn claim(
                 RunQueryError::TenantMismatch(reason) => reason.into(),
                 RunQueryError::BackendError(reason) => reason.into(),
             })?;
-        earliest_deadline = earliest(earliest_deadline, found.earliest_deadline);
-        candidates.retain(|candidate| !refused.contains(candidate));
+        candidates.retain(|candidate| !walk.passed.contains(candidate));
         if candidates.is_empty() {
-            return Err(NoneAvailable { earliest_deadline }.into());
+            return Err(walk.none(found.earliest_deadline).into());
         }
         for &shard in &candidates {
             let key = ShardKey::new(run, shard);
             match backend.acquire_and_restore_into(now, tenant, key, worker, scratch) {
                 Ok(acquired) => return Ok((acquired.lease, acquired.capacity)),
-                Err(refusal) => {
-                    earliest_deadline = earliest(earliest_deadline, pass_over(refusal)?);
-                }
+                Err(refusal) => _ = walk.pass_over(shard, refusal)?,
             }
         }
-        refused.extend(candidates.iter().copied());
+    }
+}
+
+/// A claim on its way along candidates, of which none could be acquired so far.
+#[derive(Debug, Default)]
+pub struct ClaimWalk {
+    earliest_deadline: Option<LogicalTime>,
+    /// Those that were passed over and stay in a list of what could be acquired.
+    passed: BTreeSet<ShardId>,
+}
+
+/// Why a claim goes on to the next candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassedOver {
+    /// Somebody holds this one until then.
+    HeldUntil(LogicalTime),
+    /// It is over, or not there: what offered it, or what refused it, is out of date.
+    LookAgain,
+    /// It had failed too often, and is parked now.
+    Parked,
+    /// Its fence can rise no more, so that nobody will ever have it.
+    WornOut,
+}
+
+impl ClaimWalk {
+    /// Nothing was tried yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { earliest_deadline: None, passed: BTreeSet::new() }
+    }
+
+    /// How many candidates to ask for where those that were passed over may come again: so many
+    /// that there are always as many new ones, and all are asked for in few steps.
+    #[must_use]
+    pub fn limit(&self, at_a_time: usize) -> usize {
+        at_a_time.max(2 * self.passed.len())
+    }
+
+    /// What a claim makes of a candidate that could not be acquired: it goes on to the next one; or
+    /// it ends, since the next would fare no better.
+    pub fn pass_over(
+        &mut self,
+        shard: ShardId,
+        refusal: AcquireError,
+    ) -> Result<PassedOver, ClaimError> {
+        let why = match refusal {
+            AcquireError::AlreadyLeased(leased) => PassedOver::HeldUntil(leased.deadline),
+            AcquireError::ShardTerminal(_) | AcquireError::ShardNotFound(_) => {
+                PassedOver::LookAgain
+            }
+            AcquireError::RetriesExhausted(_) => PassedOver::Parked,
+            AcquireError::FenceExhausted(_) => PassedOver::WornOut,
+            AcquireError::TenantMismatch(reason) => return Err(reason.into()),
+            AcquireError::RunNotActive(reason) => return Err(reason.into()),
+            AcquireError::RunPaused(reason) => return Err(reason.into()),
+            AcquireError::BackendError(reason) => return Err(reason.into()),
+        };
+        if let PassedOver::HeldUntil(deadline) = why {
+            self.earliest_deadline = earliest(self.earliest_deadline, Some(deadline));
+        }
+        if why != PassedOver::Parked {
+            self.passed.insert(shard);
+        }
+        Ok(why)
+    }
+
+    /// What a claim tells that found nothing. `known` is the end of the first lease that is known
+    /// otherwise.
+    #[must_use]
+    pub fn none(&self, known: Option<LogicalTime>) -> NoneAvailable {
+        NoneAvailable { earliest_deadline: earliest(self.earliest_deadline, known) }
     }
 }
 
@@ -83,23 +149,66 @@ pub fn rotated<T>(candidates: &[T], worker: WorkerId) -> impl Iterator<Item = &T
     from.iter().chain(before)
 }
 
-/// What a claim makes of a candidate that could not be acquired: it goes on to the next one, and
-/// learns when this one may be had if somebody holds it; or it ends, since the next would fare no
-/// better.
-pub fn pass_over(refusal: AcquireError) -> Result<Option<LogicalTime>, ClaimError> {
-    match refusal {
-        AcquireError::AlreadyLeased(leased) => Ok(Some(leased.deadline)),
-        AcquireError::ShardTerminal(_)
-        | AcquireError::ShardNotFound(_)
-        | AcquireError::RetriesExhausted(_)
-        | AcquireError::FenceExhausted(_) => Ok(None),
-        AcquireError::TenantMismatch(reason) => Err(reason.into()),
-        AcquireError::RunNotActive(reason) => Err(reason.into()),
-        AcquireError::RunPaused(reason) => Err(reason.into()),
-        AcquireError::BackendError(reason) => Err(reason.into()),
-    }
-}
-
 fn earliest(one: Option<LogicalTime>, other: Option<LogicalTime>) -> Option<LogicalTime> {
     one.into_iter().chain(other).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright_contracts::FenceEpoch;
+
+    use super::*;
+    use crate::error::reason::{
+        AlreadyLeased, RetriesExhausted, RunPaused, ShardNotFound, ShardTerminal,
+    };
+    use crate::status::ShardStatus;
+
+    fn at(millis: u64) -> LogicalTime {
+        LogicalTime::from_millis(millis)
+    }
+
+    fn held_until(millis: u64) -> AcquireError {
+        let current_owner = WorkerId::from_raw(9);
+        AlreadyLeased { current_owner, deadline: at(millis) }.into()
+    }
+
+    #[test]
+    fn a_claim_goes_on_past_what_it_cannot_have_and_tells_which_lease_ends_first() {
+        let (run, shard) = (RunId::from_raw(1), ShardId::from_raw(2));
+        let terminal = ShardTerminal { shard, status: ShardStatus::Done };
+        let exhausted = FenceEpoch::from_raw(u64::MAX).unwrap();
+        let exhausted = exhausted.next_at_least(FenceEpoch::INITIAL).unwrap_err();
+        let mut walk = ClaimWalk::new();
+        assert_eq!(walk.none(None).earliest_deadline, None);
+        assert_eq!(walk.none(Some(at(7))).earliest_deadline, Some(at(7)));
+        for (refusal, expected) in [
+            (held_until(6), PassedOver::HeldUntil(at(6))),
+            (held_until(5), PassedOver::HeldUntil(at(5))),
+            (held_until(8), PassedOver::HeldUntil(at(8))),
+            (terminal.into(), PassedOver::LookAgain),
+            (ShardNotFound { key: ShardKey::new(run, shard) }.into(), PassedOver::LookAgain),
+            (RetriesExhausted { shard, attempts: 1 }.into(), PassedOver::Parked),
+            (exhausted.into(), PassedOver::WornOut),
+        ] {
+            assert_eq!(walk.pass_over(shard, refusal), Ok(expected));
+        }
+        assert_eq!(walk.none(Some(at(7))).earliest_deadline, Some(at(5)));
+        assert_eq!(walk.none(Some(at(4))).earliest_deadline, Some(at(4)));
+        let paused = RunPaused { run };
+        assert_eq!(walk.pass_over(shard, paused.into()), Err(ClaimError::RunPaused(paused)));
+    }
+
+    #[test]
+    fn a_claim_asks_for_few_however_many_it_has_parked() {
+        let mut walk = ClaimWalk::new();
+        for id in 0..1_000 {
+            let shard = ShardId::from_raw(id);
+            let parked = RetriesExhausted { shard, attempts: 1 };
+            walk.pass_over(shard, parked.into()).unwrap();
+        }
+        assert_eq!(walk.limit(16), 16);
+        // Those that stay in the list are asked for again, and as many new ones with them.
+        (0..100).for_each(|id| _ = walk.pass_over(ShardId::from_raw(id), held_until(9)).unwrap());
+        assert_eq!(walk.limit(16), 200);
+    }
 }

@@ -169,7 +169,9 @@ fn check_holder<const LOG: usize>(
     let is_gone = context.holder == OwnerLiveness::Gone;
     if is_gone || holder.is_expired(context.now) {
         // A lease whose session has ended is over, however long it was to last.
-        let (deadline, now) = (holder.deadline.min(context.now), context.now);
+        let deadline = holder.deadline.min(context.now);
+        let is_mistimed = planted::is_active(Defect::ExpiryMistimed);
+        let now = if is_mistimed { deadline } else { context.now };
         return Err(LeaseExpired { deadline, now }.into());
     }
     if holder.owner != lease.owner() && !planted::is_active(Defect::OwnerUnchecked) {

@@ -33,6 +33,8 @@ use run_state::RunState;
 
 /// Byte capacity of the slab, unless configured otherwise.
 pub const DEFAULT_MAX_AUTO_SLAB_CAPACITY: u32 = 64 << 20;
+/// Most runs of all tenants together, unless configured otherwise.
+pub const DEFAULT_MAX_TOTAL_RUNS: usize = 100_000;
 
 /// What an [`InMemoryCoordinator`] may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,9 @@ pub struct CoordinatorRuntimeConfig {
     pub max_shards_per_tenant: usize,
     /// Most shards of all tenants together.
     pub max_total_shards: usize,
+    /// Most runs of all tenants together, ended ones included. With it and the number of shards,
+    /// what a run keeps besides is bounded: a watermark, and the ids of its root shards.
+    pub max_total_runs: usize,
     /// How long a worker waits between two claims, in milliseconds.
     pub claim_cooldown_interval_ms: u64,
     /// How many bytes keys, metadata and tokens, reasons for parking and lists of spawned shards
@@ -55,6 +60,7 @@ impl Default for CoordinatorRuntimeConfig {
         Self {
             max_shards_per_tenant: DEFAULT_MAX_SHARDS_PER_TENANT,
             max_total_shards: DEFAULT_MAX_TOTAL_SHARDS,
+            max_total_runs: DEFAULT_MAX_TOTAL_RUNS,
             claim_cooldown_interval_ms: 0,
             slab_capacity: DEFAULT_MAX_AUTO_SLAB_CAPACITY,
             fence_floor: FenceEpoch::INITIAL,
@@ -68,6 +74,7 @@ pub struct InMemoryCoordinator {
     room: Room,
     tenants: BTreeMap<TenantId, TenantState>,
     total_shards: usize,
+    total_runs: usize,
     cooldowns: ClaimCooldowns,
     /// What happened since it was last asked for, if anybody wants to know.
     events: Option<Vec<StateTransitionEvent>>,
@@ -97,6 +104,7 @@ impl InMemoryCoordinator {
             room: Room::try_new(slots, config.slab_capacity)?,
             tenants: BTreeMap::new(),
             total_shards: 0,
+            total_runs: 0,
             cooldowns: ClaimCooldowns::new(),
             events: None,
         })

@@ -73,7 +73,8 @@ pub use events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
 pub use facade::{CoordinationFacade, ShardClaiming};
 pub use guard::{Context, validate_lease};
 pub use in_memory::{
-    CoordinatorRuntimeConfig, DEFAULT_MAX_AUTO_SLAB_CAPACITY, InMemoryCoordinator,
+    CoordinatorRuntimeConfig, DEFAULT_MAX_AUTO_SLAB_CAPACITY, DEFAULT_MAX_TOTAL_RUNS,
+    InMemoryCoordinator,
 };
 pub use lease::{Lease, LeaseHolder, OwnerLiveness};
 pub use op_log::{

@@ -4,6 +4,8 @@
 //! `planted-bugs` at most one is active in a process; without it the question is a constant
 //! `false` and the rule is all that is compiled.
 
+use shardwright_contracts::FenceEpoch;
+
 /// Declares the defects of a crate, each with the sentence that says what is wrong, and the switch
 /// by which one is activated. The crate has a feature `planted-bugs`.
 #[macro_export]
@@ -116,6 +118,22 @@ defects! {
     ReplayTells = "a replay tells what only a holder is told",
     AskedTooLate = "a request for a split that is over already is taken",
     LateRenewalShortens = "a renewal that comes late shortens the lease",
+    UnparkKeepsRoom = "unparking keeps the room of what was said about the park",
+    RefusedSplitKeepsRoom = "a split that is refused for want of room keeps some of it",
+    ParkToldTwice = "a shard that failed too often tells twice that it is parked",
+    UnparkTellsAnother = "unparking tells another fence than the new one",
+    AttemptsUntold = "a new holder is not told of the attempts before",
+    FenceLeaps = "fences rise so far that soon none is left",
+    ExpiryMistimed = "a lease that is over is told to have been shown at its end",
+}
+
+/// The floor of the fence that an acquire grants, which only a defect makes another than the run's.
+pub(crate) fn floor_of_grant(fence: FenceEpoch, floor: FenceEpoch) -> FenceEpoch {
+    if is_active(Defect::FenceLeaps) {
+        let far = FenceEpoch::from_raw(fence.as_raw().saturating_add(1 << 62));
+        return far.unwrap_or(floor).max(floor);
+    }
+    floor
 }
 
 /// The spec that a residual shard gets, which only a defect makes another than the plan's.

@@ -31,7 +31,8 @@ impl ShardFilter {
         Self { status: Some(ShardStatus::Active), ..Self::all() }
     }
 
-    /// Shards that could be acquired.
+    /// Active shards that nobody holds. Whether one of them can be acquired depends on its run and
+    /// its earlier attempts as well.
     #[must_use]
     pub const fn available() -> Self {
         Self { is_leased: Some(false), ..Self::active() }

@@ -58,7 +58,7 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
             ops::checkpoint(context, record, lease, cursor, op, events).map(verdict)
         });
         let Done { answer, now, shard } = moved.await?;
-        if !HolderNotice::is_owed(&answer) {
+        if !HolderNotice::is_owed(&answer) && !planted::is_active(Defect::ReplayTells) {
             return Ok(answer.map(|()| None));
         }
         let fence = shard.record.head.fence;
@@ -194,7 +194,11 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         let acquired = self.core.on_shard(place, None, "acquire", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
             let overthrown = Context { holder: OwnerLiveness::Gone, ..*context };
-            let context = match planted::is_active(Defect::LiveOwnerOverthrown) {
+            let max = context.gate.config.max_shard_retries;
+            let is_fruitless = max.is_some_and(|max| record.head.fruitless_acquires >= max.get());
+            let is_overthrown = planted::is_active(Defect::LiveOwnerOverthrown)
+                || (is_fruitless && planted::is_active(Defect::HolderParked));
+            let context = match is_overthrown {
                 true => &overthrown,
                 false => context,
             };

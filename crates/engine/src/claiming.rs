@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use shardwright_contracts::{Env, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
-use shardwright_coordination::error::reason::{NoneAvailable, RunNotFound, Throttled};
-use shardwright_coordination::facade::pass_over;
+use shardwright_coordination::error::reason::{RunNotFound, Throttled};
+use shardwright_coordination::facade::{ClaimWalk, PassedOver};
 use shardwright_coordination::guard::check_handing_out;
 use shardwright_coordination::{
     AcquireError, AsyncShardClaiming, ClaimError, ClaimOutlook, InfraError, RestoredShardState,
@@ -116,6 +116,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             Err(ClaimError::BackendError(reason)) => return Err(reason.into()),
             Err(_) => return Ok((Vec::new(), ClaimOutlook { earliest_deadline: None })),
         }
+        let limit = if planted::is_active(Defect::LimitIgnored) { usize::MAX } else { limit };
         let candidates = Reserved::new(&view, worker, now, limit);
         let earliest_deadline = view.capacity(now).earliest_deadline;
         Ok((candidates.shards.clone(), ClaimOutlook { earliest_deadline }))
@@ -129,14 +130,12 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         view: &RunView,
         lease_ms: u64,
     ) -> Result<RestoredShardState, ClaimError> {
-        let mut earliest_deadline: Option<LogicalTime> = None;
+        let mut walk = ClaimWalk::new();
         loop {
             let now = self.core.now().await?;
             let candidates = Reserved::new(view, worker, now, CANDIDATES_AT_A_TIME);
             if candidates.shards.is_empty() {
-                let known = view.capacity(now).earliest_deadline;
-                let earliest = earliest_deadline.into_iter().chain(known).min();
-                return Err(NoneAvailable { earliest_deadline: earliest }.into());
+                return Err(walk.none(view.capacity(now).earliest_deadline).into());
             }
             for shard in &candidates.shards {
                 let place = Place { tenant, key: ShardKey::new(run, *shard) };
@@ -153,20 +152,11 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                     }
                     Err(refusal) => refusal,
                 };
-                let is_looked_up = matches!(
-                    refusal,
-                    AcquireError::ShardTerminal(_) | AcquireError::ShardNotFound(_)
-                );
-                match pass_over(refusal)? {
-                    Some(deadline) => {
-                        view.note_held(*shard, deadline);
-                        earliest_deadline = earliest_deadline.into_iter().chain([deadline]).min();
-                    }
+                match walk.pass_over(*shard, refusal)? {
+                    PassedOver::HeldUntil(deadline) => view.note_held(*shard, deadline),
                     // If that was an old read, nobody will tell; if not, the watch does.
-                    None if is_looked_up => {
-                        view.note_held(*shard, now.saturating_add(lease_ms));
-                    }
-                    None => view.note_settled(*shard),
+                    PassedOver::LookAgain => view.note_held(*shard, now.saturating_add(lease_ms)),
+                    PassedOver::Parked | PassedOver::WornOut => view.note_settled(*shard),
                 }
             }
         }
@@ -183,7 +173,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     ) {
         let key = self.core.keys.waiting(tenant, run, worker);
         let gate = self.core.keys.gate(tenant, run);
-        let value = Waiting { until }.encode();
+        let value = planted::waiting_as_stored(Waiting { until }.encode());
         let commit = Commit::builder().guard(gate, Expect::At(gate_at));
         let commit = match self.core.session().await {
             Ok(Some(session)) => commit.put_in_session(key, value, session),

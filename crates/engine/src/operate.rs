@@ -330,6 +330,9 @@ impl<S: Store, E: Env> Core<S, E> {
             }
         };
         let writes = self.watched_writes(&commit);
+        if planted::is_active(Defect::ToldBeforeStored) {
+            self.publisher.publish(std::mem::take(&mut draft.events));
+        }
         let error = match self.store.commit(commit).await {
             Ok(revision) => return Ok(Tried::Stored(Stored { revision, session, writes })),
             Err(error) => error,
@@ -405,6 +408,9 @@ impl<S: Store, E: Env> Core<S, E> {
         let shard = Arc::new(effects::after(before, record, *revision, *session));
         self.served.keep(place, Arc::clone(&shard));
         self.note_commit(place.tenant, place.key.run, *revision, writes);
+        if planted::is_active(Defect::ToldTwice) {
+            self.publisher.publish(events.clone());
+        }
         self.publisher.publish(events);
         shard
     }

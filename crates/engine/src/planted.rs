@@ -4,6 +4,7 @@
 //! fails. With the feature `planted-bugs` at most one is active in a process; without it the
 //! question is a constant `false`.
 
+use bytes::Bytes;
 use shardwright_contracts::OpId;
 
 shardwright_coordination::defects! {
@@ -34,6 +35,23 @@ shardwright_coordination::defects! {
     QuarantineSpreads = "a damaged shard fails whoever claims any",
     OpenKeyKept = "a shard that is over is still offered",
     GateNotWritten = "a pause does not reach the gate",
+    ToldBeforeStored = "what happens is told before it is stored",
+    ToldTwice = "what happened is told twice",
+    WaitingGarbled = "what is stored of a worker that waits cannot be read again",
+    DeclineDeletes = "a decline deletes what was asked instead of emptying it",
+    HolderParked = "a shard that failed too often is parked although somebody holds it",
+    ListHidesParks = "a list does not tell why shards are parked",
+    RootsHidden = "a run is shown without its root shards",
+    LeasesUncounted = "progress counts no leases",
+    LimitIgnored = "more candidates are offered than were asked for",
+    HintsOverdue = "a hint tells of leases that are over",
+    PauseMadeUp = "holders are told of a pause that never was",
+    RequestMisdirected = "a holder is told what was asked of another",
+    ReplayTells = "a replay tells what only a holder is told",
+    PatienceLost = "a split is asked for without patience",
+    AskedEverywhere = "a worker that asked nobody counts as having asked another holder",
+    OwnReleaseUnseen = "a process does not know what was released there before it is told",
+    DeclineStretched = "a decline counts for longer than the holder said",
 }
 
 /// The id under which an attempt is made, which only a defect makes another than the first one's.
@@ -42,4 +60,12 @@ pub(crate) fn op_of_attempt(op: OpId, attempt: u32) -> OpId {
         return OpId::from_raw(op.as_raw() | 1 << 40);
     }
     op
+}
+
+/// What is stored of a worker that waits, of which only a defect leaves something out.
+pub(crate) fn waiting_as_stored(encoded: Bytes) -> Bytes {
+    if is_active(Defect::WaitingGarbled) {
+        return encoded.slice(..encoded.len() / 2);
+    }
+    encoded
 }

@@ -217,6 +217,9 @@ impl<S: Store, E: Env> Core<S, E> {
         let before = told.as_deref();
         let remembered = before.filter(|_| !planted::is_active(Defect::WatermarkGoesBack));
         let mut progress = counter.finish(remembered);
+        if planted::is_active(Defect::LeasesUncounted) {
+            progress.leased = 0;
+        }
         if progress.watermark.as_deref() != before {
             progress.watermark =
                 self.raise_watermark(tenant, run, progress.watermark, told).await?;

@@ -72,13 +72,15 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         const OPERATION: &str = "request_split";
         let Place { tenant, key } = place;
         let asker_key = self.core.keys.asker(tenant, key.run, asker);
+        let patience_ms = if planted::is_active(Defect::PatienceLost) { 0 } else { patience_ms };
         for conflicts in 0..=self.core.config.conflict_retries {
             self.core.back_off(conflicts).await;
             let now = self.core.now().await?;
             let shard = self.shard::<SplitRequestError>(place, OPERATION).await?;
             let mut asked = self.asked(place, &shard.record.head, OPERATION).await?;
             let elsewhere = self.asked_elsewhere(place, asker, OPERATION).await?;
-            let open_elsewhere = elsewhere.is_open_at(now, self.core.fence_floor());
+            let open_elsewhere = elsewhere.is_open_at(now, self.core.fence_floor())
+                || planted::is_active(Defect::AskedEverywhere);
             let gate = shard.run_gate(self.core.fence_floor());
             let context = shard.context(now, tenant, &gate);
             let expires_at = now.saturating_add(patience_ms);
@@ -113,6 +115,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     ) -> Result<(), DeclineError> {
         const OPERATION: &str = "decline_split";
         let Place { tenant, key } = place;
+        let pause_ms = pause_ms << u32::from(planted::is_active(Defect::DeclineStretched));
         for conflicts in 0..=self.core.config.conflict_retries {
             self.core.back_off(conflicts).await;
             let now = self.core.now().await?;
@@ -130,7 +133,10 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
                 .guard(self.core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
                 .expect(self.core.keys.owner(tenant, key), shard.basis.owner)
                 .expect(self.core.keys.ask(tenant, key), asked.expect);
-            let mut commit = put(commit, self.core.keys.ask(tenant, key), ask, session);
+            let mut commit = match planted::is_active(Defect::DeclineDeletes) {
+                true => commit.delete(self.core.keys.ask(tenant, key)),
+                false => put(commit, self.core.keys.ask(tenant, key), ask, session),
+            };
             if let Some(asker) = asker {
                 commit = commit.delete(self.core.keys.asker(tenant, key.run, asker));
             }

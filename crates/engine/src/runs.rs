@@ -115,7 +115,11 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
     }
 
     async fn get_run(&self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError> {
-        Ok(self.core.look_at(tenant, run, "get_run").await?.record)
+        let mut record = self.core.look_at(tenant, run, "get_run").await?.record;
+        if planted::is_active(Defect::RootsHidden) {
+            record.root_shards.clear();
+        }
+        Ok(record)
     }
 
     async fn get_run_progress(
@@ -146,6 +150,9 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
         let listed = self.core.all_shards(&found, OPERATION, summary).await?;
         let mut listed = listed.ok_or(RunNotFound { run })?;
         ShardSummary::sort(&mut listed);
+        if planted::is_active(Defect::ListHidesParks) {
+            listed.iter_mut().for_each(|shard| shard.park_reason = None);
+        }
         Ok(listed)
     }
 

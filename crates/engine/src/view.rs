@@ -239,6 +239,9 @@ impl<S: Store, E: Env> Core<S, E> {
             if let Some((_, _, key)) = self.keys.parse_view(write.key()) {
                 let value = match write {
                     Write::Put { value, .. } => Some(value),
+                    Write::Delete { .. } if planted::is_active(Defect::OwnReleaseUnseen) => {
+                        continue;
+                    }
                     Write::Delete { .. } => None,
                 };
                 state.apply_own(key, value.map(AsRef::as_ref), revision);

@@ -123,7 +123,9 @@ operations! {
         TenantMismatch: "shards are looked up in the tenant, so another's is not found",
         RunNotActive: "a run that is not active has ended, or has no shards yet",
     };
-    "create_run": CreateRunError { RunAlreadyExists, ConfigMismatch, BackendError };
+    "create_run": CreateRunError { RunAlreadyExists, ConfigMismatch, BackendError } never {
+        RunLimitExceeded: "worlds have few runs: a test of the in-memory backend reaches it",
+    };
     "register_shards": RegisterShardsError {
         RunNotFound, OpIdConflict, WrongStatus, ManifestInvalid, ShardLimitExceeded,
         ResourceExhausted, BackendError,
@@ -346,6 +348,7 @@ pub const fn name(refusal: &CoordError) -> &'static str {
         CoordError::NoneAvailable(_) => "NoneAvailable",
         CoordError::ManifestInvalid(reason) => manifest(reason),
         CoordError::ShardLimitExceeded(_) => "ShardLimitExceeded",
+        CoordError::RunLimitExceeded(_) => "RunLimitExceeded",
         CoordError::ResourceExhausted(_) => "ResourceExhausted",
         CoordError::BackendError(reason) => infra(reason),
     }

@@ -4,6 +4,7 @@
 //! nothing that the system stores. Oracles hold new answers, and what is visible, against it.
 
 mod apply;
+mod room;
 mod shard;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use shardwright_contracts::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::{RunConfig, RunStatus, ShardLimits, ShardStatus};
 
 use crate::keyspace::{POINTS, points_in};
+pub use room::{Demand, Room};
 pub use shard::{OpMemory, Remembered, ShardModel};
 
 /// The account of all tenants.
@@ -28,6 +30,8 @@ pub struct Model {
     pub skew_ms: u64,
     /// No fence below this one is granted or accepted.
     pub floor: u64,
+    /// How many bytes all shards together may take, where that is bounded.
+    pub bytes_capacity: Option<usize>,
 }
 
 /// The account of one tenant.

@@ -19,6 +19,7 @@ mod limits;
 mod manifest;
 mod parking;
 mod replay;
+mod room;
 mod run_gate;
 mod split_request;
 mod tenant;
@@ -40,8 +41,10 @@ use crate::visible::RunView;
 /// One request and all that can be known of what it did.
 #[derive(Clone, Copy)]
 pub struct Observation<'a> {
-    /// What the caller's clock showed.
+    /// What the caller's clock showed, or the earliest time at which it was decided.
     pub now: LogicalTime,
+    /// The latest time at which it was decided.
+    pub until: LogicalTime,
     /// Who asked.
     pub tenant: TenantId,
     /// What was asked.
@@ -187,6 +190,7 @@ pub const OF_STEPS: &[&Oracle] = &[
     &holder::ORACLE,
     &handing_out::ORACLE,
     &parking::ORACLE,
+    &parking::UNHELD,
     &cursor::ORACLE,
     &tiling::ORACLE,
     &terminal::ORACLE,
@@ -203,6 +207,7 @@ pub const OF_STEPS: &[&Oracle] = &[
 /// Those that judge an answer by what is known of the run.
 pub(crate) const TRUTH: &Oracle = &truth::ORACLE;
 pub(crate) const TENANTS: &Oracle = &tenant::ORACLE;
+pub(crate) const UNHELD: &Oracle = &parking::UNHELD;
 
 /// Hears all oracles on one request, and lets the model learn of it in between.
 pub fn judge(seen: &Observation<'_>, model: &mut Model) -> Vec<Finding> {

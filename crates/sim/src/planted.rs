@@ -70,6 +70,18 @@ pub fn hunt_in_engine() -> Vec<Hunted> {
     quietly(|| engine::Defect::ALL.iter().map(hunt).collect())
 }
 
+/// Looks for a bug in the engine that a given oracle catches, in the worlds of the first seeds.
+/// A hunt ends with the first commit or answer that gives a bug away.
+#[must_use]
+pub fn hunt_in_engine_with(oracle: &str) -> Option<Catch> {
+    let defects = engine::Defect::ALL;
+    let worlds = (0..SEEDS_MAX).flat_map(|seed| defects.iter().map(move |it| (seed, *it)));
+    quietly(|| {
+        let mut catches = worlds.filter_map(|(seed, defect)| store_with(defect, seed));
+        catches.find(|catch| catch.oracles.contains(&oracle))
+    })
+}
+
 /// Hunts for every bug planted in nodes, gates and what drives the cluster protocol.
 ///
 /// A bug is active in the whole process while it is hunted for.

@@ -19,7 +19,10 @@ mod heal;
 mod ledger;
 mod listening;
 mod mishap;
+mod offers;
+mod requests;
 mod settings;
+mod shown;
 mod steps;
 mod sweep;
 mod tally;
@@ -28,8 +31,34 @@ pub use crate::ground::fault::StoreFault;
 pub use sweep::{ACTS, COVERING_SWEEP, FULL_SWEEP, StoredSweep, table};
 pub use tally::StoredTally;
 
-use crate::oracle::Finding;
+use answers::{ACKNOWLEDGED, SHOWN};
+use books::{BOUND, COUNTS, DECODES, REMOVAL, TIME, TOGETHER};
+use ledger::{INERT, ONCE, QUARANTINE};
+use listening::TOLD;
+use steps::EXPLAINED;
+
+use crate::oracle::{Finding, LIVENESS, Oracle, TRUTH, UNHELD};
 use crate::trace::Trace;
+
+/// The oracles of these worlds, but for most of those that judge the in-memory backend as well.
+pub const ALL: &[&Oracle] = &[
+    ACKNOWLEDGED,
+    SHOWN,
+    TOGETHER,
+    COUNTS,
+    BOUND,
+    REMOVAL,
+    TIME,
+    DECODES,
+    ONCE,
+    INERT,
+    QUARANTINE,
+    EXPLAINED,
+    TOLD,
+    TRUTH,
+    UNHELD,
+    LIVENESS,
+];
 
 /// What a world that came to its end leaves behind.
 #[derive(Clone, Debug)]

@@ -50,6 +50,8 @@ pub struct Granted {
     pub parent: Option<ShardId>,
     /// When a key of it counts as processed.
     pub cursor_semantics: CursorSemantics,
+    /// How often it was acquired in a row without progress, this time included.
+    pub fruitless: u32,
     /// How much there is to do besides.
     pub capacity: CapacityHint,
 }
@@ -280,6 +282,7 @@ fn granted(view: AcquireResultView<'_>) -> Answer {
         spawned: view.snapshot.spawned.iter().map(|spawned| spawned.shard).collect(),
         parent: view.snapshot.parent,
         cursor_semantics: view.snapshot.cursor_semantics,
+        fruitless: view.snapshot.fruitless_acquires,
         capacity: view.capacity,
     })
 }

@@ -136,6 +136,7 @@ impl<S: System> World<S> {
                 cooldown_ms: settings.runtime.claim_cooldown_interval_ms,
                 skew_ms: 0,
                 floor: settings.runtime.fence_floor.as_raw(),
+                bytes_capacity: Some(settings.runtime.slab_capacity as usize),
             },
             settings,
             views: BTreeMap::new(),

@@ -151,6 +151,7 @@ pub(crate) const fn refusal(error: &CoordError) -> Option<Sight> {
         | CoordError::NoneAvailable(_)
         | CoordError::ManifestInvalid(_)
         | CoordError::ShardLimitExceeded(_)
+        | CoordError::RunLimitExceeded(_)
         | CoordError::ResourceExhausted(_)
         | CoordError::BackendError(_) => return None,
     })

@@ -13,6 +13,7 @@ use crate::async_traits::{
 use crate::error::{ClaimError, SplitRequestError};
 use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
+use crate::restore::HolderNotice;
 use crate::status::ParkReason;
 
 /// As many claims as shards, all different, and then none.
@@ -58,8 +59,7 @@ pub async fn a_waiting_worker_is_counted_and_can_ask_for_a_part<H: Harness>(harn
     let third = WorkerId::from_raw(3);
     let asked = backend.request_split(tenant, key, third, LEASE_MS).await;
     assert_refused!(asked, SplitRequestError::SplitAlreadyRequested(_));
-    let seen = backend.renew(tenant, &lease).await.unwrap().notice.unwrap().split_request.unwrap();
-    assert_eq!(seen.asker, idle);
+    assert_eq!(asked_of(&world, &lease).await, Some(idle));
     backend.decline_split(tenant, &lease, 100).await.unwrap();
     let asked = backend.request_split(tenant, key, idle, LEASE_MS).await;
     assert_refused!(asked, SplitRequestError::SplitDeclined(_));
@@ -67,8 +67,8 @@ pub async fn a_waiting_worker_is_counted_and_can_ask_for_a_part<H: Harness>(harn
     backend.request_split(tenant, key, idle, LEASE_MS).await.unwrap();
     let cursor = CursorUpdate::at(b"c");
     let noticed = backend.checkpoint(tenant, &lease, cursor, op(1)).await.unwrap().into_inner();
-    let told = noticed.unwrap().split_request;
-    assert_eq!(told.map(|request| request.asker), Some(idle));
+    let told = told_or_asked(&world, &lease, noticed).await;
+    assert_eq!(told.split_request.map(|request| request.asker), Some(idle));
 }
 
 /// No run, no shards; and none of a run that is paused or over.
@@ -202,7 +202,7 @@ pub async fn a_retry_is_told_nothing_besides<H: Harness>(harness: &H) {
     backend.pause_run(tenant, world.run, op(1)).await.unwrap();
     let cursor = CursorUpdate::at(b"c");
     let first = backend.checkpoint(tenant, &lease, cursor, op(2)).await.unwrap();
-    let told = first.into_inner().unwrap();
+    let told = told_or_asked(&world, &lease, first.into_inner()).await;
     assert!(told.paused && told.split_request.is_some(), "{told:?}");
     let again = backend.checkpoint(tenant, &lease, cursor, op(2)).await.unwrap();
     assert_eq!(again, IdempotentOutcome::Replayed(None));
@@ -239,6 +239,17 @@ pub async fn candidates_are_what_can_be_acquired<H: Harness>(harness: &H) {
 
 /// Who asks the holder of a lease for a part of its shard, as far as the holder is told.
 async fn asked_of<H: Harness>(world: &World<'_, H>, lease: &Lease) -> Option<WorkerId> {
-    let renewed = world.backend().renew(world.tenant, lease).await.unwrap();
-    renewed.notice.unwrap().split_request.map(|request| request.asker)
+    world.notice(lease).await.split_request.map(|request| request.asker)
+}
+
+/// What a holder was told with an answer or, where that could not be read, is told when it asks.
+async fn told_or_asked<H: Harness>(
+    world: &World<'_, H>,
+    lease: &Lease,
+    told: Option<HolderNotice>,
+) -> HolderNotice {
+    match told {
+        Some(told) => told,
+        None => world.notice(lease).await,
+    }
 }

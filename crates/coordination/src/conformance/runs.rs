@@ -79,7 +79,7 @@ pub async fn a_paused_run_hands_nothing_out_and_holders_go_on<H: Harness>(harnes
     let (backend, tenant, run) = (world.backend(), world.tenant, world.run);
     let held = world.acquire(0, 1).await;
     backend.pause_run(tenant, run, op(1)).await.unwrap();
-    assert!(backend.renew(tenant, &held).await.unwrap().notice.unwrap().paused);
+    assert!(world.notice(&held).await.paused);
     world.checkpoint(&held, "c", 2).await;
     backend.release(tenant, &held, op(3)).await.unwrap();
     let worker = WorkerId::from_raw(2);

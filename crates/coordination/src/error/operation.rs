@@ -9,8 +9,8 @@ use super::InfraError;
 use super::reason::{
     AlreadyLeased, CheckpointMissingKey, ConfigMismatch, CursorKeyTooLarge, CursorOutOfBounds,
     CursorTokenTooLarge, LeaseExpired, NoneAvailable, NotLeased, NotParked, ParkDetailTooLarge,
-    RetriesExhausted, RunAlreadyExists, RunNotActive, RunNotFound, RunPaused, RunTerminal,
-    RunUnfinished, ShardNotFound, ShardTerminal, SplitAlreadyRequested, SplitDeclined,
+    RetriesExhausted, RunAlreadyExists, RunLimitExceeded, RunNotActive, RunNotFound, RunPaused,
+    RunTerminal, RunUnfinished, ShardNotFound, ShardTerminal, SplitAlreadyRequested, SplitDeclined,
     SplitInvalid, SplitRequestOver, StaleFence, TenantMismatch, Throttled, WrongStatus,
 };
 use crate::op_log::OpConflict;
@@ -142,6 +142,8 @@ pub enum CoordError {
     ManifestInvalid(#[from] ManifestValidationError),
     #[error(transparent)]
     ShardLimitExceeded(#[from] ShardLimitViolation),
+    #[error(transparent)]
+    RunLimitExceeded(#[from] RunLimitExceeded),
     #[error(transparent)]
     ResourceExhausted(#[from] SlabFull),
     #[error("{0}")]
@@ -281,6 +283,7 @@ operation_error! {
     CreateRunError {
         RunAlreadyExists(RunAlreadyExists),
         ConfigMismatch(ConfigMismatch),
+        RunLimitExceeded(RunLimitExceeded),
     } or BackendError
 }
 

@@ -219,6 +219,14 @@ pub struct NoneAvailable {
     pub earliest_deadline: Option<LogicalTime>,
 }
 
+/// There are as many runs as there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("another run would exceed the limit of {max}")]
+pub struct RunLimitExceeded {
+    /// The bound.
+    pub max: usize,
+}
+
 /// The shard was acquired too often in a row without progress, and is parked now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shard {shard} made no progress in {attempts} attempts and is parked")]

@@ -92,7 +92,9 @@ impl InMemoryCoordinator {
             match PooledShard::insert(room, child.head(&head.head), child.spec, child.cursor) {
                 Ok(shard) => stored.push(shard),
                 Err(full) => {
-                    room.give_back_beside(of_spawned(children.len()));
+                    if !planted::is_active(Defect::RefusedSplitKeepsRoom) {
+                        room.give_back_beside(of_spawned(children.len()));
+                    }
                     stored.into_iter().for_each(|shard: PooledShard| shard.remove(room));
                     return Err(full.into());
                 }

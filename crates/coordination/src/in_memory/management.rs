@@ -4,7 +4,7 @@ use shardwright_contracts::{
 
 use super::run_state::RunState;
 use super::{InMemoryCoordinator, PooledShard, PooledShardMut};
-use crate::error::reason::RunNotFound;
+use crate::error::reason::{RunLimitExceeded, RunNotFound};
 use crate::error::{
     ClaimError, CreateRunError, RegisterShardsError, RunQueryError, RunTransitionError, UnparkError,
 };
@@ -41,6 +41,21 @@ impl InMemoryCoordinator {
                 .for_each(|run| run.record.paused = true);
         }
         result
+    }
+
+    /// Checks that there may be one more run.
+    const fn check_run_limit(&self) -> Result<(), RunLimitExceeded> {
+        let max = self.config.max_total_runs;
+        if self.total_runs >= max {
+            return Err(RunLimitExceeded { max });
+        }
+        Ok(())
+    }
+
+    fn insert_run(&mut self, tenant: TenantId, run: RunId, record: RunRecord) {
+        let runs = &mut self.tenants.entry(tenant).or_default().runs;
+        runs.insert(run, RunState::new(record));
+        self.total_runs += 1;
     }
 
     /// Stores the shards of a manifest, or none of them if there is no room for all.
@@ -89,11 +104,12 @@ impl RunManagement for InMemoryCoordinator {
         config: RunConfig,
     ) -> Result<(), CreateRunError> {
         let mut events = self.collector();
-        let runs = &mut self.tenants.entry(tenant).or_default().runs;
-        let existing = runs.get(&run).map(|state| &state.record);
+        let existing = self.tenants.get(&tenant).and_then(|tenant| tenant.runs.get(&run));
+        let existing = existing.map(|state| &state.record);
         let call = RunCall { now, tenant };
         let record = ops::create_run(&call, run, config, existing, &mut events)?;
-        runs.insert(run, RunState::new(record));
+        self.check_run_limit()?;
+        self.insert_run(tenant, run, record);
         self.publish(events);
         Ok(())
     }
@@ -138,14 +154,14 @@ impl RunManagement for InMemoryCoordinator {
         let Some(mut record) = adopted else {
             return Ok(self.register_shards(now, tenant, run, shards, op)?);
         };
+        self.check_run_limit().map_err(CreateRunError::from)?;
         let step = ops::register_shards(&call, &record, shards, op)?;
         // Room comes first: without it there is to be no run either.
         let stored = self.store_manifest(tenant, run, config, shards)?;
         if let RegisterStep::Ready(pending) = step {
             pending.apply(&call, &mut record, &mut events);
         }
-        let runs = &mut self.tenants.entry(tenant).or_default().runs;
-        runs.insert(run, RunState::new(record));
+        self.insert_run(tenant, run, record);
         self.insert_manifest(tenant, run, stored);
         self.publish(events);
         Ok(IdempotentOutcome::Executed(()))

@@ -6,8 +6,8 @@ use shardwright_contracts::{
 };
 
 use super::*;
-use crate::error::reason::{NoneAvailable, SplitInvalid, Throttled};
-use crate::error::{CheckpointError, ClaimError, RegisterShardsError, SplitError};
+use crate::error::reason::{NoneAvailable, RunLimitExceeded, SplitInvalid, Throttled};
+use crate::error::{CheckpointError, ClaimError, CreateRunError, RegisterShardsError, SplitError};
 use crate::facade::ShardClaiming;
 use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
@@ -261,6 +261,41 @@ fn shard_limits_hold_for_registration_and_for_splits() {
     let violation = ShardLimitViolation { scope: ShardLimitScope::Total, additional: 3, max: 12 };
     assert_eq!(refused, violation.into());
     coordinator.register_shards(at(3), STRANGER, run, &manifest(&bounds[1..]), op(5)).unwrap();
+}
+
+#[test]
+fn there_are_no_more_runs_than_there_may_be() {
+    let config = CoordinatorRuntimeConfig { max_total_runs: 2, ..small() };
+    let mut coordinator = coordinator(config, 1);
+    let (second, third) = (RunId::from_raw(8), RunId::from_raw(9));
+    coordinator.create_run(at(2), STRANGER, second, self::config()).unwrap();
+    coordinator.collect_events();
+    let full = CreateRunError::from(RunLimitExceeded { max: 2 });
+    for tenant in [TENANT, STRANGER] {
+        let refused = coordinator.create_run(at(3), tenant, third, self::config());
+        assert_eq!(refused, Err(full.clone()));
+        let bounds = letters(1);
+        let shards = manifest(&bounds);
+        let refused = coordinator.create_run_with_shards(
+            at(3),
+            tenant,
+            third,
+            self::config(),
+            &shards,
+            op(1),
+        );
+        assert_eq!(refused, Err(full.clone().into()));
+        assert!(coordinator.get_run(tenant, third).is_err(), "no run is left behind");
+    }
+    assert!(coordinator.take_events().is_empty());
+    // What is there is found as before, and can still be started.
+    let again = coordinator.create_run(at(4), STRANGER, second, self::config());
+    assert!(matches!(again, Err(CreateRunError::RunAlreadyExists(_))), "{again:?}");
+    let bounds = letters(1);
+    let shards = manifest(&bounds);
+    let taken_up =
+        coordinator.create_run_with_shards(at(4), STRANGER, second, self::config(), &shards, op(2));
+    assert!(taken_up.is_ok(), "{taken_up:?}");
 }
 
 #[test]

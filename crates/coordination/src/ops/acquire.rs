@@ -66,7 +66,7 @@ pub fn acquire<const LOG: usize>(
     } else if planted::is_active(Defect::FloorNotReached) {
         head.fence.next_at_least(head.fence)?
     } else {
-        head.fence.next_at_least(gate.fence_floor)?
+        head.fence.next_at_least(planted::floor_of_grant(head.fence, gate.fence_floor))?
     };
 
     let deadline = gate.config.lease_until(context.now);
@@ -102,5 +102,8 @@ fn park_instead<const LOG: usize>(
     head.lease = None;
     assert_sound(head.check_invariants());
     emit(context, events, || EventKind::ShardParked { shard: id, reason });
+    if planted::is_active(Defect::ParkToldTwice) {
+        emit(context, events, || EventKind::ShardParked { shard: id, reason });
+    }
     Acquired::Parked(RetriesExhausted { shard: id, attempts })
 }

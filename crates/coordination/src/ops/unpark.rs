@@ -33,8 +33,16 @@ pub fn unpark<const LOG: usize>(
         return Err(NotParked { shard: head.key.shard, status: head.status }.into());
     }
     let fence = head.fence.next_at_least(gate.fence_floor)?;
+    let told = match planted::is_active(Defect::UnparkTellsAnother) {
+        true => fence.next_at_least(fence)?,
+        false => fence,
+    };
 
-    shard.clear_park();
+    if planted::is_active(Defect::UnparkKeepsRoom) {
+        shard.head_mut().park = None;
+    } else {
+        shard.clear_park();
+    }
     let head = shard.head_mut();
     head.status = ShardStatus::Active;
     if !planted::is_active(Defect::UnparkKeepsFence) {
@@ -44,6 +52,6 @@ pub fn unpark<const LOG: usize>(
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());
     let id = head.key.shard;
-    emit(context, events, || EventKind::ShardUnparked { shard: id, new_fence_epoch: fence });
+    emit(context, events, || EventKind::ShardUnparked { shard: id, new_fence_epoch: told });
     Ok(IdempotentOutcome::Executed(()))
 }

@@ -15,6 +15,7 @@ pub struct RunConfig {
     /// How long a lease lasts, in milliseconds.
     pub lease_duration_ms: NonZeroU64,
     /// After how many acquires in a row without progress a shard parks itself; never, if absent.
+    /// One whose answer was lost counts as well, so that less than 2 parks what nobody has tried.
     pub max_shard_retries: Option<NonZeroU32>,
 }
 

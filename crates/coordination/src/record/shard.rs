@@ -291,7 +291,10 @@ impl<'a> ShardSnapshotView<'a> {
             cursor_semantics: head.cursor_semantics,
             parent: head.parent,
             spawned: &head.spawned,
-            fruitless_acquires: head.fruitless_acquires,
+            fruitless_acquires: match planted::is_active(Defect::AttemptsUntold) {
+                true => 1,
+                false => head.fruitless_acquires,
+            },
         }
     }
 }

@@ -68,6 +68,7 @@ impl Setting {
             claim_cooldown_interval_ms: 0,
             slab_capacity: 128 << 10,
             fence_floor: floor.unwrap_or(FenceEpoch::INITIAL),
+            ..CoordinatorRuntimeConfig::default()
         }
     }
 

@@ -119,7 +119,7 @@ impl RunModel {
                     shard.status = ShardStatus::Active;
                     shard.park_reason = None;
                     shard.park_detail = None;
-                    shard.fence = shard.fence.saturating_add(1).max(floor);
+                    shard.fence = shard.next_fence(floor);
                     shard.fruitless = 0;
                     shard.remember(seen, answer);
                 }

@@ -84,6 +84,12 @@ impl ShardModel {
         self.status == ShardStatus::Active && is_free
     }
 
+    /// The fence that unparking gives it, where fences below `floor` are stale.
+    #[must_use]
+    pub fn next_fence(&self, floor: u64) -> u64 {
+        self.fence.saturating_add(1).max(floor)
+    }
+
     /// Who holds it at `now`.
     #[must_use]
     pub fn holder(&self, now: LogicalTime) -> Option<WorkerId> {

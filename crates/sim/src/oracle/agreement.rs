@@ -66,6 +66,7 @@ fn restored(run: &RunModel, granted: &Granted) -> Verdict {
         && granted.cursor == shard.cursor
         && granted.spawned == shard.spawned
         && granted.parent == shard.parent
+        && granted.fruitless == shard.fruitless
         && granted.cursor_semantics == run.config.cursor_semantics;
     ensure(same, || format!("{granted:?} was restored, expected {shard:?}"))
 }

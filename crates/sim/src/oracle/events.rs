@@ -1,4 +1,7 @@
-use shardwright_coordination::EventKind;
+use std::collections::BTreeSet;
+
+use shardwright_contracts::ShardId;
+use shardwright_coordination::{EventKind, ShardStatus};
 
 use super::{Observation, Oracle, Verdict, ensure};
 use crate::model::Model;
@@ -12,12 +15,12 @@ pub(super) const ORACLE: Oracle = Oracle::before(
 );
 
 fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
-    let parks_on_the_way = matches!(seen.request, Request::Acquire { .. } | Request::Claim { .. });
+    parks_once(seen, model)?;
     let told: Vec<&EventKind> = seen
         .events
         .iter()
         .map(|event| &event.kind)
-        .filter(|kind| !(parks_on_the_way && matches!(kind, EventKind::ShardParked { .. })))
+        .filter(|kind| parked_on_the_way(seen.request, kind).is_none())
         .collect();
     let expected = seen.executed().is_some() && changes_something(seen, model);
     let name = seen.request.name();
@@ -32,8 +35,36 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     ensure(told.len() == usize::from(expected), || format!("a {name} told {told:?}"))?;
     let Some(kind) = told.first() else { return Ok(()) };
     let at = seen.events.iter().all(|event| event.at == seen.now);
-    let fits = at && seen.executed().is_some_and(|answer| fits(seen.request, answer, kind));
+    let fits = at && seen.executed().is_some_and(|answer| fits(seen, model, answer, kind));
     ensure(fits, || format!("a {name} told {kind:?}"))
+}
+
+/// The shard that an attempt to have one parks before it comes to its end.
+const fn parked_on_the_way(request: &Request, kind: &EventKind) -> Option<ShardId> {
+    match (request, kind) {
+        (Request::Acquire { .. } | Request::Claim { .. }, EventKind::ShardParked { shard, .. }) => {
+            Some(*shard)
+        }
+        _ => None,
+    }
+}
+
+/// A shard is parked once, if it was active; by who asks for a shard, only that one.
+fn parks_once(seen: &Observation<'_>, model: &Model) -> Verdict {
+    let parked = seen.events.iter();
+    let parked = parked.filter_map(|event| parked_on_the_way(seen.request, &event.kind));
+    let mut known = BTreeSet::new();
+    for shard in parked {
+        let was_active = seen
+            .run(model)
+            .and_then(|run| run.shards.get(&shard))
+            .is_some_and(|shard| shard.status == ShardStatus::Active);
+        let is_meant = seen.request.shard().is_none_or(|asked| asked == shard);
+        ensure(was_active && is_meant && known.insert(shard), || {
+            format!("a {} told that {shard} was parked", seen.request.name())
+        })?;
+    }
+    Ok(())
 }
 
 /// To pause what is paused, or to resume what is not, is no event.
@@ -46,8 +77,8 @@ fn changes_something(seen: &Observation<'_>, model: &Model) -> bool {
     }
 }
 
-fn fits(request: &Request, answer: &Answer, kind: &EventKind) -> bool {
-    match (request, answer, kind) {
+fn fits(seen: &Observation<'_>, model: &Model, answer: &Answer, kind: &EventKind) -> bool {
+    match (seen.request, answer, kind) {
         (
             Request::Acquire { worker: asked, .. } | Request::Claim { worker: asked, .. },
             Answer::Granted(granted),
@@ -78,19 +109,15 @@ fn fits(request: &Request, answer: &Answer, kind: &EventKind) -> bool {
             _,
             EventKind::SplitRequested { shard, asker },
         ) => *shard == key.shard && asker == asked,
-        (Request::Unpark { key, .. }, _, EventKind::ShardUnparked { shard, .. }) => {
-            *shard == key.shard
+        (Request::Unpark { key, .. }, _, EventKind::ShardUnparked { shard, new_fence_epoch }) => {
+            let fence = seen.shard(model).map(|shard| shard.next_fence(model.floor));
+            *shard == key.shard && fence == Some(new_fence_epoch.as_raw())
         }
         _ => false,
     }
 }
 
-fn holder_fits(
-    own: shardwright_contracts::ShardId,
-    act: &HolderAct,
-    answer: &Answer,
-    kind: &EventKind,
-) -> bool {
+fn holder_fits(own: ShardId, act: &HolderAct, answer: &Answer, kind: &EventKind) -> bool {
     match (act, answer, kind) {
         (
             HolderAct::Renew,

@@ -11,7 +11,8 @@ pub(super) const ORACLE: Oracle = Oracle::before(
     judge,
 );
 
-/// Apart from the other, because it takes the moment at which the shard was parked.
+/// Apart from the other, because it takes the moment at which the shard was parked. Where only the
+/// latest is known at which it may have been, that one counts.
 pub(super) const UNHELD: Oracle = Oracle::before(
     "parking and leases",
     "a shard that somebody holds is not parked by another's attempt to have it",

@@ -3,7 +3,7 @@ use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{CoordError, RunStatus, ShardStatus};
 
 use super::manifest::{divides, is_manifest};
-use super::{Observation, Oracle, Verdict, ensure, replay};
+use super::{Observation, Oracle, Verdict, ensure, replay, room};
 use crate::model::{Model, RunModel, ShardModel};
 use crate::request::{DraftCursor, HolderAct, Request};
 
@@ -42,8 +42,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
             }
             _ => false,
         },
-        // How bytes lie in a slab is the backend's affair.
-        CoordError::ResourceExhausted(_) => true,
+        CoordError::ResourceExhausted(told) => room::was_lacking(seen, model, told),
         // Whether nothing was free is for the oracle of capacity hints to say.
         CoordError::NoneAvailable(_) => true,
         CoordError::BackendError(_) => false,
@@ -142,7 +141,9 @@ fn of_shard(
                 && (told.presented != told.current || !holds)
         }
         (CoordError::LeaseExpired(told), _) => shard.lease.is_some_and(|(_, deadline)| {
-            told.deadline <= told.now && (told.deadline == deadline || shard.unbound)
+            told.deadline <= told.now
+                && (told.deadline == deadline || shard.unbound)
+                && (seen.now..=seen.until).contains(&told.now)
         }),
         (CoordError::AlreadyLeased(told), _) => {
             shard.lease == Some((told.current_owner, told.deadline))

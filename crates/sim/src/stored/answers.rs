@@ -7,15 +7,13 @@ use std::collections::BTreeMap;
 
 use shardwright_contracts::{LogicalTime, TenantId};
 use shardwright_coordination::error::reason::SplitInvalid;
-use shardwright_coordination::{
-    CoordError, InfraError, RunProgress, RunStatus, ShardFilter, ShardStatus, ShardSummary,
-};
+use shardwright_coordination::{CoordError, InfraError, RunStatus};
 use shardwright_engine::RunAddress;
 use shardwright_store::Revision;
 
 use super::asks::{Ask, Reply};
 use super::books::Address;
-use super::ledger::{CallState, INERT, Ledger, QUARANTINE, Version};
+use super::ledger::{CallRecord, CallState, INERT, Ledger, QUARANTINE, Version};
 use super::steps::is_inert;
 use crate::ground::executor::TaskId;
 use crate::ground::weather::STALE_MAX;
@@ -45,17 +43,18 @@ pub(crate) struct Terms {
 }
 
 /// What is judged: an answer, and between which moments it was found.
-struct Case<'a> {
-    address: Address,
-    request: &'a Request,
-    outcome: &'a Outcome,
-    from: Revision,
+pub(super) struct Case<'a> {
+    pub(super) address: Address,
+    pub(super) request: &'a Request,
+    pub(super) outcome: &'a Outcome,
+    pub(super) from: Revision,
     terms: Terms,
     /// Between which times it was decided.
-    times: [LogicalTime; 2],
+    pub(super) times: [LogicalTime; 2],
+    pub(super) call: &'a CallRecord,
 }
 
-fn finding(oracle: &Oracle, text: String) -> Finding {
+pub(super) fn finding(oracle: &Oracle, text: String) -> Finding {
     Finding { oracle: oracle.name, text }
 }
 
@@ -67,8 +66,11 @@ impl Ledger {
         reply: &Reply,
         terms: Terms,
     ) -> Result<(), Finding> {
+        let moment = (self.seen(), self.now_ms());
         let Some(call) = self.calls.get_mut(&task) else { return Ok(()) };
         call.state = CallState::Answered(reply.clone());
+        call.not_after = Some(self.books.clock);
+        call.ended_ms = Some(moment.1);
         let behind = if terms.serves_stale { STALE_MAX } else { 0 };
         let from = Revision::new(call.started.get().saturating_sub(behind));
         let times = [LogicalTime::from_millis(call.not_before_ms), self.books.clock];
@@ -76,9 +78,10 @@ impl Ledger {
         match (&call.ask, reply) {
             (Ask::Request { tenant, request, .. }, Reply::Told(outcome)) => {
                 let address = (*tenant, request.run());
-                let case = Case { address, request, outcome, from, terms, times };
+                let case = Case { address, request, outcome, from, terms, times, call };
                 self.judge_effects(&case, &call.effects)?;
                 self.judge_told(&case)?;
+                self.offers.note(address, call, outcome, moment);
                 match &**outcome {
                     Ok(Answer::Progress(progress)) => {
                         let watermark = progress.watermark.clone();
@@ -87,7 +90,9 @@ impl Ledger {
                     Ok(_) | Err(_) => Ok(()),
                 }
             }
-            (Ask::Collect(_), Reply::Collected(Ok(runs))) => self.judge_collected(runs),
+            (Ask::Collect(_), Reply::Collected(Ok(runs))) => {
+                self.judge_collected(runs, call.started)
+            }
             (Ask::ListActive, Reply::Active(Ok(runs))) => self.judge_active(runs, from),
             _ => Ok(()),
         }
@@ -126,6 +131,9 @@ impl Ledger {
                 Err(finding(ACKNOWLEDGED, format!("renewed until {deadline}, not stored")))
             }
             (Ok(Answer::Noted), None) => match case.request {
+                Request::RequestSplit { .. } if case.call.patience_ms() == Some(0) => {
+                    Err(finding(ACKNOWLEDGED, "a split was asked for without patience".into()))
+                }
                 Request::CreateRun { run, .. } if !self.versions.contains_key(&case.address) => {
                     Err(finding(ACKNOWLEDGED, format!("run {run} created, not stored")))
                 }
@@ -145,6 +153,7 @@ impl Ledger {
                 && stored.spawned == told.spawned
                 && stored.parent == told.parent
                 && stored.cursor_semantics == told.cursor_semantics
+                && stored.fruitless == told.fruitless
         });
         if same {
             return Ok(());
@@ -153,7 +162,7 @@ impl Ledger {
     }
 
     /// The runs as they were between a moment and now.
-    fn versions_since(&self, address: Address, from: Revision) -> &[Version] {
+    pub(super) fn versions_since(&self, address: Address, from: Revision) -> &[Version] {
         let versions = self.versions.get(&address).map(Vec::as_slice).unwrap_or_default();
         let later = versions.partition_point(|version| version.at <= from);
         versions.get(later.saturating_sub(1)..).unwrap_or_default()
@@ -175,29 +184,18 @@ impl Ledger {
             }
             Err(CoordError::BackendError(_)) => Ok(()),
             // Why something is refused of a run that is being taken away depends on how far it is.
-            Err(_) if self.collected.contains(&case.address) => Ok(()),
+            Err(_) if self.was_going(case) => Ok(()),
             Err(refusal) => self.judge_refusal(case, refusal),
-            Ok(Answer::Run(record)) => self.shown(case, |version| {
-                let run = version.run.as_deref();
-                run.is_some_and(|run| (run.status, run.paused) == (record.status, record.paused))
-            }),
-            Ok(Answer::Progress(progress)) => {
-                self.shown(case, |version| counts(&version.shards) == told_counts(progress))
-            }
-            Ok(Answer::Shards(listed)) => {
-                let Request::List { filter, .. } = case.request else { return Ok(()) };
-                self.shown(case, |version| is_listing(listed, filter, &version.shards))
-            }
-            Ok(_) => Ok(()),
+            Ok(answer) => self.judge_shown(case, answer),
         }
     }
 
-    fn shown(&self, case: &Case<'_>, was_so: impl Fn(&Version) -> bool) -> Result<(), Finding> {
-        if self.versions_since(case.address, case.from).iter().any(was_so) {
-            return Ok(());
-        }
-        let (name, outcome) = (case.request.name(), case.outcome);
-        Err(finding(SHOWN, format!("{name} was told {outcome:?}, and it never was so")))
+    /// Whether a run was being taken away at some moment of a call. Once nothing is left of it,
+    /// it is not there, and nothing else may be told of it.
+    fn was_going(&self, case: &Case<'_>) -> bool {
+        let is_left = self.books.runs.contains_key(&case.address);
+        let was_left = self.gone.get(&case.address).is_some_and(|gone| *gone > case.from);
+        was_left || (is_left && self.collected.contains(&case.address))
     }
 
     /// Only what needs a damaged shard may fail for it.
@@ -220,29 +218,26 @@ impl Ledger {
     }
 
     fn judge_refusal(&self, case: &Case<'_>, refusal: &CoordError) -> Result<(), Finding> {
-        let is_excused = match refusal {
-            // Requests are advice, and go with sessions that may end at any time.
-            CoordError::SplitAlreadyRequested(_)
-            | CoordError::SplitRequestOver(_)
-            | CoordError::SplitDeclined(_) => true,
+        let judged = match refusal {
+            // Requests are advice, of which the history of shards tells nothing.
+            CoordError::SplitAlreadyRequested(_) => Some(self.was_asked_before(case)),
+            CoordError::SplitRequestOver(told) => Some(case.was_over(told)),
+            CoordError::SplitDeclined(told) => Some(self.was_declined(case, told)),
+            CoordError::NoneAvailable(told) => {
+                let ends_first = self.may_end_first(case, told.earliest_deadline);
+                Some(ends_first && self.may_offer_nothing(case))
+            }
             // Room is reserved ahead, so it may run out before it is used up.
             CoordError::ShardLimitExceeded(_)
-            | CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => case.terms.scarce,
-            CoordError::SplitInvalid(SplitInvalid::BackendChildLimitExceeded { .. }) => {
-                case.terms.small_commits
+            | CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => {
+                case.terms.scarce.then_some(true)
             }
-            _ => false,
+            CoordError::SplitInvalid(SplitInvalid::BackendChildLimitExceeded { .. }) => {
+                case.terms.small_commits.then_some(true)
+            }
+            _ => None,
         };
-        if is_excused {
-            return Ok(());
-        }
-        let versions = self.versions_since(case.address, case.from);
-        let absent = self.was_absent(case.address, case.from).then_some(None);
-        let moments = versions.iter().map(|version| version.run.as_deref());
-        let is_true = absent.into_iter().chain(moments).any(|run| {
-            let model = self.model_of(case.address, run);
-            case.times.iter().any(|now| TRUTH.verdict(&case.observation(*now), &model).is_ok())
-        });
+        let is_true = judged.unwrap_or_else(|| self.was_true(case));
         if is_true {
             return Ok(());
         }
@@ -250,13 +245,24 @@ impl Ledger {
         Err(finding(TRUTH, format!("a {name} was refused: {refusal:?}")))
     }
 
+    /// Whether a refusal was true at some moment of the call.
+    fn was_true(&self, case: &Case<'_>) -> bool {
+        let versions = self.versions_since(case.address, case.from);
+        let absent = self.was_absent(case.address, case.from).then_some(None);
+        let moments = versions.iter().map(|version| version.run.as_deref());
+        absent.into_iter().chain(moments).any(|run| {
+            let model = self.model_of(case.address, run);
+            case.times.iter().any(|now| TRUTH.verdict(&case.observation(*now), &model).is_ok())
+        })
+    }
+
     /// An account of one run, as it was.
     fn model_of(&self, address: Address, run: Option<&crate::model::RunModel>) -> Model {
         let runs = run.map(|run| (address.1, run.clone())).into_iter().collect();
         let tenant = TenantModel { tag: 0, workers: 0, runs, cooldowns: BTreeMap::new() };
         let tenants: BTreeMap<TenantId, TenantModel> = [(address.0, tenant)].into();
-        let Model { limits, cooldown_ms, skew_ms, floor, .. } = self.model;
-        Model { tenants, limits, cooldown_ms, skew_ms, floor }
+        let Model { limits, cooldown_ms, skew_ms, floor, bytes_capacity, .. } = self.model;
+        Model { tenants, limits, cooldown_ms, skew_ms, floor, bytes_capacity }
     }
 
     /// Nobody is told less than somebody else was told before it asked.
@@ -277,11 +283,10 @@ impl Ledger {
         Ok(())
     }
 
-    fn judge_collected(&self, runs: &[RunAddress]) -> Result<(), Finding> {
+    fn judge_collected(&self, runs: &[RunAddress], since: Revision) -> Result<(), Finding> {
         for RunAddress { tenant, run } in runs {
             let address = (*tenant, *run);
-            let is_gone = !self.books.runs.contains_key(&address);
-            if !is_gone || !self.collected.contains(&address) {
+            if self.gone.get(&address).is_none_or(|gone| *gone <= since) {
                 let text = format!("run {run} was told to be taken away, and is not");
                 return Err(finding(ACKNOWLEDGED, text));
             }
@@ -310,9 +315,14 @@ impl Ledger {
 }
 
 impl<'a> Case<'a> {
+    pub(super) const fn serves_stale(&self) -> bool {
+        self.terms.serves_stale
+    }
+
     fn observation(&self, now: LogicalTime) -> Observation<'a> {
         Observation {
             now,
+            until: self.times[1],
             tenant: self.address.0,
             request: self.request,
             outcome: self.outcome,
@@ -322,33 +332,6 @@ impl<'a> Case<'a> {
             processed: None,
         }
     }
-}
-
-const STATUSES: [ShardStatus; 4] =
-    [ShardStatus::Active, ShardStatus::Done, ShardStatus::Split, ShardStatus::Parked];
-
-fn counts(shards: &[ShardSummary]) -> [u32; 4] {
-    STATUSES.map(|status| shards.iter().filter(|shard| shard.status == status).count() as u32)
-}
-
-const fn told_counts(told: &RunProgress) -> [u32; 4] {
-    [told.active, told.done, told.split, told.parked]
-}
-
-/// Whether a list is what a filter lets through of some shards. Who holds them depends on the time.
-fn is_listing(listed: &[ShardSummary], filter: &ShardFilter, shards: &[ShardSummary]) -> bool {
-    let passes = |shard: &&ShardSummary| {
-        filter.status.is_none_or(|status| status == shard.status)
-            && !(filter.root_only && shard.parent.is_some())
-    };
-    let same = |one: &ShardSummary, other: &ShardSummary| {
-        (one.shard, one.status, one.acquire_count, one.spawned_count)
-            == (other.shard, other.status, other.acquire_count, other.spawned_count)
-            && (&one.start, &one.end, &one.last_key) == (&other.start, &other.end, &other.last_key)
-    };
-    let is_known = |one: &ShardSummary| shards.iter().filter(passes).any(|it| same(one, it));
-    listed.iter().all(is_known)
-        && (filter.is_leased.is_some() || listed.len() == shards.iter().filter(passes).count())
 }
 
 /// Whether it is worth asking again with the same id.

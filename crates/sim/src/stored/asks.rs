@@ -247,6 +247,7 @@ fn granted(state: RestoredShardState) -> Answer {
         spawned: state.spawned.iter().map(|spawned| spawned.shard).collect(),
         parent: state.parent,
         cursor_semantics: state.cursor_semantics,
+        fruitless: state.fruitless_acquires,
         capacity: state.capacity,
     })
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::CoordError;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{Listener, StoredCoordinator};
+use shardwright_engine::{Listener, Sessions, StoredCoordinator};
 use shardwright_store::Key;
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
@@ -16,7 +16,7 @@ use super::Report;
 use super::answers::{self};
 use super::asks::{Ask, Coordinator, Reply, put};
 use super::books::{Address, Books};
-use super::ledger::{CallRecord, CallState, Ledger};
+use super::ledger::{CallRecord, Ledger};
 use super::listening;
 use super::mishap;
 use super::settings::Settings;
@@ -155,9 +155,9 @@ impl Director {
             cooldown_ms: 0,
             skew_ms: settings.engine.skew_allowance_ms,
             floor: floor.max(FenceEpoch::INITIAL.as_raw()),
+            bytes_capacity: None,
         };
-        let has_sessions =
-            matches!(settings.engine.sessions, shardwright_engine::Sessions::Bound { .. });
+        let has_sessions = matches!(settings.engine.sessions, Sessions::Bound { .. });
         let books = Books::new(keys.clone(), settings.engine.limits, has_sessions);
         let weather = Weather::new(Rng::new(rng.next()), settings.terms.serves_stale);
         let mut director = Self {
@@ -269,14 +269,9 @@ impl Director {
             Ask::Collect(_) | Ask::ListActive => None,
         };
         let told = address.and_then(|address| self.ledger.told_watermarks.get(&address));
-        let record = CallRecord {
-            ask,
-            started: self.store.revision(),
-            not_before_ms,
-            state: CallState::Open,
-            watermark: told.cloned().flatten(),
-            effects: Vec::new(),
-        };
+        let life = (process, state.life);
+        let mut record = CallRecord::new(ask, life, self.store.revision(), now_ms, not_before_ms);
+        record.watermark = told.cloned().flatten();
         self.ledger.calls.insert(task, record);
         self.calls.insert(task, Call { actor, process, intent, attempts, since_ms: now_ms });
         Some(task)
@@ -318,7 +313,8 @@ impl Director {
     fn settle(&mut self) -> Result<(), Findings> {
         self.look_at_calendars();
         let counts = &mut self.tally.counts;
-        self.ledger.follow(&self.store, &self.weather, counts, &mut self.trace)?;
+        let now_ms = self.clock.now_ms();
+        self.ledger.follow(&self.store, now_ms, &self.weather, counts, &mut self.trace)?;
         for process in &mut self.processes {
             for event in process.listener.as_mut().map(listening::heard).unwrap_or_default() {
                 self.ledger.told(&event).map_err(|finding| vec![finding])?;

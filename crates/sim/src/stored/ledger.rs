@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use shardwright_contracts::{LogicalTime, OpId, ShardId};
-use shardwright_coordination::{RunStatus, ShardSummary};
+use shardwright_coordination::{RunRecord, RunStatus, ShardSummary};
 use shardwright_engine::codec::Run;
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{ChangeSet, KeyRange, Revision};
 
 use super::asks::{Ask, Reply};
 use super::books::{Address, Books, REMOVAL, TIME, Touched};
+use super::offers::{Life, Offers};
 use super::steps::{self, Asked, EXPLAINED, Step};
 use crate::ground::executor::TaskId;
 use crate::ground::weather::{Author, Weather};
@@ -41,14 +42,46 @@ pub(crate) const QUARANTINE: &Oracle = &Oracle::of_the_world(
 /// A call and what is known of it.
 pub(crate) struct CallRecord {
     pub(crate) ask: Ask,
+    /// Who was asked.
+    pub(crate) life: Life,
     pub(crate) started: Revision,
+    /// When whoever asked decided to.
+    pub(crate) asked_ms: u64,
     /// When, on the clock of the process, at the earliest.
     pub(crate) not_before_ms: u64,
+    /// When at the latest, if it was answered.
+    pub(crate) not_after: Option<LogicalTime>,
+    /// When it was answered or given up.
+    pub(crate) ended_ms: Option<u64>,
     pub(crate) state: CallState,
     /// What was told of the run's watermark before.
     pub(crate) watermark: Option<Box<[u8]>>,
     /// The revisions at which it did what it was asked to do.
     pub(crate) effects: Vec<Revision>,
+}
+
+impl CallRecord {
+    /// A call that begins now.
+    pub(crate) const fn new(
+        ask: Ask,
+        life: Life,
+        started: Revision,
+        asked_ms: u64,
+        not_before_ms: u64,
+    ) -> Self {
+        Self {
+            ask,
+            life,
+            started,
+            asked_ms,
+            not_before_ms,
+            not_after: None,
+            ended_ms: None,
+            state: CallState::Open,
+            watermark: None,
+            effects: Vec::new(),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -62,7 +95,9 @@ pub(crate) enum CallState {
 /// The runs of one moment, as far as they can be asked for.
 pub(crate) struct Version {
     pub(crate) at: Revision,
+    pub(crate) at_ms: u64,
     pub(crate) run: Option<Rc<RunModel>>,
+    pub(crate) record: Option<Rc<RunRecord>>,
     pub(crate) shards: Rc<Vec<ShardSummary>>,
 }
 
@@ -78,8 +113,11 @@ pub(crate) struct Ledger {
     pub(crate) grants: BTreeMap<(Address, ShardId, u64), Granted>,
     /// The ends that each lease was given.
     pub(crate) deadlines: BTreeSet<(Address, ShardId, u64, u64)>,
-    /// Runs that are, or were, being taken away.
+    /// Runs that are being taken away, or were and are no more.
     pub(crate) collected: BTreeSet<Address>,
+    /// Since when nothing is left of a run.
+    pub(crate) gone: BTreeMap<Address, Revision>,
+    pub(crate) offers: Offers,
     /// Shards whose records are damaged just now, and those that ever were.
     pub(crate) damaged: BTreeSet<(Address, ShardId)>,
     pub(crate) harmed: BTreeSet<(Address, ShardId)>,
@@ -88,6 +126,7 @@ pub(crate) struct Ledger {
     pub(crate) events: BTreeSet<(Address, String)>,
     everything: KeyRange,
     seen: Revision,
+    now_ms: u64,
     views: BTreeMap<Address, RunView>,
 }
 
@@ -102,14 +141,22 @@ impl Ledger {
             grants: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             collected: BTreeSet::new(),
+            gone: BTreeMap::new(),
+            offers: Offers::default(),
             damaged: BTreeSet::new(),
             harmed: BTreeSet::new(),
             told_watermarks: BTreeMap::new(),
             events: BTreeSet::new(),
             everything,
             seen: Revision::ZERO,
+            now_ms: 0,
             views: BTreeMap::new(),
         }
+    }
+
+    /// When it is.
+    pub(crate) const fn now_ms(&self) -> u64 {
+        self.now_ms
     }
 
     /// Up to where the history was read.
@@ -121,10 +168,12 @@ impl Ledger {
     pub(crate) fn follow(
         &mut self,
         store: &MemoryStore,
+        now_ms: u64,
         weather: &Weather,
         tally: &mut Tally,
         trace: &mut Trace,
     ) -> Result<(), Vec<Finding>> {
+        self.now_ms = now_ms;
         let now = store.revision();
         if now == self.seen {
             return Ok(());
@@ -168,6 +217,11 @@ impl Ledger {
             self.hear(set.revision, &step, task)?;
         }
         self.remember(set.revision, &touched);
+        for address in touched.runs.keys().filter(|it| !self.books.runs.contains_key(*it)) {
+            self.gone.insert(*address, set.revision);
+            // Whoever retries late may make a run of that name anew.
+            self.events.retain(|(of, _)| of != address);
+        }
         Ok(())
     }
 
@@ -229,7 +283,8 @@ impl Ledger {
             let after = book.shards.get(id).and_then(|shard| shard.record.as_ref());
             let step = match (&what.before, after) {
                 (Some(before), Some(after)) => {
-                    let asked = Asked { ask: ask.as_ref(), not_before };
+                    let not_after = self.books.clock;
+                    let asked = Asked { ask: ask.as_ref(), not_before, not_after };
                     steps::of_shard(*address, &run.config, before, after, asked)
                 }
                 (Some(_), None) => {
@@ -270,6 +325,7 @@ impl Ledger {
             return Ok(None);
         }
         let Some(after) = after else { return Ok(None) };
+        self.collected.remove(&address);
         steps::of_run(address, before, after, ask).map_err(|finding| vec![finding])
     }
 
@@ -285,6 +341,7 @@ impl Ledger {
         let before = self.views.remove(&address);
         let seen = Observation {
             now: step.now,
+            until: step.now,
             tenant: step.tenant,
             request: &step.request,
             outcome: &step.outcome,
@@ -372,8 +429,12 @@ impl Ledger {
         for address in runs {
             let run = self.model.run(address.0, address.1).cloned().map(Rc::new);
             let view = self.books.view(address);
-            let shards = Rc::new(view.map(|view| view.shards).unwrap_or_default());
-            let version = Version { at, run, shards };
+            let (record, shards) = match view {
+                Some(view) => (Some(Rc::new(view.record)), view.shards),
+                None => (None, Vec::new()),
+            };
+            let (at_ms, shards) = (self.now_ms, Rc::new(shards));
+            let version = Version { at, at_ms, run, record, shards };
             self.versions.entry(address).or_default().push(version);
         }
     }

@@ -6,8 +6,10 @@ use std::task::{Context, Poll, Waker};
 use shardwright_coordination::{EventKind, StateTransitionEvent};
 use shardwright_engine::{Heard, Listener};
 
-use super::ledger::Ledger;
+use super::books::Address;
+use super::ledger::{CallRecord, Ledger};
 use crate::oracle::{Finding, Oracle};
+use crate::request::Request;
 
 pub(crate) const TOLD: &Oracle = &Oracle::of_the_world(
     "events of what is stored",
@@ -37,10 +39,32 @@ impl Ledger {
         {
             return Err(wrong(event, "and is not stored"));
         }
-        if happens_once(kind) && !self.events.insert((address, format!("{kind:?}"))) {
+        let is_new = self.events.insert((address, format!("{kind:?}")));
+        if happens_once(kind) && !is_new && !self.was_asked_twice(address, kind) {
             return Err(wrong(event, "twice"));
         }
         Ok(())
+    }
+
+    /// Whether a worker may have asked twice in the moment in which it was given a shard. Then both
+    /// find the shard as they wanted it, and nothing tells whose doing that is.
+    fn was_asked_twice(&self, address: Address, kind: &EventKind) -> bool {
+        let EventKind::ShardAcquired { shard, worker, fence_epoch } = kind else { return false };
+        let granted = self.grants.get(&(address, *shard, fence_epoch.as_raw()));
+        let run = self.model.run(address.0, address.1);
+        let (Some(granted), Some(run)) = (granted, run) else { return false };
+        let deadline_ms = granted.lease.deadline().as_millis();
+        let at_ms = deadline_ms.saturating_sub(run.config.lease_duration_ms.get());
+        let asks = |call: &CallRecord| match call.request_of(address) {
+            Some(Request::Acquire { key, worker: by }) => (key.shard, by) == (*shard, worker),
+            Some(Request::Claim { worker: by, .. }) => by == worker,
+            _ => false,
+        };
+        let may_be_it = |call: &&CallRecord| {
+            let not_after_ms = call.not_after.unwrap_or(self.books.clock).as_millis();
+            (call.not_before_ms..=not_after_ms).contains(&at_ms) && asks(call)
+        };
+        self.calls.values().filter(may_be_it).count() > 1
     }
 }
 

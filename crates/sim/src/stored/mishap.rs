@@ -112,6 +112,7 @@ impl Director {
     fn give_up(&mut self, task: crate::ground::executor::TaskId) {
         if let Some(record) = self.ledger.calls.get_mut(&task) {
             record.state = CallState::Abandoned;
+            record.ended_ms = Some(self.clock.now_ms());
         }
         let Some(call) = self.calls.remove(&task) else { return };
         if let (Some(actor), Some(intent)) = (call.actor, call.intent)

@@ -39,6 +39,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) ask: Option<&'a Ask>,
     /// At the earliest.
     pub(crate) not_before: LogicalTime,
+    /// At the latest.
+    pub(crate) not_after: LogicalTime,
 }
 
 fn unexplained(text: String) -> Finding {
@@ -91,10 +93,10 @@ pub(crate) fn of_shard(
     after: &ShardRecord,
     asked: Asked<'_>,
 ) -> Result<Option<Step>, Finding> {
-    let Asked { ask, not_before } = asked;
+    let Asked { ask, not_before, not_after } = asked;
     let (old, new) = (&before.head, &after.head);
     let fresh = fresh(old.op_log.entries(), new.op_log.entries());
-    let change = Change { tenant, run, config, before, after, not_before };
+    let change = Change { tenant, run, config, before, after, not_before, not_after };
     match fresh.as_slice() {
         [] if new.fence != old.fence => change.granted(ask).map(Some),
         [] if new.status != old.status => change.parked(ask).map(Some),
@@ -121,6 +123,7 @@ struct Change<'r> {
     before: &'r ShardRecord,
     after: &'r ShardRecord,
     not_before: LogicalTime,
+    not_after: LogicalTime,
 }
 
 impl Change<'_> {
@@ -179,7 +182,8 @@ impl Change<'_> {
         let shard = head.key.shard;
         let reason = RetriesExhausted { shard, attempts: self.before.head.fruitless_acquires };
         let request = Request::Acquire { key: head.key, worker };
-        let mut step = self.step(request, Err(reason.into()), LogicalTime::ZERO);
+        // What nobody may do even at the latest moment, nobody may do at all.
+        let mut step = self.step(request, Err(reason.into()), self.not_after);
         let kind = EventKind::ShardParked { shard, reason: ParkReason::TooManyErrors };
         step.events.push(self.event(step.now, kind));
         step.is_wanted = false;
@@ -268,6 +272,7 @@ pub(crate) fn shown(record: &ShardRecord, lease: Lease) -> Granted {
         spawned: record.head.spawned.iter().map(|spawned| spawned.shard).collect(),
         parent: record.head.parent,
         cursor_semantics: record.head.cursor_semantics,
+        fruitless: record.head.fruitless_acquires,
         capacity: CapacityHint::default(),
     }
 }

@@ -181,6 +181,7 @@ impl<S: System> World<S> {
         self.note(envelope, now, &outcome);
         let seen = Observation {
             now,
+            until: now,
             tenant: *tenant,
             request,
             outcome: &outcome,

@@ -60,6 +60,7 @@ impl Settings {
         let runtime = CoordinatorRuntimeConfig {
             max_shards_per_tenant: per_tenant as usize,
             max_total_shards: total as usize,
+            max_total_runs: usize::MAX,
             claim_cooldown_interval_ms: if rng.chance(500) { rng.between(5, 40) } else { 0 },
             slab_capacity: slab_capacity as u32,
             fence_floor: FenceEpoch::from_raw(floor).unwrap_or(FenceEpoch::INITIAL),

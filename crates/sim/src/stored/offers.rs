@@ -1,0 +1,111 @@
+//! What a process offers, held against what it has done itself.
+//!
+//! What a process knows of a run may be behind what others have stored, so that a claim may be told
+//! of nothing though there is something. But nobody looks behind its own deeds: a shard that was
+//! claimed by way of a process and released there, and that nobody has taken since, is offered to
+//! whoever claims there next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+
+use shardwright_contracts::{FenceEpoch, ShardId};
+use shardwright_coordination::{RunStatus, ShardStatus};
+use shardwright_store::Revision;
+
+use super::answers::Case;
+use super::books::Address;
+use super::ledger::{CallRecord, Ledger, Version};
+use crate::request::{HolderAct, Request};
+use crate::system::{Answer, Outcome};
+
+/// A process from its start to its end.
+pub(crate) type Life = (usize, u32);
+
+/// What processes have handed out and got back.
+#[derive(Debug, Default)]
+pub(crate) struct Offers {
+    claimed: BTreeSet<(Life, Address, ShardId, FenceEpoch)>,
+    released: BTreeMap<(Address, ShardId), Released>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Released {
+    by: Life,
+    at: Revision,
+    at_ms: u64,
+}
+
+impl Offers {
+    /// Takes note of an answer.
+    pub(super) fn note(
+        &mut self,
+        address: Address,
+        call: &CallRecord,
+        outcome: &Outcome,
+        (at, at_ms): (Revision, u64),
+    ) {
+        let by = call.life;
+        match (call.ask.request(), outcome) {
+            (Some(Request::Claim { .. }), Ok(Answer::Granted(granted))) => {
+                let (shard, fence) = (granted.lease.key().shard, granted.lease.fence());
+                self.claimed.insert((by, address, shard, fence));
+            }
+            (
+                Some(Request::Holder { lease, act: HolderAct::Release { .. } }),
+                Ok(Answer::Applied { replayed: false }),
+            ) => {
+                let shard = lease.key().shard;
+                if self.claimed.contains(&(by, address, shard, lease.fence())) {
+                    self.released.insert((address, shard), Released { by, at, at_ms });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Ledger {
+    /// Whether a process may have had nothing to offer. Where reads may be stale, it may have tried
+    /// what is free and found it taken.
+    pub(super) fn may_offer_nothing(&self, case: &Case<'_>) -> bool {
+        let is_offered = |shard: ShardId, released: &Released| {
+            released.by == case.call.life
+                && released.at_ms < case.call.asked_ms
+                && !self.harmed.contains(&(case.address, shard))
+                && self.versions_since(case.address, released.at).iter().all(is_free(shard))
+                && !self.is_tried_by_others(case, released.at_ms)
+        };
+        let mut of_run = self.offers.released.iter().filter(|((run, _), _)| *run == case.address);
+        case.serves_stale() || !of_run.any(|((_, shard), released)| is_offered(*shard, released))
+    }
+
+    /// Whether another claim of the same process was under way at some time since.
+    fn is_tried_by_others(&self, case: &Case<'_>, since_ms: u64) -> bool {
+        let (tenant, run) = case.address;
+        let tries = |call: &CallRecord| {
+            let request = call.ask.request();
+            matches!(request, Some(Request::Claim { .. } | Request::Candidates { .. }))
+                && call.ask.is_of(tenant, run)
+        };
+        self.calls.values().any(|call| {
+            let is_over = call.ended_ms.is_some_and(|ended_ms| ended_ms < since_ms);
+            let is_another = !std::ptr::eq(call, case.call) && call.life == case.call.life;
+            is_another && !is_over && tries(call)
+        })
+    }
+}
+
+/// Whether a shard can be had, by no matter which clock.
+fn is_free(id: ShardId) -> impl Fn(&Version) -> bool {
+    move |version| {
+        let Some(run) = &version.run else { return false };
+        let max = run.config.max_shard_retries.map_or(u32::MAX, NonZeroU32::get);
+        let is_open = run.status == RunStatus::Active && !run.paused;
+        is_open
+            && run.shards.get(&id).is_some_and(|shard| {
+                shard.status == ShardStatus::Active
+                    && shard.lease.is_none()
+                    && shard.fruitless < max
+            })
+    }
+}

@@ -1,0 +1,164 @@
+//! What callers were shown, held against the history.
+//!
+//! Runs, lists and progress are read, and were so at some moment of the call. What is told besides
+//! comes from a view that follows the store, so that it may be behind; but what never was is not
+//! told either.
+
+use std::collections::BTreeSet;
+
+use shardwright_contracts::{LogicalTime, ShardId};
+use shardwright_coordination::{
+    CapacityHint, HolderNotice, RunProgress, ShardFilter, ShardStatus, ShardSummary,
+};
+
+use super::answers::{Case, SHOWN, finding};
+use super::ledger::{Ledger, Version};
+use crate::oracle::Finding;
+use crate::request::Request;
+use crate::system::Answer;
+
+/// No view is behind by more: what is watched may be delayed, then a line cut, then a process stand
+/// still.
+const VIEW_BEHIND_MS: u64 = 4_000;
+
+impl Ledger {
+    /// Judges what an answer shows.
+    pub(super) fn judge_shown(&self, case: &Case<'_>, answer: &Answer) -> Result<(), Finding> {
+        let was_so = match answer {
+            Answer::Run(told) => {
+                self.was_at_some_time(case, |version| version.record.as_deref() == Some(told))
+            }
+            Answer::Progress(told) => self
+                .was_at_some_time(case, |version| is_progress(told, &version.shards, case.times)),
+            Answer::Shards(listed) => match case.request {
+                Request::List { filter, .. } => self.was_at_some_time(case, |version| {
+                    is_listing(listed, filter, &version.shards, case.times)
+                }),
+                _ => false,
+            },
+            Answer::Candidates { shards, outlook } => {
+                self.may_be_candidates(case, shards)
+                    && self.may_end_first(case, outlook.earliest_deadline)
+            }
+            Answer::Granted(granted) => self.may_be_hint(case, &granted.capacity),
+            Answer::Renewed(renewed) => {
+                self.may_be_hint(case, &renewed.capacity)
+                    && self.may_be_noticed(case, renewed.notice)
+            }
+            Answer::Noticed { replayed: true, notice } => notice.is_none(),
+            Answer::Noticed { replayed: false, notice } => self.may_be_noticed(case, *notice),
+            // These show nothing; what they acknowledge is looked for in the history.
+            Answer::Applied { .. } | Answer::Spawned { .. } | Answer::Noted => true,
+        };
+        if was_so {
+            return Ok(());
+        }
+        let name = case.request.name();
+        Err(finding(SHOWN, format!("{name} was told {answer:?}, and it never was so")))
+    }
+
+    fn was_at_some_time(&self, case: &Case<'_>, was_so: impl Fn(&Version) -> bool) -> bool {
+        self.versions_since(case.address, case.from).iter().any(was_so)
+    }
+
+    /// The versions of a run that a view may show.
+    fn viewed(&self, case: &Case<'_>) -> &[Version] {
+        let versions = self.versions.get(&case.address).map(Vec::as_slice).unwrap_or_default();
+        let since_ms = self.now_ms().saturating_sub(VIEW_BEHIND_MS);
+        let later = versions.partition_point(|version| version.at_ms <= since_ms);
+        versions.get(later.saturating_sub(1)..).unwrap_or_default()
+    }
+
+    /// Candidates were active of late, and are no more than wanted.
+    fn may_be_candidates(&self, case: &Case<'_>, told: &[ShardId]) -> bool {
+        let Request::Candidates { limit, .. } = case.request else { return false };
+        let viewed = self.viewed(case);
+        let was_active = |id: &ShardId| {
+            let is_it =
+                |shard: &ShardSummary| shard.shard == *id && shard.status == ShardStatus::Active;
+            viewed.iter().any(|version| version.shards.iter().any(is_it))
+        };
+        let distinct: BTreeSet<_> = told.iter().collect();
+        told.len() <= *limit && distinct.len() == told.len() && told.iter().all(was_active)
+    }
+
+    fn may_be_hint(&self, case: &Case<'_>, told: &CapacityHint) -> bool {
+        let most = self.viewed(case).iter().map(|version| version.shards.len()).max();
+        let workers = self.model.tenants.get(&case.address.0).map_or(0, |tenant| tenant.workers);
+        let is_ahead = told.earliest_deadline.is_none_or(|end| end > case.times[0]);
+        told.available_count as usize <= most.unwrap_or_default()
+            && told.waiting_workers <= workers
+            && is_ahead
+            && self.may_end_first(case, told.earliest_deadline)
+    }
+
+    /// Nobody holds a shard for longer than its run's leases last, and is left alone after that for
+    /// longer than clocks may differ.
+    pub(super) fn may_end_first(&self, case: &Case<'_>, told: Option<LogicalTime>) -> bool {
+        let Some(told) = told else { return true };
+        let longest = self.viewed(case).iter().filter_map(|version| version.run.as_ref());
+        let longest = longest.map(|run| run.config.lease_duration_ms.get()).max();
+        longest.is_some_and(|lease_ms| {
+            told <= case.times[1].saturating_add(lease_ms).saturating_add(self.model.skew_ms)
+        })
+    }
+
+    /// A holder is told whether its run is paused, and what was asked of it and of nobody else.
+    /// What could not be read is not told.
+    fn may_be_noticed(&self, case: &Case<'_>, told: Option<HolderNotice>) -> bool {
+        let Some(HolderNotice { paused, split_request }) = told else { return true };
+        let runs = self.viewed(case).iter().filter_map(|version| version.run.as_ref());
+        let was_so = runs.into_iter().any(|run| run.paused == paused);
+        was_so && split_request.is_none_or(|request| self.was_asked(case, &request))
+    }
+}
+
+const STATUSES: [ShardStatus; 4] =
+    [ShardStatus::Active, ShardStatus::Done, ShardStatus::Split, ShardStatus::Parked];
+
+/// Whether a lease has not ended by the latest of some times.
+fn is_held(shard: &ShardSummary, times: [LogicalTime; 2]) -> bool {
+    shard.lease_deadline.is_some_and(|deadline| deadline > times[1])
+}
+
+/// Whether shards are counted right. Whether somebody still holds one depends on the time.
+fn is_progress(told: &RunProgress, shards: &[ShardSummary], times: [LogicalTime; 2]) -> bool {
+    let count = |is_counted: &dyn Fn(&ShardSummary) -> bool| {
+        shards.iter().filter(|shard| is_counted(shard)).count() as u32
+    };
+    let counts = STATUSES.map(|status| count(&|shard| shard.status == status));
+    let held = count(&|shard| is_held(shard, times));
+    let leased = count(&|shard| shard.lease_deadline.is_some());
+    counts == [told.active, told.done, told.split, told.parked]
+        && (held..=leased).contains(&told.leased)
+}
+
+/// Whether a list is what a filter lets through of some shards, in order.
+fn is_listing(
+    listed: &[ShardSummary],
+    filter: &ShardFilter,
+    shards: &[ShardSummary],
+    times: [LogicalTime; 2],
+) -> bool {
+    let but_for_leases = ShardFilter { is_leased: None, ..*filter };
+    let passing = || shards.iter().filter(|shard| but_for_leases.admits(shard));
+    let is_shown = |shard: &ShardSummary| listed.iter().any(|told| told.shard == shard.shard);
+    // Somebody may hold a shard or not, unless nobody ever did or the lease lasts beyond the call.
+    let may_lack = |shard: &ShardSummary| match filter.is_leased {
+        None => false,
+        Some(true) => !is_held(shard, times),
+        Some(false) => shard.lease_deadline.is_some(),
+    };
+    listed.is_sorted_by_key(|shard| (&shard.start, shard.shard))
+        && listed
+            .iter()
+            .all(|told| filter.admits(told) && passing().any(|shard| is_same(told, shard, times)))
+        && passing().all(|shard| is_shown(shard) || may_lack(shard))
+}
+
+/// Whether a shard is shown as it was. That a lease is over need not be known before it is.
+fn is_same(told: &ShardSummary, was: &ShardSummary, times: [LogicalTime; 2]) -> bool {
+    let is_over = told.lease_deadline.is_none() && !is_held(was, times);
+    let lease_deadline = if is_over { None } else { was.lease_deadline };
+    *told == ShardSummary { lease_deadline, ..was.clone() }
+}
