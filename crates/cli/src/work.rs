@@ -225,7 +225,7 @@ async fn conclude(
         if is_settled(&now) && now != shards {
             continue;
         }
-        output.publish(built, serde_json::to_vec_pretty(&receipt)?).await?;
+        output.publish(run, built, serde_json::to_vec_pretty(&receipt)?).await?;
         return Ok(receipt);
     }
 }
