@@ -11,6 +11,7 @@ mod results;
 mod shards;
 mod token;
 
+mod uncovered;
 use std::path::{Path, PathBuf};
 
 use shardwright_contracts::{CursorSemantics, RunId};
@@ -97,14 +98,15 @@ pub(crate) async fn verify(
         is_local: place.is_local(),
         books: &books::read(&written.books),
     };
-    receipt::compare(&written.folder.join("receipt.json"), &truth, &mut findings)?;
+    let receipt = written.folder.join("receipt.json");
+    let admitted = receipt::compare(&receipt, &truth, &mut findings)?;
     if let Some(source) = source {
         let missing = match record.config.cursor_semantics {
             _ if place.is_local() => Missing::Elsewhere,
             CursorSemantics::Dispatched => Missing::Foretold,
             CursorSemantics::Completed => Missing::Fault,
         };
-        let claim = Claim { whole, missing };
+        let claim = Claim { whole, missing, admitted };
         let findings = &mut findings;
         listing::compare(source, description, &stored, &results_path, &claim, findings).await?;
     }

@@ -27,6 +27,7 @@ use crate::receipt::Receipt;
 use crate::say::note;
 use crate::scan::Scan;
 use crate::signals::stop_on_signals;
+use crate::source::Booked;
 use crate::store::Coordinator;
 use crate::view::View;
 
@@ -44,7 +45,8 @@ pub(crate) async fn work(
     let record = coordinator.get_run(TENANT, run).await?;
     let view = View::new(json, name, description.source.clone());
     let (stop, books) = (Stop::default(), Books::new(output.books_folder(run), view.observer()));
-    let failures = FailureWatch::new(arguments.max_failures, stop.clone(), books);
+    let observer = Arc::clone(&books) as Arc<dyn Observer>;
+    let failures = FailureWatch::new(arguments.max_failures, stop.clone(), observer);
     let session = Session {
         coordinator,
         name,
@@ -76,10 +78,11 @@ pub(crate) async fn work(
     let progress = Progress::new(coordinator, run, &connector);
     progress::follow(&view, &progress, &description)?;
     let options = options(arguments, &command);
+    let booked = Booked { source: connector, books, output: output.clone(), run };
     let ending = Worker::builder(TENANT, run)
         .backend(coordinator.clone())
         .env(TokioEnv::current().context("there is no runtime")?)
-        .connector(connector)
+        .connector(booked)
         .job(command)
         .sink(output.sink())
         .options(options)
@@ -140,10 +143,10 @@ impl Session<'_> {
     /// Writes results and receipt of a run in which everything was tried, and tells of them.
     async fn end(&self, how: &str) -> anyhow::Result<Exit> {
         let Self { coordinator, name, run, view, description, output, .. } = self;
+        output.hand_in_books(*run).await?;
         let is_over = self.failures.is_over(coordinator, *run, true).await?;
         let receipt = conclude(coordinator, *name, *run, description, output).await?;
         coordinator.close().await?;
-        output.hand_in_books(*run).await?;
         let exit = match self.scan {
             Some(scan) => scan.finish(view, description, output, &receipt, how).await?,
             None => {
@@ -194,9 +197,6 @@ impl Session<'_> {
     }
 }
 
-fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {
-    let retry = RetryPolicy { retries: arguments.retries, ..RetryPolicy::default() };
-    WorkerOptions {
 /// What a worker gave up for, with what helps, if that is known.
 fn advised(error: WorkerError) -> anyhow::Error {
     match &error {
@@ -207,6 +207,9 @@ fn advised(error: WorkerError) -> anyhow::Error {
     }
 }
 
+fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {
+    let retry = RetryPolicy { retries: arguments.retries, ..RetryPolicy::default() };
+    WorkerOptions {
         slots: arguments.workers(),
         in_flight: command.in_flight(arguments.in_flight()),
         retry,
@@ -251,14 +254,14 @@ fn is_settled(shards: &[ShardRecord]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::begin::tests::Bench;
-    use crate::output::{RESULTS, Replaced};
     use shardwright_coordination::{ShardLimitScope, ShardLimitViolation};
 
+    use super::*;
+    use crate::begin::tests::Bench;
+    use crate::description::Results;
+    use crate::output::{RESULTS, Replaced};
 
     #[tokio::test]
-    use crate::description::Results;
     async fn a_run_that_was_replaced_writes_no_results() {
         let bench = Bench::new().await;
         let old = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
@@ -274,7 +277,6 @@ mod tests {
         let record = coordinator.get_run(TENANT, old.run).await.unwrap();
         assert_eq!(record.status, RunStatus::Cancelled);
     }
-}
 
     #[tokio::test]
     async fn nothing_is_written_where_nobody_says_any_more_whose_the_results_are() {
@@ -332,3 +334,4 @@ mod tests {
             assert_eq!(told.to_string().contains("shardwright gc --keep-days"), is_room, "{told}");
         }
     }
+}
