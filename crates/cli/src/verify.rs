@@ -6,16 +6,18 @@
 
 mod books;
 mod listing;
+mod long_outputs;
 mod receipt;
 mod results;
 mod shards;
 mod token;
-
 mod uncovered;
+
 use std::path::{Path, PathBuf};
 
 use shardwright_contracts::{CursorSemantics, RunId};
 use shardwright_coordination::{AsyncRunManagement as _, RunName};
+use shardwright_worker::sink::ObjectSink;
 
 use self::listing::{Claim, Missing};
 use self::results::Place;
@@ -63,6 +65,8 @@ pub(crate) struct Written<'a> {
     pub(crate) results: String,
     /// The folder of this machine's segments, if others have folders of their own.
     pub(crate) own_segments: Option<PathBuf>,
+    /// The object store in which it is, if it is in one.
+    pub(crate) objects: Option<&'a ObjectSink>,
     /// What the processes wrote down that worked on it.
     pub(crate) books: Vec<Vec<u8>>,
 }
@@ -84,6 +88,7 @@ pub(crate) async fn verify(
     shards::compare_ends(&stored, &whole, &mut findings);
     let place = written.own_segments.clone().map_or(Place::Shared, Place::Local);
     let read = results::read(&results_path, &stored, &place, &mut findings)?;
+    long_outputs::compare(&results_path, written.objects, &mut findings).await?;
     let failed: u64 = stored.iter().map(|shard| shard.token.failed).sum();
     if failed != read.failed && !place.is_local() {
         findings.add(format!("{failed} items failed, and the results say {}", read.failed));
