@@ -261,7 +261,7 @@ impl Tally {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
     use std::process::Command;
 
@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    struct Nobody;
+    pub(crate) struct Nobody;
 
     impl Observer for Nobody {
         fn event(&self, _: usize, _: WorkerEvent<'_>) {}
@@ -286,7 +286,7 @@ mod tests {
     }
 
     /// Makes a folder whose path is too long for anybody to open it.
-    fn make_too_deep(folder: &Path) {
+    pub(crate) fn make_too_deep(folder: &Path) {
         let script = "for level in $(seq 20); do mkdir $1 && cd -P $1 || exit 1; done";
         let mut shell = Command::new("bash");
         shell.args(["-c", script, "bash", &"d".repeat(250)]).current_dir(folder);

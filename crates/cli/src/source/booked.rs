@@ -67,3 +67,37 @@ impl Connector for Booked {
         self.source.fingerprint().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shardwright_coordination::RunName;
+    use shardwright_worker::connector::{TreeConnector, TreeOptions};
+
+    use super::*;
+    use crate::books::tests::{Nobody, make_too_deep};
+    use crate::description::Results;
+
+    #[tokio::test]
+    async fn nobody_gets_a_page_before_what_is_missing_of_it_is_on_record_for_all() {
+        let (source, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        make_too_deep(source.path());
+        let tree = TreeConnector::open(source.path(), TreeOptions::default()).await.unwrap();
+        let results = Results::Objects { url: "memory:///results".to_owned() };
+        let name = RunName::new("it").unwrap();
+        let output = Output::of(&results, state.path(), name).await.unwrap();
+        let run = RunId::from_raw(7);
+        let in_the_way = output.books_folder(run);
+        let books = Books::new(in_the_way.clone(), Arc::new(Nobody));
+        let source = Arc::new(AnyConnector::Tree(tree));
+        let booked = Booked { source, books, output: output.clone(), run };
+        let ranges = booked.initial_ranges(1).await.unwrap();
+        let page = async || booked.page(&ranges[0], &Position::start(), PageLimit::default()).await;
+        std::fs::create_dir_all(in_the_way.parent().unwrap()).unwrap();
+        std::fs::write(&in_the_way, "").unwrap();
+        assert!(page().await.is_err());
+        assert!(output.books(run).await.unwrap().is_empty());
+        std::fs::remove_file(&in_the_way).unwrap();
+        assert!(page().await.is_ok());
+        assert_eq!(output.books(run).await.unwrap().len(), 1);
+    }
+}
