@@ -11,7 +11,8 @@ use anyhow::Context as _;
 use shardwright_contracts::{CursorSemantics, OpId, RunId};
 use shardwright_coordination::{
     AsyncRunDirectory as _, AsyncRunManagement as _, CreateRunError, CreateRunWithShardsError, Job,
-    RunConfig, RunName, RunQueryError, RunStatus, RunTransitionError,
+    NameRunError, RegisterShardsError, RunConfig, RunName, RunQueryError, RunRecord, RunStatus,
+    RunTransitionError,
 };
 use shardwright_worker::connector::Connector;
 use shardwright_worker::create_run;
@@ -20,7 +21,7 @@ use shardwright_worker::sink::Sink as _;
 use crate::agreement::Asked;
 use crate::arguments::RunArguments;
 use crate::commands::TENANT;
-use crate::description::{Description, Results};
+use crate::description::{Description, Mode, Results};
 use crate::naming;
 use crate::output::{Output, default_folder};
 use crate::source::{AnyConnector, Source};
@@ -31,6 +32,11 @@ const SHARDS_PER_WORKER: usize = 4;
 const MOST_SHARDS: usize = 256;
 /// How often somebody else may give the name to another run while one looks for it.
 const MOST_TRIES: usize = 16;
+
+/// What helps if there are as many shards as there may be.
+pub(crate) const HOW_TO_MAKE_ROOM: &str = "runs that have ended keep their room until they are \
+     taken away: `shardwright gc --keep-days 7` does that with those that ended more than 7 days \
+     ago, and keeps their results";
 
 /// A run that was found or made.
 pub(crate) struct Begun {
@@ -96,20 +102,37 @@ impl Wanted<'_> {
     }
 
     /// Whether a run of the name says nothing of what was asked, so that a new one takes its
-    /// place: one that somebody named and never began, for something else; or a scan that has
-    /// ended, because whoever looks for secrets again wants to know what is there now.
+    /// place: one that somebody named and never began, for something else or without a marker by
+    /// which anybody could join; or a scan with nothing left to do, because whoever looks for
+    /// secrets again wants to know what is there now.
     async fn is_replaceable(&self, run: RunId, description: &Description) -> anyhow::Result<bool> {
         match self.coordinator.get_run(TENANT, run).await {
             Ok(record) => {
-                let goes_on = matches!(record.status, RunStatus::Initializing | RunStatus::Active);
-                Ok(self.arguments.scan.is_some() && !goes_on)
+                let are_scans = matches!(description.mode, Mode::Scan { .. });
+                let are_scans = are_scans && self.arguments.scan.is_some();
+                Ok(are_scans && self.is_over(&record).await?)
             }
             Err(RunQueryError::RunNotFound(_)) => {
                 let results = self.said_results()?;
-                Ok(!self.asked(results.as_ref()).differing(description).is_empty())
+                if !self.asked(results.as_ref()).differing(description).is_empty() {
+                    return Ok(true);
+                }
+                let output = Output::of(&description.results, self.state, self.name).await?;
+                Ok(!output.is_reserved(run).await?)
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether nothing of a run is left to do. What is parked waits for a person.
+    async fn is_over(&self, record: &RunRecord) -> anyhow::Result<bool> {
+        Ok(match record.status {
+            RunStatus::Initializing => false,
+            RunStatus::Active => {
+                self.coordinator.get_run_progress(TENANT, record.run).await?.active == 0
+            }
+            RunStatus::Done | RunStatus::Failed | RunStatus::Cancelled => true,
+        })
     }
 
     const fn asked<'a>(&'a self, results: Option<&'a Results>) -> Asked<'a> {
@@ -138,8 +161,24 @@ impl Wanted<'_> {
         let given = self.arguments.source.as_ref().map(PathBuf::from);
         let source = Some((&self.source, given));
         let begun = resume(self.coordinator, self.state, source, found).await?;
-        create(self.coordinator, run, &begun.description, self.arguments.make.lease).await?;
+        self.create(run, &begun.description).await?;
         Ok(begun)
+    }
+
+    /// Makes the run that has the name. If another one has it by now, nobody would end this one.
+    async fn create(&self, run: RunId, description: &Description) -> anyhow::Result<()> {
+        create(self.coordinator, run, description, self.arguments.make.lease).await?;
+        if self.is_another_by_now(Some(run)).await? {
+            end(self.coordinator, run).await?;
+            anyhow::bail!("somebody has begun the run {} anew", self.name);
+        }
+        Ok(())
+    }
+
+    /// Goes on with the run that somebody else has given the name.
+    async fn join_other(&self, named: RunId) -> anyhow::Result<Option<Begun>> {
+        let job = self.coordinator.job_of(TENANT, named).await?.context("the run is gone again")?;
+        self.join(named, Description::decode(&job.description)?).await
     }
 
     /// Makes a new run in the place of the one that was found.
@@ -172,21 +211,29 @@ impl Wanted<'_> {
             return if self.is_another_by_now(found).await? { Ok(None) } else { Err(refusal) };
         }
         let named = coordinator.name_run(TENANT, run, &job, found).await;
-        if !matches!(named, Ok(named) if named == run) {
+        if is_surely_nameless(run, &named) {
             output.sink().discard(run).await?;
         }
         let named = named?;
         if named != run {
             // Somebody else was faster, so theirs it is.
-            let job = coordinator.job_of(TENANT, named).await?.context("the run is gone again")?;
-            return self.join(named, Description::decode(&job.description)?).await;
+            return self.join_other(named).await;
         }
         if let Some(replaced) = found {
             end(coordinator, replaced).await?;
         }
-        output.claim(name, run, may_replace).await?;
-        create(coordinator, run, &description, arguments.make.lease).await?;
-        Ok(Some(Begun { name, run, description, connector, output, is_resumed: false }))
+        let made = async {
+            output.claim(coordinator, name, run, may_replace).await?;
+            self.create(run, &description).await
+        };
+        match (made.await, coordinator.find_run(TENANT, name).await?) {
+            (Ok(()), _) => {
+                Ok(Some(Begun { name, run, description, connector, output, is_resumed: false }))
+            }
+            // So it is if this process was held up, and somebody has begun it anew meanwhile.
+            (Err(_), Some(other)) if other != run => self.join_other(other).await,
+            (Err(refusal), _) => Err(refusal),
+        }
     }
 
     /// Where results go, if that was said.
@@ -216,8 +263,18 @@ impl Wanted<'_> {
     }
 }
 
+/// Whether a run has not got its name and never will. Else whoever looks for it by that name has to
+/// find its marker.
+const fn is_surely_nameless(run: RunId, named: &Result<RunId, NameRunError>) -> bool {
+    match named {
+        Ok(named) => named.as_raw() != run.as_raw(),
+        Err(NameRunError::JobTooLarge { .. }) => true,
+        Err(NameRunError::RunIdUsed { .. } | NameRunError::BackendError(_)) => false,
+    }
+}
+
 /// Nobody goes on with a run whose name is another one's now.
-async fn end(coordinator: &Coordinator, replaced: RunId) -> anyhow::Result<()> {
+pub(crate) async fn end(coordinator: &Coordinator, replaced: RunId) -> anyhow::Result<()> {
     let op = OpId::from_raw(fastrand::u64(..));
     match coordinator.cancel_run(TENANT, replaced, op).await {
         Ok(_) => Ok(()),
@@ -249,7 +306,7 @@ pub(crate) async fn resume(
         Err(RunQueryError::RunNotFound(_)) => false,
         Err(error) => return Err(error.into()),
     };
-    output.join(name, run, is_begun).await?;
+    output.join(coordinator, name, run, is_begun).await?;
     let ours = [state.to_owned(), std::fs::canonicalize(output.folder())?];
     let (source, given) = match said {
         Some(said) => said,
@@ -308,6 +365,9 @@ pub(crate) async fn create(
         Err(CreateRunWithShardsError::Create(
             CreateRunError::ConfigMismatch(_) | CreateRunError::RunAlreadyExists(_),
         )) => Ok(()),
+        Err(CreateRunWithShardsError::Register(RegisterShardsError::ShardLimitExceeded(full))) => {
+            anyhow::bail!("there is no room for another run: {full}; {HOW_TO_MAKE_ROOM}")
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -315,9 +375,13 @@ pub(crate) async fn create(
 #[cfg(test)]
 pub(crate) mod tests {
     use clap::Parser as _;
+    use shardwright_coordination::{InfraError, ParkReason, ShardLimits};
+    use shardwright_engine::{EngineConfig, TokioEnv};
+    use shardwright_worker::{Ending, JobFailure, Worker, each};
 
     use super::*;
     use crate::arguments::{Arguments, Command};
+    use crate::output::Replaced;
     use crate::store::Purpose;
 
     const RUN: RunId = RunId::from_raw(7);
@@ -341,9 +405,13 @@ pub(crate) mod tests {
             Self { store, coordinator, state, folder }
         }
 
+        fn path(&self, name: &str) -> String {
+            self.folder.path().join(name).display().to_string()
+        }
+
         pub(crate) fn arguments(&self, flags: &[&str], command: &str) -> Box<RunArguments> {
-            let path = |name: &str| self.folder.path().join(name).display().to_string();
-            let said = ["shardwright", "run", "--run", "it", "--out", &path("out"), &path("data")];
+            let (out, data) = (self.path("out"), self.path("data"));
+            let said = ["shardwright", "run", "--run", "it", "--out", &out, &data];
             let parsed = Arguments::parse_from([&said, flags, &["--", command]].concat());
             match parsed.command {
                 Command::Run(arguments) => arguments,
@@ -357,6 +425,15 @@ pub(crate) mod tests {
 
         /// Does what whoever begins a run does, up to giving it its name.
         pub(crate) async fn name_only(&self, arguments: &RunArguments) -> (RunId, Output) {
+            self.name_instead_of(arguments, None).await
+        }
+
+        /// The same, in the place of a run that is there.
+        pub(crate) async fn name_instead_of(
+            &self,
+            arguments: &RunArguments,
+            replaced: Option<RunId>,
+        ) -> (RunId, Output) {
             let source = Source::from_arguments(arguments, &self.state).await.unwrap();
             let results = Results::said(arguments.make.out.as_ref().unwrap()).unwrap();
             let results = results.made().unwrap();
@@ -367,7 +444,7 @@ pub(crate) mod tests {
             let ranges = connector.initial_ranges(2).await.unwrap();
             let description = Description::new(source, &fingerprint, arguments, results, &ranges);
             let job = Job { name, description: description.encode().unwrap().into() };
-            let named = self.coordinator.name_run(TENANT, RUN, &job, None).await.unwrap();
+            let named = self.coordinator.name_run(TENANT, RUN, &job, replaced).await.unwrap();
             assert_eq!(named, RUN);
             (RUN, output)
         }
@@ -375,16 +452,85 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn nobody_joins_who_does_not_see_the_marker_even_before_a_run_is_begun() {
+        for has_marker in [true, false] {
+            let bench = Bench::new().await;
+            let arguments = bench.arguments(&[], "cat");
+            let (run, output) = bench.name_only(&arguments).await;
+            if has_marker {
+                output.reserve(arguments.make.name.unwrap(), run, false).await.unwrap();
+            }
+            let begun = bench.begin(&arguments).await.unwrap();
+            assert_eq!((begun.run == run, begun.is_resumed), (has_marker, has_marker));
+            assert_eq!(bench.coordinator.get_run(TENANT, run).await.is_ok(), has_marker);
+        }
+    }
+
+    #[test]
+    fn a_marker_stays_unless_its_run_surely_has_no_name() {
+        let unknown = InfraError::Unknown { operation: "name_run", message: "lost".into() };
+        for (named, expected) in [
+            (Ok(RUN), false),
+            (Ok(RunId::from_raw(8)), true),
+            (Err(NameRunError::JobTooLarge { length: 1 }), true),
+            (Err(NameRunError::RunIdUsed { run: RUN }), false),
+            (Err(unknown.into()), false),
+        ] {
+            assert_eq!(is_surely_nameless(RUN, &named), expected, "{named:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_was_held_up_does_not_take_the_place_back() {
         let bench = Bench::new().await;
         let arguments = bench.arguments(&[], "cat");
-        let (run, output) = bench.name_only(&arguments).await;
-        let refusal = bench.begin(&arguments).await.err().unwrap().to_string();
-        assert!(refusal.contains("every worker has to reach"), "{refusal}");
-        assert!(bench.coordinator.get_run(TENANT, run).await.is_err());
-        output.reserve(arguments.make.name.unwrap(), run, false).await.unwrap();
-        let begun = bench.begin(&arguments).await.unwrap();
-        assert_eq!((begun.run, begun.is_resumed), (run, true));
-        assert!(bench.coordinator.get_run(TENANT, run).await.is_ok());
+        let (held_up, output) = bench.name_only(&arguments).await;
+        let name = arguments.make.name.unwrap();
+        output.reserve(name, held_up, false).await.unwrap();
+        let fresh = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
+        let claimed = output.claim(&bench.coordinator, name, held_up, true).await;
+        assert!(claimed.is_err_and(|error| error.is::<Replaced>()));
+        output.ensure_current(fresh.run).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_scan_with_nothing_left_to_do_is_begun_anew_whatever_is_parked() {
+        let bench = Bench::new().await;
+        let said = ["shardwright", "scan", "--run", "it", &bench.path("data")];
+        let Command::Scan(scan) = Arguments::parse_from(said).command else { panic!("{said:?}") };
+        let arguments = scan.as_run([7; 32]);
+        let first = bench.begin(&arguments).await.unwrap();
+        let again = bench.begin(&arguments).await.unwrap();
+        assert_eq!((again.run, again.is_resumed), (first.run, true));
+        let worker = Worker::builder(TENANT, first.run)
+            .backend(bench.coordinator.clone())
+            .env(TokioEnv::current().unwrap())
+            .connector(first.connector)
+            .job(each(async |_| Err(JobFailure::fatal(ParkReason::Other, "no"))))
+            .sink(first.output.sink());
+        assert!(matches!(worker.run().await.unwrap(), Ending::Parked { shards: 1 }));
+        let anew = bench.begin(&arguments).await.unwrap();
+        assert!(anew.run != first.run && !anew.is_resumed);
+        // A run of a command is none of its business.
+        let command = bench.arguments(&["--fresh"], "cat");
+        assert!(bench.begin(&command).await.is_ok());
+        assert!(bench.begin(&arguments).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn where_there_is_no_room_for_a_run_it_is_said_how_to_make_some() {
+        let bench = Bench::new().await;
+        let env = TokioEnv::current().unwrap();
+        let (store, keys) = bench.store.connect(Purpose::Work, "runs", None).await.unwrap();
+        let limits = ShardLimits { per_tenant: 0, total: 0 };
+        let config = EngineConfig { limits, ..EngineConfig::on_one_machine() };
+        let coordinator = Coordinator::open(store, env, keys, config).await.unwrap();
+        let arguments = bench.arguments(&[], "cat");
+        let begun = begin(&bench.store, &coordinator, &bench.state, &arguments).await;
+        let refusal = begun.err().unwrap().to_string();
+        assert!(refusal.contains("limit of 0 shards"), "{refusal}");
+        assert!(refusal.contains("shardwright gc --keep-days"), "{refusal}");
+        // Once there is, the same command begins it.
+        assert!(bench.begin(&arguments).await.is_ok());
     }
 
     #[tokio::test]

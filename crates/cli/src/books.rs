@@ -2,13 +2,15 @@
 //! repeated or refused.
 //!
 //! Each process keeps a file beside the segments, and whoever writes the receipt adds all of them
-//! up. A process that is killed has written down what it met before its cursors moved over it.
+//! up. What was passed over in the source is written down when it is read, so a process that is
+//! killed has done that before its cursors moved over it. Where items may be missing because of it,
+//! what cannot be written down is not read either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use shardwright_worker::connector::{Notice, NoticeKind, Notices};
@@ -29,8 +31,6 @@ pub(crate) enum Why {
     Vanished,
     Symlink,
     Special,
-    /// There were too many in one place to say.
-    Other,
 }
 
 impl Why {
@@ -59,7 +59,6 @@ impl Why {
             Self::Vanished => "gone before it was looked at",
             Self::Symlink => "symbolic link",
             Self::Special => "no file",
-            Self::Other => "for other reasons",
         }
     }
 }
@@ -94,6 +93,8 @@ pub(crate) struct Books {
 #[derive(Default)]
 struct State {
     file: Option<File>,
+    /// Whether the last line may be there in part.
+    is_cut: bool,
     named: BTreeMap<Why, u64>,
 }
 
@@ -104,34 +105,25 @@ impl Books {
         Arc::new(Self { path, state: Mutex::default(), next })
     }
 
-    fn write(&self, state: &mut State, entry: &Entry<'_>) {
-        // Without books the work goes on: they say nothing of what is done.
-        let _unwritten = self.try_write(state, entry);
+    /// Where they are.
+    pub(crate) fn path(&self) -> &PathBuf {
+        &self.path
     }
 
-    fn try_write(&self, state: &mut State, entry: &Entry<'_>) -> std::io::Result<()> {
-        let mut line = serde_json::to_vec(entry)?;
-        line.push(b'\n');
-        let file = match &mut state.file {
-            Some(file) => file,
-            none => {
-                if let Some(folder) = self.path.parent() {
-                    fs::create_dir_all(folder)?;
-                }
-                none.insert(File::options().append(true).create(true).open(&self.path)?)
+    /// Writes down what was passed over on a page, before anybody moves on behind it, and says
+    /// whether items may be missing because of it. Then it has to be on record: nobody would look
+    /// for them.
+    pub(crate) fn pass_over(&self, notices: &Notices) -> io::Result<bool> {
+        let mut state = self.state();
+        let (mut lines, mut uncounted, mut is_uncovered) = (Vec::new(), BTreeMap::new(), false);
+        for (kind, count) in notices.more_of_each() {
+            if let Some(why) = Why::of(kind) {
+                uncounted.insert(why, count);
             }
-        };
-        file.write_all(&line)
-    }
-
-    fn passed_over(&self, notices: &Notices) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut uncounted: BTreeMap<Why, u64> = BTreeMap::new();
-        if notices.more() > 0 {
-            uncounted.insert(Why::Other, notices.more());
         }
         for Notice { key, kind, detail } in notices.kept() {
             let Some(why) = Why::of(*kind) else { continue };
+            is_uncovered |= why.is_uncovered();
             let named = state.named.entry(why).or_default();
             *named += 1;
             if *named > NAMED_MAX {
@@ -139,22 +131,65 @@ impl Books {
                 continue;
             }
             let entry = Entry::PassedOver { why, key: KeyText::new(key), detail: detail.clone() };
-            self.write(&mut state, &entry);
+            add_line(&mut lines, &entry)?;
         }
         for (why, count) in uncounted {
-            self.write(&mut state, &Entry::Uncounted { why, count });
+            add_line(&mut lines, &Entry::Uncounted { why, count })?;
         }
+        let written = self.append(&mut state, &lines, is_uncovered);
+        if is_uncovered { written.map(|()| true) } else { Ok(false) }
     }
 
     fn note(&self, entry: &Entry<'_>) {
-        self.write(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), entry);
+        let mut line = Vec::new();
+        // Without these the work goes on: they say nothing of what is done.
+        let written = add_line(&mut line, entry);
+        let _unwritten = written.and_then(|()| self.append(&mut self.state(), &line, false));
     }
+
+    fn append(&self, state: &mut State, lines: &[u8], is_durable: bool) -> io::Result<()> {
+        let State { file, is_cut, .. } = state;
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let file = match file {
+            Some(file) => file,
+            none => none.insert(self.open()?),
+        };
+        let mut write = || {
+            if *is_cut {
+                file.write_all(b"\n")?;
+            }
+            file.write_all(lines)?;
+            if is_durable { file.sync_data() } else { Ok(()) }
+        };
+        let written = write();
+        *is_cut = written.is_err();
+        written
+    }
+
+    fn open(&self) -> io::Result<File> {
+        let Some(folder) = self.path.parent() else { return Err(io::ErrorKind::NotFound.into()) };
+        fs::create_dir_all(folder)?;
+        let file = File::options().append(true).create(true).open(&self.path)?;
+        File::open(folder)?.sync_all()?;
+        Ok(file)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn add_line(lines: &mut Vec<u8>, entry: &Entry<'_>) -> io::Result<()> {
+    serde_json::to_writer(&mut *lines, entry)?;
+    lines.push(b'\n');
+    Ok(())
 }
 
 impl Observer for Books {
     fn event(&self, slot: usize, event: WorkerEvent<'_>) {
         match event {
-            WorkerEvent::Noticed { notices } => self.passed_over(notices),
             WorkerEvent::Replayed { .. } => self.note(&Entry::Replayed),
             WorkerEvent::Refused { .. } => self.note(&Entry::Refused),
             WorkerEvent::Parked { retries: retries @ 1.., .. } => {
@@ -226,8 +261,69 @@ impl Tally {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use shardwright_worker::connector::{
+        Connector as _, PageLimit, Position, TreeConnector, TreeOptions,
+    };
+
     use super::*;
+
+    pub(crate) struct Nobody;
+
+    impl Observer for Nobody {
+        fn event(&self, _: usize, _: WorkerEvent<'_>) {}
+    }
+
+    /// What is noticed in a folder.
+    async fn notices(folder: &Path) -> Notices {
+        let tree = TreeConnector::open(folder.to_owned(), TreeOptions::default()).await.unwrap();
+        let ranges = tree.initial_ranges(1).await.unwrap();
+        let page = tree.page(&ranges[0], &Position::start(), PageLimit::default()).await.unwrap();
+        page.notices
+    }
+
+    /// Makes a folder whose path is too long for anybody to open it.
+    pub(crate) fn make_too_deep(folder: &Path) {
+        let script = "for level in $(seq 20); do mkdir $1 && cd -P $1 || exit 1; done";
+        let mut shell = Command::new("bash");
+        shell.args(["-c", script, "bash", &"d".repeat(250)]).current_dir(folder);
+        assert!(shell.status().unwrap().success());
+    }
+
+    #[tokio::test]
+    async fn what_items_may_be_missing_of_is_named_beside_much_else() {
+        let source = tempfile::tempdir().unwrap();
+        for number in 0..300 {
+            std::os::unix::fs::symlink("x", source.path().join(format!("{number}"))).unwrap();
+        }
+        make_too_deep(source.path());
+        let folder = tempfile::tempdir().unwrap();
+        let books = Books::new(folder.path().join("books"), Arc::new(Nobody));
+        assert!(books.pass_over(&notices(source.path()).await).unwrap());
+        let mut tally = Tally::default();
+        tally.add(&fs::read(books.path()).unwrap());
+        let expected = BTreeMap::from([(Why::TooLong, 1), (Why::Symlink, 300)]);
+        assert_eq!((tally.passed_over, tally.uncovered.len()), (expected, 1));
+    }
+
+    #[tokio::test]
+    async fn what_has_to_be_on_record_and_cannot_be_is_an_error() {
+        let source = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("x", source.path().join("link")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let in_the_way = folder.path().join("books");
+        fs::write(&in_the_way, "").unwrap();
+        let books = Books::new(in_the_way.clone(), Arc::new(Nobody));
+        assert!(!books.pass_over(&notices(source.path()).await).unwrap());
+        make_too_deep(source.path());
+        let met = notices(source.path()).await;
+        assert!(books.pass_over(&met).is_err());
+        fs::remove_file(&in_the_way).unwrap();
+        assert!(books.pass_over(&met).unwrap());
+    }
 
     #[test]
     fn what_several_met_is_counted_once_and_a_cut_line_not_at_all() {
@@ -237,12 +333,13 @@ mod tests {
         };
         let one = entry(b"a/", Why::Unreadable) + &entry(b"l\xff", Why::Symlink);
         let refused = serde_json::to_string(&Entry::Refused).unwrap() + "\n";
-        let more = serde_json::to_string(&Entry::Uncounted { why: Why::Other, count: 7 }).unwrap();
+        let more =
+            serde_json::to_string(&Entry::Uncounted { why: Why::Vanished, count: 7 }).unwrap();
         let other = one.clone() + &refused + &more + "\n{\"kind\":\"refu";
         let mut tally = Tally::default();
         tally.add(one.as_bytes());
         tally.add(other.as_bytes());
-        let expected = [(Why::Unreadable, 1), (Why::Symlink, 1), (Why::Other, 7)];
+        let expected = [(Why::Unreadable, 1), (Why::Symlink, 1), (Why::Vanished, 7)];
         assert_eq!(tally.passed_over, BTreeMap::from(expected));
         assert_eq!((tally.refused, tally.uncovered.len()), (1, 1));
     }

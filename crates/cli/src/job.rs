@@ -47,8 +47,8 @@ impl Command {
             }
             Mode::Persistent => {
                 // The part of a lease in which the work has to have stopped.
-                let grace = lease / 10;
-                let job = PersistentProcess::new(template, output.logs(), spill, in_flight, grace);
+                let (grace, logs) = (lease / 10, output.logs(run));
+                let job = PersistentProcess::new(template, logs, spill, in_flight, grace);
                 job.try_out(run).await?;
                 Self::Persistent(job)
             }

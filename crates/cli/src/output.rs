@@ -25,6 +25,8 @@ use crate::sink::AnySink;
 pub(crate) const RESULTS: &str = "results.jsonl";
 const RECEIPT: &str = "receipt.json";
 const SEGMENTS: &str = "segments";
+const LONG_OUTPUTS: &str = "stdout";
+const LOGS: &str = "logs";
 /// The longest output of a program that is kept in its record.
 const INLINE_BYTES: usize = 64 * 1_024;
 
@@ -73,6 +75,16 @@ impl Output {
         &self.folder
     }
 
+    /// Whether every machine sees the same place.
+    pub(crate) const fn is_the_same_for_all(&self) -> bool {
+        self.objects.is_some()
+    }
+
+    /// The object store in which they are, if they are in one.
+    pub(crate) const fn objects(&self) -> Option<&ObjectSink> {
+        self.objects.as_ref()
+    }
+
     /// What a file among the results is called.
     pub(crate) fn place(&self, file: &str) -> String {
         match &self.objects {
@@ -91,16 +103,17 @@ impl Output {
     }
 
     pub(crate) fn spill(&self) -> Spill {
-        let spill = Spill::new(self.folder.join("stdout"), INLINE_BYTES);
+        let spill = Spill::new(self.folder.join(LONG_OUTPUTS), INLINE_BYTES);
         match &self.objects {
             Some(objects) => spill.to_objects(objects.clone()),
             None => spill,
         }
     }
 
-    /// Where persistent programs write what they have to say.
-    pub(crate) fn logs(&self) -> PathBuf {
-        self.folder.join("logs")
+    /// Where persistent programs of a run write what they have to say. The folder is the run's own:
+    /// whoever says where results go may have a folder for logs there.
+    pub(crate) fn logs(&self, run: RunId) -> PathBuf {
+        self.folder.join(LOGS).join(shown(run))
     }
 
     /// Everybody needs a folder, if only to put things together.
@@ -142,7 +155,12 @@ impl Output {
     }
 
     /// Puts the result file and the receipt where they belong.
-    pub(crate) async fn publish(&self, built: Built, receipt: Vec<u8>) -> anyhow::Result<()> {
+    pub(crate) async fn publish(
+        &self,
+        run: RunId,
+        built: Built,
+        receipt: Vec<u8>,
+    ) -> anyhow::Result<()> {
         let mut file = built.file;
         if let Some(objects) = &self.objects {
             objects.put_file(RESULTS, file.as_file_mut()).await?;
@@ -151,7 +169,8 @@ impl Output {
             file.persist(self.folder.join(RESULTS))?;
             File::open(&self.folder)?.sync_all()?;
         }
-        self.write(RECEIPT, receipt).await
+        self.write(RECEIPT, receipt).await?;
+        self.clear_predecessors(run).await
     }
 
     /// Where processes of this machine keep their books on a run.

@@ -1,5 +1,7 @@
 //! Where the items of a run come from.
 
+mod booked;
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use shardwright_worker::connector::{
 use shardwright_worker::process::KeyText;
 use shardwright_worker::scan::uri;
 
+pub(crate) use self::booked::Booked;
 use crate::arguments::RunArguments;
 use crate::description::{Results, path_of, path_text};
 use crate::readable::readable;

@@ -6,15 +6,18 @@
 
 mod books;
 mod listing;
+mod long_outputs;
 mod receipt;
 mod results;
 mod shards;
 mod token;
+mod uncovered;
 
 use std::path::{Path, PathBuf};
 
 use shardwright_contracts::{CursorSemantics, RunId};
 use shardwright_coordination::{AsyncRunManagement as _, RunName};
+use shardwright_worker::sink::ObjectSink;
 
 use self::listing::{Claim, Missing};
 use self::results::Place;
@@ -62,6 +65,8 @@ pub(crate) struct Written<'a> {
     pub(crate) results: String,
     /// The folder of this machine's segments, if others have folders of their own.
     pub(crate) own_segments: Option<PathBuf>,
+    /// The object store in which it is, if it is in one.
+    pub(crate) objects: Option<&'a ObjectSink>,
     /// What the processes wrote down that worked on it.
     pub(crate) books: Vec<Vec<u8>>,
 }
@@ -83,6 +88,7 @@ pub(crate) async fn verify(
     shards::compare_ends(&stored, &whole, &mut findings);
     let place = written.own_segments.clone().map_or(Place::Shared, Place::Local);
     let read = results::read(&results_path, &stored, &place, &mut findings)?;
+    long_outputs::compare(&results_path, written.objects, &mut findings).await?;
     let failed: u64 = stored.iter().map(|shard| shard.token.failed).sum();
     if failed != read.failed && !place.is_local() {
         findings.add(format!("{failed} items failed, and the results say {}", read.failed));
@@ -97,14 +103,15 @@ pub(crate) async fn verify(
         is_local: place.is_local(),
         books: &books::read(&written.books),
     };
-    receipt::compare(&written.folder.join("receipt.json"), &truth, &mut findings)?;
+    let receipt = written.folder.join("receipt.json");
+    let admitted = receipt::compare(&receipt, &truth, &mut findings)?;
     if let Some(source) = source {
         let missing = match record.config.cursor_semantics {
             _ if place.is_local() => Missing::Elsewhere,
             CursorSemantics::Dispatched => Missing::Foretold,
             CursorSemantics::Completed => Missing::Fault,
         };
-        let claim = Claim { whole, missing };
+        let claim = Claim { whole, missing, admitted };
         let findings = &mut findings;
         listing::compare(source, description, &stored, &results_path, &claim, findings).await?;
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use shardwright_contracts::{OpId, RunId};
+use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{
     AsyncRunManagement as _, RunName, RunStatus, RunTransitionError, ShardRecord, ShardStatus,
 };
@@ -12,7 +13,7 @@ use shardwright_engine::TokioEnv;
 use shardwright_worker::{Ending, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerOptions};
 
 use crate::arguments::WorkArguments;
-use crate::begin::Begun;
+use crate::begin::{Begun, HOW_TO_MAKE_ROOM};
 use crate::books::{Books, Tally};
 use crate::commands::TENANT;
 use crate::commands::runs::word;
@@ -23,8 +24,10 @@ use crate::job::Command;
 use crate::output::Output;
 use crate::progress::{self, Progress};
 use crate::receipt::Receipt;
+use crate::say::note;
 use crate::scan::Scan;
 use crate::signals::stop_on_signals;
+use crate::source::Booked;
 use crate::store::Coordinator;
 use crate::view::View;
 
@@ -42,7 +45,8 @@ pub(crate) async fn work(
     let record = coordinator.get_run(TENANT, run).await?;
     let view = View::new(json, name, description.source.clone());
     let (stop, books) = (Stop::default(), Books::new(output.books_folder(run), view.observer()));
-    let failures = FailureWatch::new(arguments.max_failures, stop.clone(), books);
+    let observer = Arc::clone(&books) as Arc<dyn Observer>;
+    let failures = FailureWatch::new(arguments.max_failures, stop.clone(), observer);
     let session = Session {
         coordinator,
         name,
@@ -55,10 +59,7 @@ pub(crate) async fn work(
     };
     match record.status {
         // A scan that was done before is not joined; this one was done between two looks.
-        RunStatus::Done => {
-            output.hand_in_books(run).await?;
-            return session.end(scan.map_or(DONE_BEFORE, |_| "is done")).await;
-        }
+        RunStatus::Done => return session.end(scan.map_or(DONE_BEFORE, |_| "is done")).await,
         RunStatus::Failed | RunStatus::Cancelled => {
             let status = word(record.status, record.paused);
             anyhow::bail!("the run {name} is {status}; say --fresh to begin a new one");
@@ -77,10 +78,11 @@ pub(crate) async fn work(
     let progress = Progress::new(coordinator, run, &connector);
     progress::follow(&view, &progress, &description)?;
     let options = options(arguments, &command);
+    let booked = Booked { source: connector, books, output: output.clone(), run };
     let ending = Worker::builder(TENANT, run)
         .backend(coordinator.clone())
         .env(TokioEnv::current().context("there is no runtime")?)
-        .connector(connector)
+        .connector(booked)
         .job(command)
         .sink(output.sink())
         .options(options)
@@ -112,8 +114,13 @@ impl Session<'_> {
         progress: &Progress,
     ) -> anyhow::Result<Exit> {
         let Self { name, .. } = self;
-        // Whatever happened, others learn what was met here.
-        self.output.hand_in_books(self.run).await?;
+        // Whatever happened, others learn what was met here. Where a receipt is written, that is a
+        // part of it; where it is not, it hides nothing else that is to be told.
+        if !matches!(ending, Ok(Ending::Done | Ending::Parked { .. }))
+            && let Err(error) = self.output.hand_in_books(self.run).await
+        {
+            note!("others do not learn yet what was met in the source here: {error:#}");
+        }
         match ending {
             Ok(Ending::Done) => self.end("is done").await,
             Ok(Ending::Parked { .. }) => self.end("is done but for what is parked").await,
@@ -129,13 +136,14 @@ impl Session<'_> {
             Err(WorkerError::RunEnded { status }) => {
                 anyhow::bail!("the run {name} was ended by somebody: it is {}", word(status, false))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(advised(error)),
         }
     }
 
     /// Writes results and receipt of a run in which everything was tried, and tells of them.
     async fn end(&self, how: &str) -> anyhow::Result<Exit> {
         let Self { coordinator, name, run, view, description, output, .. } = self;
+        output.hand_in_books(*run).await?;
         let is_over = self.failures.is_over(coordinator, *run, true).await?;
         let receipt = conclude(coordinator, *name, *run, description, output).await?;
         coordinator.close().await?;
@@ -189,6 +197,16 @@ impl Session<'_> {
     }
 }
 
+/// What a worker gave up for, with what helps, if that is known.
+fn advised(error: WorkerError) -> anyhow::Error {
+    match &error {
+        WorkerError::TooManyParked { reason: SplitInvalid::ShardLimitExceeded(_), .. } => {
+            anyhow::anyhow!("{error}; {HOW_TO_MAKE_ROOM}")
+        }
+        _ => error.into(),
+    }
+}
+
 fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {
     let retry = RetryPolicy { retries: arguments.retries, ..RetryPolicy::default() };
     WorkerOptions {
@@ -225,7 +243,7 @@ async fn conclude(
         if is_settled(&now) && now != shards {
             continue;
         }
-        output.publish(built, serde_json::to_vec_pretty(&receipt)?).await?;
+        output.publish(run, built, serde_json::to_vec_pretty(&receipt)?).await?;
         return Ok(receipt);
     }
 }
@@ -236,8 +254,11 @@ fn is_settled(shards: &[ShardRecord]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use shardwright_coordination::{ShardLimitScope, ShardLimitViolation};
+
     use super::*;
     use crate::begin::tests::Bench;
+    use crate::description::Results;
     use crate::output::{RESULTS, Replaced};
 
     #[tokio::test]
@@ -255,5 +276,62 @@ mod tests {
         assert_eq!(std::fs::read(&results).unwrap(), b"newer");
         let record = coordinator.get_run(TENANT, old.run).await.unwrap();
         assert_eq!(record.status, RunStatus::Cancelled);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_where_nobody_says_any_more_whose_the_results_are() {
+        let bench = Bench::new().await;
+        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let Begun { name, run, description, output, .. } = begun;
+        std::fs::remove_file(output.folder().join("run.json")).unwrap();
+        let wrote = conclude(&bench.coordinator, name, run, &description, &output).await;
+        assert!(wrote.is_err_and(|error| !error.is::<Replaced>()));
+        assert!(!output.folder().join(RESULTS).exists());
+    }
+
+    #[tokio::test]
+    async fn books_that_cannot_be_handed_in_hide_no_other_ending() {
+        let bench = Bench::new().await;
+        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let Begun { name, run, description, connector, .. } = begun;
+        let (coordinator, view) =
+            (&bench.coordinator, View::new(true, name, description.source.clone()));
+        let progress = Progress::new(coordinator, run, &Arc::new(connector));
+        let objects = Results::Objects { url: "memory:///results".to_owned() };
+        let output = Output::of(&objects, &bench.state, name).await.unwrap();
+        // Something is in the way of the books.
+        let folder = output.books_folder(run);
+        std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
+        std::fs::write(&folder, "").unwrap();
+        let failures = FailureWatch::new(None, Stop::default(), view.observer());
+        let session = Session {
+            coordinator,
+            name,
+            run,
+            view: &view,
+            description: &description,
+            output: &output,
+            scan: None,
+            failures: &failures,
+        };
+        let died = session.ended(Err(WorkerError::SlotDied), &progress).await.unwrap_err();
+        assert!(matches!(died.downcast_ref(), Some(WorkerError::SlotDied)), "{died:#}");
+        let unwritten = session.ended(Ok(Ending::Done), &progress).await.unwrap_err();
+        let place = folder.display().to_string();
+        assert!(format!("{unwritten:#}").contains(&place), "{unwritten:#}");
+        let stopped = session.ended(Ok(Ending::Stopped), &progress).await;
+        assert_eq!(stopped.unwrap(), Exit::Interrupted);
+    }
+
+    #[test]
+    fn where_nothing_more_can_be_set_aside_it_is_said_how_to_make_room() {
+        let full = ShardLimitViolation { scope: ShardLimitScope::Tenant, additional: 1, max: 9 };
+        for (reason, is_room) in [
+            (SplitInvalid::ShardLimitExceeded(full), true),
+            (SplitInvalid::SpawnLimitExceeded { spawned: 1, additional: 1, max: 1 }, false),
+        ] {
+            let told = advised(WorkerError::TooManyParked { item: "a".to_owned(), reason });
+            assert_eq!(told.to_string().contains("shardwright gc --keep-days"), is_room, "{told}");
+        }
     }
 }

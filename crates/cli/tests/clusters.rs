@@ -287,7 +287,22 @@ fn an_operator_waits_for_a_node_to_be_emptied_only_so_long() {
     ready(&site, 1);
     // Nobody else is there who could take anything.
     let drain = ["cluster", "drain", &node.address, "--wait", "--timeout-ms", "300"];
-    assert!(site.expect(1, &drain).contains("it still has 16 shards"));
+    assert!(site.expect(1, &drain).contains("the time is over, and it still has 16 shards"));
+    site.expect(0, &["cluster", "drain", &node.address, "--undo"]);
+    // Whoever waits without an end learns at once what keeps it.
+    site.expect(0, &["cluster", "pin", "3"]);
+    let endless = ["cluster", "drain", &node.address, "--wait"];
+    let mut waiting = site.command(&endless).stdout(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(waiting.stdout.take().unwrap()).lines();
+    for part in ["is to be emptied", "it still has 16 shards", "1 are pinned", "nobody can take"] {
+        let line = told.next().unwrap().unwrap();
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(waiting.try_wait().unwrap().is_none());
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    let told = site.expect(0, &["cluster", "drain", &node.address]);
+    assert!(told.contains("emptied already") && told.contains("nobody can take them"), "{told}");
     site.expect(0, &["cluster", "drain", &node.address, "--undo"]);
     assert!(site.expect(2, &["cluster", "drain", "x", "--timeout-ms", "3"]).contains("--wait"));
     assert!(site.expect(2, &["node", "--pin-policy", "glue"]).contains("`spill` or `wait`"));

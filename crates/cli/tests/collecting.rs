@@ -56,6 +56,46 @@ fn what_served_to_build_results_goes_and_the_results_stay() {
 }
 
 #[test]
+fn what_a_person_keeps_where_results_go_stays() {
+    let site = Site::with_files(2);
+    for kept in ["logs/mine", "segments/mine", "stdout/mine"] {
+        fs::create_dir_all(site.path("out").join(kept).parent().unwrap()).unwrap();
+        fs::write(site.path("out").join(kept), "mine").unwrap();
+    }
+    site.expect(0, &["run", "data", "--run", "tree", "--out", "out", "--", "cat", "{}"]);
+    let told = site.expect(0, &["gc", "--keep-days", "0"]);
+    assert!(told.contains("out/segments/"), "{told}");
+    for kept in ["logs/mine", "segments/mine", "stdout/mine"] {
+        assert_eq!(fs::read(site.path("out").join(kept)).unwrap(), b"mine", "{kept}");
+    }
+}
+
+#[test]
+fn a_run_that_was_taken_away_is_begun_again_by_the_same_command() {
+    let site = Site::with_files(3);
+    let long = "head -c 100000 /dev/zero | tr '\\0' x";
+    let run = |name: &str, code: i32| {
+        let said = ["run", "data", "--run", name, "--out", "out", "--", "sh", "-c", long];
+        site.expect(code, &said)
+    };
+    run("tree", 0);
+    site.expect(0, &["gc", "--keep-days", "0"]);
+    // The results are still there, and nobody else may replace them.
+    assert!(run("other", 2).contains("is of the run tree"));
+    assert_eq!(count(&site.path("out/stdout")), 1);
+    fs::write(site.path("data/new"), "new").unwrap();
+    run("tree", 0);
+    assert_eq!(support::keys(&site.path("out/results.jsonl")).len(), 4);
+    assert!(site.expect(0, &["verify", "tree"]).contains("the receipt holds"));
+    // What only the former results named is gone with them.
+    assert_eq!(count(&site.path("out/stdout")), 1);
+    for _ in 0..2 {
+        site.expect(0, &["scan", "data"]);
+        site.expect(0, &["gc", "--keep-days", "0"]);
+    }
+}
+
+#[test]
 fn what_others_need_stays() {
     let site = Site::new();
     fs::write(site.path("rows"), "a\nb\n").unwrap();

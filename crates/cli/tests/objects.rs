@@ -56,10 +56,22 @@ fn a_run_over_a_bucket_with_results_in_it_is_verified() {
     bucket.server.put("bucket/in/zz/new", "x");
     let told = bucket.expect(0, &["verify", "bucket"]);
     assert!(told.contains("1 are new") && told.contains("the receipt holds"), "{told}");
+    let results = bucket.server.get("bucket/out/results.jsonl");
+    let address = results.split('"').find(|part| part.starts_with("s3://bucket/out/stdout/"));
+    let long = address.unwrap().strip_prefix("s3://").unwrap();
+    let output = bucket.server.get(long);
+    bucket.server.put(long, &output.replacen('x', "y", 1));
+    assert!(bucket.expect(1, &["verify", "bucket"]).contains("is not what was written"));
+    bucket.server.put(long, &output);
+    bucket.expect(0, &["verify", "bucket"]);
     bucket.server.put("bucket/out/results.jsonl", "{}\n");
     bucket.expect(1, &["verify", "bucket"]);
+    // Whatever else is in the bucket stays, and the same command begins the run again.
+    bucket.server.put("bucket/out/logs/mine", "mine");
     let told = bucket.expect(0, &["gc", "--keep-days", "0"]);
     assert!(told.contains("removed s3://bucket/out/segments/"), "{told}");
+    assert_eq!(bucket.server.get("bucket/out/logs/mine"), "mine");
+    assert!(bucket.expect(0, &command).contains("61 keys"));
 }
 
 #[test]

@@ -64,12 +64,16 @@ fn what_a_program_writes_is_its_own_and_is_kept() {
     let worker = worker(&site, r#"echo '{"type":"done","id":99}'; echo loud >&2; finish"#);
     let command = ["run", "data", "--run", "loud", "-j", "1", "--persistent", "--", "sh", &worker];
     site.expect(0, &command);
-    let logs = fs::read_dir(site.results("loud").join("logs")).unwrap();
+    let run = site.receipt("loud")["run"].as_str().unwrap().to_owned();
+    let folder = site.results("loud").join("logs").join(run);
+    let logs = fs::read_dir(&folder).unwrap();
     let logs: Vec<String> =
         logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
     assert_eq!(logs.len(), 1, "{logs:?}");
     assert_eq!(logs[0].matches("loud").count(), 3);
     assert_eq!(logs[0].matches("99").count(), 3);
+    site.expect(0, &["gc", "--keep-days", "0"]);
+    assert!(!folder.exists());
 }
 
 #[test]

@@ -159,6 +159,70 @@ fn what_could_not_be_read_is_told_counted_and_not_called_done() {
 }
 
 #[test]
+fn a_place_that_cannot_be_read_is_not_lost_among_many_links() {
+    let site = Site::with_files(3);
+    let closed = site.path("data/closed");
+    fs::create_dir(&closed).unwrap();
+    for number in 0..300 {
+        std::os::unix::fs::symlink("00", site.path("data").join(format!("a{number}"))).unwrap();
+    }
+    let stranger = Stranger::new(&site, &closed);
+    age(&closed);
+    stranger.expect(3, &["run", "data", "--run", "partly", "--shards", "1", "--", "cat", "{}"]);
+    let receipt = site.receipt("partly");
+    assert_eq!(receipt["passed_over"], json!({ "unreadable": 1, "symlink": 300 }));
+    assert_eq!(receipt["uncovered"][0]["key"], "closed/");
+    assert!(stranger.expect(0, &["verify", "partly"]).contains("the receipt holds"));
+
+    // Even where nobody has written it down, it is found by whoever looks for himself.
+    let segments = site.results("partly").join("segments").join(receipt["run"].as_str().unwrap());
+    let books = fs::read_dir(&segments).unwrap().map(|entry| entry.unwrap().path());
+    let is_book = |path: &std::path::PathBuf| path.display().to_string().contains("books-");
+    for book in books.filter(is_book) {
+        let lines = fs::read_to_string(&book).unwrap();
+        let kept: Vec<&str> = lines.lines().filter(|line| !line.contains("unreadable")).collect();
+        fs::write(&book, kept.join("\n") + "\n").unwrap();
+    }
+    let mut altered = receipt;
+    altered["passed_over"].as_object_mut().unwrap().remove("unreadable");
+    altered["uncovered"] = json!([]);
+    fs::write(site.results("partly").join("receipt.json"), altered.to_string()).unwrap();
+    let told = stranger.expect(1, &["verify", "partly"]);
+    assert!(told.contains("closed/ cannot be read, and the receipt does not say so"), "{told}");
+    // What was closed later is no fault of the run.
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
+    stranger.expect(0, &["verify", "partly"]);
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn long_outputs_cannot_be_altered_or_taken_away_unnoticed() {
+    let site = Site::with_files(3);
+    let long = "head -c 100000 /dev/zero | tr '\\0' x";
+    site.expect(0, &["run", "data", "--run", "long", "--", "sh", "-c", long]);
+    site.expect(0, &["verify", "long"]);
+    let path = site.keys_shown("long", "stdout_path")[1].trim_matches('"').to_owned();
+    let written = fs::read(&path).unwrap();
+    let mut altered = written.clone();
+    altered[50_000] = b'y';
+    for (content, finding) in [
+        (Some(altered), "is not what was written"),
+        (Some(written[1..].to_vec()), "is not what was written"),
+        (None, "cannot be read"),
+    ] {
+        match content {
+            Some(content) => fs::write(&path, content).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let told = site.expect(1, &["verify", "long"]);
+        assert!(told.contains(&path) && told.contains(finding), "{told}");
+    }
+    fs::write(&path, written).unwrap();
+    site.expect(0, &["verify", "long"]);
+}
+
+#[test]
 fn results_may_be_read_by_whoever_may_read_files_here() {
     let site = Site::with_files(3);
     site.expect(0, &["run", "data", "--run", "open", "--out", "out", "--", "cat", "{}"]);

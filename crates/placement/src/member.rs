@@ -128,12 +128,6 @@ impl Membership {
         Ok(if same { Self { changed_at: self.changed_at, ..next } } else { next })
     }
 
-    /// The same members, if they had been the same for longer or shorter.
-    #[must_use]
-    pub fn unchanged_since(&self, changed_at: LogicalTime) -> Self {
-        Self { changed_at, ..self.clone() }
-    }
-
     /// The members, by address.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Member> + DoubleEndedIterator {
         self.members.iter()

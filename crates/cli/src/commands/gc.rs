@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use shardwright_contracts::{OpId, RunId};
+use shardwright_contracts::RunId;
 use shardwright_coordination::{
     AsyncRunDirectory as _, AsyncRunManagement as _, Job, RunName, RunQueryError,
 };
 use shardwright_engine::Retention;
 
 use crate::arguments::GcArguments;
-use crate::begin::create;
+use crate::begin::{create, end};
 use crate::commands::{TENANT, print_json};
 use crate::description::Description;
 use crate::exit::Exit;
@@ -34,9 +34,14 @@ pub(crate) async fn run(
     let kept_ms = arguments.keep_days.saturating_mul(DAY_MS);
     let young_ms = kept_ms.max(DAY_MS);
     let jobs = coordinator.list_jobs(TENANT).await?;
+    let abandoned = Abandoned {
+        coordinator: &coordinator,
+        state: &state,
+        is_shared: store.is_shared(),
+        age: Duration::from_millis(young_ms),
+    };
     for (run, job) in &jobs {
-        end_if_never_begun(&coordinator, &state, *run, job, Duration::from_millis(young_ms))
-            .await?;
+        abandoned.end(*run, job).await?;
     }
     let retention = Retention { ended_ms: kept_ms, initializing_ms: young_ms };
     let mut collected = Vec::new();
@@ -110,39 +115,65 @@ fn tell(json: bool, run: RunId, name: Option<RunName>, removed: &[String]) -> an
     Ok(())
 }
 
-/// Ends a run that was given its name long ago, by somebody who was lost before it was begun. It
-/// is taken away like others that have ended.
-async fn end_if_never_begun(
-    coordinator: &Coordinator,
-    state: &Path,
-    run: RunId,
-    job: &Job,
+/// What is looked at to find runs that nobody goes on with.
+struct Abandoned<'a> {
+    coordinator: &'a Coordinator,
+    state: &'a Path,
+    /// Whether others may have places for results that are not reached from here.
+    is_shared: bool,
+    /// After so long, nobody is still about to begin a run.
     age: Duration,
-) -> anyhow::Result<()> {
-    match coordinator.get_run(TENANT, run).await {
-        Err(RunQueryError::RunNotFound(_)) => {}
-        Ok(_) => return Ok(()),
-        Err(error) => return Err(error.into()),
+}
+
+impl Abandoned<'_> {
+    /// Ends a run that nobody goes on with: it was given its name by somebody who was lost before
+    /// it was begun, or its name is another one's and whoever did that was lost before it was
+    /// ended. It is taken away like others that have ended.
+    async fn end(&self, run: RunId, job: &Job) -> anyhow::Result<()> {
+        let Self { coordinator, .. } = self;
+        let name = job.name;
+        let Ok(description) = Description::decode(&job.description) else { return Ok(()) };
+        let named = coordinator.find_run(TENANT, name).await?;
+        let is_replaced = named.is_some_and(|named| named != run);
+        let how = match coordinator.get_run(TENANT, run).await {
+            Ok(record) if is_replaced && !record.status.is_terminal() => "was replaced",
+            Ok(_) => return Ok(()),
+            Err(RunQueryError::RunNotFound(_)) => {
+                let is_known = coordinator.job_of(TENANT, run).await?.is_some();
+                if !is_known || !is_replaced && !self.is_left(run, name, &description).await {
+                    return Ok(());
+                }
+                create(coordinator, run, &description, LEASE_SECONDS).await?;
+                "was never begun"
+            }
+            Err(error) => return Err(error.into()),
+        };
+        end(coordinator, run).await?;
+        note!("{name} ({}) {how}: it is cancelled", shown(run));
+        Ok(())
     }
-    let Ok(description) = Description::decode(&job.description) else { return Ok(()) };
-    // Whether it is old can be seen only where its results were to go.
-    let Ok(output) = Output::of(&description.results, state, job.name).await else {
-        return Ok(());
-    };
-    let reserved = output.reserved_at(run).and_then(|at| at.elapsed().ok());
-    if reserved.is_none_or(|elapsed| elapsed < age) {
-        return Ok(());
+
+    /// Whether a run that was never begun was given its name long ago, or nobody can begin it.
+    async fn is_left(&self, run: RunId, name: RunName, description: &Description) -> bool {
+        let Ok(output) = Output::of(&description.results, self.state, name).await else {
+            return false;
+        };
+        match output.reserved_at(run).await {
+            Ok(Some(at)) => at.elapsed().is_ok_and(|elapsed| elapsed >= self.age),
+            // Whoever makes a run leaves its marker first. Without it nobody joins the run, unless
+            // it is in a place of another machine.
+            Ok(None) => !self.is_shared || output.is_the_same_for_all(),
+            Err(_) => false,
+        }
     }
-    create(coordinator, run, &description, LEASE_SECONDS).await?;
-    coordinator.cancel_run(TENANT, run, OpId::from_raw(fastrand::u64(..))).await?;
-    note!("{} was never begun: it is cancelled", job.name);
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
     use std::time::SystemTime;
+
+    use shardwright_coordination::RunStatus;
 
     use super::*;
     use crate::begin::tests::Bench;
@@ -162,5 +193,31 @@ mod tests {
         run(&bench.store, false, &at_once).await.unwrap();
         assert!(bench.coordinator.list_jobs(TENANT).await.unwrap().is_empty());
         assert!(!marker.exists());
+    }
+
+    #[tokio::test]
+    async fn a_run_that_was_never_begun_and_has_no_marker_is_ended_at_once() {
+        let bench = Bench::new().await;
+        bench.name_only(&bench.arguments(&[], "cat")).await;
+        run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap();
+        assert!(bench.coordinator.list_jobs(TENANT).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_run_whose_name_is_another_ones_is_ended_if_nobody_has_done_so() {
+        let bench = Bench::new().await;
+        let arguments = bench.arguments(&[], "cat");
+        let replaced = bench.begin(&arguments).await.unwrap();
+        // Whoever replaces it is lost before it is ended.
+        bench.name_instead_of(&arguments, Some(replaced.run)).await;
+        let status = async || {
+            let record = bench.coordinator.get_run(TENANT, replaced.run).await;
+            record.map(|record| record.status)
+        };
+        assert_eq!(status().await.unwrap(), RunStatus::Active);
+        run(&bench.store, false, &GcArguments { keep_days: 1 }).await.unwrap();
+        assert_eq!(status().await.unwrap(), RunStatus::Cancelled);
+        run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap();
+        assert!(status().await.is_err());
     }
 }

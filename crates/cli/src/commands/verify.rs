@@ -31,6 +31,7 @@ pub(crate) async fn run(
         folder: &folder,
         results: output.place(RESULTS),
         own_segments: own,
+        objects: output.objects(),
         books: output.books(run).await?,
     };
     let source = source.as_ref();

@@ -1,5 +1,6 @@
 //! Taking away what served to build results. The result file, the receipt, and long outputs that
-//! the result file names are the user's, and stay.
+//! the result file names are the user's, and stay. Nothing is taken away that is not named after a
+//! run: the place may be a folder in which somebody keeps other things.
 
 use std::io;
 use std::path::Path;
@@ -9,42 +10,62 @@ use anyhow::Context as _;
 use shardwright_contracts::RunId;
 
 use super::marker::own_marker;
-use super::{Output, SEGMENTS, shown};
-
-const LONG_OUTPUTS: &str = "stdout";
-const LOGS: &str = "logs";
+use super::{LOGS, LONG_OUTPUTS, Output, SEGMENTS, shown};
 
 impl Output {
-    /// Takes away what is left of a run that is gone, and says what that was.
+    /// Takes away what is left of a run that is gone, and says what that was. Whoever begins it
+    /// anew may have its place.
     pub(crate) async fn clear(&self, run: RunId) -> anyhow::Result<Vec<String>> {
-        let of_run = |folder: &str| format!("{folder}/{}", shown(run));
-        // The result file is of the last run that claimed the place.
-        let is_current = self.ensure_current(run).await.is_ok();
-        let mut folders = vec![of_run(SEGMENTS)];
-        if is_current {
-            folders.push(LOGS.to_owned());
-        } else {
-            folders.push(of_run(LONG_OUTPUTS));
-        }
+        self.give_up(run).await?;
         let mut removed = Vec::new();
-        for folder in folders {
-            let here = self.folder.join(&folder);
-            if remove(&here)? {
-                removed.push(here.display().to_string());
-            }
-            if let Some(objects) = &self.objects
-                && objects.delete_folder(&folder).await? > 0
-            {
-                removed.push(objects.place(&folder));
-            }
+        // Programs write their logs to this machine, wherever results are.
+        self.remove_here(&of_run(LOGS, run), &mut removed)?;
+        self.remove_folder(&of_run(SEGMENTS, run), &mut removed).await?;
+        if self.is_of_another(run).await? {
+            self.remove_folder(&of_run(LONG_OUTPUTS, run), &mut removed).await?;
         }
         Ok(removed)
     }
 
-    /// When a run's marker was left here, if that can be seen.
-    pub(crate) fn reserved_at(&self, run: RunId) -> Option<SystemTime> {
-        std::fs::metadata(self.folder.join(own_marker(run))).ok()?.modified().ok()
+    /// Takes away long outputs that no result file names any more.
+    pub(super) async fn clear_long_outputs(&self, run: RunId) -> anyhow::Result<()> {
+        self.remove_folder(&of_run(LONG_OUTPUTS, run), &mut Vec::new()).await
     }
+
+    async fn remove_folder(&self, folder: &str, removed: &mut Vec<String>) -> anyhow::Result<()> {
+        self.remove_here(folder, removed)?;
+        if let Some(objects) = &self.objects
+            && objects.delete_folder(folder).await? > 0
+        {
+            removed.push(objects.place(folder));
+        }
+        Ok(())
+    }
+
+    fn remove_here(&self, folder: &str, removed: &mut Vec<String>) -> anyhow::Result<()> {
+        let here = self.folder.join(folder);
+        if remove(&here)? {
+            removed.push(here.display().to_string());
+        }
+        Ok(())
+    }
+
+    /// When a run's marker was left here; none if there is none.
+    pub(crate) async fn reserved_at(&self, run: RunId) -> anyhow::Result<Option<SystemTime>> {
+        let marker = own_marker(run);
+        if let Some(objects) = &self.objects {
+            return Ok(objects.modified_at(&marker).await?);
+        }
+        match std::fs::metadata(self.folder.join(&marker)).and_then(|found| found.modified()) {
+            Ok(at) => Ok(Some(at)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| self.place(&marker)),
+        }
+    }
+}
+
+fn of_run(folder: &str, run: RunId) -> String {
+    format!("{folder}/{}", shown(run))
 }
 
 /// Removes a folder, or a file; false if there is none.

@@ -1,17 +1,19 @@
 //! What says whose results are in a place.
 //!
 //! `run.json` says of which run the result file is, or will be: a place has one owner, and only
-//! `--fresh` gives it to another run of the same name. Beside the segments of each run there is a
-//! marker of its own, which is there before anybody can find the run. Whoever joins the run and
-//! does not see it is in another place, whatever the path says.
+//! `--fresh` gives it to another run of the same name, or `gc` when the owner is gone. Beside the
+//! segments of each run there is a marker of its own, which is there before anybody can find the
+//! run. Whoever joins the run and does not see it is in another place, whatever the path says.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use shardwright_contracts::RunId;
-use shardwright_coordination::RunName;
+use shardwright_coordination::{AsyncRunDirectory as _, RunName};
 
 use super::{Output, SEGMENTS, shown};
+use crate::commands::TENANT;
+use crate::store::Coordinator;
 
 const MARKER: &str = "run.json";
 
@@ -19,6 +21,12 @@ const MARKER: &str = "run.json";
 struct Marker {
     run: String,
     name: String,
+    /// Whether the run is gone, and only its results are left.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_gone: bool,
+    /// Runs that are gone and whose results may be here until this one has its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    predecessors: Vec<String>,
 }
 
 /// The place of a run's results is of another run now.
@@ -50,24 +58,40 @@ impl Output {
         run: RunId,
         may_replace: bool,
     ) -> anyhow::Result<()> {
-        self.ensure_free(&marker(name, run), may_replace).await?;
-        self.write(&own_marker(run), serde_json::to_vec(&marker(name, run))?).await
+        let marker = marker(name, run);
+        self.ensure_free(self.marker(MARKER).await?.as_ref(), &marker, may_replace)?;
+        self.write(&own_marker(run), serde_json::to_vec(&marker)?).await
     }
 
-    /// Says that the results here are of this run, which has its name now.
+    /// Says that the results here are of this run, if it has its name now. Whoever was held up
+    /// since it had does not take the place from the run that has it by now.
     pub(crate) async fn claim(
         &self,
+        coordinator: &Coordinator,
         name: RunName,
         run: RunId,
         may_replace: bool,
     ) -> anyhow::Result<()> {
         let _alone = self.lock();
-        self.ensure_free(&marker(name, run), may_replace).await?;
-        self.write(MARKER, serde_json::to_vec(&marker(name, run))?).await
+        if coordinator.find_run(TENANT, name).await? != Some(run) {
+            return Err(self.replaced());
+        }
+        let (found, mut wanted) = (self.marker(MARKER).await?, marker(name, run));
+        self.ensure_free(found.as_ref(), &wanted, may_replace)?;
+        if let Some(found) = found {
+            wanted.predecessors = found.predecessors;
+            wanted.predecessors.extend(found.is_gone.then_some(found.run));
+        }
+        self.write(MARKER, serde_json::to_vec(&wanted)?).await
     }
 
-    async fn ensure_free(&self, wanted: &Marker, may_replace: bool) -> anyhow::Result<()> {
-        let Some(found) = self.marker(MARKER).await? else { return Ok(()) };
+    fn ensure_free(
+        &self,
+        found: Option<&Marker>,
+        wanted: &Marker,
+        may_replace: bool,
+    ) -> anyhow::Result<()> {
+        let Some(found) = found else { return Ok(()) };
         anyhow::ensure!(
             found.name == wanted.name,
             "{} is of the run {}; say another place for results with --out",
@@ -75,7 +99,7 @@ impl Output {
             found.name
         );
         anyhow::ensure!(
-            found == *wanted || may_replace,
+            found.run == wanted.run || found.is_gone || may_replace,
             "{} is of a run {} that this store does not know; say --fresh to replace its results, \
              or another place with --out",
             self.place(MARKER),
@@ -87,6 +111,7 @@ impl Output {
     /// Makes sure that this is the place that the run's maker meant.
     pub(crate) async fn join(
         &self,
+        coordinator: &Coordinator,
         name: RunName,
         run: RunId,
         is_begun: bool,
@@ -95,27 +120,77 @@ impl Output {
         if self.is_local {
             // Each machine has a place of its own.
             self.reserve(name, run, true).await?;
-            return self.claim(name, run, true).await;
+            return self.claim(coordinator, name, run, true).await;
         }
-        let is_ours = |found: Option<Marker>| found.is_some_and(|it| it.run == shown(run));
-        let is_here = is_ours(self.marker(&own_marker(run)).await?);
         // Whoever makes a run claims the place before it is begun.
         anyhow::ensure!(
-            is_here && (!is_begun || is_ours(self.marker(MARKER).await?)),
+            self.is_reserved(run).await? && (!is_begun || self.is_owner(run).await?),
             "{} does not say that results of this run go there: every worker has to reach the \
              place that it was begun with; say --out-local to a new run if they cannot",
             self.place(MARKER)
         );
-        if is_begun { Ok(()) } else { self.claim(name, run, true).await }
+        if is_begun { Ok(()) } else { self.claim(coordinator, name, run, true).await }
+    }
+
+    /// Whether a run's marker is here, or need not be.
+    pub(crate) async fn is_reserved(&self, run: RunId) -> anyhow::Result<bool> {
+        let found = self.marker(&own_marker(run)).await?;
+        Ok(self.is_local || found.is_some_and(|found| found.run == shown(run)))
+    }
+
+    async fn is_owner(&self, run: RunId) -> anyhow::Result<bool> {
+        Ok(self.marker(MARKER).await?.is_some_and(|found| found.run == shown(run)))
+    }
+
+    /// Whether the place is known to be of another run.
+    pub(super) async fn is_of_another(&self, run: RunId) -> anyhow::Result<bool> {
+        Ok(self.marker(MARKER).await?.is_some_and(|found| found.run != shown(run)))
     }
 
     /// Makes sure that the place is still this run's.
     pub(crate) async fn ensure_current(&self, run: RunId) -> anyhow::Result<()> {
-        let found = self.marker(MARKER).await?;
-        if found.is_none_or(|marker| marker.run == shown(run)) {
-            return Ok(());
+        match self.marker(MARKER).await? {
+            Some(found) if found.run == shown(run) => Ok(()),
+            Some(_) => Err(self.replaced()),
+            None => anyhow::bail!(
+                "{} does not say any more of which run the results there are; say --fresh to begin \
+                 it anew",
+                self.place(MARKER)
+            ),
         }
-        Err(Replaced { place: self.place(MARKER) }.into())
+    }
+
+    fn replaced(&self) -> anyhow::Error {
+        Replaced { place: self.place(MARKER) }.into()
+    }
+
+    /// Leaves the place to whoever begins a run anew that is gone.
+    pub(super) async fn give_up(&self, run: RunId) -> anyhow::Result<()> {
+        let _alone = self.lock();
+        match self.marker(MARKER).await? {
+            Some(found) if found.run == shown(run) => {
+                let gone = Marker { is_gone: true, ..found };
+                self.write(MARKER, serde_json::to_vec(&gone)?).await
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Takes away what results named that were here before those of a run. Nobody else will: their
+    /// runs are gone.
+    pub(super) async fn clear_predecessors(&self, run: RunId) -> anyhow::Result<()> {
+        let found = self.marker(MARKER).await?.filter(|found| found.run == shown(run));
+        let Some(found) = found.filter(|found| !found.predecessors.is_empty()) else {
+            return Ok(());
+        };
+        for gone in &found.predecessors {
+            // Only what is the id of a run is a name of ours.
+            if let Ok(gone) = u64::from_str_radix(gone, 16) {
+                self.clear_long_outputs(RunId::from_raw(gone)).await?;
+            }
+        }
+        let alone = Marker { predecessors: Vec::new(), ..found };
+        self.write(MARKER, serde_json::to_vec(&alone)?).await
     }
 
     async fn marker(&self, file: &str) -> anyhow::Result<Option<Marker>> {
@@ -125,5 +200,5 @@ impl Output {
 }
 
 fn marker(name: RunName, run: RunId) -> Marker {
-    Marker { run: shown(run), name: name.to_string() }
+    Marker { run: shown(run), name: name.to_string(), is_gone: false, predecessors: Vec::new() }
 }

@@ -1,13 +1,17 @@
 //! The source as it is now, beside the result file.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use shardwright_worker::connector::{Connector, Item, KeyRange, PageLimit, Payload, Position};
+use shardwright_worker::connector::{
+    Connector, Item, KeyRange, Notices, PageLimit, Payload, Position,
+};
 
 use super::results::Line;
 use super::shards::{Ends, Stored};
+use super::uncovered::{Admitted, Unread, changed_at_ms};
 use super::{Findings, shards};
 use crate::description::Description;
 use crate::readable::readable;
@@ -38,6 +42,8 @@ pub(super) struct Claim {
     /// From where to where it was begun.
     pub(super) whole: Ends,
     pub(super) missing: Missing,
+    /// What it says could not be read.
+    pub(super) admitted: Admitted,
 }
 
 /// What an item without a result is.
@@ -86,10 +92,12 @@ pub(super) async fn compare(
         new: 0,
         gone: 0,
         missing: 0,
+        unread: Unread::new(&claim.admitted),
     };
     let mut position = Position::start();
     loop {
         let page = source.page(&range, &position, PageLimit::default()).await?;
+        walk.pass_over(&page.notices);
         for item in &page.items {
             walk.meet(item)?;
         }
@@ -116,9 +124,23 @@ struct Walk<'a> {
     new: u64,
     gone: u64,
     missing: u64,
+    unread: Unread<'a>,
 }
 
 impl Walk<'_> {
+    /// Looks at what is no item, where items may be missing because of it.
+    fn pass_over(&mut self, notices: &Notices) {
+        let Self { description, shards, claim, unread, .. } = self;
+        // Another machine may have met it, and says so in a receipt of its own.
+        if claim.missing == Missing::Elsewhere {
+            return;
+        }
+        unread.meet(notices, |key| {
+            let changed_ms = changed_at_ms(description, key);
+            is_parked(shards, key) || changed_ms.is_some_and(|at| is_after(description, at))
+        });
+    }
+
     /// Looks for the result of an item.
     fn meet(&mut self, item: &Item) -> anyhow::Result<()> {
         self.pass(Some(&item.key))?;
@@ -143,6 +165,7 @@ impl Walk<'_> {
     fn pass(&mut self, up_to: Option<&[u8]>) -> anyhow::Result<()> {
         while let Some(key) = self.next.take_if(|key| up_to.is_none_or(|it| key.as_slice() < it)) {
             self.gone += 1;
+            self.unread.had_result(&key);
             if !self.may_change {
                 self.findings.add(format!("{} has a result and is not there", readable(&key)));
             }
@@ -151,8 +174,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Tells what is no fault.
-    fn tell(&self) {
+    /// Tells what could not be looked at, and what is no fault.
+    fn tell(&mut self) {
+        self.unread.tell(self.findings);
         let Self { new, gone, missing, .. } = self;
         if self.may_change && (*new > 0 || *gone > 0) {
             note!("since the run, {gone} items have gone and {new} are new");
@@ -179,17 +203,26 @@ fn is_parked(shards: &[Stored], key: &[u8]) -> bool {
 
 /// Whether an item came into being after the source was listed.
 fn is_newer(description: &Description, item: &Item) -> bool {
-    use std::os::unix::fs::MetadataExt;
     let changed_ms = match &item.payload {
-        Payload::File(path) => {
-            let Ok(metadata) = std::fs::symlink_metadata(path) else { return true };
-            let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
-            let rest = u64::try_from(metadata.ctime_nsec()).unwrap_or_default() / 1_000_000;
-            seconds.saturating_mul(1_000).saturating_add(rest)
-        }
+        Payload::File(path) => match std::fs::symlink_metadata(path) {
+            Ok(metadata) => changed_ms(&metadata),
+            Err(_) => return true,
+        },
         Payload::Object { modified_ms: Some(modified_ms), .. } => *modified_ms,
         Payload::Object { modified_ms: None, .. } | Payload::Row { .. } => return false,
     };
-    // The clocks of file systems and object stores are coarse.
-    description.listed_at_ms.is_some_and(|listed| changed_ms + 1_000 >= listed)
+    is_after(description, changed_ms)
+}
+
+/// When a file or folder was changed, in milliseconds since 1970.
+pub(super) fn changed_ms(metadata: &Metadata) -> u64 {
+    let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+    let rest = u64::try_from(metadata.ctime_nsec()).unwrap_or_default() / 1_000_000;
+    seconds.saturating_mul(1_000).saturating_add(rest)
+}
+
+/// Whether something happened after the source was listed. The clocks of file systems and object
+/// stores are coarse.
+fn is_after(description: &Description, at_ms: u64) -> bool {
+    description.listed_at_ms.is_some_and(|listed| at_ms + 1_000 >= listed)
 }

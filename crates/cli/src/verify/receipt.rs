@@ -11,6 +11,7 @@ use super::Findings;
 use super::books::Books;
 use super::results::Read;
 use super::shards::Stored;
+use super::uncovered::Admitted;
 use crate::description::Description;
 
 /// What the receipt ought to say.
@@ -26,12 +27,12 @@ pub(super) struct Truth<'a> {
     pub(super) books: &'a Books,
 }
 
-/// Compares the receipt with what was found out.
+/// Compares the receipt with what was found out, and gives what it says could not be read.
 pub(super) fn compare(
     path: &Path,
     truth: &Truth<'_>,
     findings: &mut Findings,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Admitted> {
     let bytes =
         std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let found: Value = serde_json::from_slice(&bytes)
@@ -39,10 +40,10 @@ pub(super) fn compare(
     let expected = truth.fields();
     let (Some(found), Some(expected)) = (found.as_object(), expected.as_object()) else {
         findings.add("the receipt has no fields");
-        return Ok(());
+        return Ok(Admitted::default());
     };
     compare_fields("", found, expected, findings);
-    Ok(())
+    Ok(Admitted::by(found))
 }
 
 fn compare_values(field: &str, found: &Value, expected: &Value, findings: &mut Findings) {

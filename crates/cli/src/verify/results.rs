@@ -51,29 +51,34 @@ impl Place {
 /// As much of a line as is needed here.
 #[derive(Deserialize)]
 pub(super) struct Line {
-    key: LineKey,
+    key: KeyJson,
     #[serde(default)]
     bytes: u64,
     attempt: Option<u64>,
     failed: Option<String>,
 }
 
+/// Bytes as JSON: text, or base64 of what is none.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum LineKey {
+pub(super) enum KeyJson {
     Text(String),
     Bytes { base64: String },
 }
 
+impl KeyJson {
+    pub(super) fn bytes(&self) -> Option<Vec<u8>> {
+        use base64::Engine as _;
+        match self {
+            Self::Text(text) => Some(text.clone().into_bytes()),
+            Self::Bytes { base64 } => base64::engine::general_purpose::STANDARD.decode(base64).ok(),
+        }
+    }
+}
+
 impl Line {
     pub(super) fn key(&self) -> Option<Vec<u8>> {
-        use base64::Engine as _;
-        match &self.key {
-            LineKey::Text(text) => Some(text.clone().into_bytes()),
-            LineKey::Bytes { base64 } => {
-                base64::engine::general_purpose::STANDARD.decode(base64).ok()
-            }
-        }
+        self.key.bytes()
     }
 }
 

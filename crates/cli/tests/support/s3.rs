@@ -58,17 +58,28 @@ impl S3Server {
 
     /// Makes a bucket, or an object in one.
     pub(crate) fn put(&self, path: &str, body: &str) {
+        self.ask("PUT", path, body);
+    }
+
+    /// Reads an object.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let answer = self.ask("GET", path, "");
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let length = body.len();
         write!(
             stream,
-            "PUT /{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\
+            "{method} /{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\
              Authorization: {SIGNATURE}\r\nConnection: close\r\n\r\n{body}"
         )
         .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        answer
     }
 }
 

@@ -2,8 +2,8 @@
 
 use shardwright_contracts::{Env, LogicalTime};
 use shardwright_placement::{
-    DrainProgress, Holder, Member, NodeAddress, Plan, PlanInput, Readiness, RouteError, Sharding,
-    TargetChunks, TargetHeader, Witness, plan,
+    ClusterConfig, DrainProgress, Holder, Member, NodeAddress, Plan, PlanInput, Readiness,
+    RouteError, Sharding, TargetChunks, TargetHeader, Witness, plan,
 };
 use shardwright_store::{Revision, Store};
 
@@ -46,23 +46,22 @@ pub struct NodeStatus {
 }
 
 impl<S: Store, E: Env> Cluster<S, E> {
-    /// What a leader would decide that has known the cluster for long and knows what shards bear,
-    /// with the reasons. Nothing is written.
+    /// What a leader would decide for which the nodes have been the same for long enough, with the
+    /// reasons, given what shards bear. Nothing is written.
     ///
-    /// A process that has just come knows since when nodes are the same no better than that.
-    /// Whoever leads may wait where this does not: after a node came or went, or for a node that
-    /// did not claim.
+    /// A process that has just come knows since when nodes are the same no better than that. So
+    /// whoever leads may wait where this does not, after a node came or went; and may have waited
+    /// for a node that does not claim, of which this says nothing before it has waited as long.
     #[must_use]
     pub fn preview(&self, loads: Option<&[u64]>) -> Plan {
         let view = self.view();
-        let (map, config, now) = (&*view.map, self.config(), self.now());
-        let waits = config.stuck_after_ms.max(config.cluster_state_stability_duration_ms);
-        let long_ago = LogicalTime::from_millis(now.as_millis().saturating_sub(waits));
-        let members = view.members.unchanged_since(long_ago);
+        let (map, members, now) = (&*view.map, &*view.members, self.now());
+        let config =
+            ClusterConfig { cluster_state_stability_duration_ms: 0, ..self.config().clone() };
         let unreadable = view.quarantine.iter().map(|one| &one.key);
         let unreadable = quarantined(TargetChunks::of(map.num_shards()), unreadable);
         let witness = &Witness::default().without(unreadable);
-        plan(&PlanInput { map, members: &members, loads, config, now, witness })
+        plan(&PlanInput { map, members, loads, config: &config, now, witness })
     }
 
     /// How the cluster is doing.

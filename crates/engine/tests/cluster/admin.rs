@@ -1,10 +1,11 @@
 use std::time::Duration;
 
 use shardwright_engine::cluster::AdminError;
+use shardwright_placement::MoveReason;
 use shardwright_placement::ops::{FreezeRefused, PinRefused, ReassignRefused};
 
 use crate::flaky::{Fate, Polite};
-use crate::site::{GUARD_MS, SHARDS, Site, is_unknown, node, shard, target_of};
+use crate::site::{GUARD_MS, InMemory, SHARDS, Site, is_unknown, node, shard, target_of};
 
 #[test]
 fn an_operator_moves_pins_and_freezes_whoever_leads() {
@@ -133,6 +134,25 @@ fn a_drained_node_is_emptied_and_stays_empty() {
         site.run(site.cluster().set_drained(&node("b:1"), false)).unwrap();
         site.settle(&[&a, &b]);
     }
+}
+
+#[test]
+fn a_preview_says_of_nobody_that_it_does_not_claim_before_it_was_waited_for() {
+    let site = Site::new();
+    let (a, b) = (site.node("a:1"), site.node("b:1"));
+    site.settle(&[&a, &b]);
+    let stuck = Duration::from_millis(site.options().config.stuck_after_ms);
+    site.pass(2 * stuck);
+    site.run(b.leave()).unwrap();
+    let _b = site.node("b:1");
+    let operator = site.cluster();
+    let is_blamed = |operator: &InMemory| {
+        let preview = operator.preview(None);
+        preview.moves.iter().any(|one| matches!(one.reason, MoveReason::NotClaimed { .. }))
+    };
+    assert!(!is_blamed(&operator));
+    site.pass(stuck);
+    assert!(is_blamed(&operator));
 }
 
 #[test]

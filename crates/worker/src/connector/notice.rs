@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-/// How many notices of one page are kept word for word.
-const KEPT: usize = 256;
+/// How many notices of each kind are kept word for word of one page. Many of one kind hide none of
+/// another.
+const KEPT: u64 = 256;
 
 /// Something that was passed over.
 ///
@@ -40,7 +41,7 @@ pub enum NoticeKind {
     FolderMarker,
 }
 
-/// The notices of one page: the first of them, and how many there were of each kind.
+/// The notices of one page: the first of each kind, and how many there were of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notices {
     kept: Vec<Notice>,
@@ -57,12 +58,13 @@ impl Notices {
     /// How many there were beside those that were kept.
     #[must_use]
     pub fn more(&self) -> u64 {
-        self.counts.values().sum::<u64>() - self.kept.len() as u64
+        self.more_of_each().map(|(_, count)| count).sum()
     }
 
-    /// How many there were of each kind, whether they were kept or not.
-    pub fn counts(&self) -> impl Iterator<Item = (NoticeKind, u64)> + '_ {
-        self.counts.iter().map(|(kind, count)| (*kind, *count))
+    /// How many there were of each kind beside those that were kept, where there were any.
+    pub fn more_of_each(&self) -> impl Iterator<Item = (NoticeKind, u64)> + '_ {
+        let more = self.counts.iter().map(|(kind, count)| (*kind, count.saturating_sub(KEPT)));
+        more.filter(|(_, count)| *count > 0)
     }
 
     /// Whether there was none.
@@ -72,8 +74,9 @@ impl Notices {
     }
 
     pub(super) fn add(&mut self, key: &[u8], kind: NoticeKind, detail: Option<String>) {
-        *self.counts.entry(kind).or_default() += 1;
-        if self.kept.len() < KEPT {
+        let count = self.counts.entry(kind).or_default();
+        *count += 1;
+        if *count <= KEPT {
             self.kept.push(Notice { key: Bytes::copy_from_slice(key), kind, detail });
         }
     }
@@ -84,14 +87,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_keeps_some_notices_and_counts_the_others() {
+    fn a_page_keeps_some_notices_of_each_kind_and_counts_the_others() {
         let mut notices = Notices::default();
         for _ in 0..KEPT + 3 {
             notices.add(b"a", NoticeKind::Symlink, None);
         }
         notices.add(b"b", NoticeKind::Unreadable, None);
-        assert_eq!((notices.kept().len(), notices.more()), (KEPT, 4));
-        let expected = [(NoticeKind::Unreadable, 1), (NoticeKind::Symlink, KEPT as u64 + 3)];
-        assert_eq!(notices.counts().collect::<Vec<_>>(), expected);
+        assert_eq!((notices.kept().len() as u64, notices.more()), (KEPT + 1, 3));
+        assert_eq!(notices.kept().last().unwrap().kind, NoticeKind::Unreadable);
+        let expected = [(NoticeKind::Symlink, 3)];
+        assert_eq!(notices.more_of_each().collect::<Vec<_>>(), expected);
     }
 }

@@ -58,9 +58,9 @@ impl Job for ProcessPerItem {
 
 /// The line of an item whose program ended well.
 pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option<u64>) -> Outcome {
-    let (stdout, stdout_path) = match &finished.output {
+    let (stdout, long) = match &finished.output {
         Output::Inline(bytes) => (Some(KeyText::new(bytes)), None),
-        Output::File(path) => (None, Some(KeyText::new(path.as_os_str().as_bytes()))),
+        Output::File(spilled) => (None, Some(spilled)),
     };
     let record = ItemRecord {
         key: KeyText::new(&item.key),
@@ -71,7 +71,9 @@ pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option
         attempt: (attempt > 1).then_some(attempt),
         batch,
         stdout,
-        stdout_path,
+        stdout_path: long.map(|long| KeyText::new(long.place.as_os_str().as_bytes())),
+        stdout_bytes: long.map(|long| long.bytes),
+        stdout_blake3: long.map(|long| long.blake3.as_str().into()),
         failed: None,
     };
     record.to_line().map_err(unwritten)
@@ -102,6 +104,8 @@ pub(super) fn failure_line(item: &Item, failure: &JobFailure) -> Outcome {
         batch: None,
         stdout: None,
         stdout_path: None,
+        stdout_bytes: None,
+        stdout_blake3: None,
         failed: Some(failure.detail.as_str().into()),
     };
     record.to_line().map_err(unwritten)

@@ -1,11 +1,10 @@
 //! What a program writes.
 
 use std::io;
-use std::path::PathBuf;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::spill::{Spill, SpillFile};
+use super::spill::{Spill, SpillFile, Spilled};
 use crate::job::Assignment;
 
 /// How much of what a program complains about is kept.
@@ -15,7 +14,7 @@ const READ_BYTES: usize = 16 * 1_024;
 /// What a program wrote.
 pub(super) enum Output {
     Inline(Vec<u8>),
-    File(PathBuf),
+    File(Spilled),
 }
 
 /// What a program has written so far, in memory or in a file.

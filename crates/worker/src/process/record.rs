@@ -77,6 +77,12 @@ pub struct ItemRecord<'a> {
     /// Where what it wrote is, if it is long.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub stdout_path: Option<KeyText<'a>>,
+    /// How many bytes are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_bytes: Option<u64>,
+    /// Their BLAKE3, in hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_blake3: Option<Cow<'a, str>>,
     /// What went wrong, in a run whose cursors move when items are handed out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cow<'a, str>>,
@@ -117,6 +123,8 @@ mod tests {
             batch: None,
             stdout: Some(KeyText::new(b"hi\n")),
             stdout_path: None,
+            stdout_bytes: None,
+            stdout_blake3: None,
             failed: None,
         }
     }

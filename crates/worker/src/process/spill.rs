@@ -52,23 +52,38 @@ impl Spill {
         Ok(SpillFile {
             path,
             file,
+            bytes: 0,
+            hasher: blake3::Hasher::new(),
             #[cfg(feature = "objects")]
             upload: self.objects.clone().map(|to| (to, format!("stdout/{run}/{name}"))),
         })
     }
 }
 
+/// Output that is elsewhere, and what tells it from any other.
+pub(super) struct Spilled {
+    /// Its path or address.
+    pub(super) place: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) blake3: String,
+}
+
 /// The output of one item.
 pub(super) struct SpillFile {
     path: PathBuf,
     file: File,
+    bytes: u64,
+    hasher: blake3::Hasher,
     #[cfg(feature = "objects")]
     upload: Option<(ObjectSink, String)>,
 }
 
 impl SpillFile {
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)
+        self.file.write_all(bytes)?;
+        self.bytes += bytes.len() as u64;
+        self.hasher.update(bytes);
+        Ok(())
     }
 
     /// Takes it away.
@@ -77,22 +92,23 @@ impl SpillFile {
         let _untidy = fs::remove_file(&self.path);
     }
 
-    /// Makes it durable and gives its path or address.
+    /// Makes it durable and says what it is, and where.
     pub(super) async fn finish(
         #[allow(unused_mut, reason = "objects need it")] mut self,
-    ) -> io::Result<PathBuf> {
+    ) -> io::Result<Spilled> {
+        let (bytes, blake3) = (self.bytes, self.hasher.finalize().to_hex().to_string());
         #[cfg(feature = "objects")]
         if let Some((objects, name)) = self.upload.take() {
             let failed = |error| io::Error::other(error);
             objects.put_file(&name, &mut self.file).await.map_err(failed)?;
             fs::remove_file(&self.path)?;
-            return Ok(objects.place(&name).into());
+            return Ok(Spilled { place: objects.place(&name).into(), bytes, blake3 });
         }
         self.file.sync_all()?;
         if let Some(folder) = self.path.parent() {
             sync_folder(folder)?;
         }
-        Ok(self.path)
+        Ok(Spilled { place: self.path, bytes, blake3 })
     }
 }
 

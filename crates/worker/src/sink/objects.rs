@@ -6,6 +6,7 @@
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path as FilePath;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
@@ -61,6 +62,15 @@ impl ObjectSink {
     pub async fn get(&self, name: &str) -> Result<Option<Bytes>, SinkError> {
         match self.store.get(&self.path(name)?).await {
             Ok(found) => found.bytes().await.map(Some).map_err(self.failed(name)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(name)(error)),
+        }
+    }
+
+    /// When an object was written; none if it is not there.
+    pub async fn modified_at(&self, name: &str) -> Result<Option<SystemTime>, SinkError> {
+        match self.store.head(&self.path(name)?).await {
+            Ok(found) => Ok(Some(found.last_modified.into())),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(self.failed(name)(error)),
         }

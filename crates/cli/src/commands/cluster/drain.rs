@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::{DrainProgress, NodeAddress};
 
 use crate::cluster::AnyCluster;
@@ -25,7 +26,14 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     let is_member = cluster.view().members.get(node.as_str()).is_some();
     let is_new = cluster.set_drained(node, drained).await?;
+    if !json {
+        tell(node, drained, is_new);
+    }
     let waited = matches!(patience, Patience::AtMost(_) | Patience::Endless);
+    if waited && !json && !progress(node, &cluster.view()).is_done() {
+        // It may take for ever, so whoever waits learns first what it waits for.
+        tell_progress(node, &cluster.view());
+    }
     match patience {
         Patience::None => {}
         Patience::Endless => until_done(cluster, node).await?,
@@ -36,33 +44,55 @@ pub(crate) async fn run(
         }
     }
     let view = cluster.view();
-    let progress = DrainProgress::of(&view.map, node, &view.members);
-    let exit = if waited && !progress.is_done() { Exit::Findings } else { Exit::Done };
+    let left = progress(node, &view);
     if json {
         print_json(&serde_json::json!({
             "node": node.as_str(), "drained": drained, "new": is_new, "member": is_member,
-            "held": progress.held, "targeted": progress.targeted, "pinned": progress.pinned,
+            "held": left.held, "targeted": left.targeted, "pinned": left.pinned,
         }))?;
-        return Ok(exit);
+    } else if !is_member {
+        say!("it is no member now; it gets no shards when it comes");
+    } else if drained && waited && !left.is_done() {
+        say!("the time is over, and it still has {} shards", left.held);
+    } else if drained {
+        tell_progress(node, &view);
     }
+    Ok(if waited && !left.is_done() { Exit::Findings } else { Exit::Done })
+}
+
+fn tell(node: &NodeAddress, drained: bool, is_new: bool) {
     match (drained, is_new) {
         (true, true) => say!("{node} is to be emptied; `cluster drain --undo` takes that back"),
         (true, false) => say!("{node} is to be emptied already"),
         (false, true) => say!("{node} may have shards again"),
         (false, false) => say!("{node} was not to be emptied"),
     }
-    if !is_member {
-        say!("it is no member now; it gets no shards when it comes");
-    } else if drained && progress.is_done() {
+}
+
+fn progress(node: &NodeAddress, view: &ClusterView) -> DrainProgress {
+    DrainProgress::of(&view.map, node, &view.members)
+}
+
+/// Says what a node still has, and what keeps it there.
+fn tell_progress(node: &NodeAddress, view: &ClusterView) {
+    let left = progress(node, view);
+    let DrainProgress { held, targeted, pinned } = left;
+    if left.is_done() {
         say!("it has nothing left");
-    } else if drained {
-        say!("it still has {} shards", progress.held);
+        return;
     }
-    Ok(exit)
+    say!("it still has {held} shards, and {targeted} are meant for it");
+    if pinned > 0 {
+        say!("{pinned} are pinned to it: where nodes have `--pin-policy wait`, they stay");
+    }
+    let can_take = |other: &NodeAddress| other != node && !view.drained.contains(other);
+    if !view.members.iter().any(|other| !other.draining && can_take(other.address())) {
+        say!("nobody can take them: there is no other node that is not to be emptied");
+    }
 }
 
 async fn until_done(cluster: &AnyCluster, node: &NodeAddress) -> anyhow::Result<()> {
     let mut changes = cluster.changes();
-    let done = changes.wait_for(|view| DrainProgress::of(&view.map, node, &view.members).is_done());
+    let done = changes.wait_for(|view| progress(node, view).is_done());
     done.await.map(|_| ()).context("the cluster cannot be followed any more")
 }
