@@ -88,8 +88,15 @@ pub(super) async fn compare(
         missing: 0,
     };
     let mut position = Position::start();
+    let limit = PageLimit::default();
     loop {
-        let page = source.page(&range, &position, PageLimit::default()).await?;
+        let page = match source.page(&range, &position, limit).await {
+            // A part that was in trouble when the run met it may be so still.
+            Err(error) if error.is_transient() => {
+                source.page(&range, &position, limit.passing_over_trouble()).await?
+            }
+            page => page?,
+        };
         for item in &page.items {
             walk.meet(item)?;
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-/// How many notices of one page are kept word for word.
-const KEPT: usize = 256;
+/// How many notices of one page and kind are kept word for word.
+const KEPT: u64 = 256;
 
 /// Something that was passed over.
 ///
@@ -40,7 +40,7 @@ pub enum NoticeKind {
     FolderMarker,
 }
 
-/// The notices of one page: the first of them, and how many there were of each kind.
+/// The notices of one page: the first of each kind, and how many there were of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notices {
     kept: Vec<Notice>,
@@ -72,8 +72,10 @@ impl Notices {
     }
 
     pub(super) fn add(&mut self, key: &[u8], kind: NoticeKind, detail: Option<String>) {
-        *self.counts.entry(kind).or_default() += 1;
-        if self.kept.len() < KEPT {
+        let count = self.counts.entry(kind).or_default();
+        *count += 1;
+        // Of each kind, or what many others have in common would hide what is missing.
+        if *count <= KEPT {
             self.kept.push(Notice { key: Bytes::copy_from_slice(key), kind, detail });
         }
     }
@@ -90,8 +92,9 @@ mod tests {
             notices.add(b"a", NoticeKind::Symlink, None);
         }
         notices.add(b"b", NoticeKind::Unreadable, None);
-        assert_eq!((notices.kept().len(), notices.more()), (KEPT, 4));
-        let expected = [(NoticeKind::Unreadable, 1), (NoticeKind::Symlink, KEPT as u64 + 3)];
+        assert_eq!((notices.kept().len() as u64, notices.more()), (KEPT + 1, 3));
+        assert_eq!(notices.kept().last().unwrap().kind, NoticeKind::Unreadable);
+        let expected = [(NoticeKind::Unreadable, 1), (NoticeKind::Symlink, KEPT + 3)];
         assert_eq!(notices.counts().collect::<Vec<_>>(), expected);
     }
 }

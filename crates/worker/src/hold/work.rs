@@ -1,5 +1,6 @@
 //! The work on a shard.
 
+use std::error::Error as _;
 use std::pin::{Pin, pin};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -16,7 +17,7 @@ use super::{End, Holder, Stopped};
 use crate::Env;
 use crate::attempt::{Attempted, attempt};
 use crate::backend::Backend;
-use crate::connector::{Connector, ConnectorError, Item, Page};
+use crate::connector::{Connector, ConnectorError, Item, Page, PageLimit};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::extent::Envelope;
@@ -113,7 +114,8 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         loop {
             self.hand_out();
             if reading.is_none() && !self.is_stopping() && self.feed.wants_page(self.batch_size()) {
-                reading = Some(Box::pin(self.feed.read(&shared.connector, shared.options.page)));
+                let limit = self.page_limit(failures);
+                reading = Some(Box::pin(self.feed.read(&shared.connector, limit)));
             }
             if let Some(failed) = self.settle().await? {
                 return self.isolate(failed).await;
@@ -301,6 +303,17 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         }
     }
 
+    /// How often a source is read again that fails with what may pass.
+    fn source_retries(&self) -> u32 {
+        self.holder.shared.options.retry.retries.max(8)
+    }
+
+    /// How a page is read after so many failures: at last without the part that is in trouble.
+    fn page_limit(&self, failures: u32) -> PageLimit {
+        let limit = self.holder.shared.options.page;
+        if failures > self.source_retries() { limit.passing_over_trouble() } else { limit }
+    }
+
     /// Waits before the source is read again, if that may help.
     async fn source_failed(
         &mut self,
@@ -308,11 +321,15 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         failures: &mut u32,
     ) -> Result<(), WorkerError> {
         let shared = self.holder.shared;
-        if !error.is_transient() || *failures >= shared.options.retry.retries.max(8) {
+        if !error.is_transient() || *failures > self.source_retries() {
             return Err(error.into());
         }
         *failures += 1;
-        self.holder.tell(WorkerEvent::Trouble { message: &error.to_string() });
+        let message = match error.source() {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        self.holder.tell(WorkerEvent::Trouble { message: &message });
         shared.env.sleep(shared.backoff.wait(*failures, shared.env.random())).await;
         Ok(())
     }
