@@ -11,6 +11,7 @@ mod support;
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use support::{Site, keys, outputs, text};
@@ -74,6 +75,24 @@ fn a_failing_item_is_parked_with_what_it_said_and_can_be_tried_again() {
     site.expect(0, &command);
     assert_eq!(site.keys("mixed").len(), 31);
     assert!(site.expect(0, &["verify", "mixed"]).contains("the receipt holds"));
+}
+
+#[test]
+fn a_program_that_is_not_there_stops_the_run_and_is_waited_for() {
+    let site = Site::with_files(40);
+    for (name, flags) in [("one", &[][..]), ("many", &["--batch", "7"])] {
+        let tool = site.path(&format!("{name}-tool"));
+        let tool_text = tool.to_str().unwrap();
+        let command = [&["run", "data", "--run", name], flags, &["--", tool_text]].concat();
+        let told = site.expect(2, &command);
+        assert!(told.contains(&format!("{tool_text} cannot be started")), "{told}");
+        assert!(site.expect(0, &["parked", name]).contains("nothing is parked"));
+        fs::write(&tool, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+        site.expect(0, &command);
+        assert_eq!(site.keys(name).len(), 40);
+        assert!(site.expect(0, &["verify", name]).contains("the receipt holds"));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use shardwright_contracts::Env;
 
 use crate::connector::Item;
-use crate::job::{Assignment, Batch, Job, JobFailure, Outcome};
+use crate::job::{Assignment, Batch, Cause, Job, JobFailure, Outcome};
 use crate::retry::RetryPolicy;
 
 /// An item, and what came of it in the end.
@@ -16,7 +16,8 @@ pub(crate) struct Attempted {
 
 /// Works on a batch. Items that fail are tried again one by one, so that none is held
 /// responsible for its neighbours: who failed in company gets one try alone at once, which is not
-/// one of those that the policy allows.
+/// one of those that the policy allows. What is the worker's own fault is tried with one of them:
+/// it would be the same with the others.
 pub(crate) async fn attempt<J: Job, E: Env>(
     job: &J,
     env: &E,
@@ -29,14 +30,16 @@ pub(crate) async fn attempt<J: Job, E: Env>(
         job.process(Batch { assignment, sequence, items: &items, attempt: 1 }).await.into_iter();
     let is_alone = items.len() == 1;
     let mut attempted = Vec::with_capacity(items.len());
+    let mut is_worker_unable = false;
     for (item, sequence) in items.into_iter().zip(sequence..) {
         let mut outcome = outcomes.next().unwrap_or_else(|| Err(unanswered()));
         let mut retries = 0;
         let beside_policy = match &outcome {
-            Err(failure) => u32::from(!is_alone && !failure.is_own),
+            Err(failure) => u32::from(!is_alone && failure.cause == Cause::Unclear),
             Ok(_) => 0,
         };
-        while let Err(JobFailure { is_retryable: true, .. }) = outcome
+        while let Err(JobFailure { is_retryable: true, cause, .. }) = &outcome
+            && !(is_worker_unable && *cause == Cause::Worker)
             && retries < policy.retries.saturating_add(beside_policy)
         {
             retries += 1;
@@ -48,6 +51,7 @@ pub(crate) async fn attempt<J: Job, E: Env>(
             let again = job.process(batch).await.into_iter().next();
             outcome = again.unwrap_or_else(|| Err(unanswered()));
         }
+        is_worker_unable |= outcome.as_ref().is_err_and(|failure| failure.cause == Cause::Worker);
         attempted.push(Attempted { item, outcome, retries });
     }
     attempted

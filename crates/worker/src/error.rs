@@ -63,6 +63,13 @@ pub enum WorkerError {
         /// What went wrong.
         detail: String,
     },
+    /// The job cannot be done here, whatever the item. What was done is committed, and the item is
+    /// the next to be worked on.
+    #[error("no item can be worked on: {detail}; nothing is lost: mend that, and start again")]
+    Job {
+        /// What is missing.
+        detail: String,
+    },
     /// A part of the worker died.
     #[error("a part of the worker stopped without a word")]
     SlotDied,

@@ -47,9 +47,21 @@ pub struct JobFailure {
     pub detail: String,
     /// Whether another try may help.
     pub is_retryable: bool,
-    /// Whether nothing but the item itself was the cause. If not, an item that failed in company
+    /// Whose it is.
+    pub cause: Cause,
+}
+
+/// Whose failure it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The item's, or that of something that was worked on with it. An item that failed in company
     /// is tried alone, however few tries there are.
-    pub is_own: bool,
+    Unclear,
+    /// The item's own.
+    Item,
+    /// The worker's: it lacks what any item would need. So none is set aside; when no more tries
+    /// are left, the worker gives back what it has, and stops.
+    Worker,
 }
 
 impl JobFailure {
@@ -57,19 +69,25 @@ impl JobFailure {
     #[must_use]
     pub fn retryable(detail: impl Into<String>) -> Self {
         let (reason, detail) = (ParkReason::TooManyErrors, detail.into());
-        Self { reason, detail, is_retryable: true, is_own: false }
+        Self { reason, detail, is_retryable: true, cause: Cause::Unclear }
     }
 
     /// Something went wrong that will go wrong every time.
     #[must_use]
     pub fn fatal(reason: ParkReason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into(), is_retryable: false, is_own: false }
+        Self { reason, detail: detail.into(), is_retryable: false, cause: Cause::Unclear }
     }
 
     /// The same, with nothing but the item itself as the cause.
     #[must_use]
     pub fn own(self) -> Self {
-        Self { is_own: true, ..self }
+        Self { cause: Cause::Item, ..self }
+    }
+
+    /// The same, with nothing about the item as the cause.
+    #[must_use]
+    pub fn of_worker(self) -> Self {
+        Self { cause: Cause::Worker, ..self }
     }
 }
 
@@ -80,7 +98,7 @@ impl fmt::Debug for JobFailure {
             .field("reason", &self.reason)
             .field("detail_bytes", &self.detail.len())
             .field("is_retryable", &self.is_retryable)
-            .field("is_own", &self.is_own)
+            .field("cause", &self.cause)
             .finish()
     }
 }

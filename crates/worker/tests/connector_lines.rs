@@ -40,7 +40,7 @@ fn nul() -> LineOptions {
 }
 
 async fn everything(lines: &LineConnector) -> Vec<Item> {
-    let limit = PageLimit { items: usize::MAX, bytes: usize::MAX };
+    let limit = PageLimit { bytes: usize::MAX, ..PageLimit::items(usize::MAX) };
     let page = lines.page(&lines.whole_range(), &Position::start(), limit).await.unwrap();
     assert!(page.ended);
     page.items
@@ -95,7 +95,7 @@ async fn a_row_longer_than_a_page_comes_alone() {
     let long = vec![b'x'; 3_000_000];
     let fixture = Fixture::new(&[b"a\n", long.as_slice(), b"\nb\n"].concat());
     let lines = fixture.open().await;
-    let limit = PageLimit { items: 10, bytes: 1_000 };
+    let limit = PageLimit { bytes: 1_000, ..PageLimit::items(10) };
     let whole = lines.whole_range();
     let first = lines.page(&whole, &Position::behind(whole.start.clone()), limit).await.unwrap();
     assert_eq!(texts(&first.items), [long.as_slice()]);

@@ -36,7 +36,7 @@ async fn open_with(root: &Path, options: TreeOptions) -> TreeConnector {
 }
 
 async fn everything(tree: &TreeConnector) -> (Vec<Item>, Vec<Notice>) {
-    let limit = PageLimit { items: usize::MAX, bytes: usize::MAX };
+    let limit = PageLimit { bytes: usize::MAX, ..PageLimit::items(usize::MAX) };
     let whole = TreeConnector::whole_range();
     let page = tree.page(&whole, &Position::start(), limit).await.unwrap();
     assert!(page.ended);

@@ -15,9 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use shardwright_contracts::CursorSemantics::Completed;
-use shardwright_contracts::{Env, LogicalTime, WorkerId};
+use shardwright_contracts::{Env as _, WorkerId};
 use shardwright_coordination::{AsyncShardClaiming as _, ParkReason, ShardLimits};
-use shardwright_engine::TokioEnv;
 use shardwright_worker::connector::Item;
 use shardwright_worker::job::{Batch, Outcome};
 use shardwright_worker::{
@@ -25,8 +24,8 @@ use shardwright_worker::{
     WorkerOptions, each,
 };
 use support::{
-    Coordinator, LONG, Numbers, RUN, TENANT, all, env, finish, join, key, line, number, results,
-    sink, start, start_with_limit,
+    Coordinator, Hurried, Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, key, line,
+    number, results, shards, sink, start, start_with_limit,
 };
 use tokio::sync::{Barrier, Notify};
 use tokio::time::timeout;
@@ -74,34 +73,6 @@ async fn shards_that_were_lost_once_are_worked_on_side_by_side() {
     assert_eq!(results(&coordinator, &sink).await, all(6));
 }
 
-/// A world in which everything takes a hundredth of the time.
-#[derive(Clone)]
-struct Hurried(TokioEnv);
-
-const HURRY: u32 = 100;
-
-impl Env for Hurried {
-    fn wall_clock(&self) -> LogicalTime {
-        self.0.wall_clock()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.monotonic() * HURRY
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        self.0.sleep(duration / HURRY)
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.spawn(task);
-    }
-
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-}
-
 /// When shards were acquired.
 struct Claims {
     env: Hurried,
@@ -114,6 +85,52 @@ impl Observer for Claims {
             self.at.lock().unwrap().push(self.env.monotonic());
         }
     }
+}
+
+/// A machine with many shards in its hands dies once, in the middle of all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_loss_of_everything_sets_nothing_aside_and_parks_nothing() {
+    const SHARDS: usize = 8;
+    let coordinator = start(80, SHARDS, Completed).await;
+    let (_folder, sink) = sink();
+    let begun = Arc::new(Barrier::new(SHARDS + 1));
+    let all_begun = Arc::clone(&begun);
+    let job = each(move |_: Item| {
+        let all_begun = Arc::clone(&all_begun);
+        async move {
+            all_begun.wait().await;
+            std::future::pending().await
+        }
+    });
+    // As little patience with losses as there may be.
+    let options = WorkerOptions { slots: SHARDS, crash_limit: 2, ..WorkerOptions::default() };
+    let machine = join(&coordinator).await;
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(machine.clone())
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env())
+        .options(options);
+    let working = tokio::spawn(worker.run());
+    timeout(LONG, begun.wait()).await.unwrap();
+    working.abort();
+    // Aborting the caller leaves the slots' tasks; what they hold goes with their session.
+    machine.close().await.unwrap();
+    let lost = shards(&coordinator).await;
+    assert!(lost.iter().all(|shard| shard.head.fruitless_acquires == 1));
+    let journal = Journal::default();
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(each(|item: Item| async move { Ok(line(&item)) }))
+        .sink(sink.clone())
+        .env(env())
+        .options(options)
+        .observer(Arc::new(journal.clone()));
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    assert_eq!((journal.count("parked"), journal.count("split")), (0, 0), "{:?}", journal.lines());
+    assert_eq!(results(&coordinator, &sink).await, all(80));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

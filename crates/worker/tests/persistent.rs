@@ -18,7 +18,7 @@ use bytes::Bytes;
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
 use shardwright_worker::connector::{Item, Payload};
-use shardwright_worker::job::{Assignment, Batch};
+use shardwright_worker::job::{Assignment, Batch, Cause, Outcome};
 use shardwright_worker::process::{PersistentProcess, Spill, Template};
 use shardwright_worker::{Job as _, Worker};
 use support::{Numbers, RUN, TENANT, env, join, start_with_lease};
@@ -162,20 +162,75 @@ async fn a_program_learns_what_is_committed_and_what_was_split_off_and_ends_when
     assert_eq!((&told[2]["key"], &told[3]["end"]), (&"plain".into(), &"q".into()));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_output_goes_to_a_file() {
-    let folder = tempfile::tempdir().unwrap();
+/// A program that answers its first item with more than is kept in a result.
+fn long_winded(folder: &Path, spill: &Path) -> PersistentProcess {
     let long = r#"echo '{"type":"hello","version":1}' >&4; read -r _ <&3; read -r _ <&3
         echo "{\"type\":\"done\",\"id\":1,\"output\":\"$(printf %0200d 0)\"}" >&4; read -r _ <&3"#;
     let template = Template::new(&["sh", "-c", long].map(OsString::from)).unwrap();
-    let spill = Spill::new(folder.path().join("spill"), 100);
-    let job = PersistentProcess::new(template, folder.path().join("logs"), spill, 1, LONG);
+    PersistentProcess::new(template, folder.join("logs"), Spill::new(spill, 100), 1, LONG)
+}
+
+async fn first_outcome(job: &PersistentProcess) -> Outcome {
     let (assignment, items) = (assignment(), [item("plain")]);
     let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
-    let line = job.process(batch).await.remove(0).unwrap();
+    job.process(batch).await.remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_output_goes_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = long_winded(folder.path(), &folder.path().join("spill"));
+    let line = first_outcome(&job).await.unwrap();
     let record: serde_json::Value = serde_json::from_slice(&line).unwrap();
     let kept = std::fs::read_to_string(record["stdout_path"].as_str().unwrap()).unwrap();
     assert_eq!(kept, "0".repeat(200));
+    job.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_output_for_which_there_is_no_place_is_no_items_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let no_folder = folder.path().join("file");
+    std::fs::write(&no_folder, "").unwrap();
+    let job = long_winded(folder.path(), &no_folder);
+    let failure = first_outcome(&job).await.unwrap_err();
+    assert_eq!((failure.cause, failure.is_retryable), (Cause::Worker, false));
+    assert!(failure.detail.contains(no_folder.to_str().unwrap()), "{}", failure.detail);
+    job.close().await;
+}
+
+fn quiet(command: &[&str], folder: &Path) -> PersistentProcess {
+    let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+    let template = Template::new(&command).unwrap();
+    let spill = Spill::new(folder.join("spill"), 100);
+    PersistentProcess::new(template, folder.join("logs"), spill, 1, LONG)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_does_not_get_ready_is_no_items_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    for (command, is_retryable) in
+        [([missing.to_str().unwrap(), "x", "y"], false), (["sh", "-c", "exit 7"], true)]
+    {
+        let failure = first_outcome(&quiet(&command, folder.path())).await.unwrap_err();
+        assert_eq!((failure.cause, failure.is_retryable), (Cause::Worker, is_retryable));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_nobody_waits_for_before_it_is_ready_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let loads_long = r#"echo $$ > "$1/half"; mv "$1/half" "$1/stuck"; sleep 1000"#;
+    let command = ["sh", "-c", loads_long, "sh", folder.path().to_str().unwrap()];
+    let job = quiet(&command, folder.path());
+    give_and_take_back(&job, folder.path()).await;
+    let id = std::fs::read_to_string(folder.path().join("stuck")).unwrap();
+    let start = Instant::now();
+    while !is_gone(id.trim()) {
+        assert!(start.elapsed() < LONG);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     job.close().await;
 }
 

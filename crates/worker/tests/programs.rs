@@ -13,6 +13,7 @@ mod support;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use bytes::Bytes;
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
 use shardwright_worker::connector::{Item, Payload};
-use shardwright_worker::job::{Assignment, Batch, Job, JobFailure};
+use shardwright_worker::job::{Assignment, Batch, Cause, Job, JobFailure};
 use shardwright_worker::process::{
     BatchInput, Guard, ItemRecord, ProcessPerBatch, ProcessPerItem, Spill, Template,
 };
@@ -114,24 +115,25 @@ async fn work_that_is_dropped_ends_what_its_program_has_started() {
     let per_item = per_item(script(BACKGROUND, folder.path()), folder.path());
     let job = script(BACKGROUND, folder.path());
     let per_batch = per_batch(job, folder.path(), BatchInput::Lines);
-    dropped(&per_item, &named).await;
+    dropped_when(&per_item, &named).await;
+    let id = fs::read_to_string(&named).unwrap();
+    until(|| is_gone(&id)).await;
     fs::remove_file(&named).unwrap();
-    dropped(&per_batch, &named).await;
+    dropped_when(&per_batch, &named).await;
+    let id = fs::read_to_string(&named).unwrap();
+    until(|| is_gone(&id)).await;
 }
 
-async fn dropped(job: &impl Job, named: &Path) {
+/// Drops work when a file is there.
+async fn dropped_when(job: &impl Job, file: &Path) {
     let (assignment, items) = (assignment(), [row(0, "a")]);
     let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
-    {
-        let mut working = Box::pin(job.process(batch));
-        tokio::select! {
-            biased;
-            _ = &mut working => panic!("it ended"),
-            () = until(|| named.exists()) => {}
-        }
+    let mut working = Box::pin(job.process(batch));
+    tokio::select! {
+        biased;
+        _ = &mut working => panic!("it ended"),
+        () = until(|| file.exists()) => {}
     }
-    let id = fs::read_to_string(named).unwrap();
-    until(|| is_gone(&id)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -250,7 +252,7 @@ async fn an_item_that_would_be_taken_for_two_fails_and_its_neighbours_do_not() {
         came.iter().map(|came| came.as_ref().ok().map(|(_, wrote)| wrote.as_str())).collect();
     assert_eq!(wrote, [Some("a\nb\n"), Some(""), None, Some("e\n")]);
     let refused = came[2].as_ref().unwrap_err();
-    assert!(!refused.is_retryable && refused.is_own);
+    assert_eq!((refused.is_retryable, refused.cause), (false, Cause::Item));
     assert!(refused.detail.contains("newline"), "{}", refused.detail);
     let zeros = per_batch(template(&["tr", "\\0", ";"]), folder.path(), BatchInput::Nul);
     assert_eq!(process(&zeros, &items).await.remove(0).unwrap().1, "a;b;c\nd;e;");
@@ -272,4 +274,58 @@ async fn a_program_learns_the_key_of_its_item_whatever_it_is() {
     let payload = Payload::File(OsString::from_vec(b"./a b".to_vec()).into());
     let file = Item { key: Bytes::from_static(b"a b"), size: None, payload };
     assert_eq!(stdout_of(&per_item, file).await, format!("{run} a b"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_cannot_be_started_is_no_items_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("no-program"), "no program").unwrap();
+    for name in ["missing", "no-program/either", "no-program"] {
+        let program = folder.path().join(name);
+        let program = program.to_str().unwrap();
+        let items = [row(0, "a"), row(1, "b")];
+        let one_by_one = per_item(template(&[program]), folder.path());
+        let together = per_batch(template(&[program, "{}"]), folder.path(), BatchInput::Lines);
+        let mut came = process(&one_by_one, &items).await;
+        came.extend(process(&together, &items).await);
+        assert_eq!(came.len(), 4);
+        for failure in came.into_iter().map(Result::unwrap_err) {
+            assert_eq!((failure.cause, failure.is_retryable), (Cause::Worker, false), "{name}");
+            assert!(failure.detail.contains(program), "{}", failure.detail);
+        }
+    }
+}
+
+/// Where the long output of the first item goes.
+fn spilled(folder: &Path) -> PathBuf {
+    folder.join("spill").join(format!("{:016x}", 1)).join(format!("{:016x}-{:016x}-0", 2, 3))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_is_full_of_output_is_no_items_fault_and_nobody_waits_for_its_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = spilled(folder.path());
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    for text in ["exec yes", "trap '' PIPE; yes 2> /dev/null; sleep 1000", "yes | head -c 9999"] {
+        symlink("/dev/full", &file).unwrap();
+        let job = per_item(script(text, folder.path()), folder.path());
+        let failure = process(&job, &[row(0, "a")]).await.remove(0).unwrap_err();
+        assert_eq!((failure.cause, failure.is_retryable), (Cause::Worker, false), "{text}");
+        assert!(failure.detail.contains("No space left"), "{}", failure.detail);
+        assert!(file.symlink_metadata().is_err(), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_of_work_that_is_dropped_or_fails_is_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = spilled(folder.path());
+    let writes = "head -c 5000 /dev/zero; until [ -e \"$1/failing\" ]; do sleep 0.01; done; exit 1";
+    let job = per_item(script(writes, folder.path()), folder.path());
+    dropped_when(&job, &file).await;
+    assert!(!file.exists());
+    fs::write(folder.path().join("failing"), "").unwrap();
+    let failure = process(&job, &[row(0, "a")]).await.remove(0).unwrap_err();
+    assert_eq!((failure.cause, failure.is_retryable), (Cause::Item, true));
+    assert!(!file.exists());
 }

@@ -95,8 +95,15 @@ pub(super) async fn compare(
         unread: Unread::new(&claim.admitted),
     };
     let mut position = Position::start();
+    let limit = PageLimit::default();
     loop {
-        let page = source.page(&range, &position, PageLimit::default()).await?;
+        let page = match source.page(&range, &position, limit).await {
+            // A part that was in trouble when the run met it may be so still.
+            Err(error) if error.is_transient() => {
+                source.page(&range, &position, limit.passing_over_trouble()).await?
+            }
+            page => page?,
+        };
         walk.pass_over(&page.notices);
         for item in &page.items {
             walk.meet(item)?;

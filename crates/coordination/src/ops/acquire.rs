@@ -91,14 +91,15 @@ fn park_instead<const LOG: usize>(
     attempts: u32,
     events: &mut EventCollector,
 ) -> Acquired {
-    let head = shard.head_mut();
-    let id = head.key.shard;
     let reason = match planted::is_active(Defect::ParkedForNothing) {
         true => ParkReason::Other,
         false => ParkReason::TooManyErrors,
     };
+    // A reason without a word needs no room; a shard parked without one would not be sound.
+    let _has_room = shard.set_park(Park { reason, detail: Box::default() });
+    let head = shard.head_mut();
+    let id = head.key.shard;
     head.status = ShardStatus::Parked;
-    head.park = Some(Park { reason, detail: Box::default() });
     head.lease = None;
     assert_sound(head.check_invariants());
     emit(context, events, || EventKind::ShardParked { shard: id, reason });

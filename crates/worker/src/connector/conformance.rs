@@ -109,11 +109,11 @@ async fn check_initial_ranges(connector: &impl Connector, whole_range: &KeyRange
 
 async fn check_page_sizes(connector: &impl Connector, whole: &KeyRange, all: &[Item]) {
     let limits = [
-        PageLimit { items: 0, bytes: 0 },
+        PageLimit { bytes: 0, ..PageLimit::items(0) },
         PageLimit::items(2),
         PageLimit::items(3),
         PageLimit::items(all.len().max(1)),
-        PageLimit { items: usize::MAX, bytes: 300 },
+        PageLimit { bytes: 300, ..PageLimit::items(usize::MAX) },
     ];
     for limit in limits {
         for with_token in [true, false] {

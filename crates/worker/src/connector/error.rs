@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// Why a source cannot be read. What concerns a single item of many is a
 /// [notice](super::Notice) instead.
 #[derive(Debug, thiserror::Error)]
@@ -112,8 +114,18 @@ impl ConnectorError {
 /// Whether an error speaks of what the process or machine lacks, or of a disk or a server that is
 /// in trouble, and not of the thing asked for.
 pub(super) fn may_pass(error: &io::Error) -> bool {
-    use rustix::io::Errno;
+    is_shortage(error) || is_trouble(error)
+}
+
+/// Whether an error speaks of what the process or machine lacks. Whatever is asked for, it would
+/// be the same.
+fn is_shortage(error: &io::Error) -> bool {
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
+    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
+}
+
+/// Whether an error speaks of a disk or a server in trouble, all of it or the place asked for.
+pub(super) fn is_trouble(error: &io::Error) -> bool {
     // A handle that went stale is looked up anew the next time.
     let troubles = [
         Errno::IO,
@@ -128,6 +140,5 @@ pub(super) fn may_pass(error: &io::Error) -> bool {
         Errno::NETUNREACH,
         Errno::REMOTEIO,
     ];
-    let is_one = |errno| shortages.contains(&errno) || troubles.contains(&errno);
-    Errno::from_io_error(error).is_some_and(is_one)
+    Errno::from_io_error(error).is_some_and(|errno| troubles.contains(&errno))
 }

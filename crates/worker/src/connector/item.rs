@@ -64,20 +64,31 @@ pub enum Payload {
     },
 }
 
-/// How much one page may hold. A page holds at least one item even so, if there is one.
+/// How much one page may hold, and how much trouble it puts up with. A page holds at least one
+/// item even so, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit {
     /// Most items.
     pub items: usize,
     /// About how many bytes of memory the items may take together.
     pub bytes: usize,
+    /// Whether a part of the source that is in trouble is passed over with a notice, as if it
+    /// stayed so. If not, the page fails with what may pass. A connector that cannot tell a part
+    /// of its source from all of it fails in any case.
+    pub passes_over_trouble: bool,
 }
 
 impl PageLimit {
     /// As many items as given, in at most a mebibyte.
     #[must_use]
     pub const fn items(items: usize) -> Self {
-        Self { items, bytes: 1 << 20 }
+        Self { items, bytes: 1 << 20, passes_over_trouble: false }
+    }
+
+    /// The same for whoever has tried often enough.
+    #[must_use]
+    pub const fn passing_over_trouble(self) -> Self {
+        Self { passes_over_trouble: true, ..self }
     }
 
     /// Whether a page that holds this much is full.

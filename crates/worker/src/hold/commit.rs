@@ -101,6 +101,6 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         }
         let released = self.holder.give_back(self.lease).await;
         released.map_err(|refusal| stopped_by(self.shard(), refusal))?;
-        Ok(End::Released)
+        self.unable.map_or(Ok(End::Released), |unable| Err(unable.into()))
     }
 }

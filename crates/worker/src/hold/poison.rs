@@ -45,8 +45,8 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
                 return Err(WorkerError::TooManyParked { item, reason }.into());
             }
         }
-        let described = describe(&failed.item.name(), &failure.detail);
-        let (op, mut failures) = (self.new_op(), 0);
+        let mut described = describe(&failed.item.name(), &failure.detail);
+        let (mut op, mut failures) = (self.new_op(), 0);
         loop {
             let (tenant, lease) = (shared.tenant, self.lease.lease());
             let (reason, bytes) = (failure.reason, described.as_bytes());
@@ -55,6 +55,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
                 Err(ParkError::BackendError(error)) if error.is_retryable() => {
                     self.holder.pause_after(&mut failures, &error).await;
                 }
+                Err(refusal) if says_less(&refusal, &mut described) => op = self.new_op(),
                 Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
             }
         }
@@ -63,6 +64,13 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         self.holder.tell(WorkerEvent::Parked { shard, key: &key, reason, detail, retries });
         Ok(End::Parked)
     }
+}
+
+/// Whether a park that was refused is worth another operation that keeps nothing with the shard:
+/// better an item set aside without a word than a worker that stops for want of room.
+fn says_less(refusal: &ParkError, described: &mut String) -> bool {
+    let had_words = !std::mem::take(described).is_empty();
+    had_words && matches!(refusal, ParkError::ResourceExhausted(_))
 }
 
 /// What to keep with a parked shard: which item, and what went wrong. The shard's range does not
@@ -85,6 +93,9 @@ fn tail(text: &str, most: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use shardwright_contracts::SlabFull;
+    use shardwright_coordination::error::reason::ParkDetailTooLarge;
+
     use super::*;
 
     #[test]
@@ -92,6 +103,17 @@ mod tests {
         assert_eq!(describe("a/b", "exit code 1"), "a/b: exit code 1");
         let longest = describe(&"k".repeat(4_096), &"x".repeat(5_000));
         assert_eq!(longest.len(), MAX_PARK_DETAIL_SIZE);
+    }
+
+    #[test]
+    fn where_there_is_no_room_for_words_there_is_one_more_try_without() {
+        let full = SlabFull::Bytes { requested: 9, free: 8, capacity: 10 };
+        let mut described = "a/b: exit code 1".to_owned();
+        assert!(says_less(&ParkError::ResourceExhausted(full), &mut described));
+        assert_eq!(described, "");
+        assert!(!says_less(&ParkError::ResourceExhausted(full), &mut described));
+        let too_large = ParkError::ParkDetailTooLarge(ParkDetailTooLarge { size: 2, max: 1 });
+        assert!(!says_less(&too_large, &mut "a/b".to_owned()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The work on a shard.
 
+use std::error::Error as _;
 use std::pin::{Pin, pin};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -16,11 +17,11 @@ use super::{End, Holder, Stopped};
 use crate::Env;
 use crate::attempt::{Attempted, attempt};
 use crate::backend::Backend;
-use crate::connector::{Connector, ConnectorError, Item, Page};
+use crate::connector::{Connector, ConnectorError, Item, Page, PageLimit};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::extent::Envelope;
-use crate::job::{Assignment, Job, JobFailure};
+use crate::job::{Assignment, Cause, Job, JobFailure};
 use crate::sink::Sink;
 use crate::tracker::{Ticket, Tracker};
 
@@ -50,6 +51,8 @@ pub(super) struct Work<'w, B, C, J, K: Sink, E> {
     /// Kept until the shard has made progress, or for a time.
     solitude: Option<Solitude<'w>>,
     sequence: u64,
+    /// What keeps the worker from going on, where the cursor is past the item that showed it.
+    pub(super) unable: Option<WorkerError>,
 }
 
 /// What woke the work up.
@@ -97,6 +100,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             tracker: Tracker::new(),
             handed_out: after,
             sequence: 0,
+            unable: None,
             spec: shard.spec,
         })
     }
@@ -113,7 +117,8 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         loop {
             self.hand_out();
             if reading.is_none() && !self.is_stopping() && self.feed.wants_page(self.batch_size()) {
-                reading = Some(Box::pin(self.feed.read(&shared.connector, shared.options.page)));
+                let limit = self.page_limit(failures);
+                reading = Some(Box::pin(self.feed.read(&shared.connector, limit)));
             }
             if let Some(failed) = self.settle().await? {
                 return self.isolate(failed).await;
@@ -201,7 +206,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
     }
 
     fn is_stopping(&self) -> bool {
-        self.holder.shared.stop.is_stopped() || self.lease.is_paused()
+        self.holder.shared.stop.is_stopped() || self.lease.is_paused() || self.unable.is_some()
     }
 
     /// Hands out as many batches as may be worked on at a time.
@@ -240,10 +245,16 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             let tries = Tries { retries, has_failed: outcome.is_err() };
             let result = match outcome {
                 Ok(result) => result,
+                Err(failure) if failure.cause == Cause::Worker && !self.is_past(&item.key) => {
+                    return Err(self.give_in(failure).await);
+                }
                 Err(failure) if self.semantics == CursorSemantics::Dispatched => {
                     // The cursor is past it already, so it cannot be parked.
                     let (shard, key) = (self.shard(), item.key.as_ref());
                     self.holder.tell(WorkerEvent::Failed { shard, key, detail: &failure.detail });
+                    if failure.cause == Cause::Worker {
+                        self.unable = Some(WorkerError::Job { detail: failure.detail.clone() });
+                    }
                     shared.job.failure_record(&item, &failure).map_err(|unwritten| {
                         let (shard, detail) = (self.shard(), unwritten.detail);
                         WorkerError::Unrecorded { shard, detail }
@@ -261,6 +272,23 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             self.holder.tell(WorkerEvent::Done { shard, key, bytes, retries });
         }
         Ok(None)
+    }
+
+    /// Whether the cursor is past an item that is not settled, or has to move past it for the sake
+    /// of others.
+    fn is_past(&self, key: &[u8]) -> bool {
+        let is_committed = self.ledger.committed().is_some_and(|committed| committed >= key);
+        self.semantics == CursorSemantics::Dispatched
+            && (is_committed || self.ledger.has_uncommitted())
+    }
+
+    /// Keeps what is done before an item that no item is to blame for.
+    async fn give_in(&mut self, failure: JobFailure) -> Stopped {
+        let may_commit = self.semantics == CursorSemantics::Completed && self.is_ahead();
+        if may_commit && let Err(stopped) = self.commit().await {
+            return stopped;
+        }
+        WorkerError::Job { detail: failure.detail }.into()
     }
 
     /// Waits for whatever comes first.
@@ -303,6 +331,17 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         }
     }
 
+    /// How often a source is read again that fails with what may pass.
+    fn source_retries(&self) -> u32 {
+        self.holder.shared.options.retry.retries.max(8)
+    }
+
+    /// How a page is read after so many failures: at last without the part that is in trouble.
+    fn page_limit(&self, failures: u32) -> PageLimit {
+        let limit = self.holder.shared.options.page;
+        if failures > self.source_retries() { limit.passing_over_trouble() } else { limit }
+    }
+
     /// Waits before the source is read again, if that may help.
     async fn source_failed(
         &mut self,
@@ -310,11 +349,15 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         failures: &mut u32,
     ) -> Result<(), WorkerError> {
         let shared = self.holder.shared;
-        if !error.is_transient() || *failures >= shared.options.retry.retries.max(8) {
+        if !error.is_transient() || *failures > self.source_retries() {
             return Err(error.into());
         }
         *failures += 1;
-        self.holder.tell(WorkerEvent::Trouble { message: &error.to_string() });
+        let message = match error.source() {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        self.holder.tell(WorkerEvent::Trouble { message: &message });
         shared.env.sleep(shared.backoff.wait(*failures, shared.env.random())).await;
         Ok(())
     }

@@ -145,7 +145,7 @@ impl Job for ProcessPerBatch {
                     parts.extend([right, left]);
                 }
                 Err(failed) => {
-                    let failure = JobFailure { is_own: items.len() == 1, ..failed.into() };
+                    let failure = failed.for_each_of(items.len());
                     outcomes.extend(repeat_n(Err(failure), items.len()));
                 }
             }

@@ -49,7 +49,7 @@ impl Job for ProcessPerItem {
             };
             outcomes.push(match invocation.run().await {
                 Ok(finished) => line(item, &finished, batch.attempt, None),
-                Err(failed) => Err(JobFailure::from(failed).own()),
+                Err(failed) => Err(failed.for_each_of(1)),
             });
         }
         outcomes

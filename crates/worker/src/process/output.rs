@@ -1,11 +1,13 @@
 //! What a program writes.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
+use shardwright_coordination::ParkReason;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::spill::{Spill, SpillFile, Spilled};
-use crate::job::Assignment;
+use crate::job::{Assignment, JobFailure};
 
 /// How much of what a program complains about is kept.
 pub(super) const COMPLAINT_BYTES: usize = 8 * 1_024;
@@ -15,6 +17,28 @@ const READ_BYTES: usize = 16 * 1_024;
 pub(super) enum Output {
     Inline(Vec<u8>),
     File(Spilled),
+}
+
+/// What a program wrote could not be taken in, or there is no place for it. That is not the fault
+/// of what it worked on: with the next item it would be the same.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unkept {
+    #[error("what a program writes cannot be read: {0}")]
+    Unread(io::Error),
+    #[error("what a program wrote cannot be kept in {}: {error}", place.display())]
+    NoPlace { place: PathBuf, error: io::Error },
+}
+
+impl Unkept {
+    pub(super) fn at(place: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::NoPlace { place: place.to_owned(), error }
+    }
+}
+
+impl From<Unkept> for JobFailure {
+    fn from(unkept: Unkept) -> Self {
+        Self::fatal(ParkReason::Other, unkept.to_string()).of_worker()
+    }
 }
 
 /// What a program has written so far, in memory or in a file.
@@ -32,20 +56,23 @@ impl<'a> Gathered<'a> {
     }
 
     /// Reads until there is no more. Whoever drops the future keeps what was read.
-    pub(super) async fn read(&mut self, stdout: Option<impl AsyncRead + Unpin>) -> io::Result<()> {
+    pub(super) async fn read(
+        &mut self,
+        stdout: Option<impl AsyncRead + Unpin>,
+    ) -> Result<(), Unkept> {
         let Some(mut stdout) = stdout else { return Ok(()) };
         let mut buffer = Vec::new();
         loop {
             buffer.clear();
             buffer.reserve(READ_BYTES);
-            if stdout.read_buf(&mut buffer).await? == 0 {
+            if stdout.read_buf(&mut buffer).await.map_err(Unkept::Unread)? == 0 {
                 return Ok(());
             }
             self.add(&buffer)?;
         }
     }
 
-    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn add(&mut self, bytes: &[u8]) -> Result<(), Unkept> {
         if let Some(file) = &mut self.file {
             return file.append(bytes);
         }
@@ -61,17 +88,10 @@ impl<'a> Gathered<'a> {
     }
 
     /// All of it, made durable if it is in a file.
-    pub(super) async fn finish(self) -> io::Result<Output> {
+    pub(super) async fn finish(self) -> Result<Output, Unkept> {
         match self.file {
             Some(file) => Ok(Output::File(file.finish().await?)),
             None => Ok(Output::Inline(self.bytes)),
-        }
-    }
-
-    /// Nobody wants it.
-    pub(super) fn discard(self) {
-        if let Some(file) = self.file {
-            file.discard();
         }
     }
 }

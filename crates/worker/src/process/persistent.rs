@@ -17,7 +17,6 @@ use std::time::Duration;
 
 pub use error::PersistentError;
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
-use shardwright_coordination::ParkReason;
 use tokio::sync::RwLock;
 use tokio::time::timeout;
 
@@ -25,7 +24,7 @@ use self::link::{Answers, Done, Link};
 use self::start::Program;
 use super::item::{failure_line, line};
 use super::output::Output;
-use super::run::Finished;
+use super::run::{Finished, without_program};
 use super::spill::Spill;
 use super::template::Template;
 use crate::connector::Item;
@@ -126,7 +125,7 @@ impl PersistentProcess {
 
     /// Has a program work on a batch, once.
     async fn pass(&self, place: &Place, batch: &Batch<'_>) -> Result<Answers, JobFailure> {
-        let link = self.link(place, batch.assignment).await.map_err(|error| failure(&error))?;
+        let link = self.link(place, batch.assignment).await.map_err(|error| unready(&error))?;
         Ok(link.submit(batch).answers().await)
     }
 
@@ -155,10 +154,9 @@ impl PersistentProcess {
             Output::Inline(output)
         } else {
             let sequence = batch.sequence + index as u64;
-            let lost = |error| JobFailure::retryable(format!("its output was lost: {error}"));
-            let mut file = self.spill.begin(batch.assignment, sequence).map_err(lost)?;
-            file.append(&output).map_err(lost)?;
-            Output::File(file.finish().await.map_err(lost)?)
+            let mut file = self.spill.begin(batch.assignment, sequence)?;
+            file.append(&output)?;
+            Output::File(file.finish().await?)
         };
         let item = batch.items.get(index).ok_or_else(unanswered)?;
         line(item, &Finished { took, output }, batch.attempt, None)
@@ -250,19 +248,17 @@ async fn close(link: &Link) {
     }
 }
 
-fn failure(error: &PersistentError) -> JobFailure {
+/// There is no program to give items to, so none of them can be the cause.
+fn unready(error: &PersistentError) -> JobFailure {
     match error {
-        PersistentError::Start { error: reason, .. } => match reason.kind() {
-            std::io::ErrorKind::NotFound => {
-                JobFailure::fatal(ParkReason::NotFound, error.to_string())
-            }
-            std::io::ErrorKind::PermissionDenied => {
-                JobFailure::fatal(ParkReason::PermissionDenied, error.to_string())
-            }
-            _ => JobFailure::retryable(error.to_string()),
-        },
-        _ => JobFailure::retryable(error.to_string()),
+        PersistentError::Start { error: reason, .. } => without_program(reason, error.to_string()),
+        _ => JobFailure::retryable(error.to_string()).of_worker(),
     }
+}
+
+/// The program was lost with what it had in hand.
+fn failure(error: &PersistentError) -> JobFailure {
+    JobFailure::retryable(error.to_string())
 }
 
 fn unanswered() -> JobFailure {

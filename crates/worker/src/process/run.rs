@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use shardwright_coordination::ParkReason;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
@@ -15,10 +16,10 @@ use tokio::time::timeout;
 
 use super::guard::{Group, Guard, GuardError};
 use super::item::row_of;
-use super::output::{Gathered, Output, keep_last};
+use super::output::{Gathered, Output, Unkept, keep_last};
 use super::spill::Spill;
 use crate::connector::Item;
-use crate::job::{Assignment, JobFailure};
+use crate::job::{Assignment, Cause, JobFailure};
 
 /// How long what a program has started may keep its pipes open after its end. What is written
 /// later is nobody's output, and waiting for more would be waiting for ever.
@@ -53,12 +54,22 @@ pub(super) enum Failed {
     Other(JobFailure),
 }
 
-impl From<Failed> for JobFailure {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::Unfit(failure) | Failed::Other(failure) => failure,
+impl Failed {
+    /// What that means for each of `items` items that were worked on together.
+    pub(super) fn for_each_of(self, items: usize) -> JobFailure {
+        let (Self::Unfit(failure) | Self::Other(failure)) = self;
+        match failure.cause {
+            Cause::Unclear if items == 1 => failure.own(),
+            Cause::Unclear | Cause::Item | Cause::Worker => failure,
         }
     }
+}
+
+/// How a program ended.
+struct Ended {
+    status: ExitStatus,
+    /// Whether nobody has its pipes any more.
+    is_all_read: bool,
 }
 
 impl Invocation<'_> {
@@ -66,8 +77,9 @@ impl Invocation<'_> {
     /// its failure: nobody is to work beside the next try.
     pub(super) async fn run(self) -> Result<Finished, Failed> {
         let start = Instant::now();
-        let guarded = |error: GuardError| Failed::Other(JobFailure::retryable(error.to_string()));
-        let group = self.guard.take().map_err(guarded)?;
+        let unguarded =
+            |error: GuardError| Failed::Other(JobFailure::retryable(error.to_string()).of_worker());
+        let group = self.guard.take().map_err(unguarded)?;
         let mut child = match self.spawn(&group) {
             Ok(child) => child,
             Err(failed) => {
@@ -77,34 +89,29 @@ impl Invocation<'_> {
         };
         let mut output = Gathered::new(self.spill, self.assignment, self.sequence);
         let mut complaint = Vec::new();
-        let (status, read) = self.follow(&mut child, &mut output, &mut complaint).await;
-        let broken = |error: io::Error| {
-            Failed::Other(JobFailure::retryable(format!("it was lost: {error}")))
-        };
-        let status = status.map_err(broken)?;
+        let followed = self.follow(&mut child, &mut output, &mut complaint).await;
+        let Ended { status, is_all_read } = followed.map_err(Failed::Other)?;
         if !status.success() {
-            output.discard();
             return Err(Failed::Other(JobFailure::retryable(describe(status, &complaint))));
         }
-        match read {
-            Some(read) => {
-                read.map_err(broken)?;
-                self.guard.put_back(group);
-            }
-            // Somebody still has its pipes.
-            None => drop(group),
+        if is_all_read {
+            self.guard.put_back(group);
+        } else {
+            drop(group);
         }
-        let output = output.finish().await.map_err(broken)?;
+        let output = output.finish().await.map_err(|unkept| Failed::Other(unkept.into()))?;
         Ok(Finished { took: start.elapsed(), output })
     }
 
-    /// Follows a program to its end and that of its output, or a little longer than its own.
+    /// Follows a program to its end and that of its output, or a little longer than its own. If
+    /// its output cannot be kept, that is not waited for: a program whose output nobody takes any
+    /// more would end in some way, or never.
     async fn follow(
         &self,
         child: &mut Child,
         output: &mut Gathered<'_>,
         complaint: &mut Vec<u8>,
-    ) -> (io::Result<ExitStatus>, Option<io::Result<()>>) {
+    ) -> Result<Ended, JobFailure> {
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
@@ -114,16 +121,27 @@ impl Invocation<'_> {
             }
         };
         let mut pipes = pin!(async {
-            let (read, (), ()) =
-                tokio::join!(output.read(stdout), keep_last(complaint, stderr), feed);
-            read
+            let others = async {
+                tokio::join!(keep_last(complaint, stderr), feed);
+                Ok::<(), Unkept>(())
+            };
+            tokio::try_join!(output.read(stdout), others)
         });
         let mut ended = pin!(child.wait());
-        tokio::select! {
+        let (status, read) = tokio::select! {
             biased;
-            read = &mut pipes => (ended.await, Some(read)),
-            status = &mut ended => (status, timeout(LEFTOVER_WAIT, pipes).await.ok()),
-        }
+            read = &mut pipes => {
+                read?;
+                (ended.await, Some(Ok(())))
+            }
+            status = &mut ended => {
+                let read = timeout(LEFTOVER_WAIT, pipes).await.ok();
+                (status, read.map(|read| read.map(|_| ())))
+            }
+        };
+        let is_all_read = read.transpose()?.is_some();
+        let lost = |error| JobFailure::retryable(format!("it was lost: {error}")).of_worker();
+        Ok(Ended { status: status.map_err(lost)?, is_all_read })
     }
 
     fn spawn(&self, group: &Group) -> Result<Child, Failed> {
@@ -175,12 +193,48 @@ pub(super) fn describe(status: ExitStatus, complaint: &[u8]) -> String {
 
 fn not_started(program: &OsStr, error: &io::Error) -> Failed {
     let detail = format!("{} cannot be started: {error}", program.display());
-    Failed::Other(match error.kind() {
-        io::ErrorKind::NotFound => JobFailure::fatal(ParkReason::NotFound, detail),
-        io::ErrorKind::PermissionDenied => JobFailure::fatal(ParkReason::PermissionDenied, detail),
+    match error.kind() {
         io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => {
-            return Failed::Unfit(JobFailure::fatal(ParkReason::Other, detail));
+            Failed::Unfit(JobFailure::fatal(ParkReason::Other, detail))
+        }
+        _ => Failed::Other(without_program(error, detail)),
+    }
+}
+
+/// What it means that a program cannot be started, whatever it would have been given. One that is
+/// not there, or is none, does not become one by itself; what the machine lacks may come.
+pub(super) fn without_program(error: &io::Error, detail: String) -> JobFailure {
+    let failure = match Errno::from_io_error(error) {
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::NOEXEC) => {
+            JobFailure::fatal(ParkReason::Other, detail)
         }
         _ => JobFailure::retryable(detail),
-    })
+    };
+    failure.of_worker()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_arguments_that_cannot_be_given_are_an_items_fault() {
+        for (errno, is_retryable) in [
+            (Errno::NOENT, false),
+            (Errno::ACCESS, false),
+            (Errno::NOEXEC, false),
+            // Its group is gone; the next has another.
+            (Errno::PERM, true),
+            (Errno::AGAIN, true),
+            (Errno::NOMEM, true),
+            (Errno::TXTBSY, true),
+        ] {
+            let failed = not_started(OsStr::new("tool"), &errno.into());
+            let failure = failed.for_each_of(1);
+            assert_eq!((failure.cause, failure.is_retryable), (Cause::Worker, is_retryable));
+        }
+        let too_long = not_started(OsStr::new("tool"), &Errno::TOOBIG.into());
+        assert!(matches!(too_long, Failed::Unfit(_)));
+        assert_eq!(too_long.for_each_of(1).cause, Cause::Item);
+    }
 }

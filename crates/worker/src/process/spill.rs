@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::output::Unkept;
 use crate::job::Assignment;
 #[cfg(feature = "objects")]
 use crate::sink::ObjectSink;
@@ -40,20 +41,26 @@ impl Spill {
 
     /// Begins the file of an item. Its name is the attempt's own, so that two owners never write
     /// to the same file.
-    pub(super) fn begin(&self, assignment: &Assignment, sequence: u64) -> io::Result<SpillFile> {
+    pub(super) fn begin(
+        &self,
+        assignment: &Assignment,
+        sequence: u64,
+    ) -> Result<SpillFile, Unkept> {
         let Assignment { run, shard, fence, .. } = assignment;
         let run = format!("{:016x}", run.as_raw());
         let folder = self.folder.join(&run);
-        fs::create_dir_all(&folder)?;
+        fs::create_dir_all(&folder).map_err(Unkept::at(&folder))?;
         let name = format!("{:016x}-{:016x}-{sequence}", shard.as_raw(), fence.as_raw());
         let path = folder.join(&name);
-        let file =
-            File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        let mut options = File::options();
+        let opened = options.read(true).write(true).create(true).truncate(true).open(&path);
+        let file = opened.map_err(Unkept::at(&path))?;
         Ok(SpillFile {
             path,
             file,
             bytes: 0,
             hasher: blake3::Hasher::new(),
+            is_kept: false,
             #[cfg(feature = "objects")]
             upload: self.objects.clone().map(|to| (to, format!("stdout/{run}/{name}"))),
         })
@@ -68,47 +75,52 @@ pub(super) struct Spilled {
     pub(super) blake3: String,
 }
 
-/// The output of one item.
+/// The output of one item. Whoever drops it before its end takes it away: nobody would name it.
 pub(super) struct SpillFile {
     path: PathBuf,
     file: File,
     bytes: u64,
     hasher: blake3::Hasher,
+    is_kept: bool,
     #[cfg(feature = "objects")]
     upload: Option<(ObjectSink, String)>,
 }
 
 impl SpillFile {
-    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Unkept> {
+        self.file.write_all(bytes).map_err(Unkept::at(&self.path))?;
         self.bytes += bytes.len() as u64;
         self.hasher.update(bytes);
         Ok(())
     }
 
-    /// Takes it away.
-    pub(super) fn discard(self) {
-        // What stays behind is in nobody's way: the next try begins the file anew.
-        let _untidy = fs::remove_file(&self.path);
-    }
-
     /// Makes it durable and says what it is, and where.
-    pub(super) async fn finish(
-        #[allow(unused_mut, reason = "objects need it")] mut self,
-    ) -> io::Result<Spilled> {
+    pub(super) async fn finish(mut self) -> Result<Spilled, Unkept> {
         let (bytes, blake3) = (self.bytes, self.hasher.finalize().to_hex().to_string());
         #[cfg(feature = "objects")]
         if let Some((objects, name)) = self.upload.take() {
-            let failed = |error| io::Error::other(error);
-            objects.put_file(&name, &mut self.file).await.map_err(failed)?;
-            fs::remove_file(&self.path)?;
-            return Ok(Spilled { place: objects.place(&name).into(), bytes, blake3 });
+            let place = PathBuf::from(objects.place(&name));
+            let sent = objects.put_file(&name, &mut self.file).await;
+            sent.map_err(|error| Unkept::at(&place)(io::Error::other(error)))?;
+            return Ok(Spilled { place, bytes, blake3 });
         }
+        self.sync().map_err(Unkept::at(&self.path))?;
+        self.is_kept = true;
+        Ok(Spilled { place: self.path.clone(), bytes, blake3 })
+    }
+
+    fn sync(&self) -> io::Result<()> {
         self.file.sync_all()?;
-        if let Some(folder) = self.path.parent() {
-            sync_folder(folder)?;
+        self.path.parent().map_or(Ok(()), sync_folder)
+    }
+}
+
+impl Drop for SpillFile {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // What stays behind is in nobody's way: the next try begins the file anew.
+            let _untidy = fs::remove_file(&self.path);
         }
-        Ok(Spilled { place: self.path, bytes, blake3 })
     }
 }
 

@@ -52,7 +52,7 @@ fn read(
 /// Why a file is not read, if the reason is the file and not a lack of something.
 fn why_unread(error: &io::Error) -> Option<Skipped> {
     match Errno::from_io_error(error)? {
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO | Errno::STALE => {
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO | Errno::STALE | Errno::SRCH => {
             Some(Skipped::Vanished)
         }
         Errno::ACCESS | Errno::PERM => Some(Skipped::Unreadable),
@@ -100,6 +100,7 @@ mod tests {
             (Errno::ACCESS, Some(Skipped::Unreadable)),
             (Errno::PERM, Some(Skipped::Unreadable)),
             (Errno::NOENT, Some(Skipped::Vanished)),
+            (Errno::SRCH, Some(Skipped::Vanished)),
             (Errno::MFILE, None),
             (Errno::NOMEM, None),
             (Errno::IO, None),

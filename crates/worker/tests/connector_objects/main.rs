@@ -35,7 +35,7 @@ fn connector(store: Arc<dyn ObjectStore>, order: ListingOrder) -> ObjectConnecto
 }
 
 async fn everything(objects: &ObjectConnector) -> Page {
-    let limit = PageLimit { items: usize::MAX, bytes: usize::MAX };
+    let limit = PageLimit { bytes: usize::MAX, ..PageLimit::items(usize::MAX) };
     let whole = ObjectConnector::whole_range();
     let page = objects.page(&whole, &Position::start(), limit).await.unwrap();
     assert!(page.ended);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_contracts::{
-    CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef, TenantId,
+    CursorSemantics, CursorUpdate, Env, InitialShardInput, LogicalTime, OpId, RunId, ShardId,
+    ShardSpecRef, TenantId,
 };
 use shardwright_coordination::{AsyncRunManagement, RunConfig, ShardLimits, ShardRecord};
 use shardwright_engine::keyspace::Keyspace;
@@ -148,6 +149,34 @@ pub(crate) fn env() -> TokioEnv {
     TokioEnv::current().unwrap()
 }
 
+/// A world in which everything takes a hundredth of the time.
+#[derive(Clone)]
+pub(crate) struct Hurried(pub(crate) TokioEnv);
+
+const HURRY: u32 = 100;
+
+impl Env for Hurried {
+    fn wall_clock(&self) -> LogicalTime {
+        self.0.wall_clock()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic() * HURRY
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+        self.0.sleep(duration / HURRY)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
 /// Longer than any test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -225,6 +254,9 @@ impl Observer for Journal {
             WorkerEvent::Claimed { .. } => "claimed".to_owned(),
             WorkerEvent::Released { .. } => "released".to_owned(),
             WorkerEvent::Failed { key, .. } => format!("failed {}", text(key)),
+            WorkerEvent::Replayed { .. } => "replayed".to_owned(),
+            WorkerEvent::Refused { .. } => "refused".to_owned(),
+            WorkerEvent::Trouble { message } => format!("trouble {message}"),
             _ => return,
         };
         self.lines.lock().unwrap().push(line);

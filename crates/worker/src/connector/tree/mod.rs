@@ -7,8 +7,9 @@ mod survey;
 mod walk;
 
 use std::fmt::Write;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,9 +25,9 @@ use super::{
     Payload, Position, Quantity,
 };
 use identity::{Identities, Identity};
-use listing::path_below;
+use listing::{Listed, Listing, path_below};
 use survey::{Survey, survey};
-use walk::Walk;
+use walk::{Gaps, Walk};
 
 /// Below every path: no name is empty or has a zero byte.
 const KEY_SPACE_START: &[u8] = &[1];
@@ -56,7 +57,8 @@ pub struct TreeOptions {
 /// Keys sort by the bytes of the whole path, so a folder `a` sorts as `a/`, behind `a.txt` and
 /// before `a0`. Hidden files are files like others. Symbolic links are not followed, not even to
 /// files; only the root itself may be one. Links, special files, and what vanishes, may not be
-/// read or has too long a path are reported as notices.
+/// read or has too long a path are reported as notices. A place in trouble (a bad disk, a dead
+/// mount) fails the page, until whoever reads has tried often enough and passes it over.
 ///
 /// A walk holds the entries still to come of the folders it stands in, nothing else.
 pub struct TreeConnector {
@@ -64,7 +66,11 @@ pub struct TreeConnector {
     walks: Arc<Shelf<Walk>>,
 }
 
+/// How a folder is listed.
+type Lister = fn(&Path, &[u8], &Remainder, &Identities) -> io::Result<Listed>;
+
 struct Tree {
+    list: Lister,
     /// As it was given.
     shown: PathBuf,
     /// The same, absolute and without links.
@@ -170,7 +176,8 @@ impl Tree {
         };
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let listed_at_ms = since.and_then(|since| u64::try_from(since.as_millis()).ok());
-        Ok(Self { shown, root, forbidden, rules_above, listed_at_ms })
+        let list = Listing::read;
+        Ok(Self { list, shown, root, forbidden, rules_above, listed_at_ms })
     }
 
     /// Whether rules say that a key, or a folder's key, is not wanted; `inside` are those of the
@@ -196,26 +203,34 @@ impl Tree {
         remainder: Remainder,
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
-        let mut page = Page::default();
+        let mut page = Page { ended: true, ..Page::default() };
+        let mut gaps = Gaps::new(&mut page.notices, limit.passes_over_trouble);
         let mut walk = match walks.take(&remainder) {
             Some(walk) => walk,
-            None => Walk::begin(self, remainder.clone(), &mut page.notices)?,
+            None => Walk::begin(self, remainder.clone(), &mut gaps)?,
         };
         let mut bytes = 0;
-        while let Some(found) = walk.next(self, &remainder, &mut page.notices)? {
+        while let Some(found) = walk.next(self, &remainder, &mut gaps)? {
             let payload = Payload::File(path_below(&self.shown, &found.key));
             let item = Item { key: found.key, size: Some(found.size), payload };
             bytes += item.footprint();
             page.items.push(item);
             if limit.is_reached(page.items.len(), bytes) {
-                if let Some(last) = page.items.last() {
-                    let end = walk.end().to_vec();
-                    walks.put(last.key.to_vec(), end, walk.footprint(), walk);
-                }
-                return Ok(page);
+                page.ended = false;
+                break;
             }
         }
-        page.ended = true;
+        if gaps.has_passed_over_trouble {
+            // It may be all of the tree by now, and that would be no smaller tree.
+            let mut again = Notices::default();
+            Walk::begin(self, remainder, &mut Gaps::new(&mut again, true))?;
+        }
+        if !page.ended
+            && let Some(last) = page.items.last()
+        {
+            let end = walk.end().to_vec();
+            walks.put(last.key.to_vec(), end, walk.footprint(), walk);
+        }
         Ok(page)
     }
 
@@ -274,8 +289,10 @@ impl Tree {
 
     fn first_file(&self, remainder: &Remainder) -> Result<Option<Vec<u8>>, ConnectorError> {
         let mut notices = Notices::default();
-        let mut walk = Walk::begin(self, remainder.clone(), &mut notices)?;
-        let found = walk.next(self, remainder, &mut notices)?;
+        // Whoever is in trouble needs no part of its own.
+        let mut gaps = Gaps::new(&mut notices, true);
+        let mut walk = Walk::begin(self, remainder.clone(), &mut gaps)?;
+        let found = walk.next(self, remainder, &mut gaps)?;
         Ok(found.map(|found| found.key.to_vec()))
     }
 }
@@ -283,8 +300,12 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use rustix::io::Errno;
 
     use super::*;
+    use crate::connector::NoticeKind;
 
     #[test]
     fn a_split_takes_no_unopened_folder_for_something() {
@@ -303,5 +324,52 @@ mod tests {
                 assert_eq!(cut.as_deref(), Some(&b"z2"[..]), "{look_ahead} {fraction}");
             }
         }
+    }
+
+    /// Three folders with a file each.
+    fn three(list: Lister) -> (tempfile::TempDir, Tree) {
+        let folder = tempfile::TempDir::new().unwrap();
+        for name in ["a", "bad", "c"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("file"), name).unwrap();
+        }
+        let tree = Tree::open(folder.path().to_owned(), &TreeOptions::default()).unwrap();
+        (folder, Tree { list, ..tree })
+    }
+
+    fn page(tree: &Tree, limit: PageLimit) -> Result<Page, ConnectorError> {
+        let whole = Remainder::of(&TreeConnector::whole_range(), None);
+        tree.page(&Shelf::new(), whole, limit)
+    }
+
+    #[test]
+    fn a_folder_in_trouble_fails_a_page_until_it_is_passed_over() {
+        let (_folder, tree) = three(|path, prefix, remainder, forbidden| match prefix {
+            b"bad/" => Err(Errno::IO.into()),
+            _ => Listing::read(path, prefix, remainder, forbidden),
+        });
+        let limit = PageLimit::default();
+        assert!(page(&tree, limit).unwrap_err().is_transient());
+        let passed = page(&tree, limit.passing_over_trouble()).unwrap();
+        let keys: Vec<&[u8]> = passed.items.iter().map(|item| item.key.as_ref()).collect();
+        assert_eq!((keys, passed.ended), (vec![&b"a/file"[..], b"c/file"], true));
+        let [notice] = passed.notices.kept() else { panic!("{:?}", passed.notices) };
+        assert_eq!((notice.key.as_ref(), notice.kind), (&b"bad/"[..], NoticeKind::Unreadable));
+        let whole = Remainder::of(&TreeConnector::whole_range(), None);
+        let cut = tree.propose_split(&whole, 0.5, LOOK_AHEAD).unwrap();
+        assert_eq!(cut.as_deref(), Some(&b"c/file"[..]));
+    }
+
+    #[test]
+    fn a_tree_that_is_gone_is_an_error_even_if_it_was_there_at_first() {
+        static LISTED: AtomicUsize = AtomicUsize::new(0);
+        let (_folder, tree) = three(|path, prefix, remainder, forbidden| {
+            match LISTED.fetch_add(1, Ordering::Relaxed) {
+                0 => Listing::read(path, prefix, remainder, forbidden),
+                _ => Err(Errno::NOTCONN.into()),
+            }
+        });
+        let gone = page(&tree, PageLimit::default().passing_over_trouble());
+        assert!(gone.unwrap_err().is_transient());
     }
 }

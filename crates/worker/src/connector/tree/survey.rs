@@ -89,7 +89,7 @@ impl Surveyor<'_> {
         let name = prefix.strip_suffix(b"/").unwrap_or(&prefix);
         let path = path_below(&self.tree.root, name);
         // What cannot be read weighs nothing here; the walk will report it.
-        let listing = match Listing::read(&path, &prefix, self.remainder, &self.tree.forbidden) {
+        let listing = match (self.tree.list)(&path, &prefix, self.remainder, &self.tree.forbidden) {
             Ok(Listed::Entries(listing)) => listing,
             Ok(Listed::Forbidden) | Err(_) => Listing::default(),
         };

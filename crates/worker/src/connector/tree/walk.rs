@@ -10,7 +10,7 @@ use super::identity::Identity;
 use super::ignore_rules::{self, Rules};
 use super::listing::{Kind, Listed, Listing, path_below};
 use super::{KEY_SPACE_END, Tree};
-use crate::connector::error::{ConnectorError, may_pass};
+use crate::connector::error::{ConnectorError, is_trouble, may_pass};
 use crate::connector::notice::{NoticeKind, Notices};
 use crate::connector::range::Remainder;
 
@@ -29,6 +29,27 @@ struct Folder {
     listing: Listing,
     next: usize,
     rules: Rules,
+}
+
+/// What a walk could not read, and what becomes of it.
+pub(super) struct Gaps<'n> {
+    notices: &'n mut Notices,
+    passes_over_trouble: bool,
+    /// Whether that was done. A source that is gone looks the same.
+    pub(super) has_passed_over_trouble: bool,
+}
+
+impl<'n> Gaps<'n> {
+    pub(super) const fn new(notices: &'n mut Notices, passes_over_trouble: bool) -> Self {
+        Self { notices, passes_over_trouble, has_passed_over_trouble: false }
+    }
+
+    /// Whether nobody will read what has failed with `error`.
+    fn is_to_stay(&mut self, error: &io::Error) -> bool {
+        let is_given_up = self.passes_over_trouble && is_trouble(error);
+        self.has_passed_over_trouble |= is_given_up;
+        is_given_up || !may_pass(error)
+    }
 }
 
 /// A file that was found.
@@ -50,10 +71,10 @@ impl Walk {
     pub(super) fn begin(
         tree: &Tree,
         remainder: Remainder,
-        notices: &mut Notices,
+        gaps: &mut Gaps<'_>,
     ) -> Result<Self, ConnectorError> {
         let mut walk = Self { folders: Vec::new(), remainder };
-        let root = open_folder(tree, &[], &walk.remainder, notices)
+        let root = open_folder(tree, &[], &walk.remainder, gaps)
             .map_err(ConnectorError::io("list", &tree.shown))?;
         match root {
             Some(folder) => walk.folders.push(folder),
@@ -67,7 +88,7 @@ impl Walk {
         &mut self,
         tree: &Tree,
         remainder: &Remainder,
-        notices: &mut Notices,
+        gaps: &mut Gaps<'_>,
     ) -> Result<Option<Found>, ConnectorError> {
         while let Some(folder) = self.folders.last_mut() {
             let Some((name, kind)) = folder.listing.get(folder.next) else {
@@ -80,8 +101,8 @@ impl Walk {
             }
             folder.next += 1;
             if kind == Kind::Folder {
-                self.enter(tree, &key, notices)?;
-            } else if let Some(found) = self.look_at(tree, key, kind, notices)? {
+                self.enter(tree, &key, gaps)?;
+            } else if let Some(found) = self.look_at(tree, key, kind, gaps)? {
                 return Ok(Some(found));
             }
         }
@@ -125,20 +146,20 @@ impl Walk {
         &mut self,
         tree: &Tree,
         prefix: &[u8],
-        notices: &mut Notices,
+        gaps: &mut Gaps<'_>,
     ) -> Result<(), ConnectorError> {
         // Whatever lies in it has at least one byte more.
         if prefix.len() >= MAX_KEY_SIZE || prefix >= KEY_SPACE_END {
-            notices.add(prefix, NoticeKind::TooLong, None);
+            gaps.notices.add(prefix, NoticeKind::TooLong, None);
             return Ok(());
         }
         if self.ignores(tree, prefix, true) {
             return Ok(());
         }
-        match open_folder(tree, prefix, &self.remainder, notices) {
+        match open_folder(tree, prefix, &self.remainder, gaps) {
             Ok(Some(folder)) => self.folders.push(folder),
-            Ok(None) => notices.add(prefix, NoticeKind::State, None),
-            Err(error) => passed_over(tree, prefix, error, notices)?,
+            Ok(None) => gaps.notices.add(prefix, NoticeKind::State, None),
+            Err(error) => passed_over(tree, prefix, error, gaps)?,
         }
         Ok(())
     }
@@ -148,13 +169,13 @@ impl Walk {
         tree: &Tree,
         key: Vec<u8>,
         kind: Kind,
-        notices: &mut Notices,
+        gaps: &mut Gaps<'_>,
     ) -> Result<Option<Found>, ConnectorError> {
         if self.ignores(tree, &key, false) {
             return Ok(None);
         }
         if key.len() > MAX_KEY_SIZE || key.as_slice() >= KEY_SPACE_END {
-            notices.add(&key, NoticeKind::TooLong, None);
+            gaps.notices.add(&key, NoticeKind::TooLong, None);
             return Ok(None);
         }
         let notice = match kind {
@@ -169,12 +190,12 @@ impl Walk {
                 }
                 Ok(_) => NoticeKind::Vanished,
                 Err(error) => {
-                    passed_over(tree, &key, error, notices)?;
+                    passed_over(tree, &key, error, gaps)?;
                     return Ok(None);
                 }
             },
         };
-        notices.add(&key, notice, None);
+        gaps.notices.add(&key, notice, None);
         Ok(None)
     }
 
@@ -189,46 +210,47 @@ fn open_folder(
     tree: &Tree,
     prefix: &[u8],
     remainder: &Remainder,
-    notices: &mut Notices,
+    gaps: &mut Gaps<'_>,
 ) -> io::Result<Option<Folder>> {
     // Without the `/`, which would make the system follow a link.
     let path = path_below(&tree.root, prefix.strip_suffix(b"/").unwrap_or(prefix));
     let path = if prefix.is_empty() { tree.root.clone() } else { path };
-    let Listed::Entries(listing) = Listing::read(&path, prefix, remainder, &tree.forbidden)? else {
+    let Listed::Entries(listing) = (tree.list)(&path, prefix, remainder, &tree.forbidden)? else {
         return Ok(None);
     };
-    let rules = if tree.rules_above.is_some() { rules(&path, prefix, notices)? } else { None };
+    let rules = if tree.rules_above.is_some() { rules(&path, prefix, gaps)? } else { None };
     Ok(Some(Folder { prefix: prefix.to_vec(), listing, next: 0, rules }))
 }
 
-fn rules(path: &Path, prefix: &[u8], notices: &mut Notices) -> io::Result<Rules> {
+fn rules(path: &Path, prefix: &[u8], gaps: &mut Gaps<'_>) -> io::Result<Rules> {
     match ignore_rules::of_folder(path) {
-        Err(error) if !may_pass(&error) => {
+        Err(error) if gaps.is_to_stay(&error) => {
             let key = [prefix, b".gitignore"].concat();
-            notices.add(&key, NoticeKind::Unreadable, Some(error.to_string()));
+            gaps.notices.add(&key, NoticeKind::Unreadable, Some(error.to_string()));
             Ok(None)
         }
         result => result,
     }
 }
 
-/// Makes a notice of what is known to concern one file or folder and to stay so, and an error of
+/// Makes a notice of what concerns one file or folder and is to stay so, and an error of
 /// everything else: a disk or a server in trouble must not look like a smaller tree.
 fn passed_over(
     tree: &Tree,
     key: &[u8],
     error: io::Error,
-    notices: &mut Notices,
+    gaps: &mut Gaps<'_>,
 ) -> Result<(), ConnectorError> {
     use rustix::io::Errno;
     let kind = match Errno::from_io_error(&error) {
-        // A folder that became a file or a link is no more the folder that was listed.
-        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => NoticeKind::Vanished,
+        // A folder that became a file or a link is no more the folder that was listed. Nor is that
+        // of a process that has ended.
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::SRCH) => NoticeKind::Vanished,
         Some(Errno::NAMETOOLONG) => NoticeKind::TooLong,
-        Some(Errno::ACCESS | Errno::PERM) => NoticeKind::Unreadable,
+        _ if gaps.is_to_stay(&error) => NoticeKind::Unreadable,
         _ => return Err(ConnectorError::io("read", &path_below(&tree.root, key))(error)),
     };
-    notices.add(key, kind, Some(error.to_string()));
+    gaps.notices.add(key, kind, Some(error.to_string()));
     Ok(())
 }
 
@@ -239,26 +261,41 @@ mod tests {
     use super::*;
     use crate::connector::tree::TreeOptions;
 
-    #[test]
-    fn what_concerns_one_file_is_a_notice_and_what_concerns_all_is_an_error() {
+    fn told(error: io::Error, passes_over_trouble: bool) -> Result<NoticeKind, ConnectorError> {
         let tree = Tree::open("/".into(), &TreeOptions::default()).unwrap();
-        let told = |error: io::Error| {
-            let mut notices = Notices::default();
-            let result = passed_over(&tree, b"a/", error, &mut notices);
-            result.map(|()| notices.kept()[0].kind)
-        };
-        let too_many_names = told(io::ErrorKind::FileTooLarge.into()).unwrap_err();
-        assert!(!too_many_names.is_transient(), "{too_many_names}");
-        let told = |errno: Errno| told(errno.into());
-        assert_eq!(told(Errno::ACCESS).unwrap(), NoticeKind::Unreadable);
-        assert_eq!(told(Errno::PERM).unwrap(), NoticeKind::Unreadable);
-        assert_eq!(told(Errno::NOENT).unwrap(), NoticeKind::Vanished);
-        assert_eq!(told(Errno::LOOP).unwrap(), NoticeKind::Vanished);
-        assert_eq!(told(Errno::NAMETOOLONG).unwrap(), NoticeKind::TooLong);
-        let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
-        let troubles = [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::NOTCONN];
-        for errno in lacks.into_iter().chain(troubles) {
-            assert!(told(errno).unwrap_err().is_transient(), "{errno}");
+        let mut notices = Notices::default();
+        let mut gaps = Gaps::new(&mut notices, passes_over_trouble);
+        passed_over(&tree, b"a/", error, &mut gaps)?;
+        Ok(notices.kept()[0].kind)
+    }
+
+    #[test]
+    fn what_concerns_one_file_is_a_notice_and_what_may_concern_all_is_an_error() {
+        let too_many_names = io::ErrorKind::FileTooLarge.into();
+        assert_eq!(told(too_many_names, false).unwrap(), NoticeKind::Unreadable);
+        for (errno, expected) in [
+            (Errno::ACCESS, NoticeKind::Unreadable),
+            (Errno::PERM, NoticeKind::Unreadable),
+            (Errno::INVAL, NoticeKind::Unreadable),
+            (Errno::NOENT, NoticeKind::Vanished),
+            (Errno::LOOP, NoticeKind::Vanished),
+            (Errno::SRCH, NoticeKind::Vanished),
+            (Errno::NAMETOOLONG, NoticeKind::TooLong),
+        ] {
+            assert_eq!(told(errno.into(), false).unwrap(), expected, "{errno}");
+        }
+        for errno in [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::NOTCONN, Errno::MFILE] {
+            assert!(told(errno.into(), false).unwrap_err().is_transient(), "{errno}");
+        }
+    }
+
+    #[test]
+    fn a_place_in_trouble_is_passed_over_on_request_and_a_lack_is_no_place() {
+        for errno in [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::NOTCONN] {
+            assert_eq!(told(errno.into(), true).unwrap(), NoticeKind::Unreadable, "{errno}");
+        }
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(told(errno.into(), true).unwrap_err().is_transient(), "{errno}");
         }
     }
 }

@@ -97,8 +97,12 @@ impl Program {
         is_ready: oneshot::Receiver<()>,
     ) -> Result<(), PersistentError> {
         let seconds = HELLO_WAIT.as_secs();
+        let mut unready = Unready(Some(link));
         match timeout(HELLO_WAIT, is_ready).await {
-            Ok(Ok(())) => return Ok(()),
+            Ok(Ok(())) => {
+                unready.0 = None;
+                return Ok(());
+            }
             Ok(Err(_)) => {}
             Err(_) => link.end(PersistentError::NoHello { seconds }),
         }
@@ -106,6 +110,18 @@ impl Program {
         link.is_gone.notified().await;
         let ended = link.take_ended();
         Err(ended.unwrap_or(PersistentError::NoHello { seconds }))
+    }
+}
+
+/// A program that is not ready. When nobody waits for it any more, it has to end: nobody else knows
+/// of it, so it would never be told anything.
+struct Unready<'l>(Option<&'l Link>);
+
+impl Drop for Unready<'_> {
+    fn drop(&mut self) {
+        if let Some(link) = self.0 {
+            link.end(PersistentError::Closed);
+        }
     }
 }
 

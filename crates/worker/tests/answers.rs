@@ -1,0 +1,181 @@
+//! What a worker does when answers are lost and when it comes too late, and that both are told.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics is a test that fails"
+)]
+
+#[allow(dead_code, reason = "each test uses its own part")]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use shardwright_contracts::CursorSemantics::Completed;
+use shardwright_contracts::{Env, LogicalTime};
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
+use shardwright_store::memory::{After, Before, Call, Hooks};
+use shardwright_store::{Fault, FaultKind, Write};
+use shardwright_worker::connector::Item;
+use shardwright_worker::{Ending, Observer, Worker, WorkerEvent, WorkerOptions, each};
+use support::{
+    Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, line, number, results, sink,
+    start, start_with_lease,
+};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// Loses the answer to the first commit that moves a cursor to a key, and everything after it
+/// until somebody mends the way.
+struct LosesAnswer {
+    key: &'static [u8],
+    has_lost: AtomicBool,
+    is_cut_off: AtomicBool,
+}
+
+impl LosesAnswer {
+    fn fault() -> Fault {
+        Fault::new(FaultKind::Unreachable, "the way is cut off")
+    }
+
+    fn is_the_one(&self, call: Call<'_>) -> bool {
+        let Call::Commit(commit) = call else { return false };
+        let names_key = |write: &Write| match write {
+            Write::Put { value, .. } => value.windows(self.key.len()).any(|part| part == self.key),
+            Write::Delete { .. } => false,
+        };
+        commit.writes().iter().any(names_key)
+    }
+}
+
+impl Hooks for LosesAnswer {
+    async fn before(&self, call: Call<'_>) -> Before {
+        match call {
+            Call::KeepAlive(_) | Call::CloseSession(_) => Before::Go,
+            _ if self.is_cut_off.load(Ordering::SeqCst) => Before::Refuse(Self::fault()),
+            _ => Before::Go,
+        }
+    }
+
+    async fn after(&self, call: Call<'_>) -> After {
+        if self.is_the_one(call) && !self.has_lost.swap(true, Ordering::SeqCst) {
+            self.is_cut_off.store(true, Ordering::SeqCst);
+            return After::Lose(Self::fault());
+        }
+        After::Answer
+    }
+}
+
+/// Mends the way when the worker has noticed that it is cut off.
+struct Mender {
+    hooks: Arc<LosesAnswer>,
+    journal: Journal,
+}
+
+impl Observer for Mender {
+    fn event(&self, slot: usize, event: WorkerEvent<'_>) {
+        if let WorkerEvent::Trouble { .. } = event {
+            self.hooks.is_cut_off.store(false, Ordering::SeqCst);
+        }
+        self.journal.event(slot, event);
+    }
+}
+
+/// In the middle of a shard that is a checkpoint, and at its end a completion.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_whose_answer_was_lost_is_repeated_takes_effect_once_and_is_told() {
+    for key in [&b"000019"[..], b"000049"] {
+        let coordinator = start(50, 1, Completed).await;
+        let (_folder, sink) = sink();
+        let hooks = Arc::new(LosesAnswer {
+            key,
+            has_lost: AtomicBool::new(false),
+            is_cut_off: AtomicBool::new(false),
+        });
+        let store = coordinator.store().client(Arc::clone(&hooks));
+        let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
+        let backend =
+            StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
+        let journal = Journal::default();
+        let mender = Mender { hooks: Arc::clone(&hooks), journal: journal.clone() };
+        let worker = Worker::builder(TENANT, RUN)
+            .backend(backend)
+            .connector(Numbers)
+            .job(each(|item: Item| async move { Ok(line(&item)) }))
+            .sink(sink.clone())
+            .env(env())
+            .options(WorkerOptions { commit_items: 1, ..WorkerOptions::default() })
+            .observer(Arc::new(mender));
+        assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+        assert!(hooks.has_lost.load(Ordering::SeqCst), "{:?}", journal.lines());
+        let told = ["replayed", "refused", "lost"].map(|kind| journal.count(kind));
+        assert_eq!(told, [1, 0, 0], "{:?}", journal.lines());
+        assert_eq!(results(&coordinator, &sink).await, all(50));
+    }
+}
+
+/// A process that is paused: its clock stands still, and what waits goes on waiting.
+#[derive(Clone)]
+struct Paused(TokioEnv);
+
+impl Env for Paused {
+    fn wall_clock(&self) -> LogicalTime {
+        self.0.wall_clock()
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep(&self, _: Duration) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_paused_worker_writes_too_late_is_refused_and_told() {
+    let coordinator = start_with_lease(50, 1, Completed, 300).await;
+    let (_folder, sink) = sink();
+    let (stuck, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (is_stuck, told) = (Arc::clone(&stuck), Arc::clone(&go_on));
+    let job = each(move |item: Item| {
+        let (is_stuck, told) = (Arc::clone(&is_stuck), Arc::clone(&told));
+        async move {
+            if number(&item.key) == 20 {
+                is_stuck.notify_one();
+                told.notified().await;
+            }
+            Ok(line(&item))
+        }
+    });
+    let journal = Journal::default();
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(join(&coordinator).await)
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(Paused(env()))
+        .options(WorkerOptions { commit_items: 1, ..WorkerOptions::default() })
+        .observer(Arc::new(journal.clone()));
+    let working = tokio::spawn(worker.run());
+    timeout(LONG, stuck.notified()).await.unwrap();
+    // Its lease ends, because nobody renews it, and somebody else does the rest.
+    assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+    go_on.notify_one();
+    assert_eq!(timeout(LONG, working).await.unwrap().unwrap().unwrap(), Ending::Done);
+    let told = ["refused", "lost", "replayed"].map(|kind| journal.count(kind));
+    assert_eq!(told, [1, 1, 0], "{:?}", journal.lines());
+    assert_eq!(results(&coordinator, &sink).await, all(50));
+}

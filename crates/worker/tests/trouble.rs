@@ -1,0 +1,85 @@
+//! What becomes of a run when a part of its source is in trouble.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics is a test that fails"
+)]
+
+#[allow(dead_code, reason = "each test uses its own part")]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use shardwright_contracts::CursorSemantics::Completed;
+use shardwright_worker::connector::{
+    Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position,
+};
+use shardwright_worker::{Ending, Worker, WorkerError, WorkerOptions, each};
+use support::{
+    Hurried, Journal, LONG, Numbers, RUN, TENANT, all, env, join, line, number, results, sink,
+    start_with_lease,
+};
+use tokio::time::timeout;
+
+/// Numbers of which one is in trouble for ever.
+#[derive(Clone)]
+struct Shaky {
+    bad: usize,
+    /// Whether nothing but that one is.
+    is_only_one: bool,
+    reads: Arc<AtomicUsize>,
+}
+
+impl Connector for Shaky {
+    async fn page(
+        &self,
+        range: &KeyRange,
+        from: &Position,
+        limit: PageLimit,
+    ) -> Result<Page, ConnectorError> {
+        let mut page = Numbers.page(range, from, limit).await?;
+        let is_bad = |item: &Item| number(&item.key) == self.bad;
+        if page.items.iter().any(is_bad) && !(limit.passes_over_trouble && self.is_only_one) {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            let source = "it does not answer".into();
+            return Err(ConnectorError::Other { transient: true, source });
+        }
+        page.items.retain(|item| !is_bad(item));
+        Ok(page)
+    }
+
+    async fn initial_ranges(&self, _: usize) -> Result<Vec<KeyRange>, ConnectorError> {
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_of_the_source_that_stays_in_trouble_is_passed_over_and_the_run_is_done() {
+    for is_only_one in [true, false] {
+        let coordinator = start_with_lease(40, 1, Completed, 600_000).await;
+        let (_folder, sink) = sink();
+        let (journal, reads) = (Journal::default(), Arc::new(AtomicUsize::new(0)));
+        let worker = Worker::builder(TENANT, RUN)
+            .backend(join(&coordinator).await)
+            .connector(Shaky { bad: 20, is_only_one, reads: Arc::clone(&reads) })
+            .job(each(|item: Item| async move { Ok(line(&item)) }))
+            .sink(sink.clone())
+            .env(Hurried(env()))
+            .options(WorkerOptions { page: PageLimit::items(8), ..WorkerOptions::default() })
+            .observer(Arc::new(journal.clone()));
+        let ending = timeout(LONG, worker.run()).await.unwrap();
+        let told = journal.count("trouble the source says no: it does not answer");
+        assert_eq!(told, 9, "{:?}", journal.lines());
+        if is_only_one {
+            assert_eq!((ending.unwrap(), reads.load(Ordering::Relaxed)), (Ending::Done, 9));
+            let read: Vec<String> = all(40).into_iter().filter(|key| key != "000020").collect();
+            assert_eq!(results(&coordinator, &sink).await, read);
+        } else {
+            assert!(matches!(ending, Err(WorkerError::Source(_))), "{ending:?}");
+            assert_eq!(reads.load(Ordering::Relaxed), 10);
+        }
+    }
+}
