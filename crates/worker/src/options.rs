@@ -27,7 +27,7 @@ pub struct WorkerOptions {
     /// for what kills workers, and set aside unseen. Two at least: once in company, once alone.
     /// Whoever kills workers on purpose should allow for more: nobody can tell why one was lost.
     pub crash_limit: u32,
-    /// How long a store or a source may fail to answer before the worker gives up.
+    /// How long a store may fail to answer before the worker gives up.
     pub patience: Duration,
 }
 

@@ -12,19 +12,17 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use shardwright_contracts::CursorSemantics::Completed;
-use shardwright_contracts::{Env, LogicalTime};
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
+use shardwright_engine::{EngineConfig, StoredCoordinator};
 use shardwright_store::memory::{After, Before, Call, Hooks};
 use shardwright_store::{Fault, FaultKind, Write};
 use shardwright_worker::connector::Item;
 use shardwright_worker::{Ending, Observer, Worker, WorkerEvent, WorkerOptions, each};
 use support::{
-    Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, line, number, results, sink,
-    start, start_with_lease,
+    Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, finish, join, line, number, results,
+    sink, start, start_with_lease,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -115,32 +113,6 @@ async fn a_write_whose_answer_was_lost_is_repeated_takes_effect_once_and_is_told
         let told = ["replayed", "refused", "lost"].map(|kind| journal.count(kind));
         assert_eq!(told, [1, 0, 0], "{:?}", journal.lines());
         assert_eq!(results(&coordinator, &sink).await, all(50));
-    }
-}
-
-/// A process that is paused: its clock stands still, and what waits goes on waiting.
-#[derive(Clone)]
-struct Paused(TokioEnv);
-
-impl Env for Paused {
-    fn wall_clock(&self) -> LogicalTime {
-        self.0.wall_clock()
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn sleep(&self, _: Duration) -> impl Future<Output = ()> + Send {
-        std::future::pending()
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.spawn(task);
-    }
-
-    fn random(&self) -> u64 {
-        self.0.random()
     }
 }
 

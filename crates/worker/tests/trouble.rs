@@ -17,11 +17,12 @@ use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position,
 };
-use shardwright_worker::{Ending, Worker, WorkerError, WorkerOptions, each};
+use shardwright_worker::{Ending, Observer, Worker, WorkerError, WorkerEvent, WorkerOptions, each};
 use support::{
-    Hurried, Journal, LONG, Numbers, RUN, TENANT, all, env, join, line, number, results, sink,
-    start_with_lease,
+    Hurried, Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, join, line, number, results,
+    sink, start_with_lease,
 };
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// Numbers of which one is in trouble for ever.
@@ -82,4 +83,45 @@ async fn a_part_of_the_source_that_stays_in_trouble_is_passed_over_and_the_run_i
             assert_eq!(reads.load(Ordering::Relaxed), 10);
         }
     }
+}
+
+/// Tells when a number is done.
+struct Done(usize, Arc<Notify>);
+
+impl Observer for Done {
+    fn event(&self, _: usize, event: WorkerEvent<'_>) {
+        if let WorkerEvent::Done { key, .. } = event
+            && number(key) == self.0
+        {
+            self.1.notify_one();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_a_source_is_waited_for_the_work_on_what_was_read_goes_on() {
+    let coordinator = start_with_lease(40, 1, Completed, 600_000).await;
+    let (is_done, reads) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let asked = Arc::clone(&reads);
+    let job = each(move |item: Item| {
+        let asked = Arc::clone(&asked);
+        async move {
+            // The last of its page: the next has been asked for in vain before it is done.
+            while number(&item.key) == 7 && asked.load(Ordering::Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+            Ok(line(&item))
+        }
+    });
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(join(&coordinator).await)
+        .connector(Shaky { bad: 8, is_only_one: true, reads })
+        .job(job)
+        // Whatever waits there waits for ever.
+        .env(Paused(env()))
+        .options(WorkerOptions { page: PageLimit::items(8), ..WorkerOptions::default() })
+        .observer(Arc::new(Done(7, Arc::clone(&is_done))));
+    let working = tokio::spawn(worker.run());
+    timeout(LONG, is_done.notified()).await.unwrap();
+    working.abort();
 }

@@ -18,12 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shardwright_contracts::CursorSemantics::{self, Completed, Dispatched};
+use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::Item;
 use shardwright_worker::job::{Batch, Outcome};
 use shardwright_worker::process::{
     BatchInput, Guard, ProcessPerBatch, ProcessPerItem, Spill, Template,
 };
-use shardwright_worker::{Ending, Job, JobFailure, Worker, WorkerError, WorkerOptions};
+use shardwright_worker::{Ending, Job, JobFailure, Worker, WorkerError, WorkerOptions, each};
 use support::{
     Coordinator, Hurried, Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, line,
     number, results, shards, sink, start_with_lease,
@@ -155,6 +156,42 @@ async fn what_the_worker_lacks_is_tried_with_one_item_and_what_was_done_is_kept(
     assert_eq!(results(&coordinator, &sink).await, all(25));
     assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
     assert_eq!(results(&coordinator, &sink).await, all(40));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_found_unable_begins_nothing_more() {
+    let coordinator = begin(40, 1, Completed).await;
+    let tried = Arc::new(AtomicUsize::new(0));
+    let tries = Arc::clone(&tried);
+    let job = each(move |item: Item| {
+        let tries = Arc::clone(&tries);
+        async move {
+            if number(&item.key) > 0 {
+                tries.fetch_add(1, Ordering::Relaxed);
+                return Err(JobFailure::fatal(ParkReason::Other, "no").of_worker());
+            }
+            // The first is slow enough for many others.
+            while tries.load(Ordering::Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            Ok(line(&item))
+        }
+    });
+    let (_folder, sink) = sink();
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(join(&coordinator).await)
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env())
+        .options(WorkerOptions { in_flight: 2, ..WorkerOptions::default() });
+    let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
+    assert!(matches!(error, WorkerError::Job { .. }), "{error:?}");
+    assert_eq!(tried.load(Ordering::Relaxed), 1);
+    assert_eq!(results(&coordinator, &sink).await, all(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

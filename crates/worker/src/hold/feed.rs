@@ -52,7 +52,7 @@ impl Feed {
         &self,
         connector: &'c C,
         limit: PageLimit,
-    ) -> impl Future<Output = Result<Page, ConnectorError>> + Send + 'c {
+    ) -> impl Future<Output = Result<Page, ConnectorError>> + Send + use<'c, C> {
         let (range, position) = (self.range.clone(), self.position.clone());
         async move { connector.page(&range, &position, limit).await }
     }

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, select_biased};
@@ -17,7 +18,7 @@ use super::{End, Holder, Stopped};
 use crate::Env;
 use crate::attempt::{Attempted, attempt};
 use crate::backend::Backend;
-use crate::connector::{Connector, ConnectorError, Item, Page, PageLimit};
+use crate::connector::{Connector, ConnectorError, Item, Page};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::extent::Envelope;
@@ -51,7 +52,7 @@ pub(super) struct Work<'w, B, C, J, K: Sink, E> {
     /// Kept until the shard has made progress, or for a time.
     solitude: Option<Solitude<'w>>,
     sequence: u64,
-    /// What keeps the worker from going on, where the cursor is past the item that showed it.
+    /// What keeps the worker from going on with any item.
     pub(super) unable: Option<WorkerError>,
 }
 
@@ -117,8 +118,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         loop {
             self.hand_out();
             if reading.is_none() && !self.is_stopping() && self.feed.wants_page(self.batch_size()) {
-                let limit = self.page_limit(failures);
-                reading = Some(Box::pin(self.feed.read(&shared.connector, limit)));
+                reading = Some(self.read(failures, Duration::ZERO));
             }
             if let Some(failed) = self.settle().await? {
                 return self.isolate(failed).await;
@@ -149,11 +149,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                 continue;
             }
             match self.wake(&mut reading).await {
-                Woken::Attempted(tickets, attempted) => {
-                    for (ticket, attempted) in tickets.into_iter().zip(attempted) {
-                        self.tracker.finish(ticket, attempted);
-                    }
-                }
+                Woken::Attempted(tickets, attempted) => self.take_in(tickets, attempted),
                 Woken::Read(Ok(page)) => {
                     (reading, failures) = (None, 0);
                     if !page.notices.is_empty() {
@@ -162,8 +158,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                     self.feed.add(page);
                 }
                 Woken::Read(Err(error)) => {
-                    reading = None;
-                    self.source_failed(error, &mut failures).await?;
+                    reading = Some(self.read_again(error, &mut failures)?);
                 }
                 Woken::Nothing => {}
             }
@@ -237,6 +232,16 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         }
     }
 
+    /// Notes what came of a batch. Once the worker is found unable, nothing more is begun.
+    fn take_in(&mut self, tickets: Vec<Ticket>, attempted: Vec<Attempted>) {
+        for (ticket, attempted) in tickets.into_iter().zip(attempted) {
+            if let Err(JobFailure { cause: Cause::Worker, detail, .. }) = &attempted.outcome {
+                self.unable.get_or_insert_with(|| WorkerError::Job { detail: detail.clone() });
+            }
+            self.tracker.finish(ticket, attempted);
+        }
+    }
+
     /// Writes down what is done, up to the first item that is not. Gives one that failed.
     async fn settle(&mut self) -> Result<Option<Attempted>, Stopped> {
         let shared = self.holder.shared;
@@ -252,9 +257,6 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                     // The cursor is past it already, so it cannot be parked.
                     let (shard, key) = (self.shard(), item.key.as_ref());
                     self.holder.tell(WorkerEvent::Failed { shard, key, detail: &failure.detail });
-                    if failure.cause == Cause::Worker {
-                        self.unable = Some(WorkerError::Job { detail: failure.detail.clone() });
-                    }
                     shared.job.failure_record(&item, &failure).map_err(|unwritten| {
                         let (shard, detail) = (self.shard(), unwritten.detail);
                         WorkerError::Unrecorded { shard, detail }
@@ -336,18 +338,28 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         self.holder.shared.options.retry.retries.max(8)
     }
 
-    /// How a page is read after so many failures: at last without the part that is in trouble.
-    fn page_limit(&self, failures: u32) -> PageLimit {
-        let limit = self.holder.shared.options.page;
-        if failures > self.source_retries() { limit.passing_over_trouble() } else { limit }
+    /// Reads a page after so many failures and a wait: at last without the part that is in trouble.
+    fn read(&self, failures: u32, wait: Duration) -> Reading<'w> {
+        let (shared, mut limit) = (self.holder.shared, self.holder.shared.options.page);
+        if failures > self.source_retries() {
+            limit = limit.passing_over_trouble();
+        }
+        let page = self.feed.read(&shared.connector, limit);
+        Box::pin(async move {
+            if !wait.is_zero() {
+                shared.env.sleep(wait).await;
+            }
+            page.await
+        })
     }
 
-    /// Waits before the source is read again, if that may help.
-    async fn source_failed(
-        &mut self,
+    /// Reads again what failed, if that may help, and not at once. Meanwhile the work goes on with
+    /// what was read before.
+    fn read_again(
+        &self,
         error: ConnectorError,
         failures: &mut u32,
-    ) -> Result<(), WorkerError> {
+    ) -> Result<Reading<'w>, WorkerError> {
         let shared = self.holder.shared;
         if !error.is_transient() || *failures > self.source_retries() {
             return Err(error.into());
@@ -358,8 +370,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             None => error.to_string(),
         };
         self.holder.tell(WorkerEvent::Trouble { message: &message });
-        shared.env.sleep(shared.backoff.wait(*failures, shared.env.random())).await;
-        Ok(())
+        Ok(self.read(*failures, shared.backoff.wait(*failures, shared.env.random())))
     }
 }
 

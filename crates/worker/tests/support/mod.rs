@@ -177,6 +177,32 @@ impl Env for Hurried {
     }
 }
 
+/// A process that is paused: its clock stands still, and what waits goes on waiting.
+#[derive(Clone)]
+pub(crate) struct Paused(pub(crate) TokioEnv);
+
+impl Env for Paused {
+    fn wall_clock(&self) -> LogicalTime {
+        self.0.wall_clock()
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn sleep(&self, _: Duration) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
 /// Longer than any test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
