@@ -3,7 +3,7 @@
 //! A holder hears of a request when it renews its lease or commits, which is late where an item
 //! takes long. Whoever asks rings the bell of the shard, and a holder that is here renews at once.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::ShardId;
@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 /// The bells of all shards that are held here.
 #[derive(Debug, Default)]
 pub(crate) struct Bells {
-    hung: Mutex<HashMap<ShardId, Arc<Notify>>>,
+    hung: Mutex<BTreeMap<ShardId, Arc<Notify>>>,
 }
 
 impl Bells {
-    fn hung(&self) -> MutexGuard<'_, HashMap<ShardId, Arc<Notify>>> {
+    fn hung(&self) -> MutexGuard<'_, BTreeMap<ShardId, Arc<Notify>>> {
         self.hung.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
