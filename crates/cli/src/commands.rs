@@ -15,7 +15,7 @@ pub(crate) mod runs;
 mod scan;
 mod shards;
 mod show;
-mod transition;
+pub(crate) mod transition;
 mod unpark;
 mod verify;
 
