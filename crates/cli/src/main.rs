@@ -26,6 +26,7 @@ mod serve;
 mod signals;
 mod sink;
 mod source;
+mod state;
 mod store;
 mod verify;
 mod view;

@@ -10,7 +10,6 @@ use super::results::Line;
 use super::shards::{Ends, Stored};
 use super::{Findings, shards};
 use crate::description::Description;
-use crate::readable::readable;
 use crate::say::note;
 use crate::source::{AnyConnector, Source};
 
@@ -132,7 +131,8 @@ impl Walk<'_> {
         match self.claim.missing {
             _ if self.may_change && is_newer(self.description, item) => self.new += 1,
             Missing::Fault => {
-                self.findings.add(format!("{} has no result", readable(&item.key)));
+                let key = self.description.source.key_shown(&item.key);
+                self.findings.add(format!("{key} has no result"));
             }
             Missing::Foretold | Missing::Elsewhere => self.missing += 1,
         }
@@ -144,7 +144,8 @@ impl Walk<'_> {
         while let Some(key) = self.next.take_if(|key| up_to.is_none_or(|it| key.as_slice() < it)) {
             self.gone += 1;
             if !self.may_change {
-                self.findings.add(format!("{} has a result and is not there", readable(&key)));
+                let key = self.description.source.key_shown(&key);
+                self.findings.add(format!("{key} has a result and is not there"));
             }
             self.next = self.keys.next()?;
         }
