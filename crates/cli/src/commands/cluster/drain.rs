@@ -51,7 +51,7 @@ pub(crate) async fn run(
         (false, true) => say!("{node} may have shards again"),
         (false, false) => say!("{node} was not to be emptied"),
     }
-    if !is_member {
+    if drained && !is_member {
         say!("it is no member now; it gets no shards when it comes");
     } else if drained && progress.is_done() {
         say!("it has nothing left");
