@@ -52,7 +52,7 @@ impl Asked<'_> {
             ) if begun == path => flag(&mut differing, "--gitignore", *ignored, *gitignore),
             (Source::Objects { url: begun }, Source::Objects { url })
                 if begun.trim_end_matches('/') == url.trim_end_matches('/') => {}
-            (other, _) => differing.push(format!("with another source ({})", other.shown())),
+            (other, _) => differing.push(format!("with another source ({})", other.title())),
         }
         if results.is_some_and(|results| *results != begun.results) {
             differing.push(format!("with results on {}", begun.results.place()));

@@ -184,6 +184,9 @@ impl Wanted<'_> {
     /// Makes a new run in the place of the one that was found.
     async fn make(&self, found: Option<RunId>) -> anyhow::Result<Option<Begun>> {
         let Self { coordinator, state, arguments, name, .. } = *self;
+        let given = arguments.source.as_ref().map(PathBuf::from);
+        // Nothing is left behind of a run whose source cannot be read.
+        drop(self.source.open(given.as_deref(), state, &[state.to_owned()]).await?);
         let results = self.place_results()?;
         let output = Output::of(&results, state, name).await?;
         output.make_folder()?;
@@ -195,7 +198,6 @@ impl Wanted<'_> {
                 folder.display()
             );
         }
-        let given = arguments.source.as_ref().map(PathBuf::from);
         let connector = self.source.open(given.as_deref(), state, &ours).await?;
         let fingerprint = connector.fingerprint().await?;
         let by_workers = || (arguments.work.workers() * SHARDS_PER_WORKER).min(MOST_SHARDS);
@@ -319,7 +321,7 @@ pub(crate) async fn resume(
             *source == description.source,
             "the run {name} was begun with another source ({}); say --fresh to begin it anew, or \
              another --run NAME",
-            description.source.shown()
+            description.source.title()
         );
         anyhow::bail!(
             "the source of the run {name} has changed since it was begun; say --fresh to begin \

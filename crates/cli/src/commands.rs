@@ -15,7 +15,7 @@ pub(crate) mod runs;
 mod scan;
 mod shards;
 mod show;
-mod transition;
+pub(crate) mod transition;
 mod unpark;
 mod verify;
 
@@ -27,7 +27,7 @@ use self::transition::Transition;
 use crate::arguments::{Arguments, Command};
 use crate::description::Description;
 use crate::exit::Exit;
-use crate::say::say;
+use crate::say::write_data;
 use crate::store::Coordinator;
 
 /// Whose runs they are. A command line has one user.
@@ -82,6 +82,6 @@ pub(crate) async fn find(
 
 /// Writes one JSON value on a line of its own.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    say!("{}", serde_json::to_string(value)?);
+    write_data(&serde_json::to_string(value)?);
     Ok(())
 }

@@ -9,7 +9,7 @@ pub(crate) enum Exit {
     Findings = 1,
     /// Something went wrong, or was asked in a wrong way.
     Error = 2,
-    /// Everything is done but what is parked or may not be read.
+    /// Everything is done but what is parked, has failed, or may not be read.
     Parked = 3,
     /// Too many items failed.
     TooManyFailures = 4,
@@ -22,8 +22,8 @@ pub(crate) const HELP: &str = "Exit codes:
   0    done
   1    scan: secrets were found; verify: something does not hold; demo: a promise was broken;
        cluster drain --wait: the time is over and the node still has shards
-  2    an error, or a wrong command line
-  3    done, but items are parked, or files could not be read
+  2    an error, a wrong command line, or an output that cannot be written
+  3    done, but items are parked or have failed, or files could not be read
   4    stopped: too many items failed
   130  interrupted; the same command goes on (node: a second signal; nothing was handed over)";
 

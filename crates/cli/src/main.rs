@@ -26,6 +26,7 @@ mod serve;
 mod signals;
 mod sink;
 mod source;
+mod state;
 mod store;
 mod verify;
 mod view;
@@ -40,7 +41,26 @@ use crate::exit::Exit;
 use crate::say::note;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let exit = match Arguments::try_parse() {
+        Ok(arguments) => work(arguments),
+        Err(told) => tell(&told),
+    };
+    match say::output_trouble() {
+        Some(error) => fail(&anyhow::anyhow!("the output cannot be written: {error}")),
+        None => exit,
+    }
+}
+
+/// Tells what was asked about the command line, or what is wrong with it.
+fn tell(told: &clap::Error) -> ExitCode {
+    let written = told.print();
+    if !told.use_stderr() {
+        say::note_written(written);
+    }
+    u8::try_from(told.exit_code()).map_or(Exit::Error.into(), ExitCode::from)
+}
+
+fn work(arguments: Arguments) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&anyhow::Error::new(error).context("no threads can be had")),

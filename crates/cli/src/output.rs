@@ -14,7 +14,7 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{RunName, ShardRecord};
 use shardwright_worker::extent::Envelope;
 use shardwright_worker::process::Spill;
-use shardwright_worker::sink::{FolderSink, ObjectSink, Sink};
+use shardwright_worker::sink::{FolderSink, ObjectSink, Sink, SinkError};
 
 pub(crate) use self::clear::remove;
 pub(crate) use self::marker::Replaced;
@@ -23,7 +23,7 @@ use crate::description::{Results, path_of};
 use crate::sink::AnySink;
 
 pub(crate) const RESULTS: &str = "results.jsonl";
-const RECEIPT: &str = "receipt.json";
+pub(crate) const RECEIPT: &str = "receipt.json";
 const SEGMENTS: &str = "segments";
 const LONG_OUTPUTS: &str = "stdout";
 const LOGS: &str = "logs";
@@ -202,13 +202,16 @@ impl Output {
         Ok(books)
     }
 
-    /// The folder in which the result file and the receipt can be read; a temporary one, if they
-    /// have to be fetched.
+    /// The folder in which the result file and the receipt can be read, if they are there; a
+    /// temporary one, if they have to be fetched.
     pub(crate) async fn readable(&self) -> anyhow::Result<(PathBuf, Option<tempfile::TempDir>)> {
         let Some(objects) = &self.objects else { return Ok((self.folder.clone(), None)) };
         let folder = tempfile::tempdir()?;
         for file in [RESULTS, RECEIPT] {
-            objects.get_file(file, &folder.path().join(file)).await?;
+            match objects.get_file(file, &folder.path().join(file)).await {
+                Err(SinkError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {}
+                fetched => fetched?,
+            }
         }
         Ok((folder.path().to_owned(), Some(folder)))
     }

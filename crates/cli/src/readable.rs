@@ -1,5 +1,6 @@
 //! What people are shown of keys, sizes and times.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Longest key that is shown whole, in bytes.
@@ -10,6 +11,37 @@ pub(crate) fn readable(key: &[u8]) -> String {
     let shown = key.iter().take(LONGEST).flat_map(|byte| byte.escape_ascii());
     let text: String = shown.map(char::from).collect();
     if key.len() > LONGEST { format!("{text}\u{2026}") } else { text }
+}
+
+/// A text of somebody else for a terminal: on one line, and nothing in it is obeyed.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        match u8::try_from(letter) {
+            _ if !is_obeyed(letter) => shown.push(letter),
+            Ok(byte) => shown.extend(byte.escape_ascii().map(char::from)),
+            Err(_) => shown.extend(letter.escape_unicode()),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a terminal does something else with it than to show it: it moves, colours, or turns the
+/// direction of what follows. A tab does no harm.
+fn is_obeyed(letter: char) -> bool {
+    letter != '\t'
+        && (letter.is_control()
+            || matches!(
+                letter,
+                '\u{61c}'
+                    | '\u{200e}'
+                    | '\u{200f}'
+                    | '\u{2028}'..='\u{202e}'
+                    | '\u{2066}'..='\u{2069}'
+            ))
 }
 
 /// A size with three digits.
@@ -46,6 +78,13 @@ mod tests {
     fn nothing_that_a_terminal_obeys_is_shown() {
         assert_eq!(readable(b"a/\x1b[2J\n\xff"), "a/\\x1b[2J\\n\\xff");
         assert_eq!(readable(&[b'a'; 60]).chars().count(), LONGEST + 1);
+    }
+
+    #[test]
+    fn text_of_others_is_shown_and_not_obeyed() {
+        assert_eq!(printable("caf\u{e9}\tau lait"), "caf\u{e9}\tau lait");
+        assert_eq!(printable("x\x1b[31mred\ny\x7f"), "x\\x1b[31mred\\ny\\x7f");
+        assert_eq!(printable("\u{9b}2J\u{202e}"), "\\x9b2J\\u{202e}");
     }
 
     #[test]

@@ -231,9 +231,9 @@ impl Receipt {
         unread.map(|(_, count)| count).sum()
     }
 
-    /// Whether everything that could be there was worked on.
+    /// Whether everything that could be there was done.
     pub(crate) fn is_whole(&self) -> bool {
-        self.parked.is_empty() && self.unread() == 0
+        self.parked.is_empty() && self.failed == 0 && self.unread() == 0
     }
 }
 

@@ -93,6 +93,16 @@ impl Scan<'_> {
     }
 }
 
+/// Makes sure that findings can be written to a file, before anything is looked through for them.
+pub(crate) fn ensure_writable(file: &Path) -> anyhow::Result<()> {
+    let file = std::path::absolute(file)?;
+    anyhow::ensure!(!file.is_dir(), "{} is a folder; --report names a file", file.display());
+    let folder = file.parent().unwrap_or(&file);
+    let tried = tempfile::tempfile_in(folder);
+    tried.with_context(|| format!("{} cannot be written", file.display()))?;
+    Ok(())
+}
+
 fn totals_json(report: &Report<'_>) -> serde_json::Value {
     let Totals { files, bytes, places, omitted, binary, allowed, vanished, unreadable } =
         report.totals();

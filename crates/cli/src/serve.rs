@@ -7,8 +7,9 @@ use shardwright_placement::NodeAddress;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::commands::print_json;
 use crate::exit::Exit;
-use crate::say::write_bytes;
+use crate::say::say;
 
 /// Listens, and says how others reach that.
 pub(crate) async fn listen(
@@ -110,11 +111,13 @@ pub(crate) fn tell(
     line: &str,
     fields: &[(&str, &str)],
 ) -> anyhow::Result<()> {
+    if !json {
+        say!("{line}");
+        return Ok(());
+    }
     let mut object = serde_json::Map::new();
     for (name, value) in [("event", event)].iter().chain(fields) {
         object.insert((*name).to_owned(), (*value).into());
     }
-    let line = if json { serde_json::to_string(&object)? } else { line.to_owned() };
-    write_bytes(format!("{line}\n").as_bytes());
-    Ok(())
+    print_json(&object)
 }

@@ -20,7 +20,7 @@ use shardwright_worker::scan::uri;
 pub(crate) use self::booked::Booked;
 use crate::arguments::RunArguments;
 use crate::description::{Results, path_of, path_text};
-use crate::readable::readable;
+use crate::readable::{printable, readable};
 
 /// The folder for what came through pipes.
 const SPOOL: &str = "spool";
@@ -64,7 +64,7 @@ impl Source {
     ) -> anyhow::Result<Self> {
         if let Some(lines) = &arguments.lines {
             let piped = lines.as_os_str() == "-";
-            let path = if piped { read_pipe(state).await? } else { absolute(lines)? };
+            let path = if piped { read_pipe(state).await? } else { file_of_rows(lines)? };
             return Ok(Self::Lines { path: path_text(&path), null: arguments.null, piped });
         }
         let source = arguments.source.as_deref().unwrap_or_default();
@@ -73,10 +73,20 @@ impl Source {
         }
         let path = absolute(Path::new(source))?;
         if path.is_file() {
+            anyhow::ensure!(
+                arguments.scan.is_none(),
+                "{} is a file; name the folder that it is in, which is looked through",
+                path.display()
+            );
             let path = path.display();
             anyhow::bail!("{path} is a file; say `--lines {path}` to work on its rows");
         }
         Ok(Self::Tree { path: path_text(&path), gitignore: arguments.gitignore })
+    }
+
+    /// What it is called, for people.
+    pub(crate) fn title(&self) -> String {
+        printable(&self.shown()).into_owned()
     }
 
     /// What it is called.
@@ -185,7 +195,7 @@ impl Source {
                 ObjectConnector::open(url.clone()).await.map(AnyConnector::Objects)
             }
         };
-        opened.with_context(|| format!("the source {} cannot be opened", self.shown()))
+        opened.with_context(|| format!("the source {} cannot be opened", self.title()))
     }
 }
 
@@ -218,6 +228,22 @@ pub(crate) fn folder_of_url(url: &str) -> Option<PathBuf> {
 
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::fs::canonicalize(path).with_context(|| format!("{} cannot be found", path.display()))
+}
+
+/// A file whose rows can be read again by whoever goes on. Of anything else it is said what to do
+/// instead; a pipe that the shell made has no path that could be followed.
+fn file_of_rows(path: &Path) -> anyhow::Result<PathBuf> {
+    let (found, shown) = (std::fs::metadata(path), path.display());
+    anyhow::ensure!(
+        !found.as_ref().is_ok_and(|found| found.is_dir()),
+        "{shown} is a folder; say it without `--lines` to work on its files"
+    );
+    anyhow::ensure!(
+        !found.is_ok_and(|found| !found.is_file()),
+        "{shown} is not a file that can be read twice; say `--lines -` and give the rows as input, \
+         which is kept"
+    );
+    absolute(path)
 }
 
 /// Keeps what comes through the pipe, under a name made of what it is.

@@ -20,7 +20,7 @@ use self::live::Live;
 use crate::books::Why;
 use crate::description::Description;
 use crate::receipt::Receipt;
-use crate::say::{note, say};
+use crate::say::{note, say, write_data};
 use crate::source::Source;
 
 /// How often plain lines tell how far it is.
@@ -75,7 +75,7 @@ impl View {
                 "source": description.source.shown(),
             })),
             Style::Lines => {
-                note!("run {} {how}: {}", self.name, description.source.shown());
+                note!("run {} {how}: {}", self.name, description.source.title());
                 let board = Arc::clone(&self.board);
                 tokio::spawn(async move {
                     loop {
@@ -89,7 +89,7 @@ impl View {
             }
             Style::Terminal(live) => {
                 live.begin(
-                    &format!("run {} {how}: {}", self.name, description.source.shown()),
+                    &format!("run {} {how}: {}", self.name, description.source.title()),
                     slots,
                 );
             }
@@ -150,7 +150,7 @@ impl View {
 }
 
 pub(crate) fn emit(value: &serde_json::Value) {
-    say!("{value}");
+    write_data(&value.to_string());
 }
 
 /// An event as JSON, if it is one to be told.

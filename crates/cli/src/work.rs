@@ -17,6 +17,7 @@ use crate::begin::{Begun, HOW_TO_MAKE_ROOM};
 use crate::books::{Books, Tally};
 use crate::commands::TENANT;
 use crate::commands::runs::word;
+use crate::commands::transition::ensure_not_paused;
 use crate::description::Description;
 use crate::exit::Exit;
 use crate::failures::FailureWatch;
@@ -64,7 +65,7 @@ pub(crate) async fn work(
             let status = word(record.status, record.paused);
             anyhow::bail!("the run {name} is {status}; say --fresh to begin a new one");
         }
-        RunStatus::Initializing | RunStatus::Active => {}
+        RunStatus::Initializing | RunStatus::Active => ensure_not_paused(name, &record)?,
     }
     let lease = Duration::from_millis(record.config.lease_duration_ms.get());
     let command = match scan {
@@ -171,7 +172,7 @@ impl Session<'_> {
     /// Pauses a run in which too much has failed, so that nobody else goes on with it either until
     /// somebody has looked.
     async fn stop_for_failures(&self) -> anyhow::Result<Exit> {
-        let Self { coordinator, name, run, view, .. } = self;
+        let Self { coordinator, name, run, view, description, .. } = self;
         // There may be nothing left that a pause would keep anybody from.
         if is_settled(&coordinator.inspect_shards(TENANT, *run).await?) {
             return self.end("is done but for what is parked").await;
@@ -188,11 +189,7 @@ impl Session<'_> {
             }
         }
         coordinator.close().await?;
-        view.failed_too_often(&format!(
-            "the run is paused. `shardwright parked {name}` shows why; to go on, say `shardwright \
-             resume {name}` and then `shardwright retry --parked {name}`, or the same command with \
-             a higher --max-failures"
-        ));
+        view.failed_too_often(&how_to_go_on(*name, description.at_dispatch));
         Ok(Exit::TooManyFailures)
     }
 }
@@ -205,6 +202,22 @@ fn advised(error: WorkerError) -> anyhow::Error {
         }
         _ => error.into(),
     }
+}
+
+/// What helps when a run is paused because too much has failed in it. Where items count when they
+/// are handed out, nothing is parked.
+fn how_to_go_on(name: RunName, at_dispatch: bool) -> String {
+    let again = "the same command with a higher --max-failures";
+    if at_dispatch {
+        return format!(
+            "the run is paused. What failed was told, and will be in the results; to go on, say \
+             `shardwright resume {name}` and then {again}"
+        );
+    }
+    format!(
+        "the run is paused. `shardwright parked {name}` shows why; to go on, say `shardwright \
+         resume {name}` and then `shardwright retry --parked {name}`, or {again}"
+    )
 }
 
 fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {

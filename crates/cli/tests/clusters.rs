@@ -52,6 +52,15 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Waits until it ends, and tells how, and what it said when it had left.
+    fn leaves(mut self) -> (Option<i32>, Value) {
+        let value = |line: std::io::Result<String>| serde_json::from_str(&line.unwrap()).unwrap();
+        let left = self.lines.by_ref().map(value).find(|value: &Value| value["event"] == "left");
+        (self.child.wait().unwrap().code(), left.unwrap())
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let _gone = self.child.kill();
@@ -153,7 +162,8 @@ fn a_node_that_is_told_to_end_hands_everything_over_and_a_second_time_ends_at_on
     ready(&site, 1);
     // Alone, it has nobody to hand over to; it still goes, with exit code 0.
     second.signal(Signal::INT);
-    assert_eq!(second.ends().0, Some(0));
+    let (code, left) = second.leaves();
+    assert_eq!((code, &left["released"]), (Some(0), &Value::from("16")), "{left}");
 
     let third = Server::start(&site, &["node"]);
     ready(&site, 1);
@@ -185,6 +195,10 @@ fn nothing_that_can_be_typed_about_clusters_ends_in_a_panic() {
         &["cluster", "move", "x", "a:1"],
         &["cluster", "move", "0", ""],
         &["cluster", "move", "0", "a b"],
+        &["cluster", "move", "0", "bogus"],
+        &["cluster", "pin", "0", "bogus:"],
+        &["cluster", "drain", "bogus"],
+        &["node", "--address", "bogus"],
         &["cluster", "pin", "99999999999999999999"],
         &["cluster", "pin", "16"],
         &["cluster", "drain"],
@@ -304,6 +318,11 @@ fn an_operator_waits_for_a_node_to_be_emptied_only_so_long() {
     let told = site.expect(0, &["cluster", "drain", &node.address]);
     assert!(told.contains("emptied already") && told.contains("nobody can take them"), "{told}");
     site.expect(0, &["cluster", "drain", &node.address, "--undo"]);
-    assert!(site.expect(2, &["cluster", "drain", "x", "--timeout-ms", "3"]).contains("--wait"));
+    // Of one that is no member, it is said what comes of it, and not the contrary as well.
+    let told = site.expect(0, &["cluster", "drain", "127.0.0.1:1"]);
+    assert!(told.contains("it gets no shards when it comes"), "{told}");
+    let told = site.expect(0, &["cluster", "drain", "127.0.0.1:1", "--undo"]);
+    assert_eq!(told, "127.0.0.1:1 may have shards again\n");
+    assert!(site.expect(2, &["cluster", "drain", "x:1", "--timeout-ms", "3"]).contains("--wait"));
     assert!(site.expect(2, &["node", "--pin-policy", "glue"]).contains("`spill` or `wait`"));
 }

@@ -278,3 +278,22 @@ fn what_is_parked_is_tried_again_without_a_command_line() {
     assert!(site.expect(0, &["verify", "mixed"]).contains("the receipt holds"));
     site.expect(2, &["retry", "mixed"]);
 }
+
+#[test]
+fn a_source_that_has_no_items_of_that_kind_is_told_with_what_helps() {
+    let site = Site::with_files(1);
+    let told = |arguments: &[&str]| site.expect(2, arguments);
+    let help = told(&["run", "--lines", "data", "--", "true"]);
+    assert!(help.contains("is a folder; say it without `--lines`"), "{help}");
+    let help = told(&["run", "--lines", "/dev/null", "--", "true"]);
+    assert!(help.contains("say `--lines -`"), "{help}");
+    let help = told(&["run", "data/00/00000", "--", "true"]);
+    assert!(help.contains("say `--lines "), "{help}");
+    let help = told(&["scan", "data/00/00000"]);
+    assert!(help.contains("name the folder that it is in"), "{help}");
+    assert!(!help.contains("--lines"), "{help}");
+    told(&["run", "nonsense://bucket", "--", "true"]);
+    // Nothing of it is left.
+    let left = fs::read_dir(site.path(".shardwright/runs")).map_or(0, Iterator::count);
+    assert_eq!(left, 0);
+}

@@ -261,3 +261,16 @@ fn nothing_that_can_be_typed_ends_in_a_panic() {
         assert!(told.contains("error:") && !told.contains("panicked"), "{arguments:?}: {told}");
     }
 }
+
+#[test]
+fn what_would_lose_the_findings_is_refused_before_anything_is_looked_through() {
+    let site = Site::with_files(2);
+    fs::write(site.path("empty.toml"), "").unwrap();
+    let told = site.expect(2, &["scan", "data", "--rules", "empty.toml"]);
+    assert!(told.contains("there are no rules in empty.toml"), "{told}");
+    for (report, why) in [("nowhere/found", "cannot be written"), ("data", "is a folder")] {
+        let told = site.expect(2, &["scan", "data", "--report", report]);
+        assert!(told.contains(why), "{told}");
+    }
+    assert!(!site.path(".shardwright").exists());
+}

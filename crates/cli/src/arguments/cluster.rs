@@ -248,7 +248,15 @@ fn in_flight() -> (NonZeroU32, NonZeroU32) {
     (per_node, all)
 }
 
+/// What can be called: a cluster itself would take any name for an address.
 fn parse_address(text: &str) -> Result<NodeAddress, String> {
+    let (host, port) = text.rsplit_once(':').unwrap_or_default();
+    let is_bracketed = host.starts_with('[') && host.ends_with(']');
+    let is_host = !host.is_empty() && (is_bracketed || !host.contains(':'));
+    let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    if !is_host || !is_port {
+        return Err(format!("`{text}` is no HOST:PORT, like 10.0.0.1:7000 or [::1]:7000"));
+    }
     NodeAddress::parse(text).map_err(|error| error.to_string())
 }
 
@@ -287,6 +295,16 @@ mod tests {
     #[test]
     fn what_nobody_says_is_as_the_specification_says() {
         assert_eq!(config(&[]), ClusterConfig::default());
+    }
+
+    #[test]
+    fn an_address_is_one_that_can_be_called() {
+        for address in ["10.0.0.1:7000", "node-1.example:1", "[::1]:65535"] {
+            assert!(parse_address(address).is_ok(), "{address}");
+        }
+        for wrong in ["", "bogus", "bogus:", ":80", "::1:80", "a:0", "a:65536", "http://a:1"] {
+            assert!(parse_address(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

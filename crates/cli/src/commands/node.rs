@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_counter::Counters;
+use shardwright_engine::cluster::ClusterView;
 use shardwright_engine::watch;
 use shardwright_node::world::{GrpcTransport, serve_node};
 use shardwright_node::{Node, NodeOptions, NodeState};
+use shardwright_placement::{Member, NodeAddress, ShardInfo};
 use tokio::sync::oneshot;
 
 use crate::arguments::cluster::NodeArguments;
-use crate::cluster::open;
+use crate::cluster::{AnyCluster, open};
 use crate::exit::Exit;
 use crate::serve::{Signals, end_with_parent, follow_notices, listen, tell};
 use crate::store::{Purpose, StoreAddress};
@@ -39,6 +41,7 @@ pub(crate) async fn run(
         ..NodeOptions::default()
     };
     let transport = Arc::new(GrpcTransport::default());
+    let followed = cluster.clone();
     let starting = Node::start(cluster, address.clone(), counters.types(), transport, options);
     let node = tokio::select! {
         biased;
@@ -51,7 +54,7 @@ pub(crate) async fn run(
     let mut server = tokio::spawn(server);
     let line = format!("node {address} is a member of {name} and serves counters");
     tell(json, "serving", &line, &[("address", address.as_str()), ("cluster", name)])?;
-    let following = tokio::spawn(follow(node.state(), json, address.to_string()));
+    let following = tokio::spawn(follow(node.state(), followed, json, address.clone()));
     drop(tokio::spawn(follow_notices(node.notices(), json, format!("node {address}"))));
     let mut state = node.state();
 
@@ -73,18 +76,45 @@ pub(crate) async fn run(
 }
 
 /// Tells how the node is, whenever that changes.
-async fn follow(mut state: watch::Receiver<NodeState>, json: bool, address: String) {
+async fn follow(
+    mut state: watch::Receiver<NodeState>,
+    cluster: AnyCluster,
+    json: bool,
+    address: NodeAddress,
+) {
     while state.changed().await.is_ok() {
+        let mut released = None;
         let (event, what) = match *state.borrow_and_update() {
             NodeState::Serving => ("serving", "is a member again"),
             NodeState::Draining => ("draining", "hands its shards over; once more to end at once"),
             NodeState::Rejoining => ("rejoining", "has lost its place and joins again"),
-            NodeState::Left => ("left", "has handed everything over"),
+            NodeState::Left => {
+                released = untaken(&cluster.view(), &address).map(|count| count.to_string());
+                ("left", "has handed everything over")
+            }
             NodeState::Failed => ("failed", "has failed and serves nothing any more"),
         };
-        let line = format!("node {address} {what}");
-        if tell(json, event, &line, &[("address", &address)]).is_err() {
+        let mut fields = vec![("address", address.as_str())];
+        let line = match &released {
+            Some(count) => {
+                fields.push(("released", count));
+                format!("node {address}: nobody could take {count} shards; they are released")
+            }
+            None => format!("node {address} {what}"),
+        };
+        if tell(json, event, &line, &fields).is_err() {
             return;
         }
     }
+}
+
+/// How many shards nobody serves after a node has left, if there is nobody who could.
+fn untaken(view: &ClusterView, left: &NodeAddress) -> Option<usize> {
+    let can_take = |member: &Member| !member.draining && member.address() != left;
+    if view.members.iter().any(can_take) {
+        return None;
+    }
+    let is_served =
+        |info: &ShardInfo<'_>| info.owner(&view.members).is_some_and(|owner| owner.address != left);
+    Some(view.map.iter().filter(|info| !is_served(info)).count()).filter(|count| *count > 0)
 }

@@ -7,6 +7,7 @@ use shardwright_coordination::{
 
 use crate::arguments::RetryArguments;
 use crate::begin::{Found, resume, state_folder};
+use crate::commands::transition::ensure_not_paused;
 use crate::commands::unpark::unpark;
 use crate::commands::{TENANT, find};
 use crate::exit::Exit;
@@ -27,11 +28,8 @@ pub(crate) async fn run(
     let (run, description) = find(&coordinator, name).await?;
     let state = state_folder(store)?;
     let begun = resume(&coordinator, &state, None, Found { name, run, description }).await?;
-    // Whoever paused it may have wanted somebody to have a look first.
-    anyhow::ensure!(
-        !coordinator.get_run(TENANT, run).await?.paused,
-        "{name} is paused; `shardwright resume {name}` lets work on it go on"
-    );
+    // Before anything is changed.
+    ensure_not_paused(name, &coordinator.get_run(TENANT, run).await?)?;
     let parked = coordinator.list_shards(TENANT, run, ShardFilter::parked()).await?;
     let parked: Vec<_> = parked.iter().map(|shard| shard.shard).collect();
     unpark(&coordinator, run, &parked).await?;

@@ -1,35 +1,90 @@
-use shardwright_coordination::{AsyncRunDirectory as _, AsyncRunManagement as _, RunStatus};
+use std::cmp::Reverse;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use shardwright_contracts::RunId;
+use shardwright_coordination::{
+    AsyncRunDirectory as _, AsyncRunManagement as _, Job, RunQueryError, RunRecord, RunStatus,
+};
 
 use crate::commands::{TENANT, print_json};
 use crate::description::Description;
 use crate::exit::Exit;
 use crate::output::shown;
+use crate::readable::readable_time;
 use crate::say::say;
-use crate::store::{Purpose, StoreAddress};
+use crate::source::Source;
+use crate::state::State;
+use crate::store::{Coordinator, Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;
-    let jobs = coordinator.list_jobs(TENANT).await?;
-    if jobs.is_empty() && !json {
+    let mut runs = Vec::new();
+    for (run, job) in coordinator.list_jobs(TENANT).await? {
+        runs.extend(Listed::of(&coordinator, run, job).await?);
+    }
+    if runs.is_empty() && !json {
         say!("there are no runs");
     }
-    for (run, job) in jobs {
-        let record = coordinator.get_run(TENANT, run).await.ok();
-        let status = record.map_or("not begun", |record| word(record.status, record.paused));
-        let source = Description::decode(&job.description).map(|it| it.source.shown());
-        let source = source.unwrap_or_else(|_| "(made by another program)".to_owned());
-        let is_current = coordinator.find_run(TENANT, job.name).await? == Some(run);
-        if json {
-            print_json(&serde_json::json!({
-                "name": job.name.as_str(), "run": shown(run), "status": status,
-                "source": source, "current": is_current,
-            }))?;
-        } else {
-            let old = if is_current { "" } else { "  (replaced)" };
-            say!("{:32} {status:12} {source}{old}", job.name);
-        }
+    // The newest first; what is not begun yet is newer still.
+    runs.sort_by_key(|listed| listed.record.as_ref().map(|record| Reverse(record.created_at)));
+    for listed in runs {
+        listed.tell(json)?;
     }
     Ok(Exit::Done)
+}
+
+struct Listed {
+    run: RunId,
+    job: Job,
+    record: Option<RunRecord>,
+    state: State,
+    /// Whether the name is still its own.
+    is_current: bool,
+}
+
+impl Listed {
+    /// None of a run that was taken away just now.
+    async fn of(coordinator: &Coordinator, run: RunId, job: Job) -> anyhow::Result<Option<Self>> {
+        let is_current = coordinator.find_run(TENANT, job.name).await? == Some(run);
+        let record = match coordinator.get_run(TENANT, run).await {
+            Ok(record) => record,
+            Err(RunQueryError::RunNotFound(_)) => {
+                let state = State::NotBegun;
+                return Ok(Some(Self { run, job, record: None, state, is_current }));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Ok(progress) = coordinator.get_run_progress(TENANT, run).await else { return Ok(None) };
+        let state = State::of(&record, &progress);
+        Ok(Some(Self { run, job, record: Some(record), state, is_current }))
+    }
+
+    fn tell(self, json: bool) -> anyhow::Result<()> {
+        let Self { run, job, record, state, is_current } = self;
+        let source = Description::decode(&job.description).ok().map(|it| it.source);
+        let other = || "(made by another program)".to_owned();
+        let begun_at = record.as_ref().map(|record| record.created_at.as_millis());
+        if json {
+            let status = record.map_or("not begun", |record| word(record.status, record.paused));
+            return print_json(&serde_json::json!({
+                "name": job.name.as_str(), "run": shown(run), "status": status,
+                "state": state.word(), "begun_at_ms": begun_at,
+                "source": source.map_or_else(other, |source| source.shown()),
+                "current": is_current,
+            }));
+        }
+        let age = begun_at.map_or_else(String::new, |at| format!("{} ago", readable_time(ago(at))));
+        let source = source.as_ref().map_or_else(other, Source::title);
+        let old = if is_current { "" } else { "  (replaced)" };
+        say!("{:32} {state:22} {age:>16}  {source}{old}", job.name);
+        Ok(())
+    }
+}
+
+/// How long ago something was, by this machine's clock.
+pub(crate) fn ago(at_ms: u64) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_millis(at_ms))
 }
 
 /// What a run's status is called.

@@ -7,7 +7,7 @@ use crate::arguments::ScanArguments;
 use crate::begin::{begin, state_folder};
 use crate::exit::Exit;
 use crate::output::Replaced;
-use crate::scan::Scan;
+use crate::scan::{Scan, ensure_writable};
 use crate::store::{Purpose, StoreAddress};
 use crate::work::work;
 
@@ -20,6 +20,9 @@ pub(crate) async fn run(
         !json || arguments.format == Format::Text || arguments.report.is_some(),
         "with --json the output is for events; say --report FILE for the findings"
     );
+    if let Some(file) = &arguments.report {
+        ensure_writable(file)?;
+    }
     let rules = match &arguments.rules {
         Some(file) => RuleSet::read(file).context("these rules cannot be used")?,
         None => RuleSet::built_in()?,

@@ -1,10 +1,14 @@
-use shardwright_coordination::{AsyncRunManagement as _, AsyncWorkEstimates as _, RunName};
+use shardwright_coordination::{
+    AsyncRunManagement as _, AsyncWorkEstimates as _, RunName, RunProgress,
+};
 
-use crate::commands::runs::word;
+use crate::commands::runs::{ago, word};
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
 use crate::output::shown;
+use crate::readable::{printable, readable_time};
 use crate::say::say;
+use crate::state::State;
 use crate::store::{Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
@@ -13,11 +17,11 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
     let record = coordinator.get_run(TENANT, run).await?;
     let progress = coordinator.get_run_progress(TENANT, run).await?;
     let estimates = coordinator.list_estimates(TENANT, run).await?;
-    let status = word(record.status, record.paused);
+    let (status, state) = (word(record.status, record.paused), State::of(&record, &progress));
     let left_ms = estimates.iter().filter_map(|held| held.estimate.left_ms).max();
     if json {
         print_json(&serde_json::json!({
-            "name": name.as_str(), "run": shown(run), "status": status,
+            "name": name.as_str(), "run": shown(run), "status": status, "state": state.word(),
             "source": description.source, "command": description.command,
             "created_at_ms": record.created_at.as_millis(),
             "ended_at_ms": record.completed_at.map(|time| time.as_millis()),
@@ -29,19 +33,20 @@ pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyh
         }))?;
         return Ok(Exit::Done);
     }
-    say!("run      {name} ({}), {status}", shown(run));
-    say!("source   {}", description.source.shown());
-    let command: Vec<String> =
-        description.command().iter().map(|part| part.display().to_string()).collect();
-    say!("command  {}", command.join(" "));
-    say!(
-        "shards   {} done, {} active ({} held), {} parked",
-        progress.done,
-        progress.active,
-        progress.leased,
-        progress.parked
-    );
-    if let Some(left_ms) = left_ms.filter(|_| progress.leased > 0) {
+    say!("run      {name} ({}), {state}", shown(run));
+    say!("begun    {} ago", readable_time(ago(record.created_at.as_millis())));
+    say!("source   {}", description.source.title());
+    let command = description.command();
+    let command: Vec<_> = command.iter().map(|part| part.display().to_string()).collect();
+    say!("command  {}", printable(&command.join(" ")));
+    let RunProgress { done, active, leased, parked, .. } = progress;
+    // Of a run that has ended nobody holds anything, whatever is left of leases.
+    if state.has_ended() {
+        say!("shards   {done} done, {active} never finished, {parked} parked");
+    } else {
+        say!("shards   {done} done, {active} active ({leased} held), {parked} parked");
+    }
+    if let Some(left_ms) = left_ms.filter(|_| leased > 0 && !state.has_ended()) {
         say!("left     about {} s", left_ms.div_ceil(1_000));
     }
     Ok(Exit::Done)

@@ -1,13 +1,23 @@
 //! Pausing, resuming and ending a run.
 
 use shardwright_contracts::OpId;
-use shardwright_coordination::{AsyncRunManagement as _, RunName, RunTransitionError};
+use shardwright_coordination::{AsyncRunManagement as _, RunName, RunRecord, RunTransitionError};
 
 use crate::commands::runs::word;
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
 use crate::store::{Purpose, StoreAddress};
+
+/// Refuses to begin work on a paused run: whoever paused it may want somebody to have a look first,
+/// and whoever begins may have nobody who would let it go on.
+pub(crate) fn ensure_not_paused(name: RunName, record: &RunRecord) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !record.paused,
+        "the run {name} is paused; `shardwright resume {name}` lets work on it go on"
+    );
+    Ok(())
+}
 
 /// What is to become of a run.
 #[derive(Clone, Copy)]

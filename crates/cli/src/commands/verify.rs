@@ -1,11 +1,17 @@
+use std::path::Path;
+
+use shardwright_contracts::RunId;
+use shardwright_coordination::{AsyncRunManagement as _, RunName, RunQueryError};
+
 use crate::arguments::VerifyArguments;
-use crate::commands::{find, print_json};
+use crate::commands::{TENANT, find, print_json};
 use crate::description::Results;
 use crate::exit::Exit;
-use crate::output::{Output, RESULTS};
+use crate::output::{Output, RECEIPT, RESULTS};
 use crate::say::say;
-use crate::store::{Purpose, StoreAddress};
-use crate::verify::{Written, verify};
+use crate::state::State;
+use crate::store::{Coordinator, Purpose, StoreAddress};
+use crate::verify::{Findings, Written, verify};
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -15,6 +21,7 @@ pub(crate) async fn run(
     let coordinator = store.open(Purpose::Look).await?;
     let name = arguments.run.run;
     let (run, description) = find(&coordinator, name).await?;
+    ensure_finished(&coordinator, name, run).await?;
     let state = store.state_folder();
     let state = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
     let output = Output::of(&description.results, &state, name).await?;
@@ -26,6 +33,10 @@ pub(crate) async fn run(
         Some(description.source.open(None, &state, &ours).await?)
     };
     let (folder, _fetched) = output.readable().await?;
+    let missing = missing_files(&output, &folder);
+    if !missing.is_empty() {
+        return told(json, name, &missing);
+    }
     let own = (description.results == Results::Local).then(|| output.books_folder(run));
     let written = Written {
         folder: &folder,
@@ -36,6 +47,46 @@ pub(crate) async fn run(
     };
     let source = source.as_ref();
     let findings = verify(&coordinator, name, run, &description, &written, source).await?;
+    told(json, name, &findings)
+}
+
+/// Refuses a run of which nobody has claimed yet that it covers anything.
+async fn ensure_finished(
+    coordinator: &Coordinator,
+    name: RunName,
+    run: RunId,
+) -> anyhow::Result<()> {
+    let state = match coordinator.get_run(TENANT, run).await {
+        Ok(record) => State::of(&record, &coordinator.get_run_progress(TENANT, run).await?),
+        Err(RunQueryError::RunNotFound(_)) => State::NotBegun,
+        Err(error) => return Err(error.into()),
+    };
+    match state {
+        State::Done | State::DoneButParked { .. } => Ok(()),
+        State::Cancelled => anyhow::bail!("the run {name} was cancelled: it has no receipt"),
+        State::Failed => anyhow::bail!("the run {name} has failed: it has no receipt"),
+        state => anyhow::bail!("the run {name} is not finished ({state}): it has no receipt yet"),
+    }
+}
+
+/// Finds what is not there any more, or is something else by now.
+fn missing_files(output: &Output, folder: &Path) -> Findings {
+    let mut findings = Findings::default();
+    for file in [RESULTS, RECEIPT] {
+        let path = folder.join(file);
+        let wrong = match std::fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is gone",
+            // Whatever else is wrong with it is found when it is read.
+            Err(_) => continue,
+            Ok(_) if path.is_file() => continue,
+            Ok(_) => "is not a file",
+        };
+        findings.add(format!("{} {wrong}", output.place(file)));
+    }
+    findings
+}
+
+fn told(json: bool, name: RunName, findings: &Findings) -> anyhow::Result<Exit> {
     if json {
         print_json(&serde_json::json!({
             "name": name.as_str(), "holds": findings.is_empty(), "findings": findings.kept(),
@@ -48,9 +99,8 @@ pub(crate) async fn run(
         if findings.more() > 0 {
             say!("and {} more", findings.more());
         }
-        if findings.is_empty() {
-            say!("{name}: the receipt holds");
-        }
+        let holds = if findings.is_empty() { "holds" } else { "does not hold" };
+        say!("{name}: the receipt {holds}");
     }
     Ok(if findings.is_empty() { Exit::Done } else { Exit::Findings })
 }

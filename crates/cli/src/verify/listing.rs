@@ -14,7 +14,6 @@ use super::shards::{Ends, Stored};
 use super::uncovered::{Admitted, Unread, changed_at_ms};
 use super::{Findings, shards};
 use crate::description::Description;
-use crate::readable::readable;
 use crate::say::note;
 use crate::source::{AnyConnector, Source};
 
@@ -161,7 +160,8 @@ impl Walk<'_> {
         match self.claim.missing {
             _ if self.may_change && is_newer(self.description, item) => self.new += 1,
             Missing::Fault => {
-                self.findings.add(format!("{} has no result", readable(&item.key)));
+                let key = self.description.source.key_shown(&item.key);
+                self.findings.add(format!("{key} has no result"));
             }
             Missing::Foretold | Missing::Elsewhere => self.missing += 1,
         }
@@ -174,7 +174,8 @@ impl Walk<'_> {
             self.gone += 1;
             self.unread.had_result(&key);
             if !self.may_change {
-                self.findings.add(format!("{} has a result and is not there", readable(&key)));
+                let key = self.description.source.key_shown(&key);
+                self.findings.add(format!("{key} has a result and is not there"));
             }
             self.next = self.keys.next()?;
         }

@@ -19,6 +19,9 @@ const PASSED_OVER_TOLD: u64 = 50;
 /// The speed is that of about so long.
 const WINDOW: Duration = Duration::from_secs(10);
 
+/// So long nothing has to have been done before it is told that something takes long.
+const LONG: Duration = Duration::from_secs(10);
+
 /// How it is told what happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
@@ -63,6 +66,21 @@ pub(crate) struct SlotState {
     pub(crate) key: Vec<u8>,
     pub(crate) items: u64,
     pub(crate) is_paused: bool,
+    /// Since when it has been at what it is at.
+    moved_at: Option<Instant>,
+    is_long_told: bool,
+}
+
+impl SlotState {
+    fn moved(&mut self, now: Instant) {
+        (self.moved_at, self.is_long_told) = (Some(now), false);
+    }
+
+    /// Whether it has been at the same thing for long, and nobody was told.
+    fn is_long_news(&mut self, now: Instant) -> bool {
+        let is_long = self.moved_at.is_some_and(|at| now.saturating_duration_since(at) >= LONG);
+        is_long && !std::mem::replace(&mut self.is_long_told, true)
+    }
 }
 
 impl Board {
@@ -108,6 +126,7 @@ impl Board {
     pub(crate) fn look(&self, left: Amount) {
         let mut state = self.state();
         let at = state.start.elapsed();
+        state.note_here();
         state.forecast.look(at, left);
     }
 
@@ -115,14 +134,16 @@ impl Board {
     pub(crate) fn summary(&self) -> String {
         let mut state = self.state();
         state.measure();
+        state.note_here();
+        let done = (state.forecast.items_done(), state.forecast.bytes_done());
         let State { items, splits, parked, lost, retries, passed_over, .. } = &*state;
         let State { items_per_second, forecast, .. } = &*state;
         let elapsed = state.start.elapsed();
         let mut line = String::new();
-        if let Some(percent) = forecast.items_done() {
+        if let Some(percent) = done.0 {
             line.push_str(&format!("{percent} % of items, "));
         }
-        if let Some(percent) = forecast.bytes_done() {
+        if let Some(percent) = done.1 {
             line.push_str(&format!("{percent} % of bytes, "));
         }
         let (bytes, time) = (readable_bytes(state.bytes), readable_time(elapsed));
@@ -174,6 +195,11 @@ impl State {
         (self.window_start, self.window_items) = (Instant::now(), self.items);
     }
 
+    fn note_here(&mut self) {
+        let (items, bytes) = (Some(self.items), Some(self.bytes));
+        self.forecast.note_here(Amount { items, bytes });
+    }
+
     fn slot(&mut self, number: usize) -> &mut SlotState {
         if self.slots.len() <= number {
             self.slots.resize(number + 1, SlotState::default());
@@ -213,9 +239,15 @@ impl Board {
             WorkerEvent::Split { shard, boundary, .. } => {
                 format!("shard {:016x} was split at {}", shard.as_raw(), self.shown(boundary))
             }
-            WorkerEvent::Indivisible { key, .. } => {
-                let at = key.map_or_else(String::new, |key| self.shown(key));
-                format!("{at} takes long and cannot be divided")
+            // Whoever has nothing to do asks for a part of what is nearly done as well.
+            WorkerEvent::Indivisible { key: Some(key), .. } => {
+                if !state.slot(number).is_long_news(Instant::now()) {
+                    return Vec::new();
+                }
+                format!(
+                    "what is in work up to {} takes long and cannot be divided",
+                    self.shown(key)
+                )
             }
             WorkerEvent::Parked { key, detail, .. } | WorkerEvent::Failed { key, detail, .. } => {
                 let detail = detail.lines().next().unwrap_or_default();
@@ -259,6 +291,7 @@ impl Board {
             WorkerEvent::Claimed { shard, after, start, .. } => {
                 let slot = state.slot(number);
                 (slot.shard, slot.items, slot.is_paused) = (Some(shard), 0, false);
+                slot.moved(Instant::now());
                 after.unwrap_or(start).clone_into(&mut slot.key);
             }
             WorkerEvent::Done { key, bytes, retries, .. } => {
@@ -267,6 +300,7 @@ impl Board {
                 state.retries += u64::from(retries);
                 let slot = state.slot(number);
                 slot.items += 1;
+                slot.moved(Instant::now());
                 key.clone_into(&mut slot.key);
             }
             WorkerEvent::Split { .. } => state.splits += 1,
@@ -305,6 +339,27 @@ mod tests {
             }
             assert_eq!(board.take_news().len(), waiting, "{told:?}");
         }
+    }
+
+    #[test]
+    fn that_something_takes_long_is_told_when_it_has_and_once() {
+        let (mut slot, start) = (SlotState::default(), Instant::now());
+        assert!(!slot.is_long_news(start));
+        slot.moved(start);
+        let told =
+            |slot: &mut SlotState, seconds| slot.is_long_news(start + Duration::from_secs(seconds));
+        assert_eq!([9, 10, 11].map(|seconds| told(&mut slot, seconds)), [false, true, false]);
+        slot.moved(start + Duration::from_secs(12));
+        assert_eq!([21, 22, 23].map(|seconds| told(&mut slot, seconds)), [false, true, false]);
+    }
+
+    #[test]
+    fn what_cannot_be_divided_and_is_quick_is_not_told() {
+        let board = board(Told::AboveTheRest);
+        let (shard, fence) = (ShardId::from_raw(1), shardwright_contracts::FenceEpoch::INITIAL);
+        board.event(0, WorkerEvent::Claimed { shard, fence, start: b"a", end: b"b", after: None });
+        board.event(0, WorkerEvent::Indivisible { shard, key: Some(b"a1") });
+        assert!(board.take_news().is_empty());
     }
 
     #[test]

@@ -12,11 +12,19 @@ pub(crate) struct Amount {
     pub(crate) bytes: Option<u64>,
 }
 
-/// Goes by looks at what is left of the whole run, whoever works on it.
+/// Goes by looks at what is left of the whole run, whoever works on it. What was done here since
+/// then counts as well for what is done: it is committed some time later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Forecast {
     total: Amount,
     left: Amount,
+    /// What was done here.
+    here: Amount,
+    /// What was done before anything was done here, known from the first look.
+    before: Option<Amount>,
+    /// What was said to be done, which does not become less.
+    said_items: u64,
+    said_bytes: u64,
     /// When less was left than before, for the last time.
     moved_at: Duration,
     weight_left: Option<u64>,
@@ -38,6 +46,11 @@ impl Forecast {
         self.left = left;
         self.total.items = larger(self.total.items, left.items);
         self.total.bytes = larger(self.total.bytes, left.bytes);
+        // What was done here by then may be committed or not, so it is not counted twice.
+        self.before.get_or_insert_with(|| Amount {
+            items: done_before(self.total.items, left.items, self.here.items),
+            bytes: done_before(self.total.bytes, left.bytes, self.here.bytes),
+        });
         let weight = left.bytes.or(left.items);
         let (Some(before), Some(now)) = (self.weight_left, weight) else {
             (self.weight_left, self.moved_at) = (weight, at);
@@ -59,14 +72,27 @@ impl Forecast {
         (self.weight_left, self.moved_at) = (weight, at);
     }
 
+    /// Notes what was done here so far.
+    pub(crate) fn note_here(&mut self, here: Amount) {
+        self.here = here;
+    }
+
     /// The percentage of items that are done.
-    pub(crate) fn items_done(&self) -> Option<u64> {
-        percent(self.total.items?, self.left.items?)
+    pub(crate) fn items_done(&mut self) -> Option<u64> {
+        let Self { total, left, here, .. } = *self;
+        let here = here.items.zip(self.before.and_then(|before| before.items));
+        let done = percent(total.items?, left.items?, here)?;
+        self.said_items = self.said_items.max(done);
+        Some(self.said_items)
     }
 
     /// The percentage of bytes that are done.
-    pub(crate) fn bytes_done(&self) -> Option<u64> {
-        percent(self.total.bytes?, self.left.bytes?)
+    pub(crate) fn bytes_done(&mut self) -> Option<u64> {
+        let Self { total, left, here, .. } = *self;
+        let here = here.bytes.zip(self.before.and_then(|before| before.bytes));
+        let done = percent(total.bytes?, left.bytes?, here)?;
+        self.said_bytes = self.said_bytes.max(done);
+        Some(self.said_bytes)
     }
 
     /// How long it will take from a time on.
@@ -82,8 +108,14 @@ fn larger(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     Some(one?.max(other?))
 }
 
-fn percent(total: u64, left: u64) -> Option<u64> {
-    let done = total.saturating_sub(left);
+fn done_before(total: Option<u64>, left: Option<u64>, here: Option<u64>) -> Option<u64> {
+    Some(total?.saturating_sub(left?).saturating_sub(here.unwrap_or_default()))
+}
+
+/// How much of a whole is done: what is not left, or what was done `here` and before that.
+fn percent(total: u64, left: u64, here: Option<(u64, u64)>) -> Option<u64> {
+    let here = here.map_or(0, |(here, before)| here.saturating_add(before));
+    let done = total.saturating_sub(left).max(here).min(total);
     (u128::from(done) * 100).checked_div(u128::from(total)).and_then(|it| u64::try_from(it).ok())
 }
 
@@ -133,6 +165,24 @@ mod tests {
         forecast.look(seconds(1), amount(50, 900));
         assert_eq!((forecast.items_done(), forecast.bytes_done()), (Some(50), Some(10)));
         assert_eq!(forecast.left_at(seconds(1)), Some(seconds(9)));
+    }
+
+    #[test]
+    fn what_was_done_here_counts_before_it_is_committed_and_once() {
+        let mut forecast = Forecast::new(items(100));
+        // Others had done twenty when this one began, of which five may be its own.
+        forecast.note_here(items(5));
+        forecast.look(seconds(0), items(80));
+        assert_eq!(forecast.items_done(), Some(20));
+        forecast.note_here(items(37));
+        assert_eq!(forecast.items_done(), Some(52));
+        // Others are faster, and what was said is not taken back.
+        forecast.look(seconds(2), items(10));
+        assert_eq!(forecast.items_done(), Some(90));
+        forecast.look(seconds(4), items(12));
+        assert_eq!(forecast.items_done(), Some(90));
+        forecast.note_here(items(400));
+        assert_eq!(forecast.items_done(), Some(100));
     }
 
     #[test]

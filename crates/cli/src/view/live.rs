@@ -6,6 +6,7 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::board::Board;
+use crate::readable::printable;
 
 const REDRAWS_PER_SECOND: u8 = 8;
 
@@ -51,7 +52,7 @@ impl Live {
 
 fn draw(board: &Board, screen: &MultiProgress, lines: &[ProgressBar]) {
     for news in board.take_news() {
-        let _shown = screen.println(news);
+        let _shown = screen.println(printable(&news));
     }
     let Some((whole, each)) = lines.split_first() else { return };
     whole.set_message(board.summary());
@@ -69,6 +70,6 @@ fn draw(board: &Board, screen: &MultiProgress, lines: &[ProgressBar]) {
             },
             None => "starting".to_owned(),
         };
-        line.set_message(format!("  {number:>3}  {message}"));
+        line.set_message(format!("  {number:>3}  {}", printable(&message)));
     }
 }

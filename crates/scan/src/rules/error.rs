@@ -15,6 +15,12 @@ pub enum RulesError {
         /// What the system said.
         error: io::Error,
     },
+    /// A file, with those that it extends, has no rules: nothing would ever be found.
+    #[error("there are no rules in {file}")]
+    NoRules {
+        /// The file.
+        file: String,
+    },
     /// Something in a file is wrong, or not supported.
     #[error("{place}: {problem}")]
     At {

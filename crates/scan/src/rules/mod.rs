@@ -79,13 +79,23 @@ impl RuleSet {
 
     /// Reads a file and those that it extends.
     pub fn read(path: &Path) -> Result<Self, RulesError> {
-        read::from_path(path, 0).and_then(draft::Drafts::finish)
+        let drafts = read::from_path(path, 0)?;
+        Self::finished(drafts, &path.display().to_string())
     }
 
     /// Reads rules from a text. `name` is what errors call it; files that it extends are looked
     /// for in `folder`.
     pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Self, RulesError> {
-        read::from_text(name, text, folder, 0).and_then(draft::Drafts::finish)
+        Self::finished(read::from_text(name, text, folder, 0)?, name)
+    }
+
+    /// A file that does not find anything, whatever it is shown, is a mistake.
+    fn finished(drafts: draft::Drafts, file: &str) -> Result<Self, RulesError> {
+        let set = drafts.finish()?;
+        if set.rules.is_empty() {
+            return Err(RulesError::NoRules { file: file.to_owned() });
+        }
+        Ok(set)
     }
 
     /// The rules.

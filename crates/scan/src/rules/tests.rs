@@ -173,3 +173,12 @@ fn toml_string(text: &str) -> String {
         text.chars().map(|letter| format!("\\U{:08x}", u32::from(letter))).collect();
     format!("\"{escaped}\"")
 }
+
+#[test]
+fn a_file_without_rules_is_refused() {
+    let without = "[allowlist]\npaths = ['x']\n";
+    for text in ["", "title = \"t\"\n", without] {
+        assert_eq!(refused(text), "there are no rules in rules.toml", "{text}");
+    }
+    assert!(parse("[extend]\nuseDefault = true\n").is_ok());
+}

@@ -55,7 +55,13 @@ impl ObjectSink {
 
     fn failed(&self, name: &str) -> impl FnOnce(object_store::Error) -> SinkError {
         let place = self.place(name);
-        move |error| SinkError::Io { place, error: io::Error::other(error) }
+        move |error| {
+            let kind = match &error {
+                object_store::Error::NotFound { .. } => io::ErrorKind::NotFound,
+                _ => io::ErrorKind::Other,
+            };
+            SinkError::Io { place, error: io::Error::new(kind, error) }
+        }
     }
 
     /// Reads an object, if it is there.

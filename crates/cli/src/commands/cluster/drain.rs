@@ -50,7 +50,7 @@ pub(crate) async fn run(
             "node": node.as_str(), "drained": drained, "new": is_new, "member": is_member,
             "held": left.held, "targeted": left.targeted, "pinned": left.pinned,
         }))?;
-    } else if !is_member {
+    } else if drained && !is_member {
         say!("it is no member now; it gets no shards when it comes");
     } else if drained && waited && !left.is_done() {
         say!("the time is over, and it still has {} shards", left.held);
