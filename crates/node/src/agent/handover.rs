@@ -31,13 +31,14 @@ impl Attempts {
         Self { began_at: now, changed_at: now, tries: 0, patience }
     }
 
-    fn effort(&self, now: Duration) -> Effort {
+    fn effort(&self, now: Duration, leaving: Leaving) -> Effort {
         let since =
             |at: Duration| u64::try_from(now.saturating_sub(at).as_millis()).unwrap_or(u64::MAX);
         Effort {
             since_ms: since(self.began_at),
             as_it_is_ms: since(self.changed_at),
             tries: self.tries,
+            leaves: leaving != Leaving::No,
             patience: self.patience,
         }
     }
@@ -61,10 +62,11 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             let mut bell = std::pin::pin!(slot.bell().notified());
             bell.as_mut().enable();
             let view = changes.borrow_and_update().clone();
-            let at_once = *leaving.borrow_and_update() == Leaving::AtOnce;
+            let how = *leaving.borrow_and_update();
+            let at_once = how == Leaving::AtOnce;
             let Ok(info) = view.map.info(shard) else { return settled };
             let now = self.env().monotonic();
-            let step = slot.handover().next_step(info, holder, at_once, attempts.effort(now));
+            let step = slot.handover().next_step(info, holder, at_once, attempts.effort(now, how));
             let at_most_ms = match step {
                 HandoverStep::Nothing => {
                     self.let_go(slot).await;
