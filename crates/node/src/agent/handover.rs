@@ -112,10 +112,12 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         if planted::is_active(Defect::ReleasedBeforeEvicted) {
             self.clone().release(vec![shard], at_once).await;
             self.env().sleep(AFTER_FAILURE).await;
-            return self.host.evict(slot, Deactivation::HandedOver).await;
+            self.host.evict(slot, Deactivation::HandedOver).await;
+            return;
         }
         let _lock = self.host.locks().acquire_write(shard).await;
-        self.host.evict(slot, Deactivation::HandedOver).await;
+        let dropped = self.host.evict(slot, Deactivation::HandedOver).await;
+        self.tell_dropped(dropped, format_args!("shard {shard}"));
     }
 
     /// Releases shards that are empty, under their locks. What the cluster says next tells what is
