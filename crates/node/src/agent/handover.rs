@@ -156,6 +156,9 @@ impl<S: Store, E: Env> LifeOf<S, E> {
 
     /// Lets go of a shard that is not the node's any more, whoever has taken it.
     async fn let_go(&self, slot: &Arc<Slot>) {
+        if planted::is_active(Defect::LossPanics) {
+            std::panic::resume_unwind(Box::new("a shard was lost"));
+        }
         slot.give_up();
         slot.idle().await;
         self.host.evict(slot, Deactivation::Lost).await;
