@@ -72,7 +72,6 @@ pub(super) enum Later {
     Reconnect(usize),
     Rewire(usize, usize),
     DiskFree,
-    ClaimsTaken(usize),
     SessionsInTime,
     Undrain(NodeAddress),
     Unfreeze,
