@@ -12,6 +12,7 @@ mod loads;
 mod sentinel;
 mod shards;
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Weak};
 
@@ -28,7 +29,7 @@ use crate::context::Caller;
 use crate::host::{HostParts, ObjectHost};
 use crate::local::Local;
 use crate::node::{NodeState, Wish};
-use crate::notices::Teller;
+use crate::notices::{Teller, Trying};
 use crate::object::{Deactivation, ObjectTypes};
 use crate::options::{HostOptions, NodeOptions};
 use crate::queue::Queue;
@@ -205,6 +206,16 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         let slot = self.host.own_slot();
         slot.set_admitting(false);
         slot.idle().await;
-        self.host.evict(slot, Deactivation::HandedOver).await;
+        let dropped = self.host.evict(slot, Deactivation::HandedOver).await;
+        self.tell_dropped(dropped, format_args!("the node itself"));
+    }
+
+    /// Tells that objects were to store what they had, and may not have.
+    fn tell_dropped(&self, dropped: u64, whose: fmt::Arguments<'_>) {
+        if dropped > 0 {
+            let what = format!("{dropped} objects of {whose}");
+            let why = format!("{what} were dropped before they had taken leave");
+            self.agent.teller.tell(Trying::TakeLeave, why);
+        }
     }
 }

@@ -178,8 +178,8 @@ impl<E: Env> ObjectHost<E> {
         }
     }
 
-    /// Waits for the object. Whoever finds the line too long waits all the same, but in the queue:
-    /// when a shard arrives, all calls come at once that were held for it.
+    /// Waits for the object. Its line is as long as the queue of a process unless configured
+    /// otherwise: when a shard arrives, all calls come at once that were held for it.
     async fn enter(
         &self,
         admitted: &Admitted,
@@ -191,7 +191,9 @@ impl<E: Env> ObjectHost<E> {
             let place = admitted.slot().cell(key);
             let state = {
                 let (_in_line, before) = place.line_up();
-                let _queued = if before < limit { None } else { Some(self.queue.enter()?) };
+                if before >= limit {
+                    return Err(CallError::QueueFull { limit });
+                }
                 within(&self.env, deadline, place.lock()).await.ok_or(CallError::Late)?
             };
             if !matches!(*state, CellState::Gone) {

@@ -16,7 +16,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// How many notices are kept for those who are late to look.
 const KEPT: usize = 16;
 
-/// What does not work, and is tried again.
+/// What does not work. Most of it is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trying {
     /// To be a member again.
@@ -31,6 +31,8 @@ pub enum Trying {
     Release,
     /// To load the objects of which there is one in every shard.
     Load,
+    /// To take leave of the objects of a shard that goes.
+    TakeLeave,
 }
 
 impl Trying {
@@ -44,6 +46,7 @@ impl Trying {
             Self::Claim => "claim",
             Self::Release => "release",
             Self::Load => "load",
+            Self::TakeLeave => "take leave",
         }
     }
 }

@@ -42,6 +42,14 @@ pub trait ObjectType: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Bytes, ObjectError>> + Send;
 
     /// Takes leave of an object that goes from this node.
+    ///
+    /// It has only so long ([`HostOptions::deactivation_max`]), because calls to its shard are held
+    /// meanwhile. Then the future is dropped wherever it is, and the node tells how many objects
+    /// that happened to ([`Node::notices`]). So this may make the next start faster, and is no
+    /// place to store for the first time what must not be lost.
+    ///
+    /// [`HostOptions::deactivation_max`]: crate::HostOptions::deactivation_max
+    /// [`Node::notices`]: crate::Node::notices
     fn deactivate(
         &self,
         object: Self::Object,
@@ -66,7 +74,8 @@ pub struct Activation {
 /// Why an object goes from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deactivation {
-    /// Its shard is handed over, or its node leaves the cluster. What it stores is still accepted.
+    /// Its shard is handed over, or its node leaves the cluster. What it stores in time is still
+    /// accepted.
     HandedOver,
     /// The node has lost the shard. Another may have it already: there is nothing left to store.
     Lost,

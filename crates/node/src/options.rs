@@ -7,14 +7,15 @@ use shardwright_placement::Patience;
 /// How objects are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
-    /// Most calls that wait for one object without counting as held. Those beyond wait in the
-    /// queue of the process, if there is room.
+    /// Most calls that wait for their turn at one object. They take no place of those that wait
+    /// for a shard, so that an object in demand fails no calls but its own.
     pub calls_per_object_max: u64,
     /// How much longer than it has time a call may run before it is broken off, and its object
     /// with it. Until then a shard with such a call cannot be handed over.
     pub overrun_max: Duration,
-    /// How long the objects of a shard may take to take leave, all of them together: calls to the
-    /// shard are held meanwhile.
+    /// How long an object may take to take leave. Calls to its shard are held meanwhile: so if no
+    /// object of the shard goes for as long, or all of them take twelve times as long, those that
+    /// are still there are dropped.
     pub deactivation_max: Duration,
     /// How long an object may take that is loaded without a call.
     pub activation_max: Duration,
@@ -25,7 +26,7 @@ pub struct HostOptions {
 impl Default for HostOptions {
     fn default() -> Self {
         Self {
-            calls_per_object_max: 1_024,
+            calls_per_object_max: DEFAULT_QUEUE,
             overrun_max: Duration::from_secs(5),
             deactivation_max: Duration::from_secs(5),
             activation_max: Duration::from_secs(10),
@@ -62,7 +63,7 @@ pub struct NodeOptions {
     pub drain_patience: Duration,
 }
 
-/// The calls that one process holds, unless configured otherwise.
+/// The calls that one process holds, or that wait for one object, unless configured otherwise.
 const DEFAULT_QUEUE: u64 = 10_000;
 
 impl Default for NodeOptions {

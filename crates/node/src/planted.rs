@@ -12,5 +12,8 @@ shardwright_coordination::defects! {
     ReleasedBeforeEvicted = "a shard is released before its objects are gone",
     FenceNotPassed = "objects do not get the fence of the claim",
     SessionIgnored = "a node serves on when its session may be over",
+    SecondPlace = "an object that answers a call gets a second place for the next one",
+    DeadlineForgotten = "a call that is held waits for longer than it has time",
+    LossPanics = "a node panics when it finds that it has lost a shard",
     UnknownRetried = "a call whose outcome is unknown is made again",
 }

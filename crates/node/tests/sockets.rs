@@ -282,6 +282,9 @@ async fn come_and_go<S: Store + Clone>(world: World<S>) {
     world.ready(2).await;
     first.node.drain().await;
     world.ready(1).await;
+    // A server goes on until those who call have heard that its node has left.
+    let mut changes = gate.cluster().changes();
+    drop(changes.wait_for(|view| view.members.len() == 1).await.unwrap());
     first.stop.send(()).unwrap();
     first.task.await.unwrap();
     stop.send(true).unwrap();

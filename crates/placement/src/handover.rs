@@ -25,8 +25,9 @@ pub struct Handover {
 /// While the calls that run are waited for, others are held, and each of those has a deadline of
 /// its own. So a call that takes long must not be waited for at their cost: the node stops
 /// admitting for a moment, and if the calls have not ended by then, it serves on for a while and
-/// tries again, less and less often. Only when that has gone on for too long are the calls waited
-/// for to their end, whatever becomes of those that are held.
+/// tries again, less and less often and each time for a longer moment. Only when that has gone on
+/// for too long are the calls waited for to their end, whatever becomes of those that are held; and
+/// a node that leaves with all its shards has less time for that than one that gives away some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     /// How long the shard has been to go.
@@ -35,6 +36,8 @@ pub struct Effort {
     pub as_it_is_ms: u64,
     /// How often it has stopped admitting calls and taken that back.
     pub tries: u32,
+    /// Whether the node is about to leave the cluster.
+    pub leaves: bool,
     /// How patient it is.
     pub patience: Patience,
 }
@@ -42,41 +45,61 @@ pub struct Effort {
 /// How patient a node is with calls that take long, in a shard that it gives away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// How long other calls are held at a time.
+    /// How long other calls are held at the first try; twice as long at each other one.
     pub hold_ms: u64,
+    /// How long they are held at most, which should be less than calls have time.
+    pub hold_max_ms: u64,
     /// How long the node serves on after the first try; twice as long after each other one.
     pub pause_ms: u64,
     /// How long it serves on at most.
     pub pause_max_ms: u64,
     /// After what time calls are waited for to their end.
     pub force_ms: u64,
+    /// The same for a node that leaves, if that is less: whoever told it to go does not wait for
+    /// long.
+    pub force_leaving_ms: u64,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { hold_ms: 200, pause_ms: 200, pause_max_ms: 5_000, force_ms: 40_000 }
+        Self {
+            hold_ms: 200,
+            hold_max_ms: 1_000,
+            pause_ms: 200,
+            pause_max_ms: 5_000,
+            force_ms: 40_000,
+            force_leaving_ms: 10_000,
+        }
     }
 }
 
 impl Effort {
-    fn is_over(self) -> bool {
-        self.since_ms >= self.patience.force_ms
+    /// How much longer the node tries to spare those that are held.
+    fn left_ms(self) -> u64 {
+        let Patience { force_ms, force_leaving_ms, .. } = self.patience;
+        let force_ms = if self.leaves { force_ms.min(force_leaving_ms) } else { force_ms };
+        force_ms.saturating_sub(self.since_ms)
     }
 
     /// How much longer calls are waited for; [`None`] stands for to their end.
     fn hold_left_ms(self, forced: bool) -> Option<u64> {
-        (!forced).then(|| self.patience.hold_ms.saturating_sub(self.as_it_is_ms))
+        let Patience { hold_ms, hold_max_ms, .. } = self.patience;
+        let hold = doubled(hold_ms, self.tries).min(hold_max_ms);
+        (!forced).then(|| hold.saturating_sub(self.as_it_is_ms))
     }
 
     /// How much longer the node serves on before it tries again.
     fn pause_left_ms(self) -> u64 {
-        let Patience { pause_ms, pause_max_ms, force_ms, .. } = self.patience;
+        let Patience { pause_ms, pause_max_ms, .. } = self.patience;
         let Some(times) = self.tries.checked_sub(1) else { return 0 };
         // Without any pause it would do nothing else.
-        let pause = pause_ms.saturating_mul(1 << times.min(32)).min(pause_max_ms).max(1);
-        let until_forced = force_ms.saturating_sub(self.since_ms);
-        pause.saturating_sub(self.as_it_is_ms).min(until_forced)
+        let pause = doubled(pause_ms, times).min(pause_max_ms).max(1);
+        pause.saturating_sub(self.as_it_is_ms).min(self.left_ms())
     }
+}
+
+fn doubled(ms: u64, times: u32) -> u64 {
+    ms.saturating_mul(1 << times.min(32))
 }
 
 /// What the node does next about it.
@@ -126,7 +149,7 @@ impl Handover {
             return if serves { HandoverStep::Serve } else { HandoverStep::AdmitAgain };
         }
         // Who leaves at once has no time to try again.
-        let forced = leaving || effort.is_over();
+        let forced = leaving || effort.left_ms() == 0;
         match self {
             Self { admitting: true, calls, .. } => match effort.pause_left_ms() {
                 // If no call runs just now, the moment is used.

@@ -59,6 +59,7 @@ mod address;
 mod chunks;
 mod claim;
 mod config;
+mod departures;
 mod flags;
 mod handover;
 mod hash;

@@ -3,6 +3,7 @@ use std::num::NonZeroU32;
 use shardwright_contracts::LogicalTime;
 
 use crate::address::NodeAddress;
+use crate::departures::Departures;
 
 /// One life of a node. A node that comes back under its old address is another one, and holds
 /// nothing of what the former held.
@@ -89,6 +90,9 @@ impl Member {
 pub struct Membership {
     /// By address, each once.
     members: Vec<Member>,
+    /// When each of them came, in the life in which it is here.
+    came_at: Vec<LogicalTime>,
+    departures: Departures,
     changed_at: LogicalTime,
 }
 
@@ -110,7 +114,8 @@ impl Membership {
         {
             return Err(DuplicateMember(twice.address().clone()));
         }
-        Ok(Self { members, changed_at })
+        let came_at = vec![changed_at; members.len()];
+        Ok(Self { members, came_at, departures: Departures::before(changed_at), changed_at })
     }
 
     /// What became of the members by `now`.
@@ -122,7 +127,17 @@ impl Membership {
         members: impl IntoIterator<Item = Member>,
         now: LogicalTime,
     ) -> Result<Self, DuplicateMember> {
-        let next = Self::try_new(members, now)?;
+        let mut next = Self::try_new(members, now)?;
+        next.departures = self.departures.clone();
+        for (member, came_at) in next.members.iter().zip(&mut next.came_at) {
+            next.departures.forget(&member.holder);
+            *came_at = self.here_since(member.holder.borrowed()).unwrap_or(now);
+        }
+        for left in self.iter() {
+            if !next.is_live(left.holder.borrowed()) {
+                next.departures.note(left.holder.clone(), now);
+            }
+        }
         let same = next.members.len() == self.members.len()
             && next.iter().zip(self.iter()).all(|(one, other)| one.holder == other.holder);
         Ok(if same { Self { changed_at: self.changed_at, ..next } } else { next })
@@ -162,6 +177,24 @@ impl Membership {
     pub fn is_live(&self, holder: HolderRef<'_>) -> bool {
         self.get(holder.address.as_str())
             .is_some_and(|member| member.holder.incarnation == holder.incarnation)
+    }
+
+    /// Since when that life of a node is a member, if it is one.
+    #[must_use]
+    pub fn here_since(&self, holder: HolderRef<'_>) -> Option<LogicalTime> {
+        let at = self.position(holder.address.as_str()).filter(|_| self.is_live(holder))?;
+        self.came_at.get(at).copied()
+    }
+
+    /// The latest time at which a life of a node that is no member can have left.
+    #[must_use]
+    pub fn left_at(&self, holder: HolderRef<'_>) -> LogicalTime {
+        self.departures.of(holder)
+    }
+
+    /// When each of the members came, by address.
+    pub(crate) fn came_at(&self) -> impl Iterator<Item = LogicalTime> {
+        self.came_at.iter().copied()
     }
 
     /// The place of an address among the members.
@@ -204,6 +237,26 @@ mod tests {
         assert!(members.is_live(member("a", 2).holder.borrowed()));
         assert!(!members.is_live(member("a", 1).holder.borrowed()));
         assert!(!members.is_live(member("b", 2).holder.borrowed()));
+    }
+
+    #[test]
+    fn each_life_is_here_from_when_it_came_to_when_it_left_whoever_else_comes_and_goes() {
+        let since = |members: &Membership, one: Member| members.here_since(one.holder.borrowed());
+        let left = |members: &Membership, one: Member| members.left_at(one.holder.borrowed());
+        let members = Membership::try_new([member("a", 1), member("b", 1)], at(5)).unwrap();
+        let members = members.updated([member("a", 1), member("b", 2)], at(7)).unwrap();
+        let members = members.updated([member("a", 1), member("b", 2)], at(8)).unwrap();
+        let members = members.updated([member("a", 1)], at(9)).unwrap();
+        assert_eq!(since(&members, member("a", 1)), Some(at(5)));
+        assert_eq!(since(&members, member("b", 2)), None);
+        assert_eq!(left(&members, member("b", 1)), at(7));
+        assert_eq!(left(&members, member("b", 2)), at(9));
+        assert_eq!(left(&members, member("c", 1)), at(5), "before anybody looked");
+        let back = members.updated([member("a", 1), member("b", 2)], at(12)).unwrap();
+        assert_eq!(since(&back, member("b", 2)), Some(at(12)));
+        let long = back.unchanged_since(at(3));
+        assert_eq!(since(&long, member("b", 2)), Some(at(3)));
+        assert_eq!(left(&long, member("b", 1)), at(3));
     }
 
     #[test]

@@ -130,10 +130,10 @@ impl Plan {
 fn change(map: &ShardMap, moved: &Move, now: LogicalTime) -> TargetChange {
     let before = map.info(moved.shard).ok();
     let flags = before.map_or_else(Flags::default, |info| info.flags.clone());
-    let flags = match (&moved.from, moved.reason) {
+    let flags = match &moved.from {
         _ if !flags.is_pinned() => flags,
-        (_, MoveReason::PinnedHome) => flags.without_home(),
-        (Some(from), _) if flags.home().is_none() => flags.away_from(from),
+        _ if flags.home() == Some(&moved.to) => flags.without_home(),
+        Some(from) if flags.home().is_none() => flags.away_from(from),
         _ => flags,
     };
     let since = match moved.reason {

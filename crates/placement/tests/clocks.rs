@@ -72,7 +72,7 @@ fn a_clock_that_is_ahead_makes_nothing_wait_until_then() {
 #[test]
 fn what_comes_from_the_future_to_one_who_just_came_counts_from_when_it_came() {
     let mut cluster = cluster();
-    cluster.restart("n02");
+    cluster.witness.follows_since = cluster.now;
     let since = later(cluster.now, HOUR_MS);
     moved(&mut cluster, since, false);
     cluster.pass(59_999);
@@ -100,12 +100,49 @@ fn a_move_from_the_future_does_not_cool_until_then() {
 }
 
 #[test]
-fn what_nobody_knows_the_time_of_is_late_some_time_after_nodes_came_or_went() {
+fn what_nobody_knows_the_time_of_is_late_some_time_after_whoever_plans_came() {
     let mut cluster = cluster();
     cluster.map.load_target(shard(0), &meant("n01", Since::Unknown)).unwrap();
     cluster.hand_over_without("n01");
-    cluster.restart("n02");
-    cluster.hand_over_without("n01");
+    cluster.witness.follows_since = cluster.now;
+    assert!(!is_late(&cluster));
+    cluster.pass(60_000);
+    assert!(is_late(&cluster));
+}
+
+#[test]
+fn a_node_that_comes_and_goes_makes_nothing_of_others_late_any_later() {
+    let mut cluster = cluster();
+    let since = cluster.now;
+    moved(&mut cluster, since, true);
+    for _ in 0..5 {
+        cluster.pass(11_999);
+        cluster.restart("n02");
+        cluster.hand_over_without("n01");
+        assert!(!is_late(&cluster));
+    }
+    cluster.pass(5);
+    assert!(is_late(&cluster));
+}
+
+#[test]
+fn a_node_is_late_no_earlier_than_some_time_after_it_came_or_the_one_before_it_had_gone() {
+    // The one before it keeps the shard, and then dies with it.
+    let mut cluster = cluster();
+    cluster
+        .map
+        .hear_target(shard(0), &meant("n01", Since::Moved(cluster.now)), cluster.now)
+        .unwrap();
+    cluster.hand_over_without("n00");
+    cluster.pass(100_000);
+    cluster.leave("n00");
+    assert!(!is_late(&cluster));
+    cluster.pass(59_999);
+    assert!(!is_late(&cluster));
+    cluster.pass(1);
+    assert!(is_late(&cluster));
+    // And it has as long again in each of its lives.
+    cluster.restart("n01");
     assert!(!is_late(&cluster));
     cluster.pass(60_000);
     assert!(is_late(&cluster));

@@ -182,7 +182,11 @@ fn in_flight(cluster: &Cluster) -> (usize, BTreeMap<String, usize>) {
             .target
             .filter(|one| cluster.members.get(one.as_str()).is_some_and(|member| !member.draining));
         let Some(target) = target else { continue };
-        let since = since.max(cluster.members.changed_at());
+        // The node could claim it when it was there, and the one before it was not.
+        let live = cluster.members.get(target.as_str()).unwrap();
+        let since = since.max(cluster.members.here_since(live.holder.borrowed()).unwrap());
+        let gone = info.current.filter(|one| !cluster.members.is_live(*one));
+        let since = gone.map_or(since, |one| since.max(cluster.members.left_at(one)));
         let stuck = cluster.now.millis_since(since) >= cluster.config.stuck_after_ms;
         if holder.map(|one| one.address) == Some(target) || stuck {
             continue;

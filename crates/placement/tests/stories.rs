@@ -34,6 +34,7 @@ stories! {
     a_heavier_node_gets_more
     a_join_moves_what_the_newcomer_needs
     a_lost_node_loses_only_its_own_shards
+    a_node_on_trial_keeps_nothing_waiting
     a_node_that_claims_nothing_is_passed_over
     a_quorum_is_waited_for
     a_rebalance_that_began_goes_on

@@ -7,7 +7,8 @@
 //! and late; and beside all that nodes join and drain, and operators move, pin and freeze.
 //!
 //! Some worlds are calm: nothing happens there but what is planned, and then no call may fail.
-//! In every world, faults stop in the end and everything has to come to rest.
+//! In every world, faults stop in the end and everything has to come to rest. In some of them, then
+//! one node ceases to claim and another dies, and others have to take over in time.
 
 mod calls;
 mod chaos;
@@ -18,6 +19,7 @@ mod heal;
 mod mishap;
 mod operators;
 pub mod oracle;
+mod ordeal;
 mod settings;
 mod sweep;
 mod tally;

@@ -99,6 +99,19 @@ pub fn hunt_in_clusters() -> Vec<Hunted> {
     all.map(|(name, sentence, catch)| Hunted { name, sentence, catch }).collect()
 }
 
+/// Looks for a bug in clusters that a given oracle catches, in the worlds of the first seeds. A
+/// world ends with the first sentence that is broken, which may be another oracle's.
+#[must_use]
+pub fn hunt_in_clusters_with(oracle: &str) -> Option<Catch> {
+    let is_its = |catch: &Catch| catch.oracles.contains(&oracle);
+    let in_world = |seed| {
+        let driver = cluster::Defect::ALL.iter().filter_map(|one| cluster_with(*one, seed));
+        let nodes = node::Defect::ALL.iter().filter_map(|one| node_with(*one, seed));
+        driver.chain(nodes).find(is_its)
+    };
+    quietly(|| first_catch(in_world))
+}
+
 fn first_catch(hunt: impl FnMut(u64) -> Option<Catch>) -> Option<Catch> {
     (0..SEEDS_MAX).find_map(hunt)
 }

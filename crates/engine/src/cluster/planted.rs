@@ -14,6 +14,7 @@ shardwright_coordination::defects! {
     FenceKept = "a claim gives no new fence",
     LimitsIgnored = "as many shards are on their way as there are",
     CooldownIgnored = "a shard may be moved again at once",
+    StuckForever = "a shard that is not claimed is left to its target for ever",
     MemberOutlivesSession = "a node is a member for longer than its session",
     RelistSkipped = "a view that missed something is not listed anew",
 }
@@ -30,6 +31,9 @@ pub(super) fn plans_by(config: &ClusterConfig) -> Cow<'_, ClusterConfig> {
     }
     if is_active(Defect::CooldownIgnored) {
         return Cow::Owned(ClusterConfig { move_cooldown_ms: 0, ..config.clone() });
+    }
+    if is_active(Defect::StuckForever) {
+        return Cow::Owned(ClusterConfig { stuck_after_ms: u64::MAX, ..config.clone() });
     }
     Cow::Borrowed(config)
 }

@@ -68,7 +68,8 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             loading.seen_since = now;
         }
         for (shard, slot) in self.host.held() {
-            let is_at_rest = !busy.contains(&shard) && !loading.busy.contains(&shard);
+            let is_busy = busy.contains(&shard) || loading.busy.contains(&shard);
+            let is_at_rest = !is_busy && !slot.is_draining();
             if is_at_rest && loading.seen.insert(shard) && self.lacks(shard, slot) {
                 loading.busy.insert(shard);
                 loading.under_way.push(Box::pin(self.clone().load(shard)));
@@ -81,13 +82,21 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         keys.any(|key| key.is_ok_and(|key| !slot.has(&key)))
     }
 
-    /// Loads the objects of a shard. What does not come is tried again later.
+    /// Loads the objects of a shard. What does not come is tried again later, and where the shard
+    /// is about to go, or has gone, that is no trouble but somebody else's to load.
     async fn load(self, shard: ShardId) -> ShardId {
         let options = &self.agent.options;
+        let goes = || self.host.slot(shard).is_ok_and(|slot| slot.is_draining());
         // Names that are none were refused when the node started.
         for key in options.auto_load.iter().filter_map(|one| one.key(shard).ok()) {
-            if let Err(error) = self.host.load(key, options.host.activation_max).await {
-                self.agent.teller.tell(Trying::Load, error);
+            if goes() {
+                break;
+            }
+            match self.host.load(key, options.host.activation_max).await {
+                Err(error) if !error.is_elsewhere() && !goes() => {
+                    self.agent.teller.tell(Trying::Load, error);
+                }
+                Ok(()) | Err(_) => {}
             }
         }
         shard

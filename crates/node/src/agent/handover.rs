@@ -31,13 +31,14 @@ impl Attempts {
         Self { began_at: now, changed_at: now, tries: 0, patience }
     }
 
-    fn effort(&self, now: Duration) -> Effort {
+    fn effort(&self, now: Duration, leaving: Leaving) -> Effort {
         let since =
             |at: Duration| u64::try_from(now.saturating_sub(at).as_millis()).unwrap_or(u64::MAX);
         Effort {
             since_ms: since(self.began_at),
             as_it_is_ms: since(self.changed_at),
             tries: self.tries,
+            leaves: leaving != Leaving::No,
             patience: self.patience,
         }
     }
@@ -61,10 +62,11 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             let mut bell = std::pin::pin!(slot.bell().notified());
             bell.as_mut().enable();
             let view = changes.borrow_and_update().clone();
-            let at_once = *leaving.borrow_and_update() == Leaving::AtOnce;
+            let how = *leaving.borrow_and_update();
+            let at_once = how == Leaving::AtOnce;
             let Ok(info) = view.map.info(shard) else { return settled };
             let now = self.env().monotonic();
-            let step = slot.handover().next_step(info, holder, at_once, attempts.effort(now));
+            let step = slot.handover().next_step(info, holder, at_once, attempts.effort(now, how));
             let at_most_ms = match step {
                 HandoverStep::Nothing => {
                     self.let_go(slot).await;
@@ -110,10 +112,12 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         if planted::is_active(Defect::ReleasedBeforeEvicted) {
             self.clone().release(vec![shard], at_once).await;
             self.env().sleep(AFTER_FAILURE).await;
-            return self.host.evict(slot, Deactivation::HandedOver).await;
+            self.host.evict(slot, Deactivation::HandedOver).await;
+            return;
         }
         let _lock = self.host.locks().acquire_write(shard).await;
-        self.host.evict(slot, Deactivation::HandedOver).await;
+        let dropped = self.host.evict(slot, Deactivation::HandedOver).await;
+        self.tell_dropped(dropped, format_args!("shard {shard}"));
     }
 
     /// Releases shards that are empty, under their locks. What the cluster says next tells what is
@@ -152,6 +156,9 @@ impl<S: Store, E: Env> LifeOf<S, E> {
 
     /// Lets go of a shard that is not the node's any more, whoever has taken it.
     async fn let_go(&self, slot: &Arc<Slot>) {
+        if planted::is_active(Defect::LossPanics) {
+            std::panic::resume_unwind(Box::new("a shard was lost"));
+        }
         slot.give_up();
         slot.idle().await;
         self.host.evict(slot, Deactivation::Lost).await;

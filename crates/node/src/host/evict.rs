@@ -13,13 +13,16 @@ use crate::wait::within;
 
 /// How many objects are taken leave of at the same time.
 const AT_ONCE: usize = 64;
+/// How much longer all objects of a shard may take than one of them, as long as they go.
+const IN_ALL: u32 = 12;
 
 impl<E: Env> ObjectHost<E> {
-    /// Takes leave of all objects of a shard. No call runs there, and none begins meanwhile: the
-    /// caller has the write lock, or has broken off all calls.
-    pub(crate) async fn evict(&self, slot: &Arc<Slot>, why: Deactivation) {
-        let limit = self.env.monotonic().saturating_add(self.options.deactivation_max);
-        take_leave(self.env.clone(), limit, slot.take_objects().into_values(), why).await;
+    /// Takes leave of all objects of a shard, and tells how many were dropped before they had done
+    /// what they do then. No call runs there, and none begins meanwhile: the caller has the write
+    /// lock, or has broken off all calls.
+    pub(crate) async fn evict(&self, slot: &Arc<Slot>, why: Deactivation) -> u64 {
+        let each = self.options.deactivation_max;
+        take_leave(self.env.clone(), each, slot.take_objects().into_values(), why).await
     }
 
     /// Ends this life of the node: breaks off all calls, at once, and takes leave of all objects.
@@ -30,35 +33,63 @@ impl<E: Env> ObjectHost<E> {
             slot.give_up();
             places.extend(slot.take_objects().into_values());
         }
-        let limit = self.env.monotonic().saturating_add(self.options.deactivation_max);
-        take_leave(self.env.clone(), limit, places.into_iter(), Deactivation::Lost)
+        let (env, each) = (self.env.clone(), self.options.deactivation_max);
+        // There is nothing left to store, so that nobody need know of those that are dropped.
+        take_leave(env, each, places.into_iter(), Deactivation::Lost).map(|_dropped| ())
     }
 }
 
-/// Takes leave of objects, some at a time. All of them together have until `limit`, for somebody
-/// may wait for the shard; the last ones are given a single chance then.
+/// Takes leave of objects, some at a time, and tells how many were dropped.
+///
+/// Somebody may wait for the shard, and an object may never go. So each has only so long; and if
+/// none of them goes for as long, or all together take too long, the others are given a single
+/// chance.
 async fn take_leave<E: Env>(
     env: E,
-    limit: Duration,
+    each: Duration,
     mut places: impl Iterator<Item = Arc<ObjectCell>> + Send,
     why: Deactivation,
-) {
+) -> u64 {
+    let latest = env.monotonic().saturating_add(each.saturating_mul(IN_ALL));
+    let mut limit = env.monotonic().saturating_add(each);
     let mut leaving = FuturesUnordered::new();
-    leaving.extend(
-        places.by_ref().take(AT_ONCE).map(|place| leave_one(env.clone(), limit, place, why)),
-    );
-    while leaving.next().await.is_some() {
-        leaving.extend(places.next().map(|place| leave_one(env.clone(), limit, place, why)));
+    let (mut dropped, mut is_over) = (0, false);
+    loop {
+        let from_now = env.monotonic().saturating_add(each).min(latest);
+        let own_limit = if is_over { Duration::ZERO } else { from_now };
+        let next = places.by_ref().take(AT_ONCE.saturating_sub(leaving.len()));
+        leaving.extend(next.map(|place| leave_one(env.clone(), own_limit, place, why)));
+        let left = if is_over {
+            Some(leaving.next().await)
+        } else {
+            within(&env, limit, leaving.next()).await
+        };
+        match left {
+            Some(Some(true)) => limit = env.monotonic().saturating_add(each).min(latest),
+            Some(Some(false)) => dropped += 1,
+            Some(None) => return dropped,
+            None => {
+                dropped += leaving.len() as u64;
+                (leaving, is_over) = (FuturesUnordered::new(), true);
+            }
+        }
     }
 }
 
-async fn leave_one<E: Env>(env: E, limit: Duration, place: Arc<ObjectCell>, why: Deactivation) {
+/// Takes leave of an object, and tells whether it went by itself. One that does not in time, or
+/// panics, is gone all the same.
+async fn leave_one<E: Env>(
+    env: E,
+    limit: Duration,
+    place: Arc<ObjectCell>,
+    why: Deactivation,
+) -> bool {
     let leaving = async {
         let state = std::mem::replace(&mut *place.lock().await, CellState::Gone);
         if let CellState::Awake(object) = state {
             object.deactivate(why).await;
         }
     };
-    // An object that does not go in time, or panics, is gone all the same.
-    let _ = within(&env, limit, AssertUnwindSafe(leaving).catch_unwind()).await;
+    let left = within(&env, limit, AssertUnwindSafe(leaving).catch_unwind()).await;
+    matches!(left, Some(Ok(())))
 }

@@ -167,7 +167,9 @@ impl Slot {
     /// The place of an object, made if there is none.
     pub(crate) fn cell(&self, key: &ObjectKey) -> Arc<ObjectCell> {
         let mut state = self.lock();
-        if let Some(cell) = state.objects.get(key) {
+        if let Some(cell) = state.objects.get(key)
+            && !(planted::is_active(Defect::SecondPlace) && cell.is_in_use())
+        {
             return Arc::clone(cell);
         }
         let cell = Arc::new(ObjectCell::default());

@@ -31,6 +31,8 @@ enum Mood {
     Refuses,
     Panics,
     Hangs,
+    /// Takes so many milliseconds.
+    Slow(u64),
 }
 
 struct Handle(Arc<Probe>);
@@ -51,6 +53,7 @@ impl ObjectType for Handle {
             Mood::Refuses => return Err(ObjectError::refused("not today")),
             Mood::Panics => panic!("as told"),
             Mood::Hangs => std::future::pending().await,
+            Mood::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
         }
         let fence = activation.fence.map_or(0, FenceEpoch::as_raw);
         self.write(format!("{} wakes with {fence}", activation.object.id.as_str()));
@@ -91,6 +94,7 @@ impl ObjectType for Handle {
             Mood::Well | Mood::Refuses => {}
             Mood::Panics => panic!("as told"),
             Mood::Hangs => std::future::pending().await,
+            Mood::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
         }
         self.write(format!("sleeps after {calls}, {why:?}"));
     }

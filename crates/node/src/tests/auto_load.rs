@@ -2,10 +2,11 @@ use std::sync::Arc;
 
 use shardwright_api::CallError;
 use shardwright_contracts::ShardId;
+use shardwright_engine::cluster::ClusterView;
 
 use super::counter::Counter;
 use super::world::*;
-use crate::{AutoLoad, Node, NodeOptions, ObjectTypes, StartError};
+use crate::{AutoLoad, Node, NodeOptions, Notice, ObjectTypes, StartError};
 
 #[tokio::test(start_paused = true)]
 async fn every_shard_has_its_own_object_without_anybody_calling_it() {
@@ -64,4 +65,34 @@ async fn a_node_does_not_start_with_objects_that_can_never_be_loaded() {
     let nameless = start(auto_load("")).await;
     assert!(matches!(nameless, Err(StartError::Name { .. })), "{nameless:?}");
     assert!(world.watcher.view().members.is_empty(), "nobody has joined");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_goes_while_its_objects_are_loaded_is_no_trouble() {
+    let world = World::new().await;
+    let auto_loads = vec![auto_load("first"), auto_load("second"), auto_load("third")];
+    let options = || NodeOptions { auto_load: auto_loads.clone(), ..NodeOptions::default() };
+    let network = || Arc::clone(&world.network) as _;
+    let first = world.node_with("a", options(), network()).await;
+    let second = world.node_with("b", options(), network()).await;
+    world.settle(2).await;
+    world.watcher.set_frozen(true).await.unwrap();
+    world.sleep_ms(1_000).await;
+    for shard in first.node.shards() {
+        // It goes on again before all of its objects have come.
+        for to in ["b", "a"] {
+            world.watcher.move_shard(shard, &address(to)).await.unwrap();
+            let to = address(to);
+            let holder = |view: &ClusterView| {
+                let current = view.map.info(shard).unwrap().current;
+                current.map(|one| one.address.clone())
+            };
+            world.until(|view| holder(view).as_ref() == Some(&to)).await;
+        }
+    }
+    world.sleep_ms(20_000).await;
+    for process in [&first, &second] {
+        let notices = process.node.notices().borrow().clone();
+        assert_eq!(notices.after(0).collect::<Vec<_>>(), Vec::<&Notice>::new());
+    }
 }

@@ -107,3 +107,23 @@ async fn whoever_looks_after_a_node_is_told_what_it_tries_in_vain() {
     line.cut.store(false, Ordering::Relaxed);
     state.wait_for(|state| *state == NodeState::Serving).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_looks_after_a_node_is_told_how_many_objects_were_dropped_in_a_move() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    world.watcher.set_frozen(true).await.unwrap();
+    let gate = world.gate().await;
+    let shard = nodes[0].node.shards()[0];
+    for number in 0..3 {
+        let id = format!("shard#{}/{number}", shard.as_raw());
+        gate.call(call(&id, "add")).await.unwrap();
+    }
+    world.rows.clings.store(true, Ordering::Relaxed);
+    world.watcher.move_shard(shard, &address("b")).await.unwrap();
+    world.until(|view| view.readiness().is_ready()).await;
+    let notices = nodes[0].node.notices().borrow().clone();
+    let told: Vec<_> = notices.after(0).map(|one| (one.trying, one.why.as_str())).collect();
+    let why = format!("3 objects of shard {shard} were dropped before they had taken leave");
+    assert_eq!(told, [(Trying::TakeLeave, why.as_str())]);
+}

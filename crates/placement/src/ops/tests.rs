@@ -209,7 +209,7 @@ fn with_calls(admitting: bool, leaving: bool, effort: Effort) -> HandoverStep {
 }
 
 fn effort(since_ms: u64, as_it_is_ms: u64, tries: u32) -> Effort {
-    Effort { since_ms, as_it_is_ms, tries, patience: Patience::default() }
+    Effort { since_ms, as_it_is_ms, tries, ..Effort::default() }
 }
 
 #[test]
@@ -219,6 +219,13 @@ fn calls_that_take_long_are_waited_for_again_and_again_and_others_are_served_in_
     assert_eq!(with_calls(false, false, wait(0)), hold(200));
     assert_eq!(with_calls(false, false, wait(150)), hold(50));
     assert_eq!(with_calls(false, false, wait(200)), HandoverStep::AdmitAgain);
+    // Each time it holds the others for longer, up to a limit.
+    for (tries, held) in [(1, 400), (2, 800), (3, 1_000), (4, 1_000), (90, 1_000)] {
+        let effort = effort(1_000, 0, tries);
+        assert_eq!(with_calls(false, false, effort), hold(held), "{tries}");
+        let later = Effort { as_it_is_ms: held, ..effort };
+        assert_eq!(with_calls(false, false, later), HandoverStep::AdmitAgain, "{tries}");
+    }
     // Each time it serves on for longer, up to a limit.
     let serve_on = |at_most_ms| HandoverStep::ServeOn { at_most_ms };
     for (tries, pause) in [(1, 200), (2, 400), (3, 800), (6, 5_000), (7, 5_000), (90, 5_000)] {
@@ -251,6 +258,12 @@ fn calls_are_waited_for_to_their_end_at_last_or_if_the_node_leaves_at_once() {
     // And that is noticed in time.
     let soon = effort(force_ms - 7, 0, 9);
     assert_eq!(with_calls(true, false, soon), HandoverStep::ServeOn { at_most_ms: 7 });
+    // A node that leaves has less time, unless there was less anyway.
+    let leaves = |since_ms| Effort { leaves: true, ..effort(since_ms, 0, 9) };
+    assert_eq!(with_calls(false, false, leaves(10_000)), end);
+    assert_eq!(with_calls(true, false, leaves(9_993)), HandoverStep::ServeOn { at_most_ms: 7 });
+    let patience = Patience { force_ms: 5_000, ..Patience::default() };
+    assert_eq!(with_calls(false, false, Effort { patience, ..leaves(5_000) }), end);
 }
 
 const STOP: HandoverStep = HandoverStep::StopAdmitting;

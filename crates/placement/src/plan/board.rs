@@ -25,6 +25,8 @@ pub(super) struct Node<'a> {
     pub(super) weight: u32,
     /// Whether it may get shards. One that is draining, or does not claim what it got, may not.
     pub(super) open: bool,
+    /// Whether it has still to show that it claims what it gets.
+    pub(super) on_trial: bool,
     /// What the shards that count here cost, without those that cannot stay.
     pub(super) has: u128,
     /// What of that may not be moved.
@@ -44,6 +46,8 @@ pub(super) struct Shard {
     /// The member that has claimed it.
     pub(super) holder: Option<NodeNo>,
     pub(super) pinned: bool,
+    /// For how long its target has not got it, if that is too long.
+    pub(super) late_ms: Option<u64>,
     pub(super) standing: Standing,
     /// The node that has it for the purposes of balance, if one does: its target, or the home that
     /// it will go back to.
@@ -81,6 +85,13 @@ pub(super) enum Mobility {
     },
 }
 
+impl Standing {
+    /// That of a shard that its target has not got yet.
+    pub(super) const fn on_its_way(pinned: bool) -> Self {
+        Self::Home(if pinned { Mobility::Fixed } else { Mobility::InFlight })
+    }
+}
+
 impl Board<'_> {
     /// Gives a shard another target.
     pub(super) fn relocate(&mut self, shard: ShardNo, to: NodeNo, reason: MoveReason) {
@@ -96,23 +107,27 @@ impl Board<'_> {
         if before.holder != Some(to) && reason != MoveReason::FirstPlacement {
             self.budget.occupy(before.holder, to);
         }
-        let mobility = if before.pinned { Mobility::Fixed } else { Mobility::InFlight };
-        let standing = Standing::Home(mobility);
+        let standing = Standing::on_its_way(before.pinned);
         self.shards[shard] = Shard { target: Some(to), counts_at: Some(to), standing, ..before };
         let from = self.input.map.info(shard.id()).ok().and_then(|info| info.target.cloned());
         let to = self.nodes[to].address.clone();
         self.moves.push(Move { shard: shard.id(), from, to, reason });
     }
 
-    /// What each open node should have of all that open nodes have and `homeless` besides.
-    pub(super) fn shares(&self, homeless: u128) -> PerNode<Option<Quota>> {
-        let open = || self.nodes.iter().filter(|(_, node)| node.open);
-        let portions: Vec<Portion> = open()
+    /// What each node that shares should have of all that these have and `homeless` besides.
+    pub(super) fn shares(
+        &self,
+        homeless: u128,
+        is_sharing: impl Fn(&Node<'_>) -> bool,
+    ) -> PerNode<Option<Quota>> {
+        let sharing = self.nodes.iter().filter(|(_, node)| is_sharing(node));
+        let portions: Vec<Portion> = sharing
             .map(|(_, node)| Portion { weight: node.weight, has: node.has, fixed: node.fixed })
             .collect();
         let total = homeless + portions.iter().map(|portion| portion.has).sum::<u128>();
         let mut found = quotas(&portions, total).into_iter();
-        self.nodes.iter().map(|(_, node)| if node.open { found.next() } else { None }).collect()
+        let mut share = |node| if is_sharing(node) { found.next() } else { None };
+        self.nodes.iter().map(|(_, node)| share(node)).collect()
     }
 
     /// How many shards have no target.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::board::{Board, Shard, Standing};
+use super::board::{Board, Node, Shard, Standing};
 use super::dense::{NodeNo, PerNode, ShardNo};
 use super::quota::Quota;
 use super::{MoveReason, Note};
@@ -81,11 +81,11 @@ fn homeless(board: &Board<'_>) -> (Homeless, Homeless) {
 
 fn send(board: &mut Board<'_>, takers: &mut Takers, shard: ShardNo, reason: MoveReason) -> bool {
     let giver = board.shards[shard].holder;
-    if !board.budget.is_open() || giver.is_some_and(|giver| !board.budget.is_open_at(giver)) {
+    if !board.budget.is_open() || giver.is_some_and(|giver| !board.budget.may_give(giver)) {
         return false;
     }
     let cost = board.costs.of(shard);
-    let Some(to) = takers.next(board, cost, |node| board.budget.is_open_at(node)) else {
+    let Some(to) = takers.next(board, cost, |node| board.budget.may_get(node)) else {
         return false;
     };
     board.relocate(shard, to, reason);
@@ -94,6 +94,9 @@ fn send(board: &mut Board<'_>, takers: &mut Takers, shard: ShardNo, reason: Move
 }
 
 /// The nodes that may get shards, the emptiest first, and among equals by address.
+///
+/// One on trial is not among them, as long as others are: nobody would have what it does not claim,
+/// and what is kept for it would wait. It shows that it claims when shards are spread again.
 struct Takers {
     shares: PerNode<Option<Quota>>,
     by_level: BinaryHeap<Reverse<(u128, NodeNo)>>,
@@ -106,9 +109,12 @@ impl Takers {
         };
         let homeless = board.shards.iter().filter(|(_, shard)| !homes(shard));
         let homeless = homeless.map(|(number, _)| board.costs.of(number)).sum();
-        let open = board.nodes.iter().filter(|(_, node)| node.open);
-        let by_level = open.map(|(number, node)| Reverse((node.level(), number))).collect();
-        Self { shares: board.shares(homeless), by_level }
+        let is_trusted = |node: &Node<'_>| node.open && !node.on_trial;
+        let some_are_trusted = board.nodes.iter().any(|(_, node)| is_trusted(node));
+        let takes = |node: &Node<'_>| if some_are_trusted { is_trusted(node) } else { node.open };
+        let takers = board.nodes.iter().filter(|(_, node)| takes(node));
+        let by_level = takers.map(|(number, node)| Reverse((node.level(), number))).collect();
+        Self { shares: board.shares(homeless, takes), by_level }
     }
 
     /// Takes out the emptiest node that has room and that `allowed` allows.

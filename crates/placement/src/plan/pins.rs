@@ -17,7 +17,8 @@ pub(super) fn bring_home(board: &mut Board<'_>) {
         }
         let giver = board.shards[shard].holder;
         let open = board.budget.is_open_for_balance()
-            && giver.into_iter().chain([home]).all(|node| board.budget.is_open_at(node));
+            && giver.is_none_or(|giver| board.budget.may_give(giver))
+            && board.budget.may_get(home);
         if open {
             board.relocate(shard, home, MoveReason::PinnedHome);
         }
@@ -39,7 +40,8 @@ fn away(board: &Board<'_>) -> Vec<(ShardNo, NodeNo, Option<LogicalTime>)> {
         if board.nodes[home].open
             && shard.standing == Standing::Home(Mobility::Fixed)
             && shard.target != Some(home)
-            && shard.holder == shard.target
+            // One that nobody has need not arrive first where it should be meanwhile.
+            && (shard.holder == shard.target || shard.holder.is_none())
         {
             found.push((number, home, times::cooling_until(board.input, &raw)));
         }

@@ -33,12 +33,12 @@ pub(super) fn shed(board: &mut Board<'_>, running: bool) -> bool {
             held_up = true;
             break;
         }
-        if !board.budget.is_open_at(taker) {
+        if !board.budget.may_get(taker) {
             held_up = true;
             scales.drop_taker(taker);
             continue;
         }
-        if !board.budget.is_open_at(giver) {
+        if !board.budget.may_give(giver) {
             held_up = true;
             scales.drop_giver(giver);
             continue;
@@ -89,7 +89,7 @@ struct OrderedRatio(u64);
 impl Scales {
     fn new(board: &Board<'_>) -> Self {
         let mut scales = Self {
-            shares: board.shares(0),
+            shares: board.shares(0, |node| node.open),
             ratios: board.nodes.iter().map(|_| 1.0).collect(),
             on: BTreeSet::new(),
             givers: BTreeSet::new(),

@@ -16,7 +16,7 @@ use super::{MoveReason, Note};
 
 /// Moves one batch. Tells whether the rebalance goes on.
 pub(super) fn spread(board: &mut Board<'_>, running: bool) -> bool {
-    let shares = board.shares(0);
+    let shares = board.shares(0, |node| node.open);
     if !board.nodes.numbers().any(|node| surplus(board, &shares, node) > 0) {
         return false;
     }
@@ -38,7 +38,7 @@ pub(super) fn spread(board: &mut Board<'_>, running: bool) -> bool {
             break;
         }
         let Some((level, taker)) = takers.first().copied() else { break };
-        if !board.budget.is_open_at(taker) {
+        if !board.budget.may_get(taker) {
             takers.remove(&(level, taker));
             continue;
         }
@@ -159,7 +159,7 @@ impl Givers {
     /// A shard of the fullest node that may give one.
     fn next(&mut self, board: &Board<'_>) -> Option<(NodeNo, ShardNo)> {
         while let Some((_, Reverse(node))) = self.by_level.pop_last() {
-            if board.budget.is_open_at(node)
+            if board.budget.may_give(node)
                 && let Some(shard) = self.shards[node].pop_front()
             {
                 return Some((node, shard));

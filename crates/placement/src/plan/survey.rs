@@ -1,12 +1,14 @@
 //! Takes stock: which shards are where they should be, which must go, and what is on its way.
 
+use shardwright_contracts::LogicalTime;
+
 use super::board::{Board, Mobility, Node, Shard, Standing};
 use super::budget::Budget;
 use super::cost::Costs;
 use super::dense::{NodeNo, Number, PerNode, PerShard, ShardNo};
 use super::{Note, PlanInput, times};
 use crate::config::PinPolicy;
-use crate::member::{Incarnation, Member};
+use crate::member::{HolderRef, Incarnation, Member};
 use crate::node_names::NameNumber;
 use crate::shard_map::RawShard;
 use crate::target::Since;
@@ -24,6 +26,7 @@ pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
             .map(|place| place.map(NodeNo::new))
             .collect(),
         members: &members,
+        came_at: input.members.came_at().collect(),
     };
     let mut shards: PerShard<Shard> = input.map.raw().map(|raw| view.shard(&raw)).collect();
     for shard in &input.witness.unreadable {
@@ -31,11 +34,10 @@ pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
             shards[number].standing = Standing::Unreadable;
         }
     }
+    let on_trial = |member: &Member| input.witness.trust(&member.holder, input.now) == Trust::Trial;
     let mut budget = Budget::new(input.config, members.len());
-    for (node, member) in members.iter() {
-        if input.witness.trust(&member.holder, input.now) == Trust::Trial {
-            budget.try_out(node);
-        }
+    for (node, _) in members.iter().filter(|(_, member)| on_trial(member)) {
+        budget.try_out(node);
     }
     for (raw, (_, shard)) in input.map.raw().zip(shards.iter()) {
         if let Some((giver, taker)) = view.in_flight(&raw, shard) {
@@ -48,6 +50,7 @@ pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
             address: member.address(),
             weight: member.weight.get(),
             open: !member.draining,
+            on_trial: on_trial(member),
             has: 0,
             fixed: 0,
         })
@@ -74,6 +77,7 @@ struct View<'a> {
     /// By the number of a name.
     places: Vec<Option<NodeNo>>,
     members: &'a PerNode<&'a Member>,
+    came_at: PerNode<LogicalTime>,
 }
 
 impl View<'_> {
@@ -81,21 +85,45 @@ impl View<'_> {
         let target = raw.target.and_then(|name| self.place(name));
         let holder = raw.holder.and_then(|(name, life)| self.live(name, life));
         let pinned = raw.flags.is_pinned();
-        let waits = pinned && self.input.config.pin_policy == PinPolicy::Wait;
+        // Where it had to go to, it is not at home, and need not stay.
+        let is_bound = pinned && !self.is_away(raw);
+        let waits = is_bound && self.input.config.pin_policy == PinPolicy::Wait;
+        let awaited = target.filter(|node| holder != Some(*node));
+        let late_ms = awaited.and_then(|node| self.late(raw, node));
         let standing = match target {
             None if raw.target.is_none() => Standing::Unplaced,
             None if waits => Standing::Waiting,
             None => Standing::Gone,
             Some(node) if self.members[node].draining && waits => Standing::Waiting,
             Some(node) if self.members[node].draining => Standing::Draining,
-            Some(_) if pinned => Standing::Home(Mobility::Fixed),
-            Some(node) if holder == Some(node) => Standing::Home(self.settled(raw)),
-            Some(_) => match times::late(self.input, raw) {
+            Some(_) if is_bound => Standing::Home(Mobility::Fixed),
+            Some(_) => match late_ms {
                 Some(for_ms) if holder.is_none() => Standing::NotClaimed { for_ms },
+                Some(_) | None if pinned => Standing::Home(Mobility::Fixed),
+                None if awaited.is_none() => Standing::Home(self.settled(raw)),
                 Some(_) | None => Standing::Home(Mobility::InFlight),
             },
         };
-        Shard { target, holder, pinned, standing, counts_at: None }
+        Shard { target, holder, pinned, late_ms, standing, counts_at: None }
+    }
+
+    /// Whether a shard is meant for another node than the one that it is pinned to.
+    fn is_away(&self, raw: &RawShard<'_>) -> bool {
+        let target = raw.target.and_then(|name| self.input.map.names().name(name));
+        raw.flags.home().is_some_and(|home| target != Some(home))
+    }
+
+    /// For how long `target` could have claimed a shard and has not, if that is too long.
+    ///
+    /// What was settled once came loose when a node came or went, not when it got its target.
+    fn late(&self, raw: &RawShard<'_>, target: NodeNo) -> Option<u64> {
+        let came_at = self.came_at[target];
+        let former = raw.holder.filter(|(name, life)| self.live(*name, *life).is_none());
+        let left_at = former.and_then(|(name, incarnation)| {
+            let address = self.input.map.names().name(name)?;
+            Some(self.input.members.left_at(HolderRef { address, incarnation }))
+        });
+        times::late(self.input, raw, left_at.map_or(came_at, |at| at.max(came_at)))
     }
 
     /// Who gives and who gets a shard that is on its way and counts as that.
@@ -106,7 +134,7 @@ impl View<'_> {
         let counts = matches!(shard.standing, Standing::Home(_))
             && shard.holder != shard.target
             && !matches!(raw.since, Since::Placed(_))
-            && times::late(self.input, raw).is_none();
+            && shard.late_ms.is_none();
         counts.then_some((shard.holder, shard.target?))
     }
 
@@ -129,12 +157,11 @@ impl View<'_> {
 fn note_stuck(board: &mut Board<'_>) {
     let mut stuck: PerNode<(u32, Option<ShardNo>)> =
         board.nodes.iter().map(|_| (0, None)).collect();
-    for (raw, (number, shard)) in board.input.map.raw().zip(board.shards.iter()) {
+    for (number, shard) in board.shards.iter() {
         let counts = matches!(shard.standing, Standing::Home(_) | Standing::NotClaimed { .. });
         if let Some(target) = shard.target
             && counts
-            && shard.holder != Some(target)
-            && times::late(board.input, &raw).is_some()
+            && shard.late_ms.is_some()
         {
             let (count, first) = &mut stuck[target];
             *count += 1;
@@ -175,8 +202,9 @@ fn close_nodes_that_do_not_claim(board: &mut Board<'_>, members: &PerNode<&Membe
         return;
     }
     for number in board.shards.numbers() {
-        if matches!(board.shards[number].standing, Standing::NotClaimed { .. }) {
-            board.shards[number].standing = Standing::Home(Mobility::InFlight);
+        let shard = &mut board.shards[number];
+        if matches!(shard.standing, Standing::NotClaimed { .. }) {
+            shard.standing = Standing::on_its_way(shard.pinned);
         }
     }
 }

@@ -15,15 +15,18 @@ pub(super) fn guard_ends(input: &PlanInput<'_>) -> LogicalTime {
     input.members.changed_at().saturating_add(duration)
 }
 
-/// For how long a shard has been on its way, if that is too long.
+/// For how long a shard has been on its way, if that is too long. Its target could have claimed it
+/// from `loose_at` on.
 ///
-/// What was settled once came loose when a node came or went, not when it got its target. Where
-/// nothing else is known that is what counts, and it is no earlier than whoever plans has been
-/// looking.
-pub(super) fn late(input: &PlanInput<'_>, raw: &RawShard<'_>) -> Option<u64> {
-    let changed_at = input.members.changed_at();
-    let since = given_at(input, raw).map_or(changed_at, |at| at.max(changed_at));
-    let for_ms = input.now.millis_since(since);
+/// Of a target of which nothing else is known, it is known that it was there when whoever plans
+/// began to look.
+pub(super) fn late(
+    input: &PlanInput<'_>,
+    raw: &RawShard<'_>,
+    loose_at: LogicalTime,
+) -> Option<u64> {
+    let given_at = given_at(input, raw).unwrap_or(input.witness.follows_since);
+    let for_ms = input.now.millis_since(given_at.max(loose_at));
     (for_ms >= input.config.stuck_after_ms).then_some(for_ms)
 }
 

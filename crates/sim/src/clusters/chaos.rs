@@ -1,5 +1,7 @@
 //! The first phase: everything happens that can.
 
+use std::collections::BTreeMap;
+
 use super::director::Director;
 use super::oracle::{broken, rest};
 use crate::oracle::Finding;
@@ -34,9 +36,9 @@ impl Director {
 
     /// Waits until the first so many nodes have all shards, and all calls are answered.
     pub(super) fn come_to_rest(&mut self, nodes: usize) -> Result<(), Finding> {
-        let mut addresses: Vec<_> =
-            self.processes.iter().take(nodes).map(|process| process.address.clone()).collect();
-        addresses.sort();
+        let weighed = self.processes.iter().map(|process| process.address.clone());
+        let weighed = weighed.zip(self.settings.weights.iter().copied()).take(nodes);
+        let weighed: BTreeMap<_, _> = weighed.collect();
         let mut why = None;
         for step in 0..PATIENCE {
             self.next_act_us = self.clock.now_us() + STEP_US;
@@ -44,7 +46,7 @@ impl Director {
             if self.healed && step % 2 == 0 && step < 200 {
                 self.client_act();
             }
-            why = rest::missing(&self.truth, &addresses);
+            why = rest::missing(&self.truth, &weighed);
             let gates_open = self.processes.iter().filter(|process| process.is_gate);
             let mut gates_open = gates_open.map(|gate| &gate.running);
             let is_open =

@@ -230,7 +230,9 @@ impl Director {
         let env = SimEnv::new(clock.clone(), process, off_ms, Rng::new(self.rng.next()));
         let (store, limits) = (self.store.clone(), self.settings.store);
         let link = Link::new(store, limits, clock.clone(), self.weather.clone(), process);
-        let (options, node_options) = (self.settings.options.clone(), self.settings.node.clone());
+        let (options, mut node_options) =
+            (self.settings.options.clone(), self.settings.node.clone());
+        node_options.weight = self.settings.weight(process);
         let gate_options = self.settings.gate;
         let line =
             VaultLine { clock: clock.clone(), wires, vault: self.vault.clone(), process, life };

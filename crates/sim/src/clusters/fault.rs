@@ -17,6 +17,7 @@ faults! {
         PausedBeyondSession = "node paused for longer than its session",
         LeaderStruck = "leader crashed, paused or cut off",
         LeaderDeposed = "entry of the leader taken away",
+        ClaimsRefused = "node kept its session and could claim nothing",
         EffectLost = "write of an object lost",
         EffectLate = "write of an object stored after its sender had given up",
         EffectUnheard = "write of an object stored, the answer lost",

@@ -43,6 +43,10 @@ impl Director {
         self.put_right()?;
         let nodes = self.settings.nodes + self.settings.spare_nodes;
         self.come_to_rest(nodes)?;
+        if self.ordeal(nodes)? {
+            self.put_right()?;
+            self.come_to_rest(nodes)?;
+        }
         // Until everybody has heard of it. Nothing moves any more meanwhile.
         self.next_act_us = self.clock.now_us() + QUIET_US;
         self.run_until_act()?;

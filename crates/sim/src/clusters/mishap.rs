@@ -171,6 +171,13 @@ impl Director {
         self.after_ms(long, Later::Rewire(one, other));
     }
 
+    /// Lets a node keep its session, and claim and release nothing.
+    pub(super) fn refuse_claims(&mut self, process: usize) {
+        self.fault(ClusterFault::ClaimsRefused);
+        self.note(format_args!("process {process} can claim nothing"));
+        self.weather.lock().claimless.insert(process);
+    }
+
     fn set_clock(&mut self, process: usize) {
         let by = self.rng.between(20, 600) as i64;
         let forward = self.rng.chance(500);

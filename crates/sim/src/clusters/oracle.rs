@@ -11,6 +11,7 @@ pub(super) mod reads;
 pub(super) mod rest;
 pub(super) mod round_trips;
 pub(super) mod serving;
+pub(super) mod taking_over;
 pub(super) mod timely;
 
 use crate::oracle::{ASSERTIONS, Finding, Oracle};
@@ -29,6 +30,7 @@ pub const ALL: &[&Oracle] = &[
     budgets::ORACLE,
     round_trips::ORACLE,
     rest::ORACLE,
+    taking_over::ORACLE,
     ASSERTIONS,
 ];
 

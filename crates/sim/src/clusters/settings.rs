@@ -1,11 +1,12 @@
 //! What differs from seed to seed before anything happens.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use shardwright_engine::cluster::{ClusterName, ClusterOptions};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_node::{GateOptions, HostOptions, NodeOptions};
-use shardwright_placement::{ClusterConfig, Patience, ShardCount, ShardHash, Sharding};
+use shardwright_placement::{ClusterConfig, Patience, PinPolicy, ShardCount, ShardHash, Sharding};
 use shardwright_store::StoreLimits;
 
 use crate::rng::Rng;
@@ -19,6 +20,8 @@ pub(super) struct Settings {
     pub(super) nodes: usize,
     pub(super) spare_nodes: usize,
     pub(super) gates: usize,
+    /// What each node weighs, by its process.
+    pub(super) weights: Vec<NonZeroU32>,
     pub(super) serves_stale: bool,
     /// Whether sessions end before their time, which no node can know in time.
     pub(super) ends_sessions_early: bool,
@@ -48,6 +51,7 @@ impl Settings {
             move_cooldown_ms: rng.between(300, 2_500),
             stuck_after_ms: rng.between(1_500, 3_000),
             moving_retry_ms: rng.between(10, 60),
+            pin_policy: draw_pin_policy(rng, is_calm),
             ..ClusterConfig::default()
         };
         let ttl_ms = rng.between(600, 1_500);
@@ -59,6 +63,7 @@ impl Settings {
             join_patience: Duration::from_millis(ttl_ms * 3),
             ..ClusterOptions::new(name, config)
         };
+        let drain_patience = drain_patience(options.config.pin_policy);
         let is_crowded = !is_calm && rng.chance(250);
         let host = HostOptions {
             overrun_max: Duration::from_millis(rng.between(100, 800)),
@@ -71,10 +76,13 @@ impl Settings {
         let is_patient = host.overrun_max.as_millis().is_multiple_of(2);
         let force_ms = if is_patient { Patience::default().force_ms } else { 0 };
         let queue_max = if is_crowded { rng.between(1, 3) } else { 10_000 };
+        let nodes = rng.between(2, 4) as usize;
+        let spare_nodes = rng.between(0, 2) as usize;
         Ok(Self {
             is_calm,
-            nodes: rng.between(2, 4) as usize,
-            spare_nodes: rng.between(0, 2) as usize,
+            nodes,
+            spare_nodes,
+            weights: draw_weights(rng, nodes + spare_nodes),
             gates: rng.between(1, 2) as usize,
             serves_stale: !is_calm && rng.chance(400),
             ends_sessions_early: !is_calm && rng.chance(400),
@@ -83,7 +91,7 @@ impl Settings {
             node: NodeOptions {
                 host,
                 queue_max,
-                drain_patience: Duration::from_secs(20),
+                drain_patience,
                 handover: Patience { force_ms, ..Patience::default() },
                 ..NodeOptions::default()
             },
@@ -91,4 +99,29 @@ impl Settings {
             store: StoreLimits { expectations: 256, writes: 256, key_bytes: 1_024, bytes: 4 << 20 },
         })
     }
+
+    /// What a node weighs; gates have no shards that it would matter for.
+    pub(super) fn weight(&self, process: usize) -> NonZeroU32 {
+        self.weights.get(process).copied().unwrap_or(NonZeroU32::MIN)
+    }
+}
+
+/// In a calm world nobody waits for a node that was told to go.
+fn draw_pin_policy(rng: &mut Rng, is_calm: bool) -> PinPolicy {
+    if !is_calm && rng.chance(300) { PinPolicy::Wait } else { PinPolicy::SpillAndReturn }
+}
+
+/// Where pinned shards wait for their node, none of them goes while it drains.
+const fn drain_patience(policy: PinPolicy) -> Duration {
+    match policy {
+        PinPolicy::SpillAndReturn => Duration::from_secs(20),
+        PinPolicy::Wait => Duration::from_secs(3),
+    }
+}
+
+/// Mostly all nodes weigh the same.
+fn draw_weights(rng: &mut Rng, nodes: usize) -> Vec<NonZeroU32> {
+    let heaviest = if rng.chance(400) { 3 } else { 1 };
+    let draw = |_| NonZeroU32::new(rng.between(1, heaviest) as u32).unwrap_or(NonZeroU32::MIN);
+    (0..nodes).map(draw).collect()
 }

@@ -29,6 +29,11 @@ pub(crate) struct Link {
     process: usize,
 }
 
+/// Whether a commit claims or releases a shard of a cluster.
+fn claims(commit: &Commit) -> bool {
+    commit.writes().iter().any(|write| write.key().to_string().contains("/claim/"))
+}
+
 fn silence() -> Fault {
     Fault::new(FaultKind::TimedOut, "the store does not answer")
 }
@@ -83,8 +88,12 @@ impl Link {
         reply: oneshot::Sender<Result<Revision, CommitError>>,
     ) {
         self.clock.sleep_us(journey.there_us).await;
+        let is_claimless = self.weather.lock().claimless.contains(&self.process);
         let fate = match self.weather.lock().cut(self.process) {
             Cut::Everything => Fate::Lose,
+            Cut::Nothing | Cut::Replies if is_claimless && claims(&commit) => {
+                Fate::Refuse { is_full: false }
+            }
             Cut::Nothing | Cut::Replies => journey.fate,
         };
         let result = match fate {

@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(crate) serves_stale: bool,
     pub(crate) is_full: bool,
     pub(crate) cuts: BTreeMap<usize, Cut>,
+    /// Processes that can neither claim nor release shards of a cluster.
+    pub(crate) claimless: BTreeSet<usize>,
     pub(crate) faults: BTreeMap<StoreFault, u64>,
     /// Who wrote each revision.
     pub(crate) authors: BTreeMap<Revision, Author>,
@@ -83,6 +85,7 @@ impl Weather {
             serves_stale,
             is_full: false,
             cuts: BTreeMap::new(),
+            claimless: BTreeSet::new(),
             faults: BTreeMap::new(),
             authors: BTreeMap::new(),
             applied_twice: Vec::new(),

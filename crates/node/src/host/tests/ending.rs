@@ -67,10 +67,11 @@ async fn crowded(objects: u64, leaving: Mood) -> World {
 async fn objects_that_do_not_go_hold_their_shard_only_so_long_however_many_they_are() {
     let world = crowded(1_000, Mood::Hangs).await;
     let began = tokio::time::Instant::now();
-    world.host.evict(world.slot(), Deactivation::HandedOver).await;
+    let dropped = world.host.evict(world.slot(), Deactivation::HandedOver).await;
     let took = began.elapsed();
     let limit = HostOptions::default().deactivation_max;
     assert!(took >= limit && took < limit + SECOND, "{took:?}");
+    assert_eq!(dropped, 1_000);
     assert_eq!(world.host.objects(shard()), Ok(0));
     *world.probe.leaving.lock().unwrap() = Mood::Well;
     assert_eq!(world.call("shard#5/7", "count").await.unwrap(), "1");
@@ -80,9 +81,34 @@ async fn objects_that_do_not_go_hold_their_shard_only_so_long_however_many_they_
 async fn objects_whose_code_panics_when_they_go_are_gone_all_the_same() {
     let world = crowded(100, Mood::Panics).await;
     let began = tokio::time::Instant::now();
-    world.host.evict(world.slot(), Deactivation::HandedOver).await;
+    let dropped = world.host.evict(world.slot(), Deactivation::HandedOver).await;
     assert!(began.elapsed() < SECOND);
-    assert_eq!(world.host.objects(shard()), Ok(0));
+    assert_eq!((dropped, world.host.objects(shard())), (100, Ok(0)));
+}
+
+fn asleep(world: &World) -> usize {
+    world.log().iter().filter(|line| line.starts_with("sleeps")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_go_one_after_the_other_all_have_the_time_that_each_may_take() {
+    // Together they take far longer than one of them may.
+    let world = crowded(8_000, Mood::Slow(50)).await;
+    let began = tokio::time::Instant::now();
+    let dropped = world.host.evict(world.slot(), Deactivation::HandedOver).await;
+    assert!(began.elapsed() > HostOptions::default().deactivation_max);
+    assert_eq!((dropped, asleep(&world)), (0, 8_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_go_slowly_hold_their_shard_only_so_long_all_the_same() {
+    let world = crowded(2_000, Mood::Slow(4_000)).await;
+    let began = tokio::time::Instant::now();
+    let dropped = world.host.evict(world.slot(), Deactivation::HandedOver).await;
+    let (took, latest) = (began.elapsed(), 12 * HostOptions::default().deactivation_max);
+    assert!(took <= latest + SECOND, "{took:?}");
+    // Fifteen times sixty-four had gone by then.
+    assert_eq!((dropped, asleep(&world)), (2_000 - 960, 960));
 }
 
 #[tokio::test(start_paused = true)]

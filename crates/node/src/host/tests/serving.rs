@@ -142,17 +142,27 @@ async fn a_call_that_takes_far_too_long_is_broken_off_and_its_object_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_find_the_line_of_an_object_too_long_wait_in_the_queue_until_that_is_full() {
-    let options = HostOptions { calls_per_object_max: 1, ..HostOptions::default() };
+async fn the_line_of_an_object_has_an_end_and_takes_no_place_of_calls_that_wait_for_a_shard() {
+    let options = HostOptions { calls_per_object_max: 3, ..HostOptions::default() };
     let world = world(options);
     let first = world.begin(call("shard#5/x", "block")).await;
     let mut waiting = Vec::new();
     for _ in 0..3 {
         waiting.push(world.begin(call("shard#5/x", "count")).await);
     }
-    // One is in line, and two are in the queue, which has room for no more.
     let fifth = world.call("shard#5/x", "count").await;
-    assert_eq!(fifth, Err(CallError::QueueFull { limit: 2 }));
+    assert_eq!(fifth, Err(CallError::QueueFull { limit: 3 }));
+    // There is room for two that are held, and none of it was taken.
+    world.slot().set_admitting(false);
+    let held = [
+        world.begin(call("shard#5/y", "count")).await,
+        world.begin(call("shard#5/z", "count")).await,
+    ];
+    assert!(held.iter().all(|call| !call.is_finished()), "they are held");
+    world.slot().set_admitting(true);
+    for call in held {
+        assert_eq!(call.await.unwrap().unwrap(), "1");
+    }
     world.probe.gate.add_permits(1);
     assert!(first.await.unwrap().is_ok());
     let mut answers = Vec::new();
