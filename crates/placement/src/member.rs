@@ -254,9 +254,6 @@ mod tests {
         assert_eq!(left(&members, member("c", 1)), at(5), "before anybody looked");
         let back = members.updated([member("a", 1), member("b", 2)], at(12)).unwrap();
         assert_eq!(since(&back, member("b", 2)), Some(at(12)));
-        let long = back.unchanged_since(at(3));
-        assert_eq!(since(&long, member("b", 2)), Some(at(3)));
-        assert_eq!(left(&long, member("b", 1)), at(3));
     }
 
     #[test]
