@@ -118,7 +118,7 @@ fn results_that_were_built_from_older_cursors_replace_no_newer_ones() {
     wait_until(is_built);
     fs::write(site.path("data/bad"), "good").unwrap();
     let mut newer = site.start(&["retry", "--parked", "mixed"]);
-    wait_until(|| site.expect(0, &["show", "mixed"]).contains(", done"));
+    wait_until(|| site.expect(0, &["show", "mixed"]).contains(", done\n"));
     newer.kill().unwrap();
     newer.wait().unwrap();
     folder.unlock().unwrap();
