@@ -18,6 +18,8 @@ pub struct Handover {
     pub calls: u64,
     /// Objects of the shard that are on the node.
     pub objects: u64,
+    /// Whether a release is on its way of which nobody knows what became.
+    pub in_doubt: bool,
 }
 
 /// How a node has fared so far with giving a shard away.
@@ -109,6 +111,9 @@ pub enum HandoverStep {
     Nothing,
     /// It keeps the shard and serves it.
     Serve,
+    /// It writes its claim once more, so that a release that is still on its way comes too late.
+    /// Until then it must not serve: it would not know when the shard is somebody else's.
+    Keep,
     /// It admits calls again: the leader changed its mind, or the calls that run take too long for
     /// those that are held.
     AdmitAgain,
@@ -145,8 +150,11 @@ impl Handover {
             return HandoverStep::Nothing;
         }
         if !must_go(info, holder, leaving) {
-            let serves = self.admitting;
-            return if serves { HandoverStep::Serve } else { HandoverStep::AdmitAgain };
+            return match self {
+                Self { in_doubt: true, .. } => HandoverStep::Keep,
+                Self { admitting: true, .. } => HandoverStep::Serve,
+                Self { .. } => HandoverStep::AdmitAgain,
+            };
         }
         // Who leaves at once has no time to try again.
         let forced = leaving || effort.left_ms() == 0;

@@ -12,6 +12,7 @@ use crate::keyspace::ClusterKey;
 use crate::operate::back_off;
 
 const RELEASE: &str = "cluster.release";
+const KEEP: &str = "cluster.keep";
 
 /// A shard that a node gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,22 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         let released = self.core.each(shards.to_vec(), |release| self.release_one(release)).await;
         self.core.publish();
         shards.iter().map(|release| release.shard).zip(released).collect()
+    }
+
+    /// Writes the claim of a shard once more. When that is done, no release of it comes any more
+    /// whose outcome was not known.
+    pub async fn keep(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ReleaseError> {
+        for tries in 0..=self.core.options.conflict_retries {
+            back_off(&self.core.env, tries).await;
+            // The release may have come already, and nobody may have heard of it.
+            self.core.reload(KEEP, [ClusterKey::Shard(shard)]).await?;
+            let commit = self.core.lock().draft_keep(shard, fence, &self.holder)?;
+            if let Tried::Stored(_) = self.core.commit(KEEP, commit).await? {
+                self.core.publish();
+                return Ok(());
+            }
+        }
+        Err(fault::contention(KEEP).into())
     }
 
     async fn release_one(&self, release: Release) -> Result<(), ReleaseError> {

@@ -206,6 +206,34 @@ fn an_unknown_release_is_found_out_by_looking() {
 }
 
 #[test]
+fn whoever_keeps_a_shard_lets_a_release_that_is_on_its_way_come_too_late() {
+    for site in [Site::new(), Site::text()] {
+        let (cluster, store) = site.flaky();
+        let a = site.join(&cluster, "a:1");
+        site.place(&a);
+        let (kept, gone) = (site.claim(&a, 0).unwrap(), site.claim(&a, 1).unwrap());
+        for (number, fence) in [(0, kept), (1, gone)] {
+            store.henceforth(0, Fate::Late);
+            let Err(ReleaseError::Store(error)) = site.release(&a, number, fence) else {
+                panic!("it is unknown")
+            };
+            assert!(is_unknown(&error));
+            store.next([]);
+            if number == 0 {
+                assert_eq!(site.run(a.keep(shard(0), kept)), Ok(()));
+            }
+        }
+        // Each release was sent more than once; one of them takes effect, and none of the other.
+        assert_eq!(site.run(store.deliver_late()), 1);
+        site.world.run_tasks();
+        assert_eq!(holder_of(&cluster, 0), Some(a.holder().clone()));
+        assert_eq!(holder_of(&cluster, 1), None);
+        let refused = site.run(a.keep(shard(1), gone));
+        assert_eq!(refused, Err(ReleaseError::Refused(ReleaseRefused::NotHeld)));
+    }
+}
+
+#[test]
 fn a_refusal_by_a_view_that_lags_behind_is_decided_again_on_what_is_stored() {
     let site = Site::new();
     let (a, b) = (site.node("a:1"), site.node("b:1"));

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_contracts::{Env, ShardId};
+use shardwright_coordination::InfraError;
 use shardwright_engine::cluster::{Release, ReleaseError};
 use shardwright_placement::ops::Releasing;
 use shardwright_placement::{Effort, HandoverStep, Patience};
@@ -73,6 +74,10 @@ impl<S: Store, E: Env> LifeOf<S, E> {
                     return settled;
                 }
                 HandoverStep::Serve => return settled,
+                HandoverStep::Keep => {
+                    self.keep(shard, slot).await;
+                    continue;
+                }
                 HandoverStep::AdmitAgain => {
                     attempts.set_admitting(slot, true, now);
                     continue;
@@ -120,6 +125,20 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         self.tell_dropped(dropped, format_args!("shard {shard}"));
     }
 
+    /// Makes sure that a release that is on its way comes too late.
+    async fn keep(&self, shard: ShardId, slot: &Slot) {
+        let Some(Some(fence)) = slot.held() else { return };
+        match self.membership.keep(shard, fence).await {
+            Ok(()) => slot.set_in_doubt(false),
+            // It has come. What the cluster says now is looked at next.
+            Err(ReleaseError::Refused(_)) => {}
+            Err(error) => {
+                self.agent.teller.tell(Trying::Release, error);
+                self.env().sleep(AFTER_FAILURE).await;
+            }
+        }
+    }
+
     /// Releases shards that are empty, under their locks. What the cluster says next tells what is
     /// to be done about those that could not be released.
     pub(super) async fn release(self, shards: Vec<ShardId>, leaving: bool) -> Done {
@@ -141,7 +160,12 @@ impl<S: Store, E: Env> LifeOf<S, E> {
                 (Ok(()), Ok(slot)) => slot.give_up(),
                 // The cluster has changed since; what it says now is looked at next.
                 (Err(ReleaseError::Refused(_)), _) | (Ok(()), Err(_)) => {}
-                (Err(error), _) => {
+                (Err(error), slot) => {
+                    let is_unknown =
+                        matches!(error, ReleaseError::Store(InfraError::Unknown { .. }));
+                    if let (true, Ok(slot)) = (is_unknown, slot) {
+                        slot.set_in_doubt(true);
+                    }
                     self.agent.teller.tell(Trying::Release, error);
                     failed = true;
                 }

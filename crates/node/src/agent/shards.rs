@@ -195,13 +195,21 @@ impl<S: Store, E: Env> LifeOf<S, E> {
     }
 
     /// Admits calls again to shards that were to go and stay after all.
-    fn admit_again(&self, view: &ClusterView, at_once: bool, work: &Work) {
-        for (shard, slot) in self.host.held().filter(|(shard, _)| !work.busy.contains(shard)) {
+    fn admit_again(&self, view: &ClusterView, at_once: bool, work: &mut Work) {
+        let Work { busy, under_way, .. } = work;
+        for (shard, slot) in self.host.held() {
             let Ok(info) = view.map.info(shard) else { continue };
+            if busy.contains(&shard) {
+                continue;
+            }
             let (holder, effort) = (self.membership.holder(), Effort::default());
-            if slot.handover().next_step(info, holder, at_once, effort) == HandoverStep::AdmitAgain
-            {
-                slot.set_admitting(true);
+            match slot.handover().next_step(info, holder, at_once, effort) {
+                HandoverStep::AdmitAgain => slot.set_admitting(true),
+                HandoverStep::Keep => {
+                    busy.insert(shard);
+                    under_way.push(Box::pin(self.clone().empty(shard)));
+                }
+                _ => {}
             }
         }
     }

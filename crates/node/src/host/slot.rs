@@ -37,6 +37,8 @@ struct SlotState {
 struct Hold {
     fence: Option<FenceEpoch>,
     admitting: bool,
+    /// Whether a release is on its way of which nobody knows what became.
+    in_doubt: bool,
 }
 
 /// What becomes of a call that asks to be admitted.
@@ -67,7 +69,8 @@ impl Slot {
     pub(crate) fn take(&self, fence: Option<FenceEpoch>) {
         let mut state = self.lock();
         let admitting = state.held.is_none_or(|hold| hold.admitting);
-        state.held = Some(Hold { fence, admitting });
+        let in_doubt = state.held.is_some_and(|hold| hold.in_doubt);
+        state.held = Some(Hold { fence, admitting, in_doubt });
         state.fence = state.fence.max(fence);
         drop(state);
         self.bell.notify_waiters();
@@ -84,6 +87,14 @@ impl Slot {
     pub(crate) fn set_admitting(&self, admitting: bool) {
         if let Some(hold) = &mut self.lock().held {
             hold.admitting = admitting;
+        }
+        self.bell.notify_waiters();
+    }
+
+    /// Sets whether a release is on its way of which nobody knows what became.
+    pub(crate) fn set_in_doubt(&self, in_doubt: bool) {
+        if let Some(hold) = &mut self.lock().held {
+            hold.in_doubt = in_doubt;
         }
         self.bell.notify_waiters();
     }
@@ -134,6 +145,8 @@ impl Slot {
             admitting: state.held.is_some_and(|hold| hold.admitting),
             calls: if planted::is_active(Defect::CallsNotAwaited) { 0 } else { state.calls },
             objects: state.objects.len() as u64,
+            in_doubt: state.held.is_some_and(|hold| hold.in_doubt)
+                && !planted::is_active(Defect::DoubtForgotten),
         }
     }
 
@@ -274,7 +287,10 @@ mod tests {
         slot.set_admitting(false);
         assert!(matches!(slot.admit(None, None, false), Admission::Draining));
         let nested = admitted(&slot, None, true).unwrap();
-        assert_eq!(slot.handover(), Handover { admitting: false, calls: 2, objects: 0 });
+        assert_eq!(
+            slot.handover(),
+            Handover { admitting: false, calls: 2, objects: 0, in_doubt: false }
+        );
         drop((outer, nested));
         // Its outer call is gone, so nothing waits for it.
         assert!(matches!(slot.admit(None, None, true), Admission::Draining));

@@ -38,14 +38,12 @@ pub enum ReleaseRefused {
     NotEvicted(u64),
 }
 
-/// What `holder` writes to give a shard up that it claimed with `fence`, once none of the shard's
-/// objects is left on it.
-pub fn release(
+/// What `holder` writes to keep a shard that it claimed with `fence`: the same claim, once more. A
+/// release of it that is still on its way goes by what was there before, and comes too late.
+pub fn keep(
     info: ShardInfo<'_>,
     holder: &Holder,
     fence: FenceEpoch,
-    objects: u64,
-    why: Releasing,
 ) -> Result<Claim, ReleaseRefused> {
     let (Some(current), Some(at)) = (info.current, info.fence) else {
         return Err(ReleaseRefused::NotHeld);
@@ -56,6 +54,19 @@ pub fn release(
     if at != fence {
         return Err(ReleaseRefused::StaleFence { presented: fence, current: at });
     }
+    Ok(Claim { holder: Some(holder.clone()), fence })
+}
+
+/// What `holder` writes to give a shard up that it claimed with `fence`, once none of the shard's
+/// objects is left on it.
+pub fn release(
+    info: ShardInfo<'_>,
+    holder: &Holder,
+    fence: FenceEpoch,
+    objects: u64,
+    why: Releasing,
+) -> Result<Claim, ReleaseRefused> {
+    keep(info, holder, fence)?;
     if why == Releasing::Moved && info.target == Some(&holder.address) {
         return Err(ReleaseRefused::MeantToStay);
     }

@@ -190,7 +190,7 @@ fn a_shard_is_handed_over_step_by_step(
     #[case] objects: u64,
     #[case] step: HandoverStep,
 ) {
-    let handover = Handover { admitting, calls, objects };
+    let handover = Handover { admitting, calls, objects, in_doubt: false };
     let me = holder("a", 2);
     for (target, leaving) in [("b", false), ("b", true), ("a", true)] {
         let next = with(Some(target), Some(("a", 2)), Some(7), |info| {
@@ -202,7 +202,7 @@ fn a_shard_is_handed_over_step_by_step(
 
 /// The next step about a shard in which calls run and that is to go elsewhere.
 fn with_calls(admitting: bool, leaving: bool, effort: Effort) -> HandoverStep {
-    let handover = Handover { admitting, calls: 3, objects: 2 };
+    let handover = Handover { admitting, calls: 3, objects: 2, in_doubt: false };
     with(Some("b"), Some(("a", 2)), Some(7), |info| {
         handover.next_step(info, &holder("a", 2), leaving, effort)
     })
@@ -237,7 +237,7 @@ fn calls_that_take_long_are_waited_for_again_and_again_and_others_are_served_in_
         assert_eq!(with_calls(true, false, later), HandoverStep::StopAdmitting, "{tries}");
     }
     // If no call runs just then, the moment is used.
-    let idle = Handover { admitting: true, calls: 0, objects: 2 };
+    let idle = Handover { admitting: true, calls: 0, objects: 2, in_doubt: false };
     let effort = effort(1_000, 0, 6);
     let next = with(Some("b"), Some(("a", 2)), Some(7), |info| {
         idle.next_step(info, &holder("a", 2), false, effort)
@@ -271,7 +271,7 @@ const STOP: HandoverStep = HandoverStep::StopAdmitting;
 #[test]
 fn a_shard_that_stays_is_served_and_one_of_another_is_left_alone() {
     let next = |admitting, target: Option<&str>, current| {
-        let handover = Handover { admitting, calls: 0, objects: 0 };
+        let handover = Handover { admitting, calls: 0, objects: 0, in_doubt: false };
         with(target, current, Some(7), |info| {
             handover.next_step(info, &holder("a", 2), false, Effort::default())
         })
@@ -283,6 +283,24 @@ fn a_shard_that_stays_is_served_and_one_of_another_is_left_alone() {
     for other in [None, Some(("b", 2)), Some(("a", 1))] {
         assert_eq!(next(true, Some("b"), other), HandoverStep::Nothing);
     }
+}
+
+#[test]
+fn a_shard_is_not_served_again_while_a_release_of_it_is_on_its_way() {
+    let next = |target, current| {
+        let handover = Handover { admitting: false, calls: 0, objects: 0, in_doubt: true };
+        with(Some(target), current, Some(7), |info| {
+            handover.next_step(info, &holder("a", 2), false, Effort::default())
+        })
+    };
+    let own = Some(("a", 2));
+    assert_eq!(next("a", own), HandoverStep::Keep);
+    assert_eq!(next("b", own), HandoverStep::Release);
+    assert_eq!(next("a", None), HandoverStep::Nothing, "the release has come");
+    let kept = with(Some("a"), own, Some(7), |info| keep(info, &holder("a", 2), fence(7)));
+    assert_eq!(kept.unwrap(), Claim { holder: Some(holder("a", 2)), fence: fence(7) });
+    let gone = with(Some("a"), None, Some(7), |info| keep(info, &holder("a", 2), fence(7)));
+    assert_eq!(gone.unwrap_err(), ReleaseRefused::NotHeld);
 }
 
 #[test]

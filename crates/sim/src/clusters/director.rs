@@ -72,6 +72,7 @@ pub(super) enum Later {
     Reconnect(usize),
     Rewire(usize, usize),
     DiskFree,
+    ClaimsTaken(usize),
     SessionsInTime,
     Undrain(NodeAddress),
     Unfreeze,

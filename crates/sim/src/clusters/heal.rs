@@ -26,6 +26,7 @@ impl Director {
             let mut weather = self.weather.lock();
             (weather.is_stormy, weather.is_full, weather.serves_stale) = (false, false, false);
             weather.cuts.clear();
+            weather.claimless.clear();
         }
         {
             let mut wires = self.wires.lock();

@@ -29,6 +29,7 @@ impl Director {
             (8, 9),
             (6, 10),
             (8, 11),
+            (8, 12),
         ]);
         match kind {
             Some(0) => self.crash(process),
@@ -56,6 +57,11 @@ impl Director {
                 self.store.compact(self.truth.seen);
             }
             Some(10) => self.depose(),
+            Some(12) => {
+                let long = self.rng.between(100, self.settings.options.config.stuck_after_ms * 2);
+                self.refuse_claims(process);
+                self.after_ms(long, Later::ClaimsTaken(process));
+            }
             _ => self.abandon(),
         }
     }
@@ -251,6 +257,9 @@ impl Director {
                 self.wires.lock().cuts.remove(&(one, other));
             }
             Later::DiskFree => self.weather.lock().is_full = false,
+            Later::ClaimsTaken(process) => {
+                self.weather.lock().claimless.remove(&process);
+            }
             Later::SessionsInTime => self.store.let_sessions_outlive(Duration::ZERO),
             Later::Undrain(node) => self.set_drained(node, false),
             Later::Unfreeze => self.set_frozen(false),

@@ -1,7 +1,7 @@
 //! What to commit for an operation, going by what is known.
 
 use shardwright_contracts::{FenceEpoch, ShardId};
-use shardwright_placement::{Holder, HolderRef, NodeAddress, ops};
+use shardwright_placement::{Holder, HolderRef, NodeAddress, ShardInfo, ops};
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
 use super::State;
@@ -52,16 +52,37 @@ impl State {
         if self.is_unreadable(&ClusterKey::Shard(shard)) {
             return Err(ReleaseError::Unreadable(shard));
         }
-        // In the text, the fence rises with every write while the shard is held.
-        let fence = match (self.format, info.fence) {
-            (Format::Text, Some(at)) if info.current == Some(holder.borrowed()) => fence.max(at),
-            _ => fence,
-        };
+        let fence = self.fence_now(info, holder, fence);
         let released = ops::release(info, holder, fence, objects, why)?;
         let key = ClusterKey::Shard(shard);
         Ok(Commit::builder()
             .expect(self.keys.key(&key), self.expect(&key))
             .put(self.keys.key(&key), self.format.claimed(info, &released)))
+    }
+
+    pub(in crate::cluster) fn draft_keep(
+        &self,
+        shard: ShardId,
+        fence: FenceEpoch,
+        holder: &Holder,
+    ) -> Result<CommitBuilder, ReleaseError> {
+        let info = self.map.info(shard)?;
+        let key = ClusterKey::Shard(shard);
+        if self.is_unreadable(&key) {
+            return Err(ReleaseError::Unreadable(shard));
+        }
+        let kept = ops::keep(info, holder, self.fence_now(info, holder, fence))?;
+        Ok(Commit::builder()
+            .expect(self.keys.key(&key), self.expect(&key))
+            .put(self.keys.key(&key), self.format.claimed(info, &kept)))
+    }
+
+    /// The fence of a claim: in the text, it rises with every write while the shard is held.
+    fn fence_now(&self, info: ShardInfo<'_>, holder: &Holder, fence: FenceEpoch) -> FenceEpoch {
+        match (self.format, info.fence) {
+            (Format::Text, Some(at)) if info.current == Some(holder.borrowed()) => fence.max(at),
+            _ => fence,
+        }
     }
 
     pub(in crate::cluster) fn draft_lead(

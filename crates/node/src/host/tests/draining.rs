@@ -55,7 +55,10 @@ async fn a_call_that_is_part_of_a_running_one_is_let_into_a_draining_shard() {
     world.slot().set_admitting(false);
     world.probe.gate.add_permits(1);
     assert_eq!(outer.await.unwrap().unwrap(), "1");
-    assert_eq!(world.slot().handover(), Handover { admitting: false, calls: 0, objects: 2 });
+    assert_eq!(
+        world.slot().handover(),
+        Handover { admitting: false, calls: 0, objects: 2, in_doubt: false }
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,7 +50,10 @@ async fn the_end_of_a_life_leaves_nothing_behind() {
     assert!(matches!(world.call("shard#5/x", "count").await, Err(CallError::NotOwner { .. })));
     let sleeps = world.log().into_iter().filter(|line| line.starts_with("sleeps")).count();
     assert_eq!(sleeps, 2, "the object that was broken off does not take leave");
-    assert_eq!(world.slot().handover(), Handover { admitting: false, calls: 0, objects: 0 });
+    assert_eq!(
+        world.slot().handover(),
+        Handover { admitting: false, calls: 0, objects: 0, in_doubt: false }
+    );
 }
 
 /// A host with so many objects in its shard, which take leave in some way.
@@ -117,6 +120,9 @@ async fn a_life_has_ended_before_its_objects_have_taken_leave() {
     let running = world.begin(call("shard#5/busy", "block")).await;
     let leaving = world.host.end();
     assert_eq!(running.await.unwrap(), Err(CallError::Unknown(UnknownWhy::NotServing)));
-    assert_eq!(world.slot().handover(), Handover { admitting: false, calls: 0, objects: 0 });
+    assert_eq!(
+        world.slot().handover(),
+        Handover { admitting: false, calls: 0, objects: 0, in_doubt: false }
+    );
     leaving.await;
 }

@@ -46,7 +46,7 @@ async fn a_panic_stays_with_its_call_and_takes_the_object_along() {
     world.call("shard#5/x", "count").await.unwrap();
     assert_eq!(world.call("shard#5/x", "panic").await, Err(CallError::Panicked));
     assert_eq!(world.call("shard#5/x", "count").await.unwrap(), "1");
-    let idle = Handover { admitting: true, calls: 0, objects: 1 };
+    let idle = Handover { admitting: true, calls: 0, objects: 1, in_doubt: false };
     assert_eq!(world.slot().handover(), idle);
 }
 
