@@ -10,7 +10,6 @@ shardwright_coordination::defects! {
     NestedNotAdmitted = "a draining shard refuses parts of calls that run in it",
     CallsNotAwaited = "a shard is handed over while calls run in it",
     ReleasedBeforeEvicted = "a shard is released before its objects are gone",
-    DoubtForgotten = "a node serves a shard again while a release of it is on its way",
     FenceNotPassed = "objects do not get the fence of the claim",
     SessionIgnored = "a node serves on when its session may be over",
     SecondPlace = "an object that answers a call gets a second place for the next one",

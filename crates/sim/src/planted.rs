@@ -11,6 +11,8 @@ use crate::{clusters, stored, world};
 
 /// Within how many seeds every planted bug has to be caught.
 pub const SEEDS_MAX: u64 = 200;
+/// The same around a store, where most of what happens has nothing to do with a given rule.
+pub const STORED_SEEDS_MAX: u64 = 500;
 
 /// How a planted bug was caught.
 #[derive(Clone, Debug)]
@@ -65,7 +67,7 @@ pub fn hunt_in_engine() -> Vec<Hunted> {
     let hunt = |defect: &engine::Defect| Hunted {
         name: format!("{defect:?}"),
         sentence: defect.sentence(),
-        catch: (0..SEEDS_MAX).find_map(|seed| store_with(*defect, seed)),
+        catch: (0..STORED_SEEDS_MAX).find_map(|seed| store_with(*defect, seed)),
     };
     quietly(|| engine::Defect::ALL.iter().map(hunt).collect())
 }
@@ -75,7 +77,7 @@ pub fn hunt_in_engine() -> Vec<Hunted> {
 #[must_use]
 pub fn hunt_in_engine_with(oracle: &str) -> Option<Catch> {
     let defects = engine::Defect::ALL;
-    let worlds = (0..SEEDS_MAX).flat_map(|seed| defects.iter().map(move |it| (seed, *it)));
+    let worlds = (0..STORED_SEEDS_MAX).flat_map(|seed| defects.iter().map(move |it| (seed, *it)));
     quietly(|| {
         let mut catches = worlds.filter_map(|(seed, defect)| store_with(defect, seed));
         catches.find(|catch| catch.oracles.contains(&oracle))

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use shardwright_counter::Counters;
 use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::{DrainProgress, NodeAddress};
-use shardwright_store::{Commit, Key, Store as _};
+use shardwright_store::{Commit, Expect, Key, Store as _};
 
 use super::events::Event;
 use super::process::Process;
@@ -180,18 +180,22 @@ impl Fleet {
     async fn stop(&self, node: &Process) -> anyhow::Result<()> {
         for _ in 0..MEETINGS {
             node.signal(Signal::STOP)?;
-            if self.can_write().await? {
+            let can_write = self.can_write().await;
+            if matches!(can_write, Ok(true)) {
                 return Ok(());
             }
             node.signal(Signal::CONT)?;
+            can_write?;
         }
         anyhow::bail!("nobody can write to {}", self.setup.store)
     }
 
     async fn can_write(&self) -> anyhow::Result<bool> {
-        let key = Key::from(format!("{} stands still", self.setup.name));
-        let commit = Commit::builder().put(key, "").build()?;
-        let written = tokio::time::timeout(A_WRITE, self.cluster.store().commit(commit)).await;
+        let (store, key) = (self.cluster.store(), Key::from(format!("demo/{}", self.setup.name)));
+        let found = store.load(std::slice::from_ref(&key)).await?.values.into_iter().flatten();
+        let there = found.last().map_or(Expect::Absent, |found| Expect::At(found.revision));
+        let commit = Commit::builder().expect(key.clone(), there).put(key, "").build()?;
+        let written = tokio::time::timeout(A_WRITE, store.commit(commit)).await;
         Ok(matches!(written, Ok(Ok(_))))
     }
 

@@ -145,8 +145,7 @@ impl Slot {
             admitting: state.held.is_some_and(|hold| hold.admitting),
             calls: if planted::is_active(Defect::CallsNotAwaited) { 0 } else { state.calls },
             objects: state.objects.len() as u64,
-            in_doubt: state.held.is_some_and(|hold| hold.in_doubt)
-                && !planted::is_active(Defect::DoubtForgotten),
+            in_doubt: state.held.is_some_and(|hold| hold.in_doubt),
         }
     }
 

@@ -72,7 +72,10 @@ impl State {
             return Err(ReleaseError::Unreadable(shard));
         }
         let kept = ops::keep(info, holder, self.fence_now(info, holder, fence))?;
+        let own_key = self.keys.key(&ClusterKey::Member(holder.address.clone()));
+        let own_life = Expect::At(Revision::new(holder.incarnation.as_raw()));
         Ok(Commit::builder()
+            .expect(own_key, own_life)
             .expect(self.keys.key(&key), self.expect(&key))
             .put(self.keys.key(&key), self.format.claimed(info, &kept)))
     }

@@ -8,7 +8,7 @@ use crate::oracle::{Finding, Oracle};
 pub(in crate::clusters) const ORACLE: &Oracle = &Oracle::of_the_world(
     "claims",
     "a shard is claimed by a member, from nobody or from one that is no member any more, and under \
-     a higher fence; whoever releases it had it",
+     a higher fence; whoever releases it had it, and whoever keeps it changes nothing",
 );
 
 /// Judges a claim or a release by what was stored before.
@@ -28,6 +28,9 @@ pub(in crate::clusters) fn judge(
     ensure(ORACLE, truth.is_live(claimer), || {
         format!("shard {shard} was claimed by {claimer:?}, which is no member")
     })?;
+    if before == Some(after) {
+        return Ok(());
+    }
     let held_by = truth.holder(shard);
     ensure(ORACLE, held_by.is_none(), || {
         format!("shard {shard} was claimed by {claimer:?} though {held_by:?} has it")
