@@ -7,12 +7,17 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::proxy::{Link, carry};
+
+/// How often the process is looked for that speaks.
+const LOOKS: u32 = 50;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// A link for every member and every other, in either direction.
 #[derive(Debug)]
@@ -85,19 +90,33 @@ async fn accept(
 ) {
     loop {
         let Ok((client, address)) = listener.accept().await else { return };
-        let known = processes.lock().map(|known| known.clone()).unwrap_or_default();
-        let source = speaker(address.port(), &known).unwrap_or(known.len());
-        let Some(link) = from.get(source).map(watch::Sender::subscribe) else { continue };
-        if *link.borrow() == Link::Cut {
-            continue;
-        }
+        let (from, processes) = (Arc::clone(&from), Arc::clone(&processes));
         tokio::spawn(async move {
+            let source = source(address.port(), &processes).await;
+            let Some(link) = from.get(source).map(watch::Sender::subscribe) else { return };
+            if *link.borrow() == Link::Cut {
+                return;
+            }
             // Who is not there cannot be connected to; the client sees a closed connection.
             if let Ok(server) = TcpStream::connect(target).await {
                 carry(client, server, link).await;
             }
         });
     }
+}
+
+/// Which member speaks from a port of loopback. One that was just started speaks before anybody has
+/// said which process it is, so it is looked for more than once.
+async fn source(port: u16, processes: &Processes) -> usize {
+    let mut known = Vec::new();
+    for _ in 0..LOOKS {
+        known = processes.lock().map(|known| known.clone()).unwrap_or_default();
+        if let Some(member) = speaker(port, &known) {
+            return member;
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+    known.len()
 }
 
 /// Which of some processes has a connection from a port of loopback.
