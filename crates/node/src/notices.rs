@@ -29,6 +29,8 @@ pub enum Trying {
     Claim,
     /// To release shards.
     Release,
+    /// To keep a shard that was to be released.
+    Keep,
     /// To load the objects of which there is one in every shard.
     Load,
     /// To take leave of the objects of a shard that goes.
@@ -45,6 +47,7 @@ impl Trying {
             Self::Lead => "lead",
             Self::Claim => "claim",
             Self::Release => "release",
+            Self::Keep => "keep",
             Self::Load => "load",
             Self::TakeLeave => "take leave",
         }

@@ -34,10 +34,10 @@ impl Connector for Booked {
         if self.books.pass_over(&page.notices).map_err(unwritten)? {
             // Others have to find it, whatever becomes of this machine.
             let handed_in = self.output.hand_in_books(self.run).await;
-            let lost = |error: anyhow::Error| error.context("others do not learn what it is");
-            let lost =
-                |error| ConnectorError::Other { transient: true, source: lost(error).into() };
-            handed_in.map_err(lost)?;
+            handed_in.map_err(|error| {
+                let source = error.context("others do not learn what it is").into();
+                ConnectorError::Other { transient: true, source }
+            })?;
         }
         Ok(page)
     }

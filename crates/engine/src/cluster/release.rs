@@ -39,13 +39,18 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
     /// Writes the claim of a shard once more. When that is done, no release of it comes any more
     /// whose outcome was not known.
     pub async fn keep(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ReleaseError> {
+        let kept = self.keep_one(shard, fence).await;
+        self.core.publish();
+        kept
+    }
+
+    async fn keep_one(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ReleaseError> {
         for tries in 0..=self.core.options.conflict_retries {
             back_off(&self.core.env, tries).await;
             // The release may have come already, and nobody may have heard of it.
             self.core.reload(KEEP, [ClusterKey::Shard(shard)]).await?;
             let commit = self.core.lock().draft_keep(shard, fence, &self.holder)?;
             if let Tried::Stored(_) = self.core.commit(KEEP, commit).await? {
-                self.core.publish();
                 return Ok(());
             }
         }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_contracts::{Env, ShardId};
+use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_coordination::InfraError;
 use shardwright_engine::cluster::{Release, ReleaseError};
 use shardwright_placement::ops::Releasing;
@@ -75,7 +75,9 @@ impl<S: Store, E: Env> LifeOf<S, E> {
                 }
                 HandoverStep::Serve => return settled,
                 HandoverStep::Keep => {
-                    self.keep(shard, slot).await;
+                    // Only what is held is kept, and that has a fence.
+                    let Some(fence) = info.fence else { return settled };
+                    self.keep(shard, fence, slot).await;
                     continue;
                 }
                 HandoverStep::AdmitAgain => {
@@ -126,14 +128,13 @@ impl<S: Store, E: Env> LifeOf<S, E> {
     }
 
     /// Makes sure that a release that is on its way comes too late.
-    async fn keep(&self, shard: ShardId, slot: &Slot) {
-        let Some(Some(fence)) = slot.held() else { return };
+    async fn keep(&self, shard: ShardId, fence: FenceEpoch, slot: &Slot) {
         match self.membership.keep(shard, fence).await {
             Ok(()) => slot.set_in_doubt(false),
             // It has come. What the cluster says now is looked at next.
             Err(ReleaseError::Refused(_)) => {}
             Err(error) => {
-                self.agent.teller.tell(Trying::Release, error);
+                self.agent.teller.tell(Trying::Keep, error);
                 self.env().sleep(AFTER_FAILURE).await;
             }
         }

@@ -1,7 +1,7 @@
 //! What to commit for an operation, going by what is known.
 
 use shardwright_contracts::{FenceEpoch, ShardId};
-use shardwright_placement::{Holder, HolderRef, NodeAddress, ShardInfo, ops};
+use shardwright_placement::{Claim, Holder, HolderRef, NodeAddress, ShardInfo, ops};
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
 use super::State;
@@ -34,10 +34,7 @@ impl State {
             self.expecting_lives(info.current, claimer).map_err(ClaimError::HolderUnreadable)?;
         let is_blind = planted::is_active(Defect::MembershipUncompared);
         let commit = if is_blind { Commit::builder() } else { commit };
-        let key = ClusterKey::Shard(shard);
-        let commit = commit
-            .expect(self.keys.key(&key), self.expect(&key))
-            .put(self.keys.key(&key), self.format.claimed(info, &claim));
+        let commit = self.writing(commit, info, &claim);
         let fence = (self.format == Format::Records).then_some(claim.fence);
         Ok(ClaimDraft { commit, fence })
     }
@@ -54,10 +51,7 @@ impl State {
         }
         let fence = self.fence_now(info, holder, fence);
         let released = ops::release(info, holder, fence, objects, why)?;
-        let key = ClusterKey::Shard(shard);
-        Ok(Commit::builder()
-            .expect(self.keys.key(&key), self.expect(&key))
-            .put(self.keys.key(&key), self.format.claimed(info, &released)))
+        Ok(self.writing(Commit::builder(), info, &released))
     }
 
     pub(in crate::cluster) fn draft_keep(
@@ -67,17 +61,19 @@ impl State {
         holder: &Holder,
     ) -> Result<CommitBuilder, ReleaseError> {
         let info = self.map.info(shard)?;
-        let key = ClusterKey::Shard(shard);
-        if self.is_unreadable(&key) {
+        if self.is_unreadable(&ClusterKey::Shard(shard)) {
             return Err(ReleaseError::Unreadable(shard));
         }
         let kept = ops::keep(info, holder, self.fence_now(info, holder, fence))?;
-        let own_key = self.keys.key(&ClusterKey::Member(holder.address.clone()));
-        let own_life = Expect::At(Revision::new(holder.incarnation.as_raw()));
-        Ok(Commit::builder()
-            .expect(own_key, own_life)
+        Ok(self.writing(self.expecting_life(holder), info, &kept))
+    }
+
+    /// Makes a commit write the claim of a shard, if it is still as it is known.
+    fn writing(&self, commit: CommitBuilder, info: ShardInfo<'_>, claim: &Claim) -> CommitBuilder {
+        let key = ClusterKey::Shard(info.shard);
+        commit
             .expect(self.keys.key(&key), self.expect(&key))
-            .put(self.keys.key(&key), self.format.claimed(info, &kept)))
+            .put(self.keys.key(&key), self.format.claimed(info, claim))
     }
 
     /// The fence of a claim: in the text, it rises with every write while the shard is held.
@@ -103,6 +99,12 @@ impl State {
             .put(key, self.format.leader(&next)))
     }
 
+    /// Expects that a node is still a member.
+    fn expecting_life(&self, own: &Holder) -> CommitBuilder {
+        let key = self.keys.key(&ClusterKey::Member(own.address.clone()));
+        Commit::builder().expect(key, Expect::At(Revision::new(own.incarnation.as_raw())))
+    }
+
     /// Expects that one node is still a member, and that another still is not in the life in which
     /// it had something. Fails with that other one if it is not known in which life it is.
     fn expecting_lives(
@@ -110,9 +112,7 @@ impl State {
         former: Option<HolderRef<'_>>,
         own: &Holder,
     ) -> Result<CommitBuilder, NodeAddress> {
-        let own_key = self.keys.key(&ClusterKey::Member(own.address.clone()));
-        let own_life = Expect::At(Revision::new(own.incarnation.as_raw()));
-        let commit = Commit::builder().expect(own_key, own_life);
+        let commit = self.expecting_life(own);
         let Some(former) = former.filter(|former| *former.address != own.address) else {
             return Ok(commit);
         };
