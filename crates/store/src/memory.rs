@@ -190,6 +190,7 @@ impl<H: Hooks> MemoryStore<H> {
             Before::AsOf(revision) => Some(revision),
             Before::Refuse(fault) => return Err(refused(fault)),
             Before::Damaged(fault) => return Err(damaged(fault)),
+            Before::Lose(fault) => return Err(lost(fault)),
         };
         let now = self.shared.clock.now();
         let result = {

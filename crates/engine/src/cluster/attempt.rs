@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
 use shardwright_store::{
-    Commit, CommitBuilder, CommitError, Expect, Key, Revision, Snapshot, Store, Write,
+    Commit, CommitBuilder, CommitError, Expect, Key, Revision, Snapshot, Store, Versioned, Write,
 };
 
 use super::core::Core;
@@ -101,28 +101,39 @@ impl<S: Store, E: Env> Core<S, E> {
 }
 
 fn judge(commit: &Commit, snapshot: &Snapshot) -> Seen {
-    let found = commit.writes().iter().zip(&snapshot.values);
-    let is_ours = found.clone().all(|(write, found)| match (write, found) {
-        (Write::Put { value, session, .. }, Some(found)) => {
-            found.value == *value && found.session == *session
+    let expected: BTreeMap<&Key, Expect> =
+        commit.expectations().iter().map(|expected| (&expected.key, expected.expect)).collect();
+    // Whether something came after what the commit is based on, where it is based on anything.
+    let has_changed = |write: &Write, found: &Option<Versioned>| match expected.get(write.key())? {
+        Expect::Absent => Some(found.is_some()),
+        // A key never has an earlier revision again; what was read may be older than that.
+        Expect::At(at) => {
+            let read_at = found.as_ref().map_or(snapshot.revision, |found| found.revision);
+            Some(read_at > *at)
         }
-        (Write::Delete { .. }, None) => true,
-        (Write::Put { .. }, None) | (Write::Delete { .. }, Some(_)) => false,
+    };
+    let found = || commit.writes().iter().zip(&snapshot.values);
+    // What is written as it was says nothing before it has changed.
+    let is_ours = found().all(|(write, found)| {
+        is_written(write, found.as_ref()) && has_changed(write, found) != Some(false)
     });
     if is_ours {
         let written = snapshot.values.iter().flatten().map(|found| found.revision).max();
         return Seen::Stored(written.unwrap_or(snapshot.revision));
     }
-    let expected: BTreeMap<&Key, Expect> =
-        commit.expectations().iter().map(|expected| (&expected.key, expected.expect)).collect();
-    let is_overtaken = found.into_iter().any(|(write, found)| match expected.get(write.key()) {
-        Some(Expect::Absent) => found.is_some(),
-        // A key never has an earlier revision again; what was read may be older than that.
-        Some(Expect::At(at)) => match found {
-            Some(found) => found.revision > *at,
-            None => snapshot.revision >= *at,
-        },
-        None => false,
-    });
-    if is_overtaken { Seen::Overtaken } else { Seen::Undecided }
+    if found().any(|(write, found)| has_changed(write, found) == Some(true)) {
+        Seen::Overtaken
+    } else {
+        Seen::Undecided
+    }
+}
+
+fn is_written(write: &Write, found: Option<&Versioned>) -> bool {
+    match (write, found) {
+        (Write::Put { value, session, .. }, Some(found)) => {
+            found.value == *value && found.session == *session
+        }
+        (Write::Delete { .. }, None) => true,
+        (Write::Put { .. }, None) | (Write::Delete { .. }, Some(_)) => false,
+    }
 }

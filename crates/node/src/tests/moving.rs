@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use shardwright_api::CallError;
 use shardwright_contracts::{Env, ShardId};
@@ -149,6 +150,36 @@ async fn a_shard_that_stays_after_all_is_served_on() {
     assert!(!running.is_finished(), "it did not have to end for that");
     assert!(running.await.unwrap().is_ok());
     assert_eq!(world.holder_of(shard), address("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shard_that_stays_after_all_is_not_lost_to_a_release_that_comes_late() {
+    let world = World::new().await;
+    let nodes = world.nodes(&["a", "b"]).await;
+    world.watcher.set_frozen(true).await.unwrap();
+    let Process { node, line } = &nodes[0];
+    let shard = node.shards()[0];
+    let id = world.id_in(shard);
+    assert_eq!(node.call(call(&id, "add")).await.unwrap(), "1");
+    line.sticky.store(true, Ordering::Relaxed);
+    world.watcher.move_shard(shard, &address("b")).await.unwrap();
+    while line.stuck() == 0 {
+        world.sleep_ms(1).await;
+    }
+    world.watcher.move_shard(shard, &address("a")).await.unwrap();
+    // For as long as the release may still come, nobody is served.
+    world.sleep_ms(500).await;
+    let held = {
+        let (service, add) = (node.service(), call(&id, "add"));
+        tokio::spawn(async move { service.answer(add).await })
+    };
+    world.sleep_ms(500).await;
+    assert!(!held.is_finished(), "{:?}", held.await);
+    line.sticky.store(false, Ordering::Relaxed);
+    assert_eq!(held.await.unwrap().unwrap(), "2");
+    assert_eq!(world.deliver(line).await, 0, "all of it comes too late");
+    assert_eq!(world.holder_of(shard), address("a"));
+    assert_eq!(node.call(call(&id, "add")).await.unwrap(), "3");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions, ClusterV
 use shardwright_placement::testing::object_id_for_shard;
 use shardwright_placement::{ClusterConfig, NodeAddress, ObjectId, ShardCount};
 use shardwright_store::memory::{self, Before, Hooks, MemoryStore};
-use shardwright_store::{Fault, FaultKind, SessionClock};
+use shardwright_store::{Commit, Fault, FaultKind, SessionClock, Store as _};
 
 use super::counter::{Counter, Rows};
 use crate::testing::PausedEnv;
@@ -22,15 +22,28 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) cut: AtomicBool,
+    /// Whether commits get stuck on their way, and nobody hears of them.
+    pub(super) sticky: AtomicBool,
+    stuck: Mutex<Vec<Commit>>,
+}
+
+impl Line {
+    /// How many commits are stuck.
+    pub(super) fn stuck(&self) -> usize {
+        self.stuck.lock().unwrap().len()
+    }
 }
 
 impl Hooks for Line {
-    async fn before(&self, _call: memory::Call<'_>) -> Before {
+    async fn before(&self, call: memory::Call<'_>) -> Before {
         if self.cut.load(Ordering::Relaxed) {
-            Before::Refuse(Fault::new(FaultKind::Unreachable, "the line is cut"))
-        } else {
-            Before::Go
+            return Before::Refuse(Fault::new(FaultKind::Unreachable, "the line is cut"));
         }
+        if let (true, memory::Call::Commit(commit)) = (self.sticky.load(Ordering::Relaxed), call) {
+            self.stuck.lock().unwrap().push(commit.clone());
+            return Before::Lose(Fault::new(FaultKind::Unreachable, "no answer"));
+        }
+        Before::Go
     }
 }
 
@@ -175,6 +188,16 @@ impl World {
     /// An id in a shard.
     pub(super) fn id_in(&self, shard: ShardId) -> String {
         object_id_for_shard(self.config.sharding, shard, "counter").unwrap()
+    }
+
+    /// What was stuck on a line arrives. Tells how much of it is applied.
+    pub(super) async fn deliver(&self, line: &Line) -> usize {
+        let stuck = std::mem::take(&mut *line.stuck.lock().unwrap());
+        let mut applied = 0;
+        for commit in stuck {
+            applied += usize::from(self.store.commit(commit).await.is_ok());
+        }
+        applied
     }
 
     pub(super) async fn sleep_ms(&self, millis: u64) {

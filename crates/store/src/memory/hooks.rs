@@ -36,6 +36,9 @@ pub enum Before {
     Refuse(Fault),
     /// Nothing is done, and the caller is told that the store is damaged.
     Damaged(Fault),
+    /// Nothing is done, and the caller learns nothing: the call got lost on its way. A commit is
+    /// answered as unknown.
+    Lose(Fault),
     /// A load, or the first page of a scan, shows what was there at an earlier moment, or at the
     /// earliest that is still known. Any other call goes on as it should.
     AsOf(Revision),

@@ -78,7 +78,7 @@ fn commit(expect: Expect, value: &'static str) -> Commit {
 }
 
 #[test]
-fn a_refused_call_does_nothing_and_a_lost_answer_hides_what_was_done() {
+fn a_refused_or_lost_call_does_nothing_and_a_lost_answer_hides_what_was_done() {
     let fixture = Fixture::new();
     let create = || now(fixture.client.commit(commit(Expect::Absent, "1")));
     fixture.before(Before::Refuse(fault()));
@@ -87,6 +87,8 @@ fn a_refused_call_does_nothing_and_a_lost_answer_hides_what_was_done() {
     );
     fixture.before(Before::Damaged(fault()));
     assert!(matches!(create(), Err(CommitError::Corrupt(_))));
+    fixture.before(Before::Lose(fault()));
+    assert!(matches!(create(), Err(CommitError::Unknown(_))));
     assert_eq!(fixture.value(), None);
     fixture.after(After::Lose(fault()));
     assert!(matches!(create(), Err(CommitError::Unknown(_))));
