@@ -9,7 +9,7 @@ use crate::codec::{ClockMark, Format, Incarnation, Record};
 use crate::collection;
 use crate::config::EngineConfig;
 use crate::fault;
-use crate::floor::{FenceFloor, floor_of};
+use crate::floor::FenceFloor;
 use crate::keyspace::Keyspace;
 use crate::ownership::OwnerSession;
 use crate::publish::{Listener, Publisher};
@@ -167,13 +167,16 @@ pub(crate) async fn set_up(store: &impl Store, keys: &Keyspace) -> Result<FenceF
 
 /// What [`set_up`] tells, of a store in which nothing is made: what is missing is as it would be
 /// made.
-pub(crate) async fn look_up(store: &impl Store, keys: &Keyspace) -> Result<FenceEpoch, OpenError> {
+pub(crate) async fn look_up(store: &impl Store, keys: &Keyspace) -> Result<FenceFloor, OpenError> {
     let format = load::<Format>(store, &keys.format()).await?;
     if let Some((Format { version: found }, _)) = format.filter(|(one, _)| one.version > FORMAT) {
         return Err(OpenError::NewerFormat { found, known: FORMAT });
     }
-    let incarnation = load::<Incarnation>(store, &keys.incarnation()).await?;
-    Ok(floor_of(incarnation.map_or(Incarnation { number: 0 }, |(found, _)| found)))
+    let (incarnation, at) = match load::<Incarnation>(store, &keys.incarnation()).await? {
+        Some((incarnation, found)) => (incarnation, Some(found.revision)),
+        None => (Incarnation { number: 0 }, None),
+    };
+    Ok(FenceFloor::new(keys.incarnation(), incarnation, at))
 }
 
 /// What is under a key, and how it is stored.

@@ -33,6 +33,7 @@ struct TargetSlot {
 struct ClaimSlot {
     holder: Option<(NameNumber, Incarnation)>,
     fence: FenceEpoch,
+    released_at: Option<LogicalTime>,
 }
 
 /// The update is not the next one.
@@ -69,6 +70,8 @@ pub(crate) struct RawShard<'a> {
     pub(crate) since: Since,
     /// When whoever keeps the map heard of the target, if it was there then.
     pub(crate) heard_at: Option<LogicalTime>,
+    /// When whoever keeps the map heard that the shard was released, if it was there then.
+    pub(crate) released_at: Option<LogicalTime>,
 }
 
 impl ShardMap {
@@ -189,12 +192,27 @@ impl ShardMap {
         let holder =
             claim.holder.as_ref().map(|one| (self.names.take(&one.address), one.incarnation));
         if let Some(slot) = self.claims.get_mut(index) {
-            *slot = Some(ClaimSlot { holder, fence: claim.fence });
+            *slot = Some(ClaimSlot { holder, fence: claim.fence, released_at: None });
         }
         if let Some((before, _)) = known.and_then(|known| known.holder) {
             self.names.give_back(before);
         }
         Ok(Learned::New)
+    }
+
+    /// Remembers that a shard which nobody has was released just now, by the clock of whoever keeps
+    /// the map.
+    pub fn hear_release(
+        &mut self,
+        shard: ShardId,
+        now: LogicalTime,
+    ) -> Result<(), ShardOutOfRange> {
+        let index = self.num_shards.index(shard)?;
+        let claim = self.claims.get_mut(index).and_then(Option::as_mut);
+        if let Some(claim) = claim.filter(|claim| claim.holder.is_none()) {
+            claim.released_at = Some(now);
+        }
+        Ok(())
     }
 
     /// Forgets what is known of a claim, because what is stored is gone or cannot be read.
@@ -219,6 +237,7 @@ impl ShardMap {
             flags: &target.flags,
             since: target.since,
             heard_at: target.heard_at,
+            released_at: claim.and_then(|claim| claim.released_at),
         })
     }
 

@@ -1,10 +1,14 @@
 //! Working on a batch until each of its items is done or has failed for good.
 
+use std::pin::pin;
+
+use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::Env;
 
 use crate::connector::Item;
 use crate::job::{Assignment, Batch, Cause, Job, JobFailure, Outcome};
 use crate::retry::RetryPolicy;
+use crate::stop::Stop;
 
 /// An item, and what came of it in the end.
 #[derive(Debug)]
@@ -18,10 +22,14 @@ pub(crate) struct Attempted {
 /// responsible for its neighbours: who failed in company gets one try alone at once, which is not
 /// one of those that the policy allows. What is the worker's own fault is tried with one of them:
 /// it would be the same with the others.
+///
+/// When `stop` is told while an item waits to be tried again, that item and those after it are not
+/// among what is given: nothing is known of them yet.
 pub(crate) async fn attempt<J: Job, E: Env>(
     job: &J,
     env: &E,
     policy: &RetryPolicy,
+    stop: Option<&Stop>,
     assignment: &Assignment,
     sequence: u64,
     items: Vec<Item>,
@@ -43,8 +51,13 @@ pub(crate) async fn attempt<J: Job, E: Env>(
             && retries < policy.retries.saturating_add(beside_policy)
         {
             retries += 1;
-            if retries > beside_policy {
-                env.sleep(policy.wait(retries - beside_policy, env.random())).await;
+            if let Some(retry @ 1..) = retries.checked_sub(beside_policy) {
+                let mut waited = pin!(env.sleep(policy.wait(retry, env.random())).fuse());
+                let mut stopped = pin!(told(stop).fuse());
+                select_biased! {
+                    () = stopped => return attempted,
+                    () = waited => {}
+                }
             }
             let items = std::slice::from_ref(&item);
             let batch = Batch { assignment, sequence, items, attempt: retries + 1 };
@@ -55,6 +68,13 @@ pub(crate) async fn attempt<J: Job, E: Env>(
         attempted.push(Attempted { item, outcome, retries });
     }
     attempted
+}
+
+async fn told(stop: Option<&Stop>) {
+    match stop {
+        Some(stop) => stop.stopped().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn unanswered() -> JobFailure {

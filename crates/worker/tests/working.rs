@@ -25,7 +25,7 @@ use shardwright_worker::{
     Ending, JobFailure, Observer, RetryPolicy, Stop, Worker, WorkerEvent, WorkerOptions, each,
 };
 use support::{
-    Journal, LONG, Numbers, RUN, TENANT, all, env, join, line, number, results, shards, sink,
+    Journal, LONG, Numbers, RUN, TENANT, all, env, join, key, line, number, results, shards, sink,
     start, start_with_lease,
 };
 use tokio::sync::{Notify, Semaphore};
@@ -95,6 +95,42 @@ async fn stopping_and_going_on_sixty_times_changes_nothing_about_the_results() {
     // More holders than a cursor has room for extents.
     assert!(stops > 60, "{stops}");
     assert_eq!(results(&coordinator, &sink).await, all(3_000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_stops_waits_for_no_other_try_and_what_failed_is_tried_again_later() {
+    let coordinator = start(20, 1, Completed).await;
+    let (_folder, sink) = sink();
+    let hour = Duration::from_secs(3_600);
+    let retry = RetryPolicy { retries: 2, first_wait: hour, longest_wait: hour };
+    let stop = Stop::default();
+    let worker = |stop: Stop, fails: bool| {
+        let told = stop.clone();
+        let job = each(move |item: Item| {
+            let fails = fails && number(&item.key) == 7;
+            if fails {
+                told.stop();
+            }
+            async move { if fails { Err(JobFailure::retryable("no luck")) } else { Ok(line(&item)) } }
+        });
+        Worker::builder(TENANT, RUN)
+            .backend(coordinator.clone())
+            .connector(Numbers)
+            .job(job)
+            .sink(sink.clone())
+            .env(env())
+            .options(WorkerOptions { slots: 1, in_flight: 4, retry, ..WorkerOptions::default() })
+            .stop(stop)
+    };
+    let stopped = timeout(LONG, worker(stop, true).run()).await.unwrap();
+    assert_eq!(stopped.unwrap(), Ending::Stopped);
+    let left = shards(&coordinator).await;
+    assert_eq!(left.len(), 1, "nothing is set aside");
+    let reached = left[0].cursor.as_update().last_key().map(<[u8]>::to_vec);
+    assert_eq!(reached, Some(key(6)), "what comes before it is done");
+    let done = timeout(LONG, worker(Stop::default(), false).run()).await.unwrap();
+    assert_eq!(done.unwrap(), Ending::Done);
+    assert_eq!(results(&coordinator, &sink).await, all(20));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
+use shardwright_contracts::{Env, LogicalTime};
 use shardwright_coordination::InfraError;
 use shardwright_store::{Revision, Store};
 use tokio::sync::oneshot;
@@ -12,6 +12,7 @@ use super::planted::{self, Defect};
 use super::state::{News, State, news};
 use super::view::ClusterView;
 use crate::fault;
+use crate::floor::FenceFloor;
 use crate::keyspace::{ClusterKey, ClusterKeys};
 use crate::listing;
 use crate::watch;
@@ -22,7 +23,7 @@ pub(super) struct Core<S, E> {
     pub(super) env: E,
     pub(super) options: ClusterOptions,
     pub(super) keys: ClusterKeys,
-    pub(super) floor: FenceEpoch,
+    pub(super) floor: FenceFloor,
     pub(super) calendar: Calendar,
     pub(super) state: Mutex<State>,
     pub(super) views: watch::Sender<Arc<ClusterView>>,

@@ -21,6 +21,7 @@ use super::state::State;
 use super::view::ClusterView;
 use crate::codec::{ClusterFormat, ClusterPlan};
 use crate::coordinator::{ensure, look_up, set_up};
+use crate::floor::FenceFloor;
 use crate::keyspace::{ClusterKey, ClusterKeys};
 use crate::watch;
 
@@ -37,7 +38,7 @@ impl<S: Store, E: Env> Cluster<S, E> {
     pub async fn open(store: S, env: E, options: ClusterOptions) -> Result<Self, OpenError> {
         options.validate()?;
         let keys = options.cluster_keys()?;
-        let floor = set_up(&store, &options.keys).await?.get();
+        let floor = set_up(&store, &options.keys).await?;
         if let Some(found) = find(&store, &keys).await? {
             // Nobody makes the record of a cluster that others made before it is known to fit.
             agree(found, &options)?;
@@ -68,15 +69,13 @@ impl<S: Store, E: Env> Cluster<S, E> {
         env: E,
         options: ClusterOptions,
         keys: ClusterKeys,
-        floor: FenceEpoch,
+        floor: FenceFloor,
     ) -> Result<Self, OpenError> {
-        // In the text the revision is the fence, and only the store can raise that.
-        let floor = if keys.is_text() { FenceEpoch::INITIAL } else { floor };
         let calendar = Calendar::new(&env);
         let members = Membership::try_new([], calendar.read(&env));
         let members = members.map_err(|error| corrupt(error.to_string()))?;
         let mut state =
-            State::new(keys.clone(), options.config.sharding.num_shards, floor, members);
+            State::new(keys.clone(), options.config.sharding.num_shards, floor.get(), members);
         // What is listed at first is nothing that changed.
         let _nothing = state.publish();
         let ranges = keys.ranges();
@@ -165,7 +164,7 @@ impl<S: Store, E: Env> Cluster<S, E> {
     /// Below what no fence is given or accepted.
     #[must_use]
     pub fn fence_floor(&self) -> FenceEpoch {
-        self.core.floor
+        self.core.lock().floor()
     }
 
     /// The world around it.

@@ -67,6 +67,7 @@ impl<S: Store, E: Env> Cluster<S, E> {
             let opened = core.open_session().await?;
             let stored_key = core.keys.key(&key);
             let commit = Commit::builder().expect(stored_key.clone(), Expect::Absent);
+            let commit = core.floor.compare_in(commit);
             let (value, session) = (value.clone(), opened.session.id);
             let commit = if planted::is_active(Defect::MemberOutlivesSession) {
                 commit.put(stored_key, value)
@@ -83,6 +84,7 @@ impl<S: Store, E: Env> Cluster<S, E> {
                 return Err(JoinError::SessionEnded);
             }
             core.reload(JOIN, [key.clone()]).await?;
+            core.reload_floor().await?;
         }
         Err(fault::contention(JOIN).into())
     }
@@ -126,6 +128,16 @@ impl<S: Store, E: Env> Core<S, E> {
         let holder = Holder { address, incarnation: Incarnation::from_raw(revision.get()) };
         let lease = Arc::new(self.keep(opened, Some(holder.clone())));
         NodeMembership { core: Arc::clone(self), holder, lease }
+    }
+
+    /// Looks whether the store was restored from a backup since it was looked at, which makes void
+    /// what was claimed before. A process may have been there all along.
+    async fn reload_floor(&self) -> Result<(), InfraError> {
+        let loaded = self.store.load(std::slice::from_ref(self.floor.key())).await;
+        let snapshot = loaded.map_err(|error| fault::read(JOIN, &error))?;
+        self.floor.learn(snapshot.values.first().and_then(Option::as_ref), JOIN)?;
+        self.lock().raise_floor(self.floor.get());
+        Ok(())
     }
 
     /// Waits until no node of that address is a member.

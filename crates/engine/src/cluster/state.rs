@@ -89,8 +89,13 @@ impl State {
             quarantine: Arc::default(),
             changed: Changed::default(),
         };
+        // In the text the revision is the fence, and only the store can raise that.
+        let (format, floor) = match keys.is_text() {
+            true => (Format::Text, FenceEpoch::INITIAL),
+            false => (Format::Records, floor),
+        };
         Self {
-            format: if keys.is_text() { Format::Text } else { Format::Records },
+            format,
             keys,
             floor,
             chunks: TargetChunks::of(num_shards),
@@ -110,6 +115,11 @@ impl State {
             touched: Touched::default(),
             view: Arc::new(view),
         }
+    }
+
+    /// Below what no fence is given or accepted.
+    pub(super) const fn floor(&self) -> FenceEpoch {
+        self.floor
     }
 
     /// Learns what was under some keys at a moment. What is older than what is known is ignored.

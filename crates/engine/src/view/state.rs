@@ -18,6 +18,8 @@ pub(crate) struct ViewState {
     /// Shards that can be worked on, held or not.
     open: BTreeMap<ShardId, Standing>,
     owners: BTreeMap<ShardId, Owner>,
+    /// Until when those of `open` are left alone that could not be acquired, whoever has them.
+    refused: BTreeMap<ShardId, LogicalTime>,
     /// Those of `open` that could be acquired; each knows its place.
     free: Vec<ShardId>,
     /// When those of `open` that are held may be acquired, as far as is known.
@@ -51,6 +53,7 @@ impl ViewState {
             gate: None,
             open: BTreeMap::new(),
             owners: BTreeMap::new(),
+            refused: BTreeMap::new(),
             free: Vec::new(),
             held: BTreeSet::new(),
             tried: BTreeSet::new(),
@@ -155,6 +158,7 @@ impl ViewState {
                     Some(owner) => self.owners.insert(shard, owner),
                     None => self.owners.remove(&shard),
                 };
+                self.refused.remove(&shard);
                 self.settle(shard);
             }
             ViewKey::Waiting(worker) => {
@@ -204,6 +208,7 @@ impl ViewState {
     fn remove_open(&mut self, shard: ShardId) {
         self.unfree(shard);
         self.open.remove(&shard);
+        self.refused.remove(&shard);
     }
 
     /// Files a shard under who holds it, or among the free ones.
@@ -211,7 +216,8 @@ impl ViewState {
         let Some(standing) = self.open.get(&shard).copied() else { return };
         // A binding below the floor was left by a lease that is stale.
         let owner = self.owners.get(&shard).filter(|owner| owner.fence >= self.fence_floor);
-        let until = owner.map(|owner| owner.deadline.saturating_add(self.skew_ms));
+        let deadline = owner.map(|owner| owner.deadline).max(self.refused.get(&shard).copied());
+        let until = deadline.map(|deadline| deadline.saturating_add(self.skew_ms));
         let wanted = until.map(|until| Standing::Held { until });
         match (standing, wanted) {
             (Standing::Free { .. }, None) => {}
@@ -295,12 +301,11 @@ impl ViewState {
     }
 
     pub(crate) fn note_held(&mut self, shard: ShardId, deadline: LogicalTime) {
-        let guess = Owner { fence: self.fence_floor, deadline };
-        let owner = self.owners.entry(shard).or_insert(guess);
-        owner.deadline = owner.deadline.max(deadline);
-        // Whoever is known from before the floor rose is not the one who holds it now.
-        owner.fence = owner.fence.max(self.fence_floor);
-        self.settle(shard);
+        if self.open.contains_key(&shard) {
+            let until = self.refused.entry(shard).or_insert(deadline);
+            *until = deadline.max(*until);
+            self.settle(shard);
+        }
     }
 
     pub(crate) fn note_settled(&mut self, shard: ShardId) {
@@ -361,6 +366,30 @@ mod tests {
         (dead..dead + 3).for_each(|worker| wait(worker, 100));
         assert_eq!(state.capacity(at(50)).waiting_workers, 3);
         assert!(state.is_waiting(WorkerId::from_raw(dead)));
+    }
+
+    #[test]
+    fn a_shard_that_is_opened_anew_is_free_whatever_was_guessed_before() {
+        let shard = ShardId::from_raw(7);
+        let mut state = ViewState::new(0, FenceEpoch::INITIAL);
+        let mut revision = 0;
+        let mut set_open = |state: &mut ViewState, open: bool| {
+            revision += 1;
+            let value = open.then_some(&b""[..]);
+            state.apply_watched(ViewKey::Open(shard), value, Revision::new(revision));
+        };
+        let free = |state: &mut ViewState| {
+            let shards = state.reserve_candidates(WorkerId::from_raw(1), at(10), 1);
+            state.give_back(&shards);
+            shards == [shard]
+        };
+        set_open(&mut state, true);
+        assert!(free(&mut state));
+        state.note_held(shard, at(1_000));
+        assert!(!free(&mut state), "somebody has it, or it is done");
+        set_open(&mut state, false);
+        set_open(&mut state, true);
+        assert!(free(&mut state));
     }
 
     const fn at(millis: u64) -> LogicalTime {

@@ -214,3 +214,20 @@ fn fences_of_before_a_restore_are_stale_and_block_nobody() {
     assert!(routed.contains("b:1 is about to claim it"), "{routed}");
     assert_eq!(site.claim(&after, 0).unwrap().as_raw(), 1 << 32);
 }
+
+#[test]
+fn a_node_that_was_there_before_a_restore_joins_again_with_the_fences_of_after_it() {
+    let site = Site::new();
+    let cluster = site.cluster();
+    let before = site.join(&cluster, "a:1");
+    site.place(&before);
+    site.claim(&before, 0).unwrap();
+    let raise = StoredCoordinator::<_, World>::raise_incarnation;
+    assert_eq!(site.run(raise(&site.store, &Keyspace::default())).unwrap(), 1);
+    assert_eq!(cluster.fence_floor(), FenceEpoch::INITIAL);
+    site.run(before.leave()).unwrap();
+    let again = site.join(&cluster, "a:1");
+    assert_eq!(cluster.fence_floor().as_raw(), 1 << 32);
+    assert_eq!(crate::site::holder_of(&cluster, 0), None);
+    assert_eq!(site.claim(&again, 0).unwrap().as_raw(), 1 << 32);
+}

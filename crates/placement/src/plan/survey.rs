@@ -115,7 +115,8 @@ impl View<'_> {
 
     /// For how long `target` could have claimed a shard and has not, if that is too long.
     ///
-    /// What was settled once came loose when a node came or went, not when it got its target.
+    /// What was settled once came loose when a node came or went, or gave it up, not when it got its
+    /// target.
     fn late(&self, raw: &RawShard<'_>, target: NodeNo) -> Option<u64> {
         let came_at = self.came_at[target];
         let former = raw.holder.filter(|(name, life)| self.live(*name, *life).is_none());
@@ -123,7 +124,8 @@ impl View<'_> {
             let address = self.input.map.names().name(name)?;
             Some(self.input.members.left_at(HolderRef { address, incarnation }))
         });
-        times::late(self.input, raw, left_at.map_or(came_at, |at| at.max(came_at)))
+        let loose_at = [left_at, raw.released_at].into_iter().flatten().fold(came_at, Ord::max);
+        times::late(self.input, raw, loose_at)
     }
 
     /// Who gives and who gets a shard that is on its way and counts as that.

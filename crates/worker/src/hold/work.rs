@@ -131,7 +131,8 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             if self.feed.has_ended() && self.feed.is_empty() && self.tracker.is_empty() {
                 return self.complete().await;
             }
-            if self.is_stopping() && self.tracker.is_empty() {
+            // What waits to be tried again is left to whoever goes on with the shard.
+            if self.is_stopping() && self.running.is_empty() {
                 return self.release().await;
             }
             let now = shared.env.monotonic();
@@ -225,9 +226,12 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             let sequence = self.sequence;
             self.sequence += items.len() as u64;
             let (assignment, policy) = (self.assignment, &shared.options.retry);
+            // The cursor may be past an item already, and then nobody else would try it again.
+            let stop = (self.semantics == CursorSemantics::Completed).then_some(&shared.stop);
             self.running.push(Box::pin(async move {
                 let (job, env) = (&shared.job, &shared.env);
-                (tickets, attempt(job, env, policy, assignment, sequence, items).await)
+                let attempted = attempt(job, env, policy, stop, assignment, sequence, items).await;
+                (tickets, attempted)
             }));
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
 use shardwright_placement::seed_format::SeedShard;
 use shardwright_placement::{
-    Claim, Holder, NodeAddress, ShardMap, ShardOutOfRange, Since, Target, TargetHeader,
+    Claim, Holder, NodeAddress, ShardInfo, ShardMap, ShardOutOfRange, Since, Target, TargetHeader,
 };
 use shardwright_store::Revision;
 
@@ -66,7 +66,7 @@ impl State {
             (None, Format::Text) => self.apply_text(shard, &SeedShard::default(), None, now),
             (Some((bytes, _)), Format::Records) => ShardClaim::decode(bytes)
                 .map_err(Unreadable::from)
-                .and_then(|record| self.hear_claim(shard, &record.claim)),
+                .and_then(|record| self.hear_claim(shard, &record.claim, now)),
             (Some((bytes, at)), Format::Text) => read_shard_text(bytes)
                 .and_then(|text| self.apply_text(shard, &text, Some(*at), now)),
         };
@@ -171,7 +171,7 @@ impl State {
             let incarnation = life_at(self.life(&address), at);
             Holder { address, incarnation }
         });
-        self.hear_claim(shard, &Claim { holder, fence })
+        self.hear_claim(shard, &Claim { holder, fence }, now)
     }
 
     /// Looks again in which life each holder of a shard is a member, after members changed.
@@ -198,15 +198,28 @@ impl State {
         self.reached(self.keys.range_of(key)) > Revision::ZERO
     }
 
-    /// Takes what is stored of a claim, and takes note of whoever made it if that is new.
-    fn hear_claim(&mut self, shard: ShardId, claim: &Claim) -> Result<(), Unreadable> {
-        let holder = claim.holder.as_ref().map(Holder::borrowed);
-        if let Some(holder) = holder
-            && self.map.info(shard)?.current != Some(holder)
-        {
+    /// Takes what is stored of a claim, and takes note of whoever made or released it if that is
+    /// new.
+    fn hear_claim(
+        &mut self,
+        shard: ShardId,
+        claim: &Claim,
+        now: LogicalTime,
+    ) -> Result<(), Unreadable> {
+        let info = self.map.info(shard)?;
+        let (before, after) = (info.current, claim.holder.as_ref().map(Holder::borrowed));
+        if before == after && info.fence == Some(claim.fence) {
+            return Ok(());
+        }
+        let is_release = before.is_some() && after.is_none();
+        if let Some(holder) = after.filter(|holder| before != Some(*holder)) {
             self.witness.saw_claim(holder);
         }
-        self.take_claim(shard, claim)
+        self.take_claim(shard, claim)?;
+        if is_release {
+            self.map_mut().hear_release(shard, now)?;
+        }
+        Ok(())
     }
 
     /// What is stored is the latest, whatever the map takes for later.
@@ -217,6 +230,22 @@ impl State {
         let map = self.map_mut();
         map.forget_claim(shard)?;
         Ok(map.learn_claim(shard, &Claim { holder, fence: claim.fence }).map(|_| ())?)
+    }
+
+    /// Goes by a floor that has risen: nobody has what was claimed below it.
+    pub(in crate::cluster) fn raise_floor(&mut self, floor: FenceEpoch) {
+        if self.format == Format::Text || floor <= self.floor {
+            return;
+        }
+        self.floor = floor;
+        self.touched.map = true;
+        let is_void = |info: &ShardInfo<'_>| info.fence.is_some_and(|fence| fence < floor);
+        let void: Vec<_> = self.map.iter().filter(is_void).map(|info| info.shard).collect();
+        for shard in void {
+            // The shard is one of the map.
+            let Ok(Some(fence)) = self.map.info(shard).map(|info| info.fence) else { continue };
+            let _taken = self.take_claim(shard, &Claim { holder: None, fence });
+        }
     }
 
     fn forget_claim(&mut self, shard: ShardId) -> Result<(), Unreadable> {
