@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::Future;
 
 use shardwright_contracts::limits::{MAX_JOB_SIZE, MAX_RUN_NAME_SIZE};
-use shardwright_contracts::{RunId, TenantId};
+use shardwright_contracts::{Redacted, RunId, TenantId};
 
 use crate::error::InfraError;
 
@@ -85,12 +85,20 @@ impl fmt::Display for RunName {
 }
 
 /// What a run is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Job {
     /// The name under which it was started.
     pub name: RunName,
     /// What its maker wrote down about it.
     pub description: Box<[u8]>,
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, description } = self;
+        let description = Redacted(description);
+        f.debug_struct("Job").field("name", name).field("description", &description).finish()
+    }
 }
 
 /// Why a run got no name.

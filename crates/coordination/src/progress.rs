@@ -1,6 +1,8 @@
 //! How far a run has come, as a whole.
 
-use shardwright_contracts::{CursorUpdate, FenceEpoch, LogicalTime, RunId, ShardSpecRef};
+use std::fmt;
+
+use shardwright_contracts::{CursorUpdate, FenceEpoch, LogicalTime, Redacted, RunId, ShardSpecRef};
 
 use crate::error::reason::RunUnfinished;
 use crate::planted::{self, Defect};
@@ -8,7 +10,7 @@ use crate::record::ShardHead;
 use crate::status::ShardStatus;
 
 /// Counts of a run's shards, and the key below which everything is done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct RunProgress {
     /// Shards being worked on or waiting for it.
     pub active: u32,
@@ -24,8 +26,22 @@ pub struct RunProgress {
     pub watermark: Option<Box<[u8]>>,
 }
 
+/// The key of the watermark is a user's, and shows in no log.
+impl fmt::Debug for RunProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { active, done, split, parked, leased, watermark } = self;
+        f.debug_struct("RunProgress")
+            .field("active", active)
+            .field("done", done)
+            .field("split", split)
+            .field("parked", parked)
+            .field("leased", leased)
+            .field("watermark", &watermark.as_deref().map(Redacted))
+            .finish()
+    }
+}
+
 /// Counts a run's shards one by one, and keeps none of them.
-#[derive(Debug)]
 pub struct ProgressCounter {
     now: LogicalTime,
     fence_floor: FenceEpoch,
@@ -33,6 +49,15 @@ pub struct ProgressCounter {
     /// The least key that may not be done.
     unfinished: Option<Box<[u8]>>,
     last_end: Option<Box<[u8]>>,
+}
+
+impl fmt::Debug for ProgressCounter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProgressCounter")
+            .field("now", &self.now)
+            .field("progress", &self.progress)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ProgressCounter {

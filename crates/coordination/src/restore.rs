@@ -1,5 +1,7 @@
 //! What a worker gets when it acquires a shard, and what it is told while it holds one.
 
+use std::fmt;
+
 use shardwright_contracts::{
     Cursor, CursorSemantics, CursorUpdate, LogicalTime, ShardId, ShardSpec, ShardSpecRef, WorkerId,
 };
@@ -79,7 +81,7 @@ pub struct RenewResult {
 
 /// The buffer into which a shard is copied when it is acquired. Make one and reuse it: once it
 /// has grown to the size of the shards, acquiring allocates nothing.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct AcquireScratch {
     start: Vec<u8>,
     end: Vec<u8>,
@@ -92,6 +94,13 @@ pub struct AcquireScratch {
     parent: Option<ShardId>,
     cursor_semantics: CursorSemantics,
     fruitless_acquires: u32,
+}
+
+/// What was copied in shows in no log.
+impl fmt::Debug for AcquireScratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcquireScratch").finish_non_exhaustive()
+    }
 }
 
 impl AcquireScratch {

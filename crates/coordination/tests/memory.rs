@@ -1,12 +1,13 @@
-//! A shard that waits for its first worker takes little memory.
+//! Shards take little memory, however often they are worked on.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use shardwright_contracts::{
-    CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId,
-    ShardSpecRef, TenantId,
+    CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey,
+    ShardSpecRef, TenantId, WorkerId,
 };
 use shardwright_coordination::{
-    CoordinatorRuntimeConfig, InMemoryCoordinator, RunConfig, RunManagement,
+    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, RunConfig,
+    RunManagement,
 };
 
 /// Just too many for the table of ids to be half as large.
@@ -44,3 +45,31 @@ fn a_shard_that_nobody_has_acquired_takes_600_bytes_at_most() {
     let each = (counted.bytes_current - i64::from(SLAB_BYTES)) / i64::from(SHARDS);
     assert!((300..=600).contains(&each), "{each} bytes");
 }
+
+/// A clock that stands still gives a shard the same deadline each time.
+#[test]
+fn a_shard_that_is_acquired_and_released_without_end_takes_no_more_memory() {
+    let mut backend = InMemoryCoordinator::try_new(CoordinatorRuntimeConfig::default()).unwrap();
+    let (tenant, key) = (TenantId::from_bytes([1; 32]), ShardKey::new(RunId::from_raw(1), ONLY));
+    let now = LogicalTime::from_millis(1);
+    let config = RunConfig::try_new(CursorSemantics::Completed, 1_000, None).unwrap();
+    let (spec, cursor) = (ShardSpecRef::new(b"a", b"b", b""), CursorUpdate::initial());
+    let shards = [InitialShardInput { shard: ONLY, spec, cursor }];
+    backend
+        .create_run_with_shards(now, tenant, key.run, config, &shards, OpId::from_raw(0))
+        .unwrap();
+    let mut scratch = AcquireScratch::new();
+    let mut work = |ops: std::ops::Range<u64>| {
+        for op in ops {
+            let worker = WorkerId::from_raw(1);
+            let acquired = backend.acquire_and_restore_into(now, tenant, key, worker, &mut scratch);
+            let lease = acquired.unwrap().lease;
+            backend.release(now, tenant, &lease, OpId::from_raw(op)).unwrap();
+        }
+    };
+    work(1..500);
+    let counted = allocation_counter::measure(|| work(500..5_000));
+    assert_eq!(counted.bytes_current, 0);
+}
+
+const ONLY: ShardId = ShardId::from_raw(0);

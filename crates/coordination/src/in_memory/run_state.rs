@@ -121,8 +121,12 @@ impl RunState {
     fn add_leased(&mut self, deadline: LogicalTime, row: Row) {
         // Each renewal leaves an entry behind; sweep before they outnumber the shards.
         if self.leased.len() > 2 * self.shards.len() + 64 {
-            let shards = &self.shards;
-            self.leased.retain(|Reverse((deadline, row))| is_current(shards, *deadline, *row));
+            let mut entries = std::mem::take(&mut self.leased).into_vec();
+            entries.retain(|Reverse((deadline, row))| is_current(&self.shards, *deadline, *row));
+            // A shard that gets the deadline again that it had has several which are current.
+            entries.sort_unstable();
+            entries.dedup();
+            self.leased = entries.into();
         }
         self.leased.push(Reverse((deadline, row)));
     }

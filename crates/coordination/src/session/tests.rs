@@ -68,11 +68,18 @@ fn a_residual_split_narrows_what_the_session_shows() {
     session.split_residual(at(1), &first, op(2)).unwrap();
     let narrowed = ShardSpecRef::new(b"a", b"p", b"m");
     let second = plan_split_residual(narrowed, CursorUpdate::initial(), b"g").unwrap();
-    session.split_residual(at(2), &second, op(3)).unwrap();
+    let other = session.split_residual(at(2), &second, op(3)).unwrap();
     assert_eq!(session.spec(), ShardSpecRef::new(b"a", b"g", b"m"));
     let replay = session.split_residual(at(3), &first, op(2)).unwrap();
     assert!(replay.is_replay());
-    assert_eq!(session.initial_snapshot().spec.end(), b"g", "a late replay widens nothing");
+    let snapshot = session.initial_snapshot();
+    assert_eq!(snapshot.spec.end(), b"g", "a late replay widens nothing");
+    let residuals = [replay, other].map(|outcome| outcome.into_inner().residual);
+    let spawned: Vec<_> = snapshot.spawned.iter().map(|spawned| spawned.shard).collect();
+    assert_eq!(spawned, residuals, "nor is it another residual");
+    assert_eq!(session.capacity().available_count, 0, "nobody was asked since");
+    session.renew(at(4)).unwrap();
+    assert_eq!(session.capacity().available_count, 2);
 }
 
 #[test]
