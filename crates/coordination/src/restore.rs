@@ -231,6 +231,6 @@ impl RestoredShardState {
 
 /// A backend hands out what it stored, and only what was checked is stored.
 #[expect(clippy::panic, reason = "only a bug in a backend can get here")]
-fn unstorable<T>(error: impl std::fmt::Display) -> T {
+fn unstorable<T>(error: impl fmt::Display) -> T {
     panic!("a backend handed out a shard that cannot have been stored: {error}")
 }
