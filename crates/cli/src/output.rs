@@ -276,6 +276,12 @@ pub(crate) fn shown(run: RunId) -> String {
     run.to_string()
 }
 
+/// The run that is shown so, if one is.
+fn run_shown(text: &str) -> Option<RunId> {
+    let run = RunId::from_raw(u64::from_str_radix(text, 16).ok()?);
+    (shown(run) == text).then_some(run)
+}
+
 /// Writes a file that appears whole or not at all.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));

@@ -21,7 +21,7 @@ impl Output {
         // Programs write their logs to this machine, wherever results are.
         self.remove_here(&of_run(LOGS, run), &mut removed)?;
         self.remove_folder(&of_run(SEGMENTS, run), &mut removed).await?;
-        if self.is_of_another(run).await? {
+        if self.is_replaced(run).await? {
             self.remove_folder(&of_run(LONG_OUTPUTS, run), &mut removed).await?;
         }
         Ok(removed)
