@@ -16,6 +16,7 @@ use crate::books::Books;
 use crate::commands::TENANT;
 use crate::commands::runs::word;
 use crate::commands::transition::ensure_not_paused;
+use crate::commands::unpark::unpark_all;
 use crate::conclude::{Conclusion, is_settled};
 use crate::description::Description;
 use crate::exit::Exit;
@@ -32,15 +33,36 @@ use crate::view::View;
 
 const DONE_BEFORE: &str = "was done before; say --fresh to do it again";
 
+/// What is to be done of a run.
+#[derive(Clone, Copy)]
+pub(crate) enum Task<'a> {
+    /// What is left of it.
+    Rest,
+    /// The same, and what was set aside.
+    RestAndParked,
+    /// What is left of a scan.
+    Scan(&'a Scan<'a>),
+}
+
+impl<'a> Task<'a> {
+    const fn scan(self) -> Option<&'a Scan<'a>> {
+        match self {
+            Self::Scan(scan) => Some(scan),
+            Self::Rest | Self::RestAndParked => None,
+        }
+    }
+}
+
 /// Works on a run that was found or made.
 pub(crate) async fn work(
     coordinator: &Coordinator,
     json: bool,
     begun: Begun,
     arguments: &WorkArguments,
-    scan: Option<&Scan<'_>>,
+    task: Task<'_>,
 ) -> anyhow::Result<Exit> {
     let Begun { name, run, description, connector, output, is_resumed } = begun;
+    let scan = task.scan();
     let record = coordinator.get_run(TENANT, run).await?;
     let view = View::new(json, name, description.source.clone());
     let (stop, books) = (Stop::default(), Books::new(output.books_folder(run), view.observer()));
@@ -70,6 +92,13 @@ pub(crate) async fn work(
         Some(scan) => scan.command(&connector)?,
         None => Command::new(run, &description, &output, arguments.in_flight(), lease).await?,
     };
+    // Whatever could not be tried again stays set aside.
+    if matches!(task, Task::RestAndParked) {
+        let unparked = unpark_all(coordinator, run).await?;
+        if !json {
+            note!("{unparked} unparked");
+        }
+    }
     stop_on_signals(stop.clone())?;
     failures.follow(coordinator, run);
     view.begin(is_resumed, &description, arguments.workers());
