@@ -117,7 +117,11 @@ fn an_operator_sees_a_cluster_and_moves_its_shards() {
     assert_eq!(routed["node"], here.address.as_str(), "{routed}");
     assert!(site.expect(0, &["cluster", "freeze"]).contains("--undo"));
     site.expect(0, &["cluster", "move", "0", &there.address]);
-    wait_until(|| json(&site, &["route", "shard#0/x"])["node"] == there.address.as_str());
+    wait_until(|| {
+        let routed = json(&site, &["route", "shard#0/x"]);
+        // It is on its way there before.
+        routed["route"] == "there" && routed["node"] == there.address.as_str()
+    });
     let told = site.expect(0, &["route", "shard#0/x"]);
     assert!(told.contains("names shard 0 of 16") && told.contains("serves it"), "{told}");
     assert!(site.expect(0, &["cluster", "pin", "0"]).contains(&there.address));
