@@ -407,6 +407,27 @@ pub(crate) mod tests {
             Self { store, coordinator, state, folder }
         }
 
+        /// What is said to look for secrets instead.
+        pub(crate) fn scan_arguments(&self) -> RunArguments {
+            let (out, data) = (self.path("out"), self.path("data"));
+            let said = ["shardwright", "scan", "--run", "it", "--out", &out, &data];
+            match Arguments::parse_from(said).command {
+                Command::Scan(scan) => scan.as_run([7; 32]),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        /// Works on a run in which nothing can be done.
+        pub(crate) async fn park(&self, begun: Begun) {
+            let worker = Worker::builder(TENANT, begun.run)
+                .backend(self.coordinator.clone())
+                .env(TokioEnv::current().unwrap())
+                .connector(begun.connector)
+                .job(each(async |_| Err(JobFailure::fatal(ParkReason::Other, "no"))))
+                .sink(begun.output.sink());
+            assert!(matches!(worker.run().await.unwrap(), Ending::Parked { shards: 1 }));
+        }
+
         fn path(&self, name: &str) -> String {
             self.folder.path().join(name).display().to_string()
         }
@@ -497,21 +518,14 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn a_scan_with_nothing_left_to_do_is_begun_anew_whatever_is_parked() {
         let bench = Bench::new().await;
-        let said = ["shardwright", "scan", "--run", "it", &bench.path("data")];
-        let Command::Scan(scan) = Arguments::parse_from(said).command else { panic!("{said:?}") };
-        let arguments = scan.as_run([7; 32]);
+        let arguments = bench.scan_arguments();
         let first = bench.begin(&arguments).await.unwrap();
         let again = bench.begin(&arguments).await.unwrap();
         assert_eq!((again.run, again.is_resumed), (first.run, true));
-        let worker = Worker::builder(TENANT, first.run)
-            .backend(bench.coordinator.clone())
-            .env(TokioEnv::current().unwrap())
-            .connector(first.connector)
-            .job(each(async |_| Err(JobFailure::fatal(ParkReason::Other, "no"))))
-            .sink(first.output.sink());
-        assert!(matches!(worker.run().await.unwrap(), Ending::Parked { shards: 1 }));
+        let replaced = first.run;
+        bench.park(first).await;
         let anew = bench.begin(&arguments).await.unwrap();
-        assert!(anew.run != first.run && !anew.is_resumed);
+        assert!(anew.run != replaced && !anew.is_resumed);
         // A run of a command is none of its business.
         let command = bench.arguments(&["--fresh"], "cat");
         assert!(bench.begin(&command).await.is_ok());

@@ -16,7 +16,7 @@ mod scan;
 mod shards;
 mod show;
 pub(crate) mod transition;
-mod unpark;
+pub(crate) mod unpark;
 mod verify;
 
 use anyhow::Context as _;

@@ -10,6 +10,7 @@ mod begin;
 mod books;
 mod cluster;
 mod commands;
+mod conclude;
 mod demo;
 mod description;
 mod exit;

@@ -2,6 +2,7 @@
 
 mod clear;
 mod marker;
+mod unfinished;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -219,7 +220,8 @@ impl Output {
     /// Builds the result file from what the cursors of all shards name. It can be done again and
     /// by several at once.
     pub(crate) async fn build(&self, run: RunId, shards: &[ShardRecord]) -> anyhow::Result<Built> {
-        let file = new_file(&self.folder)
+        let file = self
+            .new_unfinished(run)
             .with_context(|| format!("{} cannot be written", self.folder.display()))?;
         let (mut writer, mut hasher) = (BufWriter::new(file), blake3::Hasher::new());
         let (sink, mut bytes, mut items, mut elsewhere) = (self.sink(), 0, 0, 0);
@@ -264,8 +266,9 @@ fn books_in(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
 }
 
 /// A file that can be read by whoever may read what others write here.
-fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
+fn new_file(folder: &Path, prefix: &str) -> io::Result<tempfile::NamedTempFile> {
+    let mut file = tempfile::Builder::new();
+    file.prefix(prefix).permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
 }
 
 pub(crate) fn default_folder(state: &Path, name: RunName) -> PathBuf {
@@ -276,11 +279,17 @@ pub(crate) fn shown(run: RunId) -> String {
     run.to_string()
 }
 
+/// The run that is shown so, if one is.
+fn run_shown(text: &str) -> Option<RunId> {
+    let run = RunId::from_raw(u64::from_str_radix(text, 16).ok()?);
+    (shown(run) == text).then_some(run)
+}
+
 /// Writes a file that appears whole or not at all.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let write = || {
-        let mut file = new_file(folder)?;
+        let mut file = new_file(folder, ".tmp")?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path)?;

@@ -6,25 +6,24 @@ use std::time::Duration;
 use anyhow::Context as _;
 use shardwright_contracts::{OpId, RunId};
 use shardwright_coordination::error::reason::SplitInvalid;
-use shardwright_coordination::{
-    AsyncRunManagement as _, RunName, RunStatus, RunTransitionError, ShardRecord, ShardStatus,
-};
+use shardwright_coordination::{AsyncRunManagement as _, RunName, RunStatus, RunTransitionError};
 use shardwright_engine::TokioEnv;
 use shardwright_worker::{Ending, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerOptions};
 
 use crate::arguments::WorkArguments;
 use crate::begin::{Begun, HOW_TO_MAKE_ROOM};
-use crate::books::{Books, Tally};
+use crate::books::Books;
 use crate::commands::TENANT;
 use crate::commands::runs::word;
 use crate::commands::transition::ensure_not_paused;
+use crate::commands::unpark::unpark_all;
+use crate::conclude::{Conclusion, is_settled};
 use crate::description::Description;
 use crate::exit::Exit;
 use crate::failures::FailureWatch;
 use crate::job::Command;
 use crate::output::Output;
 use crate::progress::{self, Progress};
-use crate::receipt::Receipt;
 use crate::say::note;
 use crate::scan::Scan;
 use crate::signals::stop_on_signals;
@@ -34,15 +33,36 @@ use crate::view::View;
 
 const DONE_BEFORE: &str = "was done before; say --fresh to do it again";
 
+/// What is to be done of a run.
+#[derive(Clone, Copy)]
+pub(crate) enum Task<'a> {
+    /// What is left of it.
+    Rest,
+    /// The same, and what was set aside.
+    RestAndParked,
+    /// What is left of a scan.
+    Scan(&'a Scan<'a>),
+}
+
+impl<'a> Task<'a> {
+    const fn scan(self) -> Option<&'a Scan<'a>> {
+        match self {
+            Self::Scan(scan) => Some(scan),
+            Self::Rest | Self::RestAndParked => None,
+        }
+    }
+}
+
 /// Works on a run that was found or made.
 pub(crate) async fn work(
     coordinator: &Coordinator,
     json: bool,
     begun: Begun,
     arguments: &WorkArguments,
-    scan: Option<&Scan<'_>>,
+    task: Task<'_>,
 ) -> anyhow::Result<Exit> {
     let Begun { name, run, description, connector, output, is_resumed } = begun;
+    let scan = task.scan();
     let record = coordinator.get_run(TENANT, run).await?;
     let view = View::new(json, name, description.source.clone());
     let (stop, books) = (Stop::default(), Books::new(output.books_folder(run), view.observer()));
@@ -72,6 +92,13 @@ pub(crate) async fn work(
         Some(scan) => scan.command(&connector)?,
         None => Command::new(run, &description, &output, arguments.in_flight(), lease).await?,
     };
+    // Whatever could not be tried again stays set aside.
+    if matches!(task, Task::RestAndParked) {
+        let unparked = unpark_all(coordinator, run).await?;
+        if !json {
+            note!("{unparked} unparked");
+        }
+    }
     stop_on_signals(stop.clone())?;
     failures.follow(coordinator, run);
     view.begin(is_resumed, &description, arguments.workers());
@@ -143,10 +170,11 @@ impl Session<'_> {
 
     /// Writes results and receipt of a run in which everything was tried, and tells of them.
     async fn end(&self, how: &str) -> anyhow::Result<Exit> {
-        let Self { coordinator, name, run, view, description, output, .. } = self;
-        output.hand_in_books(*run).await?;
-        let is_over = self.failures.is_over(coordinator, *run, true).await?;
-        let receipt = conclude(coordinator, *name, *run, description, output).await?;
+        let Self { coordinator, name, run, view, description, output, .. } = *self;
+        output.hand_in_books(run).await?;
+        let is_over = self.failures.is_over(coordinator, run, true).await?;
+        let conclusion = Conclusion { coordinator, name, run, description, output };
+        let receipt = conclusion.write().await?;
         coordinator.close().await?;
         let exit = match self.scan {
             Some(scan) => scan.finish(view, description, output, &receipt, how).await?,
@@ -231,40 +259,6 @@ fn options(arguments: &WorkArguments, command: &Command) -> WorkerOptions {
     }
 }
 
-/// Writes the result file and the receipt, unless the place is another run's by now.
-async fn conclude(
-    coordinator: &Coordinator,
-    name: RunName,
-    run: RunId,
-    description: &Description,
-    output: &Output,
-) -> anyhow::Result<Receipt> {
-    output.ensure_current(run).await?;
-    loop {
-        let record = coordinator.get_run(TENANT, run).await?;
-        let shards = coordinator.inspect_shards(TENANT, run).await?;
-        let built = output.build(run, &shards).await?;
-        let mut tally = Tally::default();
-        output.books(run).await?.iter().for_each(|books| tally.add(books));
-        let receipt = Receipt::new(name, &record, description, &shards, &built, tally)?;
-        let _alone = output.lock();
-        output.ensure_current(run).await?;
-        let now = coordinator.inspect_shards(TENANT, run).await?;
-        // Building takes time, and what was set aside may have been done meanwhile. Then a later
-        // file may be there already, which an older one must not replace. If somebody is still at
-        // it, theirs is yet to come.
-        if is_settled(&now) && now != shards {
-            continue;
-        }
-        output.publish(run, built, serde_json::to_vec_pretty(&receipt)?).await?;
-        return Ok(receipt);
-    }
-}
-
-fn is_settled(shards: &[ShardRecord]) -> bool {
-    shards.iter().all(|shard| shard.head.status != ShardStatus::Active)
-}
-
 #[cfg(test)]
 mod tests {
     use shardwright_coordination::{ShardLimitScope, ShardLimitViolation};
@@ -272,35 +266,6 @@ mod tests {
     use super::*;
     use crate::begin::tests::Bench;
     use crate::description::Results;
-    use crate::output::{RESULTS, Replaced};
-
-    #[tokio::test]
-    async fn a_run_that_was_replaced_writes_no_results() {
-        let bench = Bench::new().await;
-        let old = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
-        let coordinator = &bench.coordinator;
-        let wrote = conclude(coordinator, old.name, old.run, &old.description, &old.output).await;
-        wrote.unwrap();
-        let new = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
-        let results = new.output.folder().join(RESULTS);
-        std::fs::write(&results, "newer").unwrap();
-        let wrote = conclude(coordinator, old.name, old.run, &old.description, &old.output).await;
-        assert!(wrote.is_err_and(|error| error.is::<Replaced>()));
-        assert_eq!(std::fs::read(&results).unwrap(), b"newer");
-        let record = coordinator.get_run(TENANT, old.run).await.unwrap();
-        assert_eq!(record.status, RunStatus::Cancelled);
-    }
-
-    #[tokio::test]
-    async fn nothing_is_written_where_nobody_says_any_more_whose_the_results_are() {
-        let bench = Bench::new().await;
-        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
-        let Begun { name, run, description, output, .. } = begun;
-        std::fs::remove_file(output.folder().join("run.json")).unwrap();
-        let wrote = conclude(&bench.coordinator, name, run, &description, &output).await;
-        assert!(wrote.is_err_and(|error| !error.is::<Replaced>()));
-        assert!(!output.folder().join(RESULTS).exists());
-    }
 
     #[tokio::test]
     async fn books_that_cannot_be_handed_in_hide_no_other_ending() {

@@ -9,7 +9,8 @@
 #[allow(dead_code, reason = "each test uses its own part")]
 mod support;
 
-use std::io::{BufRead as _, BufReader, Lines};
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,6 +25,8 @@ struct Server {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     address: String,
+    /// Where it takes calls over HTTP, if it does.
+    http: Option<String>,
 }
 
 impl Server {
@@ -34,7 +37,8 @@ impl Server {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         let address = first["address"].as_str().unwrap().to_owned();
-        Self { child, lines, address }
+        let http = first["http"].as_str().map(str::to_owned);
+        Self { child, lines, address, http }
     }
 
     fn signal(&self, signal: Signal) {
@@ -113,7 +117,11 @@ fn an_operator_sees_a_cluster_and_moves_its_shards() {
     assert_eq!(routed["node"], here.address.as_str(), "{routed}");
     assert!(site.expect(0, &["cluster", "freeze"]).contains("--undo"));
     site.expect(0, &["cluster", "move", "0", &there.address]);
-    wait_until(|| json(&site, &["route", "shard#0/x"])["node"] == there.address.as_str());
+    wait_until(|| {
+        let routed = json(&site, &["route", "shard#0/x"]);
+        // It is on its way there before.
+        routed["route"] == "there" && routed["node"] == there.address.as_str()
+    });
     let told = site.expect(0, &["route", "shard#0/x"]);
     assert!(told.contains("names shard 0 of 16") && told.contains("serves it"), "{told}");
     assert!(site.expect(0, &["cluster", "pin", "0"]).contains(&there.address));
@@ -276,6 +284,44 @@ async fn a_cluster_is_kept_as_existing_ones_are() {
     looked.await.unwrap();
     let plan = whole.load(&[Key::from("shardwright/text/legacy/plan")]).await.unwrap();
     assert!(plan.values[0].is_none());
+}
+
+/// Adds to a counter, and gives what is answered.
+fn add(gate: &Server, counter: &str, amount: &str) -> String {
+    let mut stream = TcpStream::connect(gate.http.as_ref().unwrap()).unwrap();
+    let length = amount.len();
+    write!(
+        stream,
+        "POST /call/Counter/{counter}/add HTTP/1.1\r\nhost: gate\r\nconnection: close\r\n\
+         timeout-ms: 30000\r\ncontent-length: {length}\r\n\r\n{amount}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn clusters_in_one_store_count_for_themselves_however_they_are_kept() {
+    let site = Site::new();
+    let text = |prefix: &'static str| vec!["--seed-format", prefix];
+    let brief = ["node", "--session-ms", "1000"];
+    for (place, amount) in [
+        (text("/goverse"), "5"),
+        (text("/legacy"), "7"),
+        (text("/legacy/goverse"), "11"),
+        (vec![], "13"),
+        (vec!["--cluster", "goverse"], "17"),
+    ] {
+        let _node = Server::start(&site, &[&brief[..], &place].concat());
+        let gate = Server::start(&site, &[&["gate"], &place[..]].concat());
+        assert_eq!(add(&gate, "visits", amount), amount, "{place:?}");
+    }
+    // It is the same cluster, whatever it is called.
+    let renamed = ["--seed-format", "/legacy", "--cluster", "other"];
+    let _node = Server::start(&site, &[&brief[..], &renamed[..]].concat());
+    let gate = Server::start(&site, &[&["gate"], &renamed[..]].concat());
+    assert_eq!(add(&gate, "visits", "1"), "8");
 }
 
 #[test]

@@ -12,7 +12,8 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use support::Site;
+use rustix::process::{Pid, Signal, kill_process};
+use support::{Site, wait_until};
 
 fn count(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, Iterator::count)
@@ -115,7 +116,7 @@ fn what_others_need_stays() {
 }
 
 #[test]
-fn outputs_of_a_run_that_was_replaced_go_with_it() {
+fn outputs_of_a_run_that_was_replaced_go_with_its_results() {
     let site = Site::with_files(3);
     let long = "head -c 100000 /dev/zero | tr '\\0' x";
     let run = |flags: &[&str]| {
@@ -123,11 +124,43 @@ fn outputs_of_a_run_that_was_replaced_go_with_it() {
         site.expect(0, &[&said, flags, &["--", "sh", "-c", long]].concat())
     };
     run(&[]);
+    let replaced = site.receipt("twice")["run"].as_str().unwrap().to_owned();
     run(&["--fresh"]);
     let stdout = site.results("twice").join("stdout");
-    assert_eq!(count(&stdout), 2);
+    assert_eq!(count(&stdout), 1);
+    // Somebody who was held up may have left some more of them.
+    fs::create_dir(stdout.join(replaced)).unwrap();
     site.expect(0, &["gc", "--keep-days", "0"]);
     assert_eq!(count(&stdout), 1);
-    let results = site.keys_shown("twice", "stdout_path");
-    assert!(results.iter().all(|path| Path::new(path.trim_matches('"')).exists()));
+    assert!(are_there(&site, "twice"));
+}
+
+/// Whether every long output is there that the results of a run name.
+fn are_there(site: &Site, name: &str) -> bool {
+    let outputs = site.keys_shown(name, "stdout_path");
+    outputs.iter().all(|path| Path::new(path.trim_matches('"')).exists())
+}
+
+#[test]
+fn outputs_stay_while_the_run_that_replaces_theirs_has_no_results() {
+    let site = Site::with_files(3);
+    let script = "if [ -e hold ]; then echo > mark; sleep 1000; fi; \
+                  head -c 100000 /dev/zero | tr '\\0' x";
+    let begin = ["run", "data", "--run", "anew", "--fresh", "--", "sh", "-c", script];
+    site.expect(0, &begin);
+    let receipt = site.receipt("anew");
+    fs::write(site.path("hold"), "").unwrap();
+    let mut killed = site.start(&begin);
+    wait_until(|| site.path("mark").exists());
+    kill_process(Pid::from_child(&killed), Signal::KILL).unwrap();
+    killed.wait().unwrap();
+    let told = site.expect(0, &["gc", "--keep-days", "0"]);
+    assert!(told.contains("anew is gone"), "{told}");
+    assert_eq!(site.receipt("anew"), receipt);
+    assert!(are_there(&site, "anew"));
+    // They go when others have come in their place, and so does what the killed one has left.
+    fs::remove_file(site.path("hold")).unwrap();
+    site.expect(0, &begin);
+    assert!(are_there(&site, "anew"));
+    assert_eq!(count(&site.results("anew").join("stdout")), 1);
 }

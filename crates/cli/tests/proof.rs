@@ -223,6 +223,24 @@ fn long_outputs_cannot_be_altered_or_taken_away_unnoticed() {
 }
 
 #[test]
+fn a_byte_that_is_no_text_is_found_like_any_other_alteration() {
+    let site = Site::with_files(3);
+    age(&site.path("data/02/00002"));
+    site.expect(0, &["run", "data", "--run", "bytes", "--", "cat", "{}"]);
+    let results = site.results("bytes").join("results.jsonl");
+    let written = fs::read(&results).unwrap();
+    let mut altered = written.clone();
+    altered[10] = 0xff;
+    fs::write(&results, altered).unwrap();
+    let told = site.expect(1, &["verify", "bytes"]);
+    for finding in ["line 1 is no result", "00/00000 has no result", "does not hold"] {
+        assert!(told.contains(finding), "{finding}: {told}");
+    }
+    fs::write(&results, written).unwrap();
+    site.expect(0, &["verify", "bytes"]);
+}
+
+#[test]
 fn results_may_be_read_by_whoever_may_read_files_here() {
     let site = Site::with_files(3);
     site.expect(0, &["run", "data", "--run", "open", "--out", "out", "--", "cat", "{}"]);

@@ -113,7 +113,7 @@ fn results_that_were_built_from_older_cursors_replace_no_newer_ones() {
     let mut older = site.start(&command);
     let is_built = || {
         let mut entries = fs::read_dir(site.results("mixed")).unwrap();
-        entries.any(|entry| entry.unwrap().file_name().as_bytes().starts_with(b".tmp"))
+        entries.any(|entry| entry.unwrap().file_name().as_bytes().starts_with(b".results-"))
     };
     wait_until(is_built);
     fs::write(site.path("data/bad"), "good").unwrap();

@@ -22,4 +22,4 @@ mod server;
 pub use counter::{Counter, Counters, TYPE};
 pub use load::{Failure, Load, LoadOptions, Tally};
 pub use record::{Record, RecordError};
-pub use server::{LINGER, ServerArguments, StoreChoice};
+pub use server::{LINGER, ServerArguments, StoreChoice, follow_notices, serve_until};

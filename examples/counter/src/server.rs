@@ -1,14 +1,17 @@
+use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use shardwright_engine::TokioEnv;
 use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions};
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_placement::{ClusterConfig, ShardCount};
+use shardwright_engine::{TokioEnv, watch};
+use shardwright_node::{NodeState, Notices};
+use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount};
 use shardwright_store::Store;
+use tokio::net::TcpListener;
 
 /// What both programs are told.
 #[derive(Args, Clone, Debug)]
@@ -19,9 +22,12 @@ pub struct ServerArguments {
     /// Which cluster.
     #[arg(long, default_value = "counters")]
     pub cluster: String,
-    /// Where to receive calls; other processes must reach this address.
+    /// Where to receive calls.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub listen: String,
+    /// How other processes reach that [default: where it listens].
+    #[arg(long)]
+    pub address: Option<String>,
     /// How many shards a new cluster has.
     #[arg(long, default_value_t = 64)]
     pub shards: u32,
@@ -66,7 +72,70 @@ impl ServerArguments {
         let env = TokioEnv::current().context("there is no runtime")?;
         Ok(Cluster::open(store, env, options).await?)
     }
+
+    /// Listens, and says how others reach that.
+    pub async fn listen(&self) -> anyhow::Result<(TcpListener, NodeAddress)> {
+        let listener = TcpListener::bind(&self.listen).await?;
+        let address = match &self.address {
+            Some(address) => NodeAddress::parse(address)?,
+            None => {
+                let local = listener.local_addr()?;
+                anyhow::ensure!(
+                    !local.ip().is_unspecified(),
+                    "{local} is every address of this machine: say --address, how others reach it"
+                );
+                NodeAddress::parse(&local.to_string())?
+            }
+        };
+        Ok((listener, address))
+    }
+}
+
+/// Waits until a node is told to go. One that fails before that serves nothing any more, and
+/// whoever started it has to know.
+pub async fn serve_until(
+    told: impl Future<Output = io::Result<()>>,
+    mut state: watch::Receiver<NodeState>,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        biased;
+        told = told => Ok(told?),
+        _ = state.wait_for(|state| *state == NodeState::Failed) => {
+            anyhow::bail!("the node has failed; others get its shards when its session is over")
+        }
+    }
+}
+
+/// Tells what a node or a gate tries in vain, whenever there is something new to tell.
+pub async fn follow_notices(mut notices: watch::Receiver<Notices>, tell: impl Fn(String)) {
+    let mut told = 0;
+    loop {
+        let new: Vec<_> = notices.borrow_and_update().after(told).cloned().collect();
+        for notice in new {
+            told = notice.number;
+            let (what, times, why) = (notice.trying.name(), notice.times, notice.why);
+            tell(format!("tries in vain to {what}, {times} times by now: {why}"));
+        }
+        if notices.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// How long a server goes on after it has nothing left to serve: somebody may not know yet.
 pub const LINGER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_node_that_fails_does_not_wait_to_be_told() {
+        let (says, state) = watch::channel(NodeState::Serving);
+        assert!(serve_until(ready(Ok(())), state.clone()).await.is_ok());
+        says.send_replace(NodeState::Failed);
+        assert!(serve_until(pending(), state).await.is_err());
+    }
+}

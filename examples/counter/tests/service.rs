@@ -23,9 +23,10 @@ struct Program {
 }
 
 impl Program {
-    fn start(path: &str, folder: &str) -> Self {
+    fn start(path: &str, folder: &str, flags: &[&str]) -> Self {
         let mut command = Command::new(path);
         command.args(["--store", &format!("file:{folder}"), "--stability-ms", "100"]);
+        command.args(flags);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut greeting = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -34,7 +35,7 @@ impl Program {
     }
 
     fn node(folder: &str) -> Self {
-        Self::start(env!("CARGO_BIN_EXE_counter-node"), folder)
+        Self::start(env!("CARGO_BIN_EXE_counter-node"), folder, &[])
     }
 
     fn ends(&mut self) -> bool {
@@ -77,7 +78,7 @@ async fn counters_outlive_the_nodes_that_serve_them() {
     let folder = folder.path().to_str().unwrap();
     let mut first = Program::node(folder);
     assert!(first.greeting.ends_with("serves counters"), "{}", first.greeting);
-    let gate = Program::start(env!("CARGO_BIN_EXE_counter-gate"), folder);
+    let gate = Program::start(env!("CARGO_BIN_EXE_counter-gate"), folder, &[]);
     let words: Vec<&str> = gate.greeting.split(' ').collect();
     let (grpc, web) = (words[1], words[7]);
 
@@ -107,4 +108,21 @@ async fn counters_outlive_the_nodes_that_serve_them() {
     assert!(first.ends(), "a node that is told to go hands over and goes");
     assert_eq!(get("visits").await, "3");
     assert_eq!(http(web, "visits", "add", "1"), (200, "4".to_owned()));
+}
+
+#[test]
+fn nobody_is_told_an_address_at_which_nobody_can_be_reached() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let everywhere = ["--listen", "0.0.0.0:0"];
+    for program in [env!("CARGO_BIN_EXE_counter-node"), env!("CARGO_BIN_EXE_counter-gate")] {
+        let mut command = Command::new(program);
+        let output = command.args(["--store", &format!("file:{folder}")]).args(everywhere).output();
+        let output = output.unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.contains("say --address"), "{told}");
+        let said = [&everywhere[..], &["--address", "localhost:7000"]].concat();
+        let reached = Program::start(program, folder, &said);
+        assert!(reached.greeting.contains(" localhost:7000 "), "{}", reached.greeting);
+    }
 }

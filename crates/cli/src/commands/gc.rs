@@ -45,7 +45,8 @@ pub(crate) async fn run(
     }
     let retention = Retention { ended_ms: kept_ms, initializing_ms: young_ms };
     let mut collected = Vec::new();
-    coordinator.collect_into(retention, &mut collected).await?;
+    // What is gone from the store is cleared away now, or nobody ever does that.
+    let failure = coordinator.collect_into(retention, &mut collected).await.err();
     let (mut gone, mut left) = (Vec::new(), Vec::new());
     for (run, job) in jobs {
         let is_gone = collected.iter().any(|address| address.run == run);
@@ -67,6 +68,9 @@ pub(crate) async fn run(
     }
     for file in left_behind(&state, Duration::from_millis(young_ms)) {
         remove(&file)?;
+    }
+    if let Some(failure) = failure {
+        return Err(failure.into());
     }
     if collected.is_empty() && !json {
         say!("nothing ended more than {} days ago", arguments.keep_days);
@@ -174,6 +178,7 @@ mod tests {
     use std::time::SystemTime;
 
     use shardwright_coordination::RunStatus;
+    use shardwright_store::{Commit, Expect, Store as _};
 
     use super::*;
     use crate::begin::tests::Bench;
@@ -201,6 +206,25 @@ mod tests {
         bench.name_only(&bench.arguments(&[], "cat")).await;
         run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap();
         assert!(bench.coordinator.list_jobs(TENANT).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_run_that_cannot_be_taken_away_keeps_no_files_of_others() {
+        let bench = Bench::new().await;
+        let damaged = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let other = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
+        end(&bench.coordinator, other.run).await.unwrap();
+        let (store, keys) = bench.store.connect(Purpose::Work, "runs", None).await.unwrap();
+        let key = keys.count(TENANT, damaged.run);
+        let found = store.load(std::slice::from_ref(&key)).await.unwrap();
+        let at = Expect::At(found.values[0].as_ref().unwrap().revision);
+        let scribble = Commit::builder().expect(key.clone(), at).put(key, "scribble");
+        store.commit(scribble.build().unwrap()).await.unwrap();
+        let folder = |run| other.output.books_folder(run);
+        assert!(folder(damaged.run).exists() && folder(other.run).exists());
+        assert!(run(&bench.store, false, &GcArguments { keep_days: 0 }).await.is_err());
+        assert!(bench.coordinator.get_run(TENANT, other.run).await.is_err());
+        assert!(folder(damaged.run).exists() && !folder(other.run).exists());
     }
 
     #[tokio::test]

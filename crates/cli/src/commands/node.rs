@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_counter::Counters;
 use shardwright_engine::cluster::ClusterView;
 use shardwright_engine::watch;
 use shardwright_node::world::{GrpcTransport, serve_node};
@@ -12,7 +11,7 @@ use shardwright_placement::{Member, NodeAddress, ShardInfo};
 use tokio::sync::oneshot;
 
 use crate::arguments::cluster::NodeArguments;
-use crate::cluster::{AnyCluster, open};
+use crate::cluster::{AnyCluster, counters, open};
 use crate::exit::Exit;
 use crate::serve::{Signals, end_with_parent, follow_notices, listen, tell};
 use crate::store::{Purpose, StoreAddress};
@@ -32,7 +31,7 @@ pub(crate) async fn run(
     }
     let cluster = open(store, &arguments.cluster, Purpose::Work).await?;
     let name = arguments.cluster.name.as_str();
-    let counters = Counters::new(Arc::clone(cluster.store()), name);
+    let counters = counters(&cluster, &arguments.cluster);
     let (listener, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;
     let mut signals = Signals::new()?;
     let options = NodeOptions {

@@ -1,19 +1,14 @@
 //! `shardwright retry --parked`: what was set aside, again.
 
 use anyhow::Context as _;
-use shardwright_coordination::{
-    AsyncRunDirectory as _, AsyncRunManagement as _, RunName, ShardFilter,
-};
+use shardwright_coordination::{AsyncRunDirectory as _, AsyncRunManagement as _, RunName};
 
 use crate::arguments::RetryArguments;
 use crate::begin::{Found, resume, state_folder};
-use crate::commands::transition::ensure_not_paused;
-use crate::commands::unpark::unpark;
 use crate::commands::{TENANT, find};
 use crate::exit::Exit;
-use crate::say::note;
 use crate::store::{Coordinator, Purpose, StoreAddress};
-use crate::work::work;
+use crate::work::{Task, work};
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -28,15 +23,7 @@ pub(crate) async fn run(
     let (run, description) = find(&coordinator, name).await?;
     let state = state_folder(store)?;
     let begun = resume(&coordinator, &state, None, Found { name, run, description }).await?;
-    // Before anything is changed.
-    ensure_not_paused(name, &coordinator.get_run(TENANT, run).await?)?;
-    let parked = coordinator.list_shards(TENANT, run, ShardFilter::parked()).await?;
-    let parked: Vec<_> = parked.iter().map(|shard| shard.shard).collect();
-    unpark(&coordinator, run, &parked).await?;
-    if !json {
-        note!("{} unparked", parked.len());
-    }
-    work(&coordinator, json, begun, &arguments.work, None).await
+    work(&coordinator, json, begun, &arguments.work, Task::RestAndParked).await
 }
 
 /// The run that is meant when none is named.
@@ -54,4 +41,34 @@ async fn the_one_with_parked(coordinator: &Coordinator) -> anyhow::Result<RunNam
     let names = || found.iter().map(RunName::to_string).collect::<Vec<_>>().join(", ");
     anyhow::ensure!(found.len() < 2, "several runs have something parked, say which: {}", names());
     found.first().copied().context("no run has anything parked")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+    use crate::begin::tests::Bench;
+
+    #[tokio::test]
+    async fn what_cannot_be_tried_again_stays_parked() {
+        let bench = Bench::new().await;
+        let said = ["shardwright", "retry", "--parked", "it"];
+        let Command::Retry(arguments) = Arguments::parse_from(said).command else {
+            panic!("{said:?}")
+        };
+        for (begun_with, why) in [
+            (bench.scan_arguments(), "the rules of a scan are not kept with it"),
+            (*bench.arguments(&["--fresh", "--persistent"], "true"), "ended unasked"),
+        ] {
+            let begun = bench.begin(&begun_with).await.unwrap();
+            let run = begun.run;
+            bench.park(begun).await;
+            let refusal = super::run(&bench.store, true, &arguments).await.unwrap_err();
+            assert!(format!("{refusal:#}").contains(why), "{refusal:#}");
+            let progress = bench.coordinator.get_run_progress(TENANT, run).await.unwrap();
+            assert_eq!((progress.parked, progress.active), (1, 0), "{why}");
+        }
+    }
 }

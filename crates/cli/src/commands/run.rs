@@ -7,7 +7,7 @@ use crate::begin::{begin, state_folder};
 use crate::description::Mode;
 use crate::exit::Exit;
 use crate::store::{Purpose, StoreAddress};
-use crate::work::work;
+use crate::work::{Task, work};
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -22,5 +22,5 @@ pub(crate) async fn run(
     let state = state_folder(store)?;
     let coordinator = store.open(Purpose::Work).await?;
     let begun = begin(store, &coordinator, &state, arguments).await?;
-    work(&coordinator, json, begun, &arguments.work, None).await
+    work(&coordinator, json, begun, &arguments.work, Task::Rest).await
 }

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::output::Replaced;
 use crate::scan::{Scan, ensure_writable};
 use crate::store::{Purpose, StoreAddress};
-use crate::work::work;
+use crate::work::{Task, work};
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -33,7 +33,7 @@ pub(crate) async fn run(
     let scan = Scan { rules, arguments };
     loop {
         let begun = begin(store, &coordinator, &state, &as_run).await?;
-        let done = work(&coordinator, json, begun, &as_run.work, Some(&scan)).await;
+        let done = work(&coordinator, json, begun, &as_run.work, Task::Scan(&scan)).await;
         // Whoever came when it had ended looks for what is there now, and so does this one then.
         if !done.as_ref().is_err_and(|error| error.is::<Replaced>()) {
             return done;

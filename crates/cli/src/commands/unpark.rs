@@ -15,27 +15,32 @@ pub(crate) async fn run(
     let coordinator = store.open(Purpose::Look).await?;
     let name = arguments.run.run;
     let (run, _) = find(&coordinator, name).await?;
-    let shards: Vec<ShardId> = if arguments.shards.is_empty() {
-        let parked = coordinator.list_shards(TENANT, run, ShardFilter::parked()).await?;
-        parked.iter().map(|shard| shard.shard).collect()
+    let unparked = if arguments.shards.is_empty() {
+        unpark_all(&coordinator, run).await?
     } else {
-        arguments.shards.iter().copied().map(ShardId::from_raw).collect()
+        let shards = arguments.shards.iter().copied().map(ShardId::from_raw);
+        let shards: Vec<ShardId> = shards.collect();
+        unpark(&coordinator, run, &shards).await?;
+        shards.len()
     };
-    unpark(&coordinator, run, &shards).await?;
     if json {
-        print_json(&serde_json::json!({ "unparked": shards.len() }))?;
+        print_json(&serde_json::json!({ "unparked": unparked }))?;
     } else {
-        say!("{} unparked; the command that began {name} tries them again", shards.len());
+        say!("{unparked} unparked; the command that began {name} tries them again");
     }
     Ok(Exit::Done)
 }
 
+/// Lets everything be tried again that was set aside, and says how many shards that is.
+pub(crate) async fn unpark_all(coordinator: &Coordinator, run: RunId) -> anyhow::Result<usize> {
+    let parked = coordinator.list_shards(TENANT, run, ShardFilter::parked()).await?;
+    let parked: Vec<ShardId> = parked.iter().map(|shard| shard.shard).collect();
+    unpark(coordinator, run, &parked).await?;
+    Ok(parked.len())
+}
+
 /// Lets shards be tried again.
-pub(crate) async fn unpark(
-    coordinator: &Coordinator,
-    run: RunId,
-    shards: &[ShardId],
-) -> anyhow::Result<()> {
+async fn unpark(coordinator: &Coordinator, run: RunId, shards: &[ShardId]) -> anyhow::Result<()> {
     for shard in shards {
         let op = OpId::from_raw(fastrand::u64(..));
         coordinator.unpark_shard(TENANT, ShardKey::new(run, *shard), op).await?;

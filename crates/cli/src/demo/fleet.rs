@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -12,7 +11,7 @@ use shardwright_store::{Commit, Expect, Key, Store as _};
 use super::events::Event;
 use super::process::Process;
 use crate::arguments::cluster::ClusterChoice;
-use crate::cluster::{AnyCluster, open};
+use crate::cluster::{AnyCluster, counters, open};
 use crate::store::{AnyStore, Purpose, StoreAddress};
 
 /// How long the cluster may take to come to rest.
@@ -70,6 +69,7 @@ pub(crate) struct Fleet {
     nodes: Vec<Process>,
     gates: Vec<Process>,
     cluster: AnyCluster,
+    counters: Counters<AnyStore>,
 }
 
 impl Fleet {
@@ -84,7 +84,8 @@ impl Fleet {
         }
         let chosen = Chosen::try_parse_from(setup.cluster())?;
         let cluster = open(&setup.store, &chosen.cluster, Purpose::Look).await?;
-        let fleet = Self { setup, nodes, gates, cluster };
+        let counters = counters(&cluster, &chosen.cluster);
+        let fleet = Self { setup, nodes, gates, cluster, counters };
         fleet.at_rest().await?;
         Ok(fleet)
     }
@@ -93,8 +94,8 @@ impl Fleet {
         &self.cluster
     }
 
-    pub(crate) fn counters(&self) -> Counters<AnyStore> {
-        Counters::new(Arc::clone(self.cluster.store()), &self.setup.name)
+    pub(crate) const fn counters(&self) -> &Counters<AnyStore> {
+        &self.counters
     }
 
     /// Where clients call.

@@ -17,11 +17,11 @@ impl Output {
     /// anew may have its place.
     pub(crate) async fn clear(&self, run: RunId) -> anyhow::Result<Vec<String>> {
         self.give_up(run).await?;
-        let mut removed = Vec::new();
+        let mut removed = self.clear_unfinished();
         // Programs write their logs to this machine, wherever results are.
         self.remove_here(&of_run(LOGS, run), &mut removed)?;
         self.remove_folder(&of_run(SEGMENTS, run), &mut removed).await?;
-        if self.is_of_another(run).await? {
+        if self.is_replaced(run).await? {
             self.remove_folder(&of_run(LONG_OUTPUTS, run), &mut removed).await?;
         }
         Ok(removed)

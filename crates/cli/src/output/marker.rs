@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunDirectory as _, RunName};
 
-use super::{Output, SEGMENTS, shown};
+use super::{Output, SEGMENTS, run_shown, shown};
 use crate::commands::TENANT;
 use crate::store::Coordinator;
 
@@ -24,7 +24,7 @@ struct Marker {
     /// Whether the run is gone, and only its results are left.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_gone: bool,
-    /// Runs that are gone and whose results may be here until this one has its own.
+    /// Runs whose results may be here until this one has its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     predecessors: Vec<String>,
 }
@@ -80,7 +80,7 @@ impl Output {
         self.ensure_free(found.as_ref(), &wanted, may_replace)?;
         if let Some(found) = found {
             wanted.predecessors = found.predecessors;
-            wanted.predecessors.extend(found.is_gone.then_some(found.run));
+            wanted.predecessors.extend((found.run != wanted.run).then_some(found.run));
         }
         self.write(MARKER, serde_json::to_vec(&wanted)?).await
     }
@@ -142,9 +142,11 @@ impl Output {
         Ok(self.marker(MARKER).await?.is_some_and(|found| found.run == shown(run)))
     }
 
-    /// Whether the place is known to be of another run.
-    pub(super) async fn is_of_another(&self, run: RunId) -> anyhow::Result<bool> {
-        Ok(self.marker(MARKER).await?.is_some_and(|found| found.run != shown(run)))
+    /// Whether results of a run are known to be here no more. They may outlast what the place is
+    /// of: it changes hands when another run begins, and the result file when that one has ended.
+    pub(super) async fn is_replaced(&self, run: RunId) -> anyhow::Result<bool> {
+        let (found, run) = (self.marker(MARKER).await?, shown(run));
+        Ok(found.is_some_and(|found| found.run != run && !found.predecessors.contains(&run)))
     }
 
     /// Makes sure that the place is still this run's.
@@ -176,18 +178,16 @@ impl Output {
         }
     }
 
-    /// Takes away what results named that were here before those of a run. Nobody else will: their
-    /// runs are gone.
+    /// Takes away what results named that were here before those of a run. Nobody else will, if
+    /// their runs are gone.
     pub(super) async fn clear_predecessors(&self, run: RunId) -> anyhow::Result<()> {
         let found = self.marker(MARKER).await?.filter(|found| found.run == shown(run));
         let Some(found) = found.filter(|found| !found.predecessors.is_empty()) else {
             return Ok(());
         };
-        for gone in &found.predecessors {
-            // Only what is the id of a run is a name of ours.
-            if let Ok(gone) = u64::from_str_radix(gone, 16) {
-                self.clear_long_outputs(RunId::from_raw(gone)).await?;
-            }
+        // Only what is the id of a run is a name of ours.
+        for replaced in found.predecessors.iter().filter_map(|shown| run_shown(shown)) {
+            self.clear_long_outputs(replaced).await?;
         }
         let alone = Marker { predecessors: Vec::new(), ..found };
         self.write(MARKER, serde_json::to_vec(&alone)?).await

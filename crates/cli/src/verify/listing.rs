@@ -1,7 +1,7 @@
 //! The source as it is now, beside the result file.
 
 use std::fs::{File, Metadata};
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Split};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -19,14 +19,14 @@ use crate::source::{AnyConnector, Source};
 
 /// Keys of the result file, one after the other.
 struct Keys {
-    lines: Lines<BufReader<File>>,
+    lines: Split<BufReader<File>>,
 }
 
 impl Keys {
     fn next(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
         for line in self.lines.by_ref() {
             // What is no result has been found already.
-            if let Ok(line) = serde_json::from_str::<Line>(&line?)
+            if let Ok(line) = serde_json::from_slice::<Line>(&line?)
                 && let Some(key) = line.key()
             {
                 return Ok(Some(key));
@@ -77,7 +77,7 @@ pub(super) async fn compare(
         findings.add("the run was not begun on all of the source");
     }
     let range = KeyRange { start, end };
-    let mut keys = Keys { lines: BufReader::new(File::open(results)?).lines() };
+    let mut keys = Keys { lines: BufReader::new(File::open(results)?).split(b'\n') };
     let next = keys.next()?;
     let mut walk = Walk {
         description,

@@ -7,10 +7,9 @@
 use std::sync::Arc;
 
 use clap::Parser as _;
-use shardwright_counter::{ServerArguments, StoreChoice};
+use shardwright_counter::{ServerArguments, StoreChoice, follow_notices};
 use shardwright_node::world::{GrpcTransport, serve_gate, serve_http, terminated};
 use shardwright_node::{Gate, GateOptions};
-use shardwright_placement::NodeAddress;
 use shardwright_store::Store;
 use shardwright_store::etcd::{EtcdOptions, EtcdStore};
 use shardwright_store::file::{FileOptions, FileStore};
@@ -42,14 +41,14 @@ async fn main() -> anyhow::Result<()> {
 
 async fn serve<S: Store>(store: S, arguments: &Arguments) -> anyhow::Result<()> {
     let cluster = arguments.server.open(store).await?;
-    let (grpc, http) = (
-        TcpListener::bind(&arguments.server.listen).await?,
-        TcpListener::bind(&arguments.http).await?,
-    );
-    let address = NodeAddress::parse(&grpc.local_addr()?.to_string())?;
+    let (grpc, address) = arguments.server.listen().await?;
+    let http = TcpListener::bind(&arguments.http).await?;
     let transport = Arc::new(GrpcTransport::default());
     let gate = Gate::open(cluster, address.clone(), transport, GateOptions::default()).await?;
     println!("gate {address} takes calls, over HTTP at {}", http.local_addr()?);
+    drop(tokio::spawn(follow_notices(gate.notices(), move |told| {
+        println!("gate {address} {told}")
+    })));
 
     let (stop, told) = watch::channel(());
     let until = |mut told: watch::Receiver<()>| async move { drop(told.changed().await) };

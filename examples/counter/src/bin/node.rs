@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use clap::Parser as _;
-use shardwright_counter::{Counters, LINGER, ServerArguments, StoreChoice};
+use shardwright_counter::{
+    Counters, LINGER, ServerArguments, StoreChoice, follow_notices, serve_until,
+};
 use shardwright_node::world::{GrpcTransport, serve_node, terminated};
 use shardwright_node::{Node, NodeOptions, NodeState};
-use shardwright_placement::NodeAddress;
 use shardwright_store::Store;
 use shardwright_store::etcd::{EtcdOptions, EtcdStore};
 use shardwright_store::file::{FileOptions, FileStore};
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 /// A node of a sharded counter service.
@@ -40,8 +40,7 @@ async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Resul
     let store = Arc::new(store);
     let counters = Counters::new(Arc::clone(&store), &arguments.cluster);
     let cluster = arguments.open(store).await?;
-    let listener = TcpListener::bind(&arguments.listen).await?;
-    let address = NodeAddress::parse(&listener.local_addr()?.to_string())?;
+    let (listener, address) = arguments.listen().await?;
     let transport = Arc::new(GrpcTransport::default());
     let options = NodeOptions::default();
     let node = Node::start(cluster, address.clone(), counters.types(), transport, options).await?;
@@ -49,9 +48,11 @@ async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Resul
     let service = node.service();
     let server = tokio::spawn(serve_node(listener, service, async { drop(told.await) }));
     println!("node {address} serves counters");
+    let who = address.clone();
+    drop(tokio::spawn(follow_notices(node.notices(), move |told| println!("node {who} {told}"))));
 
+    serve_until(terminated(), node.state()).await?;
     // Every shard is handed over before the node goes. Nobody's call fails of that.
-    terminated().await?;
     let ended = node.drain().await;
     anyhow::ensure!(ended == NodeState::Left, "node {address} has failed");
     println!("node {address} has handed everything over");

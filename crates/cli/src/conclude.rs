@@ -1,0 +1,120 @@
+//! Writing down what came of a run: the result file and the receipt.
+
+use shardwright_contracts::RunId;
+use shardwright_coordination::{AsyncRunManagement as _, RunName, ShardRecord, ShardStatus};
+
+use crate::books::Tally;
+use crate::commands::TENANT;
+use crate::description::Description;
+use crate::output::{Built, Output};
+use crate::receipt::Receipt;
+use crate::store::Coordinator;
+
+/// What is needed to write it down.
+pub(crate) struct Conclusion<'a> {
+    pub(crate) coordinator: &'a Coordinator,
+    pub(crate) name: RunName,
+    pub(crate) run: RunId,
+    pub(crate) description: &'a Description,
+    pub(crate) output: &'a Output,
+}
+
+impl Conclusion<'_> {
+    /// Writes the result file and the receipt, unless the place is another run's by now.
+    pub(crate) async fn write(&self) -> anyhow::Result<Receipt> {
+        let Self { coordinator, run, output, .. } = self;
+        output.ensure_current(*run).await?;
+        loop {
+            let shards = coordinator.inspect_shards(TENANT, *run).await?;
+            let built = output.build(*run, &shards).await?;
+            if let Some(receipt) = self.publish(&shards, built).await? {
+                return Ok(receipt);
+            }
+        }
+    }
+
+    /// Puts what was built from shards where it belongs; none if they are others by now.
+    async fn publish(
+        &self,
+        shards: &[ShardRecord],
+        built: Built,
+    ) -> anyhow::Result<Option<Receipt>> {
+        let Self { coordinator, name, run, description, output } = self;
+        let _alone = output.lock();
+        output.ensure_current(*run).await?;
+        // Building takes time. What others handed in meanwhile is a part of the receipt: theirs may
+        // have been here before, and would be replaced by one that knows less.
+        let record = coordinator.get_run(TENANT, *run).await?;
+        let mut tally = Tally::default();
+        output.books(*run).await?.iter().for_each(|books| tally.add(books));
+        let now = coordinator.inspect_shards(TENANT, *run).await?;
+        // What was set aside may have been done meanwhile, too. Then a later file may be there
+        // already, which an older one must not replace. If somebody is still at it, theirs is yet
+        // to come.
+        if is_settled(&now) && now != shards {
+            return Ok(None);
+        }
+        let receipt = Receipt::new(*name, &record, description, shards, &built, tally)?;
+        output.publish(*run, built, serde_json::to_vec_pretty(&receipt)?).await?;
+        Ok(Some(receipt))
+    }
+}
+
+/// Whether nobody works on any of the shards.
+pub(crate) fn is_settled(shards: &[ShardRecord]) -> bool {
+    shards.iter().all(|shard| shard.head.status != ShardStatus::Active)
+}
+
+#[cfg(test)]
+mod tests {
+    use shardwright_coordination::RunStatus;
+
+    use super::*;
+    use crate::begin::tests::Bench;
+    use crate::begin::{Begun, end};
+    use crate::output::{RESULTS, Replaced};
+
+    fn conclusion<'a>(bench: &'a Bench, begun: &'a Begun) -> Conclusion<'a> {
+        let Begun { name, run, description, output, .. } = begun;
+        Conclusion { coordinator: &bench.coordinator, name: *name, run: *run, description, output }
+    }
+
+    #[tokio::test]
+    async fn a_run_that_was_replaced_writes_no_results() {
+        let bench = Bench::new().await;
+        let old = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        conclusion(&bench, &old).write().await.unwrap();
+        let new = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
+        let results = new.output.folder().join(RESULTS);
+        std::fs::write(&results, "newer").unwrap();
+        let wrote = conclusion(&bench, &old).write().await;
+        assert!(wrote.is_err_and(|error| error.is::<Replaced>()));
+        assert_eq!(std::fs::read(&results).unwrap(), b"newer");
+        let record = bench.coordinator.get_run(TENANT, old.run).await.unwrap();
+        assert_eq!(record.status, RunStatus::Cancelled);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_where_nobody_says_any_more_whose_the_results_are() {
+        let bench = Bench::new().await;
+        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        std::fs::remove_file(begun.output.folder().join("run.json")).unwrap();
+        let wrote = conclusion(&bench, &begun).write().await;
+        assert!(wrote.is_err_and(|error| !error.is::<Replaced>()));
+        assert!(!begun.output.folder().join(RESULTS).exists());
+    }
+
+    #[tokio::test]
+    async fn what_others_hand_in_while_results_are_built_is_in_the_receipt() {
+        let bench = Bench::new().await;
+        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let (run, output) = (begun.run, &begun.output);
+        let shards = bench.coordinator.inspect_shards(TENANT, run).await.unwrap();
+        let built = output.build(run, &shards).await.unwrap();
+        let books = output.books_folder(run).join("books-of-another.jsonl");
+        std::fs::write(books, "{\"kind\":\"refused\"}\n").unwrap();
+        end(&bench.coordinator, run).await.unwrap();
+        let receipt = conclusion(&bench, &begun).publish(&shards, built).await.unwrap().unwrap();
+        assert_eq!((receipt.stale_writes_refused, receipt.ended_at_ms.is_some()), (1, true));
+    }
+}
