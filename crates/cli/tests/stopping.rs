@@ -34,7 +34,7 @@ impl Work {
     }
 
     fn command<'a>(flags: &[&'a str]) -> Vec<&'a str> {
-        let run = ["run", "--lines", "rows", "--run", "work", "--lease", "1"];
+        let run = ["run", "--lines", "rows", "--run", "work"];
         [&run, flags, &["--", "sh", "-c", WAITING, "sh", "{}"]].concat()
     }
 
@@ -110,19 +110,22 @@ fn an_interrupted_run_finishes_what_it_began_and_goes_on_from_there() {
 #[test]
 fn a_second_interruption_ends_it_at_once() {
     let work = Work::new(4);
-    let mut child = work.site.start_piped(&Work::command(&["-j", "1"]));
+    let flags = ["-j", "1", "--lease", "1"];
+    let mut child = work.site.start_piped(&Work::command(&flags));
     let mut told = stderr(&mut child);
     wait_until(|| work.marks() > 0);
     interrupt(&child);
     read_until(&mut told, "once more to end at once");
     interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    work.finish(&["-j", "1"], 4);
+    work.finish(&flags, 4);
 }
 
 #[test]
 fn a_paused_run_waits_and_goes_on_in_the_same_process() {
-    for flags in [&["-j", "2"] as &[&str], &["-j", "2", "--at-dispatch"]] {
+    // Leases that do not end by themselves, however slow the machine is.
+    let flags = ["-j", "2", "--lease", "60"];
+    for flags in [&flags[..], &[&flags[..], &["--at-dispatch"]].concat()] {
         let work = Work::new(30);
         let mut child = work.site.start_piped(&Work::command(flags));
         let mut told = stderr(&mut child);
@@ -149,7 +152,7 @@ fn a_paused_run_waits_and_goes_on_in_the_same_process() {
 #[test]
 fn what_was_handed_out_at_a_kill_is_missing_and_verify_says_so() {
     let work = Work::new(10);
-    let flags = ["-j", "1", "--shards", "1", "--at-dispatch"];
+    let flags = ["-j", "1", "--shards", "1", "--lease", "1", "--at-dispatch"];
     let mut child = work.site.start(&Work::command(&flags));
     // The cursor is behind the first row, which is under way.
     wait_until(|| work.marks() > 0);

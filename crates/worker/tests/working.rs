@@ -111,7 +111,8 @@ async fn whoever_stops_waits_for_no_other_try_and_what_failed_is_tried_again_lat
             if fails {
                 told.stop();
             }
-            async move { if fails { Err(JobFailure::retryable("no luck")) } else { Ok(line(&item)) } }
+            let failure = || Err(JobFailure::retryable("no luck"));
+            async move { if fails { failure() } else { Ok(line(&item)) } }
         });
         Worker::builder(TENANT, RUN)
             .backend(coordinator.clone())
