@@ -1,5 +1,6 @@
 //! Releasing shards.
 
+use futures_util::Stream;
 use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_placement::ops::{ReleaseRefused, Releasing};
 use shardwright_store::Store;
@@ -34,6 +35,19 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         let released = self.core.each(shards.to_vec(), |release| self.release_one(release)).await;
         self.core.publish();
         shards.iter().map(|release| release.shard).zip(released).collect()
+    }
+
+    /// The same, and tells of each as soon as it is known: one whose answer got lost holds up no
+    /// other.
+    pub fn releasing(
+        &self,
+        shards: Vec<Release>,
+    ) -> impl Stream<Item = Vec<(ShardId, Result<(), ReleaseError>)>> + Send + use<S, E> {
+        let release = |release: Release| {
+            let node = self.clone();
+            async move { (release.shard, node.release_one(release).await) }
+        };
+        self.core.as_they_come(shards.into_iter().map(release).collect())
     }
 
     /// Writes the claim of a shard once more. When that is done, no release of it comes any more
@@ -79,7 +93,9 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
                 Tried::Stored(_) => return Ok(()),
                 tried @ (Tried::Conflict | Tried::Overtaken | Tried::SessionGone) => {
                     is_overtaken |= tried == Tried::Overtaken;
-                    self.core.reload(RELEASE, [ClusterKey::Shard(release.shard)]).await?;
+                    let read = self.core.reload(RELEASE, [ClusterKey::Shard(release.shard)]).await;
+                    // It may have been stored, and the shard be another's by now.
+                    read.map_err(|error| if is_overtaken { fault::unknown(error) } else { error })?;
                     is_fresh = true;
                 }
             }
