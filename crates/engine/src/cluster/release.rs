@@ -72,7 +72,20 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
     }
 
     async fn release_one(&self, release: Release) -> Result<(), ReleaseError> {
-        let (mut is_fresh, mut is_overtaken) = (false, false);
+        let mut is_overtaken = false;
+        match self.try_release(release, &mut is_overtaken).await {
+            // It may have been stored, and the shard be another's by now.
+            Err(ReleaseError::Store(error)) if is_overtaken => Err(fault::unknown(error).into()),
+            released => released,
+        }
+    }
+
+    async fn try_release(
+        &self,
+        release: Release,
+        is_overtaken: &mut bool,
+    ) -> Result<(), ReleaseError> {
+        let mut is_fresh = false;
         for tries in 0..=self.core.options.conflict_retries {
             back_off(&self.core.env, tries).await;
             let draft = self.core.lock().draft_release(&release, &self.holder);
@@ -84,7 +97,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
                     continue;
                 }
                 // An attempt whose outcome was not known has been stored, and others came after.
-                Err(ReleaseError::Refused(refused)) if is_overtaken && is_over(&refused) => {
+                Err(ReleaseError::Refused(refused)) if *is_overtaken && is_over(&refused) => {
                     return Ok(());
                 }
                 Err(error) => return Err(error),
@@ -92,10 +105,8 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
             match self.core.commit(RELEASE, commit).await? {
                 Tried::Stored(_) => return Ok(()),
                 tried @ (Tried::Conflict | Tried::Overtaken | Tried::SessionGone) => {
-                    is_overtaken |= tried == Tried::Overtaken;
-                    let read = self.core.reload(RELEASE, [ClusterKey::Shard(release.shard)]).await;
-                    // It may have been stored, and the shard be another's by now.
-                    read.map_err(|error| if is_overtaken { fault::unknown(error) } else { error })?;
+                    *is_overtaken |= tried == Tried::Overtaken;
+                    self.core.reload(RELEASE, [ClusterKey::Shard(release.shard)]).await?;
                     is_fresh = true;
                 }
             }
