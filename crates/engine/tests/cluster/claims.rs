@@ -214,9 +214,8 @@ struct LoadsLeft(Mutex<Option<u32>>);
 
 impl Hooks for LoadsLeft {
     async fn before(&self, call: Call<'_>) -> Before {
-        let (Call::Load(_), Some(left)) = (call, self.0.lock().unwrap().as_mut()) else {
-            return Before::Go;
-        };
+        let mut left = self.0.lock().unwrap();
+        let (Call::Load(_), Some(left)) = (call, left.as_mut()) else { return Before::Go };
         match left.checked_sub(1) {
             Some(fewer) => *left = fewer,
             None => return Before::Refuse(Fault::new(FaultKind::Unreachable, "no more")),
