@@ -115,8 +115,8 @@ impl View<'_> {
 
     /// For how long `target` could have claimed a shard and has not, if that is too long.
     ///
-    /// What was settled once came loose when a node came or went, or gave it up, and not when it got
-    /// its target.
+    /// What was settled once came loose when a node came or went, or gave it up, and not when it
+    /// got its target.
     fn late(&self, raw: &RawShard<'_>, target: NodeNo) -> Option<u64> {
         let came_at = self.came_at[target];
         let former = raw.holder.filter(|(name, life)| self.live(*name, *life).is_none());
