@@ -3,14 +3,18 @@
 //!
 //! All that belongs to one life is one future, so that it ends as a whole.
 
+mod attempts;
 mod auto_load;
 mod claims;
 mod handover;
 mod join;
 mod leader;
+mod leaving;
 mod loads;
+mod releases;
 mod sentinel;
 mod shards;
+mod work;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -24,7 +28,7 @@ use shardwright_placement::NodeAddress;
 use shardwright_store::Store;
 
 pub(crate) use self::join::join_again;
-use self::shards::Leaving;
+use self::leaving::Leaving;
 use crate::context::Caller;
 use crate::host::{HostParts, ObjectHost};
 use crate::local::Local;
@@ -78,6 +82,8 @@ enum Ending {
     Lost,
     /// Everything was handed over.
     HandedOver,
+    /// The node was to leave, and the store did not let it release what it had.
+    NotReleased,
     /// The node was dropped.
     Dropped,
 }
@@ -112,11 +118,9 @@ impl<S: Store, E: Env> Agent<S, E> {
                     host.life().end();
                     return;
                 }
-                Ending::HandedOver => {
-                    boxed(host.end()).await;
-                    self.leave(&membership).await;
-                    self.state.send_replace(NodeState::Left);
-                    return;
+                Ending::HandedOver => return self.leave(&membership, &host, NodeState::Left).await,
+                Ending::NotReleased => {
+                    return self.leave(&membership, &host, NodeState::Gone).await;
                 }
                 Ending::Lost => {
                     self.state.send_replace(NodeState::Rejoining);
@@ -165,7 +169,7 @@ impl<S: Store, E: Env> Agent<S, E> {
             biased;
             told = wish.wait_for(|wish| *wish == Wish::Drain) => {
                 if told.is_ok() {
-                    self.state.send_replace(NodeState::Left);
+                    self.state.send_replace(NodeState::Gone);
                 }
                 None
             }
@@ -173,11 +177,18 @@ impl<S: Store, E: Env> Agent<S, E> {
         }
     }
 
-    /// Takes the node out of the cluster.
-    async fn leave(&self, membership: &NodeMembership<S, E>) {
+    /// Takes the node out of the cluster, for good.
+    async fn leave(
+        &self,
+        membership: &NodeMembership<S, E>,
+        host: &ObjectHost<E>,
+        state: NodeState,
+    ) {
+        boxed(host.end()).await;
         // If neither can be said, the session says both later.
         let _ = membership.resign().await;
         let _ = membership.leave().await;
+        self.state.send_replace(state);
     }
 }
 
@@ -188,7 +199,7 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             biased;
             () = self.agent.dropped() => Ending::Dropped,
             () = self.watch_session() => Ending::Lost,
-            () = boxed(self.care_for_shards()) => Ending::HandedOver,
+            ending = boxed(self.care_for_shards()) => ending,
             () = boxed(self.lead()) => Ending::Lost,
         }
     }

@@ -7,7 +7,7 @@
 //! Which shard, if any, is asked of the parsed id: an object that its id puts into a shard is
 //! locked like one that is there by its hash, and one that lives on a node takes no lock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shardwright_contracts::ShardId;
@@ -113,6 +113,11 @@ impl ShardLocks {
         }
         Ok(guards)
     }
+}
+
+/// Locks that are given back one by one.
+pub(crate) fn by_shard(locks: Vec<ShardWriteGuard>) -> BTreeMap<ShardId, ShardWriteGuard> {
+    locks.into_iter().map(|lock| (lock.shard(), lock)).collect()
 }
 
 #[cfg(test)]

@@ -68,8 +68,12 @@ pub enum NodeState {
     Draining,
     /// It has lost its place in the cluster, serves nothing, and is about to join again.
     Rejoining,
-    /// It has left.
+    /// It has handed over or released all that it had, and has left.
     Left,
+    /// It was to leave, and is no member any more without having handed over what it had: it had
+    /// lost its place, or the store did not let it release. Others have its shards at the latest
+    /// when its session has run out.
+    Gone,
     /// Something in it panicked. It serves nothing any more, and others have its shards when its
     /// session has run out.
     Failed,
@@ -175,12 +179,15 @@ impl<S: Store, E: Env> Node<S, E> {
     /// Hands every shard over and leaves the cluster. Nothing fails of it; calls that still arrive
     /// are told that the node does not serve, so that a server goes on for a moment after this.
     ///
-    /// Tells how it ended: [`NodeState::Left`], or [`NodeState::Failed`] if the node had failed and
-    /// handed nothing over.
+    /// Tells how it ended: [`NodeState::Left`]; [`NodeState::Gone`] if not everything was handed
+    /// over; or [`NodeState::Failed`] if the node had failed and handed nothing over.
     pub async fn drain(&self) -> NodeState {
         self.wish.send_replace(Wish::Drain);
         let mut state = self.state.clone();
-        let ended = state.wait_for(|state| matches!(state, NodeState::Left | NodeState::Failed));
+        let is_over = |state: &NodeState| {
+            matches!(state, NodeState::Left | NodeState::Gone | NodeState::Failed)
+        };
+        let ended = state.wait_for(is_over);
         // Whoever would say so may be gone with everything else.
         ended.await.map_or(NodeState::Failed, |state| *state)
     }

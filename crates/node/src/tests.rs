@@ -9,5 +9,6 @@ mod load;
 mod losing;
 mod moving;
 mod nesting;
+mod refused;
 mod slow_calls;
 mod world;

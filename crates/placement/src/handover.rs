@@ -30,6 +30,9 @@ pub struct Handover {
 /// tries again, less and less often and each time for a longer moment. Only when that has gone on
 /// for too long are the calls waited for to their end, whatever becomes of those that are held; and
 /// a node that leaves with all its shards has less time for that than one that gives away some.
+///
+/// A store may refuse the release itself, for as long as it has no room. Nobody else can have the
+/// shard then, so the node serves on, and tries again less and less often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     /// How long the shard has been to go.
@@ -38,6 +41,10 @@ pub struct Effort {
     pub as_it_is_ms: u64,
     /// How often it has stopped admitting calls and taken that back.
     pub tries: u32,
+    /// How often the store has refused the release, and surely has not done it.
+    pub refusals: u32,
+    /// Whether it has done so since the node stopped admitting calls.
+    pub is_refused: bool,
     /// Whether the node is about to leave the cluster.
     pub leaves: bool,
     /// How patient it is.
@@ -90,13 +97,23 @@ impl Effort {
         (!forced).then(|| hold.saturating_sub(self.as_it_is_ms))
     }
 
-    /// How much longer the node serves on before it tries again.
+    /// How much longer the node serves on for the sake of calls before it tries again.
     fn pause_left_ms(self) -> u64 {
+        self.pause_ms(self.tries).min(self.left_ms())
+    }
+
+    /// How much longer it serves on because the store has refused the release.
+    fn refusal_left_ms(self) -> u64 {
+        self.pause_ms(self.refusals)
+    }
+
+    /// How much is left of the pause after something has happened for the how manieth time.
+    fn pause_ms(self, times: u32) -> u64 {
         let Patience { pause_ms, pause_max_ms, .. } = self.patience;
-        let Some(times) = self.tries.checked_sub(1) else { return 0 };
+        let Some(times) = times.checked_sub(1) else { return 0 };
         // Without any pause it would do nothing else.
         let pause = doubled(pause_ms, times).min(pause_max_ms).max(1);
-        pause.saturating_sub(self.as_it_is_ms).min(self.left_ms())
+        pause.saturating_sub(self.as_it_is_ms)
     }
 }
 
@@ -114,10 +131,11 @@ pub enum HandoverStep {
     /// It writes its claim once more, so that a release that is still on its way comes too late.
     /// Until then it must not serve: it would not know when the shard is somebody else's.
     Keep,
-    /// It admits calls again: the leader changed its mind, or the calls that run take too long for
-    /// those that are held.
+    /// It admits calls again: the leader changed its mind, the calls that run take too long for
+    /// those that are held, or the store takes no release.
     AdmitAgain,
-    /// It serves on for a while, unless no call runs any more, and then tries again.
+    /// It serves on for a while, and then tries again. If that is for the sake of calls, it tries
+    /// again as soon as none runs.
     ServeOn {
         /// For how long at most.
         at_most_ms: u64,
@@ -158,12 +176,17 @@ impl Handover {
         }
         // Who leaves at once has no time to try again.
         let forced = leaving || effort.left_ms() == 0;
+        // If no call runs just now, the moment is used.
+        let for_calls = if self.calls > 0 && !forced { effort.pause_left_ms() } else { 0 };
+        let for_the_store = if leaving { 0 } else { effort.refusal_left_ms() };
         match self {
-            Self { admitting: true, calls, .. } => match effort.pause_left_ms() {
-                // If no call runs just now, the moment is used.
-                at_most_ms @ 1.. if calls > 0 && !forced => HandoverStep::ServeOn { at_most_ms },
-                _ => HandoverStep::StopAdmitting,
+            Self { admitting: true, .. } => match for_calls.max(for_the_store) {
+                0 => HandoverStep::StopAdmitting,
+                at_most_ms => HandoverStep::ServeOn { at_most_ms },
             },
+            Self { in_doubt: false, .. } if effort.is_refused && !leaving => {
+                HandoverStep::AdmitAgain
+            }
             Self { calls: 1.., .. } => match effort.hold_left_ms(forced) {
                 Some(0) => HandoverStep::AdmitAgain,
                 at_most_ms => HandoverStep::AwaitCalls { at_most_ms },

@@ -189,15 +189,25 @@ impl ShardMap {
         }) {
             return Ok(Learned::Old);
         }
+        self.load_claim(shard, claim)?;
+        Ok(Learned::New)
+    }
+
+    /// Puts a stored claim into the map, whatever the map takes for later. What is written once
+    /// more of a shard that nobody has does not change when it was released.
+    pub fn load_claim(&mut self, shard: ShardId, claim: &Claim) -> Result<(), ShardOutOfRange> {
+        let index = self.num_shards.index(shard)?;
         let holder =
             claim.holder.as_ref().map(|one| (self.names.take(&one.address), one.incarnation));
-        if let Some(slot) = self.claims.get_mut(index) {
-            *slot = Some(ClaimSlot { holder, fence: claim.fence, released_at: None });
-        }
+        let Some(slot) = self.claims.get_mut(index) else { return Ok(()) };
+        let known = slot.take();
+        let is_free = holder.is_none() && known.is_some_and(|known| known.holder.is_none());
+        let released_at = known.and_then(|known| known.released_at).filter(|_| is_free);
+        *slot = Some(ClaimSlot { holder, fence: claim.fence, released_at });
         if let Some((before, _)) = known.and_then(|known| known.holder) {
             self.names.give_back(before);
         }
-        Ok(Learned::New)
+        Ok(())
     }
 
     /// Remembers that a shard which nobody has was released just now, by the clock of whoever keeps

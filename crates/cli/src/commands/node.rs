@@ -20,6 +20,8 @@ use crate::store::{Purpose, StoreAddress};
 const LINGER: Duration = Duration::from_secs(1);
 
 const FAILED: &str = "the node has failed; others have its shards when its session has run out";
+const GONE: &str = "the node is no member any more and has not handed everything over; others have \
+                    its shards when its session has run out";
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -64,7 +66,11 @@ pub(crate) async fn run(
         _ = state.wait_for(|state| *state == NodeState::Failed) => anyhow::bail!(FAILED),
     }
     let ended = signals.end(async {
-        anyhow::ensure!(node.drain().await == NodeState::Left, FAILED);
+        match node.drain().await {
+            NodeState::Left => {}
+            NodeState::Gone => anyhow::bail!(GONE),
+            _ => anyhow::bail!(FAILED),
+        }
         tokio::time::sleep(LINGER).await;
         drop(stop);
         Ok(server.await??)
@@ -91,6 +97,7 @@ async fn follow(
                 released = untaken(&cluster.view(), &address).map(|count| count.to_string());
                 ("left", "has handed everything over")
             }
+            NodeState::Gone => ("gone", "is no member any more and has not handed everything over"),
             NodeState::Failed => ("failed", "has failed and serves nothing any more"),
         };
         let mut fields = vec![("address", address.as_str())];

@@ -1,5 +1,6 @@
 //! Claiming shards.
 
+use futures_util::Stream;
 use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_placement::ops::ClaimRefused;
 use shardwright_store::Store;
@@ -28,6 +29,19 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         let claimed = self.core.each(shards.to_vec(), |shard| self.claim_one(shard)).await;
         self.core.publish();
         shards.iter().copied().zip(claimed).collect()
+    }
+
+    /// The same, and tells of each as soon as it is known: one whose answer got lost holds up no
+    /// other.
+    pub fn claiming(
+        &self,
+        shards: Vec<ShardId>,
+    ) -> impl Stream<Item = Vec<(ShardId, Result<FenceEpoch, ClaimError>)>> + Send + use<S, E> {
+        let claim = |shard| {
+            let node = self.clone();
+            async move { (shard, node.claim_one(shard).await) }
+        };
+        self.core.as_they_come(shards.into_iter().map(claim).collect())
     }
 
     async fn claim_one(&self, shard: ShardId) -> Result<FenceEpoch, ClaimError> {

@@ -2,8 +2,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::{Stream, StreamExt, stream};
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::InfraError;
 use shardwright_placement::{ClusterConfig, Membership, ShardHash, Sharding};
@@ -208,6 +207,19 @@ impl<S: Store, E: Env> Core<S, E> {
         // may go from thread to thread.
         let all: Vec<F> = items.into_iter().map(act).collect();
         stream::iter(all).buffered(self.options.commits_in_flight).collect().await
+    }
+
+    /// The same, and tells what came of each as soon as that is known, together with what came of
+    /// others at the same moment. It is in the view by then.
+    pub(super) fn as_they_come<F: Future>(
+        self: &Arc<Self>,
+        all: Vec<F>,
+    ) -> impl Stream<Item = Vec<F::Output>> + use<S, E, F> {
+        let (core, together) = (Arc::clone(self), all.len().max(1));
+        let done = stream::iter(all).buffer_unordered(self.options.commits_in_flight);
+        done.ready_chunks(together).inspect(move |_| {
+            core.publish();
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Releasing shards.
 
+use futures_util::Stream;
 use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_placement::ops::{ReleaseRefused, Releasing};
 use shardwright_store::Store;
@@ -36,6 +37,19 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
         shards.iter().map(|release| release.shard).zip(released).collect()
     }
 
+    /// The same, and tells of each as soon as it is known: one whose answer got lost holds up no
+    /// other.
+    pub fn releasing(
+        &self,
+        shards: Vec<Release>,
+    ) -> impl Stream<Item = Vec<(ShardId, Result<(), ReleaseError>)>> + Send + use<S, E> {
+        let release = |release: Release| {
+            let node = self.clone();
+            async move { (release.shard, node.release_one(release).await) }
+        };
+        self.core.as_they_come(shards.into_iter().map(release).collect())
+    }
+
     /// Writes the claim of a shard once more. When that is done, no release of it comes any more
     /// whose outcome was not known.
     pub async fn keep(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ReleaseError> {
@@ -58,7 +72,20 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
     }
 
     async fn release_one(&self, release: Release) -> Result<(), ReleaseError> {
-        let (mut is_fresh, mut is_overtaken) = (false, false);
+        let mut is_overtaken = false;
+        match self.try_release(release, &mut is_overtaken).await {
+            // It may have been stored, and the shard be another's by now.
+            Err(ReleaseError::Store(error)) if is_overtaken => Err(fault::unknown(error).into()),
+            released => released,
+        }
+    }
+
+    async fn try_release(
+        &self,
+        release: Release,
+        is_overtaken: &mut bool,
+    ) -> Result<(), ReleaseError> {
+        let mut is_fresh = false;
         for tries in 0..=self.core.options.conflict_retries {
             back_off(&self.core.env, tries).await;
             let draft = self.core.lock().draft_release(&release, &self.holder);
@@ -70,7 +97,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
                     continue;
                 }
                 // An attempt whose outcome was not known has been stored, and others came after.
-                Err(ReleaseError::Refused(refused)) if is_overtaken && is_over(&refused) => {
+                Err(ReleaseError::Refused(refused)) if *is_overtaken && is_over(&refused) => {
                     return Ok(());
                 }
                 Err(error) => return Err(error),
@@ -78,7 +105,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
             match self.core.commit(RELEASE, commit).await? {
                 Tried::Stored(_) => return Ok(()),
                 tried @ (Tried::Conflict | Tried::Overtaken | Tried::SessionGone) => {
-                    is_overtaken |= tried == Tried::Overtaken;
+                    *is_overtaken |= tried == Tried::Overtaken;
                     self.core.reload(RELEASE, [ClusterKey::Shard(release.shard)]).await?;
                     is_fresh = true;
                 }

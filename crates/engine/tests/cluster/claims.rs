@@ -1,10 +1,13 @@
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use shardwright_contracts::ShardId;
 use shardwright_engine::cluster::{ClaimError, Release, ReleaseError};
 use shardwright_placement::ops::{ClaimRefused, ReleaseRefused, Releasing};
+use shardwright_store::memory::{Before, Call, Hooks};
+use shardwright_store::{Fault, FaultKind};
 
-use crate::flaky::{Fate, Polite};
+use crate::flaky::{Fate, Flaky, Polite};
 use crate::site::{SHARDS, Site, TTL, holder_of, is_unknown, node, shard};
 
 #[test]
@@ -202,6 +205,47 @@ fn an_unknown_release_is_found_out_by_looking() {
         });
         assert_eq!(site.release(&a, 0, fence), Ok(()));
         assert_eq!(holder_of(&cluster, 0), Some(b.holder().clone()));
+    }
+}
+
+/// A store that can be read only so often.
+#[derive(Default)]
+struct LoadsLeft(Mutex<Option<u32>>);
+
+impl Hooks for LoadsLeft {
+    async fn before(&self, call: Call<'_>) -> Before {
+        let mut left = self.0.lock().unwrap();
+        let (Call::Load(_), Some(left)) = (call, left.as_mut()) else { return Before::Go };
+        match left.checked_sub(1) {
+            Some(fewer) => *left = fewer,
+            None => return Before::Refuse(Fault::new(FaultKind::Unreachable, "no more")),
+        }
+        Before::Go
+    }
+}
+
+/// Who took it for refused would serve a shard that is another's.
+#[test]
+fn a_release_that_was_overtaken_and_cannot_be_looked_at_is_unknown() {
+    for site in [Site::new(), Site::text()] {
+        let reads = Arc::new(LoadsLeft::default());
+        let store = Flaky::new(site.store.client(Arc::clone(&reads)));
+        let a = site.join(&site.cluster_over(store.clone()), "a:1");
+        let b = site.node("b:1");
+        site.place(&a);
+        let fence = site.claim(&a, 0).unwrap();
+        site.run(b.cluster().move_shard(shard(0), &node("b:1"))).unwrap();
+        let (world, claimer) = (site.world.clone(), b.clone());
+        store.next([Fate::LoseAnswer]);
+        store.meanwhile(move || {
+            world.run_tasks();
+            assert!(world.block_on(claimer.claim(&[shard(0)])).remove(0).1.is_ok());
+            *reads.0.lock().unwrap() = Some(1);
+        });
+        let Err(ReleaseError::Store(error)) = site.release(&a, 0, fence) else {
+            panic!("it is unknown")
+        };
+        assert!(is_unknown(&error), "{error}");
     }
 }
 

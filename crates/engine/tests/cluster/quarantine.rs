@@ -167,11 +167,33 @@ fn gates_marks_and_strangers_are_noted_or_ignored() {
 }
 
 #[test]
-fn shards_that_the_cluster_does_not_have_are_noted() {
+fn shards_that_the_cluster_does_not_have_are_noted_for_as_long_as_they_are_there() {
     let site = Site::text();
     let a = site.node("a:1");
     site.put("/goverse/shard/16", b"a:1,".to_vec());
     let view = a.cluster().view();
     assert!(matches!(view.quarantine[0].why, Unreadable::Shard(_)));
     site.place(&a);
+    site.delete("/goverse/shard/16");
+    assert_eq!(*a.cluster().view().quarantine, []);
+}
+
+#[test]
+fn so_are_claims_and_targets() {
+    let site = Site::new();
+    let a = site.node("a:1");
+    site.place(&a);
+    site.claim(&a, 0).unwrap();
+    for (kind, beyond, key) in [
+        ("claim", "0000000000000010", ClusterKey::Shard(shard(16))),
+        ("chunk", "0000000000000001", ClusterKey::TargetChunk(1)),
+    ] {
+        let good = site.stored(&format!("{OWN}/{kind}/0000000000000000"))[0].1.clone();
+        let beyond = format!("{OWN}/{kind}/{beyond}");
+        site.put(&beyond, good);
+        let view = a.cluster().view();
+        assert_eq!(view.quarantine.iter().map(|one| &one.key).collect::<Vec<_>>(), [&key]);
+        site.delete(&beyond);
+        assert_eq!(*a.cluster().view().quarantine, [], "{beyond}");
+    }
 }

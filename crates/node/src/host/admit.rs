@@ -12,15 +12,23 @@ use crate::planted::{self, Defect};
 use crate::queue::Place;
 use crate::wait::within;
 
+/// How long a node is given to hear what a caller has heard of a shard.
+const CATCH_UP: Duration = Duration::from_secs(1);
+
 /// What a look at a shard gave.
 enum Look {
     In(Admitted),
+    /// The shard is about to be given away.
     Wait,
+    /// The caller has heard of a later claim than the node. It may be the node's own: in the text
+    /// of existing clusters a fence rises with all that is written of the shard.
+    CatchUp(CallError),
 }
 
 impl<E: Env> ObjectHost<E> {
     /// Lets a call in, under the lock of its shard. While the shard drains, it is held until the
-    /// shard is gone, or stays after all.
+    /// shard is gone, or stays after all. If its caller has heard more of the shard than the node,
+    /// the node has a moment to hear of it too.
     pub(super) async fn admit(
         &self,
         call: &Call,
@@ -38,20 +46,24 @@ impl<E: Env> ObjectHost<E> {
             (None, _) => return Err(CallError::NotOwner { shard, fence: None }),
         };
         let mut place = None;
+        let moving = || CallError::NotOwner { shard, fence: slot.held().flatten() };
         match self.look(call, shard, slot, deadline, &mut place).await? {
             Look::In(admitted) => return Ok(admitted),
-            Look::Wait if self.options.strict => {
-                return Err(CallError::NotOwner { shard, fence: slot.held().flatten() });
-            }
-            Look::Wait => {}
+            Look::Wait if self.options.strict => return Err(moving()),
+            Look::Wait | Look::CatchUp(_) => {}
         }
+        let caught_up_at = self.env.monotonic().saturating_add(CATCH_UP).min(deadline);
         loop {
             self.take_place(&mut place)?;
             let mut bell = std::pin::pin!(slot.bell().notified());
             bell.as_mut().enable();
             match self.look(call, shard, slot, deadline, &mut place).await? {
                 Look::In(admitted) => return Ok(admitted),
+                Look::Wait if self.options.strict => return Err(moving()),
                 Look::Wait => within(&self.env, deadline, bell).await.ok_or(CallError::Late)?,
+                Look::CatchUp(refused) => {
+                    within(&self.env, caught_up_at, bell).await.ok_or(refused)?;
+                }
             }
         }
     }
@@ -109,6 +121,7 @@ impl<E: Env> ObjectHost<E> {
         match slot.admit(lock, call.fence, must_end) {
             Admission::Admitted(admitted) => Ok(Look::In(admitted)),
             Admission::Draining => Ok(Look::Wait),
+            Admission::Behind { fence } => Ok(Look::CatchUp(CallError::NotOwner { shard, fence })),
             Admission::NotHeld { fence } => Err(CallError::NotOwner { shard, fence }),
         }
     }

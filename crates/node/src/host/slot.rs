@@ -47,6 +47,11 @@ pub(crate) enum Admission {
     Admitted(Admitted),
     /// The shard is about to be given away.
     Draining,
+    /// The caller has heard of something later about the shard than the node.
+    Behind {
+        /// The last fence that the node knows of.
+        fence: Option<FenceEpoch>,
+    },
     /// The node does not have the shard.
     NotHeld {
         /// The last fence that it knows of.
@@ -114,7 +119,7 @@ impl Slot {
             return Admission::NotHeld { fence: state.fence };
         };
         if known > hold.fence && hold.fence.is_some() {
-            return Admission::NotHeld { fence: hold.fence };
+            return Admission::Behind { fence: hold.fence };
         }
         // Where nothing runs, nothing waits; and the shard may be being released already.
         let must_end = must_end && state.calls > 0;
@@ -255,7 +260,7 @@ mod tests {
     fn admitted(slot: &Arc<Slot>, known: Option<FenceEpoch>, part: bool) -> Option<Admitted> {
         match slot.admit(None, known, part) {
             Admission::Admitted(admitted) => Some(admitted),
-            Admission::Draining | Admission::NotHeld { .. } => None,
+            Admission::Draining | Admission::Behind { .. } | Admission::NotHeld { .. } => None,
         }
     }
 
@@ -275,7 +280,9 @@ mod tests {
         let slot = Arc::new(Slot::default());
         slot.take(fence(4));
         assert!(admitted(&slot, fence(3), false).is_some());
-        assert!(matches!(slot.admit(None, fence(5), false), Admission::NotHeld { .. }));
+        assert!(matches!(slot.admit(None, fence(5), false), Admission::Behind { .. }));
+        slot.take(fence(5));
+        assert!(admitted(&slot, fence(5), false).is_some());
     }
 
     #[test]

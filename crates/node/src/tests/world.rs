@@ -22,8 +22,12 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) cut: AtomicBool,
+    /// Whether the store has no room, and takes no commits.
+    pub(super) full: AtomicBool,
     /// Whether commits get stuck on their way, and nobody hears of them.
     pub(super) sticky: AtomicBool,
+    /// The same for those that write a key which ends so.
+    pub(super) sticky_key: Mutex<Option<String>>,
     stuck: Mutex<Vec<Commit>>,
 }
 
@@ -32,6 +36,18 @@ impl Line {
     pub(super) fn stuck(&self) -> usize {
         self.stuck.lock().unwrap().len()
     }
+
+    /// From now on, what is written of a shard gets stuck.
+    pub(super) fn stick(&self, shard: ShardId) {
+        *self.sticky_key.lock().unwrap() = Some(format!("/claim/{:016x}", shard.as_raw()));
+    }
+
+    fn sticks(&self, commit: &Commit) -> bool {
+        let of_key = self.sticky_key.lock().unwrap();
+        let mut keys = commit.writes().iter().map(|write| write.key().to_string());
+        let ends = |end: &String| keys.any(|key| key.ends_with(end));
+        self.sticky.load(Ordering::Relaxed) || of_key.as_ref().is_some_and(ends)
+    }
 }
 
 impl Hooks for Line {
@@ -39,7 +55,11 @@ impl Hooks for Line {
         if self.cut.load(Ordering::Relaxed) {
             return Before::Refuse(Fault::new(FaultKind::Unreachable, "the line is cut"));
         }
-        if let (true, memory::Call::Commit(commit)) = (self.sticky.load(Ordering::Relaxed), call) {
+        let memory::Call::Commit(commit) = call else { return Before::Go };
+        if self.full.load(Ordering::Relaxed) {
+            return Before::Refuse(Fault::new(FaultKind::Full, "no room"));
+        }
+        if self.sticks(commit) {
             self.stuck.lock().unwrap().push(commit.clone());
             return Before::Lose(Fault::new(FaultKind::Unreachable, "no answer"));
         }
@@ -84,7 +104,11 @@ impl World {
 
     /// The same, stored in the text of existing clusters.
     pub(super) async fn of_text() -> Self {
-        Self::stored(Layout::Seed { prefix: "/goverse".to_owned() }, |_| {}).await
+        Self::of_text_with(|_| {}).await
+    }
+
+    pub(super) async fn of_text_with(change: impl FnOnce(&mut ClusterConfig)) -> Self {
+        Self::stored(Layout::Seed { prefix: "/goverse".to_owned() }, change).await
     }
 
     pub(super) async fn with(change: impl FnOnce(&mut ClusterConfig)) -> Self {

@@ -269,6 +269,37 @@ fn calls_are_waited_for_to_their_end_at_last_or_if_the_node_leaves_at_once() {
 const STOP: HandoverStep = HandoverStep::StopAdmitting;
 
 #[test]
+fn a_shard_whose_release_the_store_refuses_is_served_on_and_tried_less_and_less_often() {
+    let next = |handover: Handover, leaving, effort| {
+        with(Some("b"), Some(("a", 2)), Some(7), |info| {
+            handover.next_step(info, &holder("a", 2), leaving, effort)
+        })
+    };
+    let empty = Handover { admitting: false, calls: 0, objects: 0, in_doubt: false };
+    let refused = Effort { refusals: 1, is_refused: true, ..effort(300, 300, 0) };
+    assert_eq!(next(empty, false, refused), HandoverStep::AdmitAgain);
+    // Who leaves at once, or does not know what became of a release, has no other way.
+    assert_eq!(next(empty, true, refused), HandoverStep::Release);
+    let in_doubt = Handover { in_doubt: true, ..empty };
+    assert_eq!(next(in_doubt, false, refused), HandoverStep::Release);
+    // The store is left alone for a while, whether calls run or not, and however long that takes.
+    let force_ms = Patience::default().force_ms;
+    for (refusals, pause) in [(1, 200), (2, 400), (5, 3_200), (6, 5_000), (90, 5_000)] {
+        for (calls, since_ms) in [(0, 300), (3, 300), (0, force_ms), (3, force_ms)] {
+            let serving = Handover { admitting: true, calls, ..empty };
+            let served = |as_it_is_ms| Effort { refusals, ..effort(since_ms, as_it_is_ms, 1) };
+            let serve_on = HandoverStep::ServeOn { at_most_ms: pause };
+            assert_eq!(next(serving, false, served(0)), serve_on, "{refusals} {calls}");
+            assert_eq!(next(serving, false, served(pause)), STOP, "{refusals} {calls}");
+            assert_eq!(next(serving, true, served(0)), STOP, "{refusals} {calls}");
+        }
+    }
+    // And then it is tried again.
+    let again = Effort { refusals: 1, ..effort(600, 10, 1) };
+    assert_eq!(next(empty, false, again), HandoverStep::Release);
+}
+
+#[test]
 fn a_shard_that_stays_is_served_and_one_of_another_is_left_alone() {
     let next = |admitting, target: Option<&str>, current| {
         let handover = Handover { admitting, calls: 0, objects: 0, in_doubt: false };

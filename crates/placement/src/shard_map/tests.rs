@@ -167,3 +167,21 @@ fn a_claim_that_is_forgotten_can_be_learned_anew() {
     assert_eq!(map.learn_claim(FIRST, &claim(Some("a"), 5)), Ok(Learned::New));
     assert!(map.forget_claim(ShardId::from_raw(1)).is_err());
 }
+
+#[test]
+fn what_is_written_of_a_released_shard_does_not_change_when_it_was_released() {
+    let mut map = map(1);
+    let released_at = |map: &ShardMap| map.raw().next().unwrap().released_at;
+    let at = LogicalTime::from_millis(9);
+    map.load_claim(FIRST, &claim(Some("a"), 4)).unwrap();
+    map.hear_release(FIRST, at).unwrap();
+    assert_eq!(released_at(&map), None, "somebody has it");
+    map.load_claim(FIRST, &claim(None, 5)).unwrap();
+    map.hear_release(FIRST, at).unwrap();
+    map.load_claim(FIRST, &claim(None, 8)).unwrap();
+    assert_eq!(released_at(&map), Some(at));
+    map.load_claim(FIRST, &claim(Some("b"), 9)).unwrap();
+    assert_eq!(released_at(&map), None);
+    map.load_claim(FIRST, &claim(None, 10)).unwrap();
+    assert_eq!(released_at(&map), None, "the next release is another");
+}

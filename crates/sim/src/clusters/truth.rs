@@ -244,12 +244,12 @@ impl Truth {
         self.claimed_us.insert(shard, now_us);
     }
 
-    /// Who has a shard, or had it until a moment ago: whoever has not heard of a release takes the
-    /// shard for served.
-    pub(super) fn server(&self, shard: ShardId, since_us: u64) -> Option<&NodeAddress> {
+    /// Whether a node has a shard, or had it until a moment ago: whoever has not heard of a release
+    /// takes the shard for served, though another may have claimed it since.
+    pub(super) fn seems_served(&self, shard: ShardId, node: &NodeAddress, since_us: u64) -> bool {
         let held_by = self.holder(shard).map(|holder| &holder.address);
         let released = self.released.get(&shard).filter(|(_, at_us)| *at_us >= since_us);
-        held_by.or(released.map(|(node, _)| node))
+        held_by == Some(node) || released.is_some_and(|(before, _)| before == node)
     }
 
     /// Who has had a shard since some time.
@@ -260,12 +260,13 @@ impl Truth {
 
     fn aim(&mut self, change: &Change, now_us: u64) {
         let since_us = now_us.saturating_sub(LAG_US);
-        let server = self.server(change.shard, since_us).cloned();
+        let after = change.after.node.as_ref();
+        let is_there = after.is_some_and(|node| self.seems_served(change.shard, node, since_us));
         let Some(aim) = self.aims.get_mut(&change.shard) else { return };
         if aim.target.node != change.after.node {
             aim.before = aim.target.node.take();
             aim.at_us = now_us;
-            aim.arrived = server == change.after.node;
+            aim.arrived = is_there;
         }
         aim.target = change.after.clone();
     }

@@ -111,7 +111,8 @@ impl Link {
         }
         // Whoever asked may have given up.
         let _given_up = reply.send(result);
-        if let Some(again_us) = journey.again_us {
+        // Nothing comes of what was refused, however often it was sent.
+        if let (Some(again_us), Fate::Arrive) = (journey.again_us, fate) {
             self.clock.sleep_us(again_us).await;
             let _unheard = self.apply(&commit, journey.number, author).await;
         }

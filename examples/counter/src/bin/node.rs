@@ -54,7 +54,7 @@ async fn serve<S: Store>(store: S, arguments: &ServerArguments) -> anyhow::Resul
     serve_until(terminated(), node.state()).await?;
     // Every shard is handed over before the node goes. Nobody's call fails of that.
     let ended = node.drain().await;
-    anyhow::ensure!(ended == NodeState::Left, "node {address} has failed");
+    anyhow::ensure!(ended == NodeState::Left, "node {address} has not handed everything over");
     println!("node {address} has handed everything over");
     tokio::time::sleep(LINGER).await;
     drop(stop);

@@ -55,7 +55,7 @@ impl State {
             ClusterKey::TargetHead => self.apply_header(bytes),
             ClusterKey::TargetChunk(chunk) => self.apply_chunk(*chunk, bytes, now),
         };
-        self.note(key, read);
+        self.note(key, value.is_some(), read);
     }
 
     /// Takes what is stored of a shard.
@@ -77,13 +77,15 @@ impl State {
                 let _missing = self.map_mut().load_target(shard, &Target::default());
             }
         }
-        self.note(ClusterKey::Shard(shard), read);
+        self.note(ClusterKey::Shard(shard), value.is_some(), read);
     }
 
-    fn note(&mut self, key: ClusterKey, read: Result<(), Unreadable>) {
+    /// Takes note of what cannot be read. What is not there is not to be read, also where there
+    /// should be nothing.
+    fn note(&mut self, key: ClusterKey, is_there: bool, read: Result<(), Unreadable>) {
         self.touched.notes |= match read {
-            Ok(()) => self.unreadable.remove(&key).is_some(),
-            Err(why) => self.unreadable.insert(key, why) != Some(why),
+            Err(why) if is_there => self.unreadable.insert(key, why) != Some(why),
+            Ok(()) | Err(_) => self.unreadable.remove(&key).is_some(),
         };
     }
 
@@ -227,9 +229,7 @@ impl State {
         // What was claimed below the floor is void: nobody has it.
         let is_void = claim.fence < self.floor;
         let holder = claim.holder.clone().filter(|_| !is_void);
-        let map = self.map_mut();
-        map.forget_claim(shard)?;
-        Ok(map.learn_claim(shard, &Claim { holder, fence: claim.fence }).map(|_| ())?)
+        Ok(self.map_mut().load_claim(shard, &Claim { holder, fence: claim.fence })?)
     }
 
     /// Goes by a floor that has risen: nobody has what was claimed below it.

@@ -191,3 +191,26 @@ async fn an_object_is_loaded_without_a_call() {
     world.host.load(key, SECOND).await.unwrap();
     assert_eq!(world.log(), ["shard#5/x wakes with 7"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_hears_what_its_caller_has_heard_before_it_refuses() {
+    for strict in [false, true] {
+        let world = world(HostOptions { strict, ..HostOptions::default() });
+        let told =
+            |raw| Call { fence: fence(raw), timeout: 5 * SECOND, ..call("shard#5/x", "count") };
+        let early = world.begin(told(8)).await;
+        assert!(!early.is_finished(), "{:?}", early.await);
+        world.slot().take(fence(8));
+        assert_eq!(early.await.unwrap().unwrap(), "1");
+        // What it hears may be that the shard is another's.
+        let early = world.begin(told(9)).await;
+        world.slot().give_up();
+        let gone = CallError::NotOwner { shard: Some(shard()), fence: fence(8) };
+        assert_eq!(early.await.unwrap(), Err(gone.clone()));
+        // If it hears nothing, somebody else may have the shard.
+        world.slot().take(fence(8));
+        let began = world.host.env.monotonic();
+        assert_eq!(world.host.serve(told(9)).await, Err(gone));
+        assert_eq!(world.host.env.monotonic() - began, SECOND);
+    }
+}

@@ -85,7 +85,7 @@ fn moved(truth: &Truth, plan: &Planned<'_>) -> (u32, u32) {
             continue;
         };
         // A shard that is left where it is served is not sent anywhere.
-        if from == to || truth.server(change.shard, plan.known_us()) == Some(to) {
+        if from == to || truth.seems_served(change.shard, to, plan.known_us()) {
             continue;
         }
         moves += 1;

@@ -1,0 +1,103 @@
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use shardwright_contracts::Env;
+use shardwright_engine::cluster::ClusterView;
+use shardwright_placement::DrainProgress;
+use shardwright_store::Store;
+
+use super::work::{Done, Work};
+use super::{Ending, LifeOf};
+use crate::node::NodeState;
+use crate::notices::Trying;
+
+/// How long to wait after the node could not say that it leaves.
+const AFTER_FAILURE: Duration = Duration::from_millis(200);
+
+/// How a node leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaving {
+    /// It does not.
+    No,
+    /// It hands over what others take.
+    Politely,
+    /// It releases everything, whoever takes it.
+    AtOnce,
+    /// The same, and its time is over: what the store does not let it release, it leaves to the end
+    /// of its session.
+    AtLast,
+}
+
+impl Leaving {
+    /// Whether shards are released though nobody is meant to have them.
+    pub(super) const fn is_at_once(self) -> bool {
+        matches!(self, Self::AtOnce | Self::AtLast)
+    }
+}
+
+impl<S: Store, E: Env> LifeOf<S, E> {
+    /// Begins to leave, and tells until when the node has patience with others. That counts from
+    /// now on, also if the store takes no mark that says so.
+    pub(super) fn begin_leaving(&self, work: &mut Work) -> Duration {
+        self.agent.state.send_replace(NodeState::Draining);
+        let announced = self.clone().announce_leaving();
+        work.begin(stream::once(announced).boxed());
+        self.env().monotonic().saturating_add(self.agent.options.drain_patience)
+    }
+
+    /// Says to the leader that the node wants to go.
+    async fn announce_leaving(self) -> Done {
+        while let Err(error) = self.membership.set_leaving(true).await {
+            self.agent.teller.tell(Trying::Leave, error);
+            self.env().sleep(AFTER_FAILURE).await;
+        }
+        Done::Announced
+    }
+
+    /// How long others may still take for what they are to have.
+    pub(super) fn patience_left(&self, leaving: Leaving, impatient_at: Duration) -> Duration {
+        match leaving {
+            Leaving::Politely | Leaving::AtOnce => {
+                impatient_at.saturating_sub(self.env().monotonic())
+            }
+            Leaving::No | Leaving::AtLast => Duration::MAX,
+        }
+    }
+
+    /// As long as others can take the shards, each goes when another is meant to have it.
+    pub(super) fn how_to_leave(&self, view: &ClusterView, impatient_at: Duration) -> Leaving {
+        let own = &self.agent.address;
+        let others = view.members.iter().any(|one| !one.draining && one.address() != own);
+        if self.env().monotonic() >= impatient_at {
+            Leaving::AtLast
+        } else if others {
+            Leaving::Politely
+        } else {
+            Leaving::AtOnce
+        }
+    }
+
+    /// How this life ends, if the node that leaves may go: it has nothing any more, or nothing that
+    /// the store lets it release.
+    pub(super) fn may_go(
+        &self,
+        view: &ClusterView,
+        leaving: Leaving,
+        work: &Work,
+    ) -> Option<Ending> {
+        if !work.is_idle() {
+            return None;
+        }
+        let progress = DrainProgress::of(&view.map, &self.agent.address, &view.members);
+        let is_gone = match leaving {
+            Leaving::No => return None,
+            Leaving::Politely => progress.is_done(),
+            Leaving::AtOnce | Leaving::AtLast => progress.held == 0,
+        };
+        if is_gone && self.host.held().next().is_none() {
+            return Some(Ending::HandedOver);
+        }
+        let is_stuck = self.host.held().all(|(shard, _)| work.is_unreleased(shard));
+        (is_stuck && leaving == Leaving::AtLast).then_some(Ending::NotReleased)
+    }
+}
