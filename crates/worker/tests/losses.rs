@@ -27,7 +27,7 @@ use support::{
     Coordinator, Hurried, Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, key, line,
     number, results, shards, sink, start, start_with_limit,
 };
-use tokio::sync::{Barrier, Notify};
+use tokio::sync::{Barrier, Semaphore};
 use tokio::time::timeout;
 
 /// Somebody takes all shards and is never heard of again, so many times.
@@ -186,19 +186,19 @@ async fn when_nothing_more_can_be_set_aside_the_worker_says_so_and_nothing_is_lo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no() {
+async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no_each_time() {
     let limits = ShardLimits { per_tenant: 1, ..ShardLimits::default() };
     let coordinator = start_with_limit(200, 1, Completed, 10_000, limits).await;
     let (_folder, sink) = sink();
-    let asked = Arc::new(Notify::new());
+    let asked = Arc::new(Semaphore::new(0));
     let heard = Arc::clone(&asked);
     let job = each(move |item: Item| {
         let heard = Arc::clone(&heard);
         async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            // Long enough for somebody to ask.
+            // Long enough for somebody to ask, and to ask again: there may be room by then.
             if number(&item.key) == 100 {
-                heard.notified().await;
+                let _each_time = heard.acquire_many(2).await;
             }
             Ok(line(&item))
         }
@@ -216,12 +216,12 @@ async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no() 
 }
 
 /// Tells when somebody was told no.
-struct Declined(Arc<Notify>);
+struct Declined(Arc<Semaphore>);
 
 impl Observer for Declined {
     fn event(&self, _: usize, event: WorkerEvent<'_>) {
         if let WorkerEvent::Indivisible { .. } = event {
-            self.0.notify_one();
+            self.0.add_permits(1);
         }
     }
 }
