@@ -94,7 +94,10 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         let residual = loop {
             let lease = self.lease.lease();
             match shared.backend.split_residual(shared.tenant, &lease, &plan, op).await {
-                Ok(outcome) => break outcome.into_inner().residual,
+                Ok(outcome) => {
+                    self.holder.note_replay(self.shard(), &outcome);
+                    break outcome.into_inner().residual;
+                }
                 Err(SplitResidualError::BackendError(error)) if error.is_retryable() => {
                     self.holder.pause_after(&mut failures, &error).await;
                 }
