@@ -21,6 +21,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
         let shared = self.shared;
         let op = OpId::from_raw(shared.env.random());
         let (shard, mut failures) = (cell.lease().key().shard, 0);
+        cell.begin_to_end();
         loop {
             let lease = cell.lease();
             match shared.backend.release(shared.tenant, &lease, op).await {
