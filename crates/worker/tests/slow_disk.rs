@@ -11,8 +11,9 @@
 mod support;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
@@ -26,7 +27,6 @@ use support::{
     Coordinator, Journal, LONG, Numbers, RUN, TENANT, all, env, join, line, results, shards, sink,
     start_with_lease,
 };
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 const LEASE_MS: u64 = 1_500;
@@ -97,10 +97,20 @@ async fn whoever_brings_results_together_keeps_its_lease_however_long_that_takes
         .env(env())
         .observer(Arc::new(journal.clone()));
     let working = tokio::spawn(worker.run());
-    let renewed = timeout(LONG / 4, is_renewed(&coordinator)).await;
-    // Written in any case: whoever reads it could not even be stopped.
-    spawn_blocking(move || fs::write(file, bytes)).await.unwrap().unwrap();
-    assert!(renewed.is_ok(), "{:?}", journal.lines());
+    let (go_on, told) = mpsc::channel::<()>();
+    // Written in the end in any case, and by nobody who could be held up: whoever reads it cannot
+    // even be stopped.
+    let disk = std::thread::spawn(move || {
+        let was_told = told.recv_timeout(LONG / 4).is_ok();
+        let mut pipe = fs::File::options().write(true).open(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, &bytes).unwrap();
+        pipe.write_all(&bytes).unwrap();
+        was_told
+    });
+    timeout(LONG, is_renewed(&coordinator)).await.unwrap();
+    go_on.send(()).unwrap();
+    assert!(disk.join().unwrap(), "{:?}", journal.lines());
     assert_eq!(timeout(LONG, working).await.unwrap().unwrap().unwrap(), Ending::Done);
     let told = ["claimed", "lost"].map(|kind| journal.count(kind));
     assert_eq!(told, [1, 0], "{:?}", journal.lines());
