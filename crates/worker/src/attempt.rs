@@ -23,8 +23,8 @@ pub(crate) struct Attempted {
 /// one of those that the policy allows. What is the worker's own fault is tried with one of them:
 /// it would be the same with the others.
 ///
-/// When `stop` is told while an item waits to be tried again, that item and those after it are not
-/// among what is given: nothing is known of them yet.
+/// Once `stop` is told, no item is tried again: the first that would be and those after it are not
+/// among what is given, as if they had not been begun.
 pub(crate) async fn attempt<J: Job, E: Env>(
     job: &J,
     env: &E,
@@ -50,6 +50,9 @@ pub(crate) async fn attempt<J: Job, E: Env>(
             && !(is_worker_unable && *cause == Cause::Worker)
             && retries < policy.retries.saturating_add(beside_policy)
         {
+            if stop.is_some_and(Stop::is_stopped) {
+                return attempted;
+            }
             retries += 1;
             if let Some(retry @ 1..) = retries.checked_sub(beside_policy) {
                 let mut waited = pin!(env.sleep(policy.wait(retry, env.random())).fuse());

@@ -53,7 +53,8 @@ pub enum WorkerEvent<'a> {
         /// Where the new one begins.
         boundary: &'a [u8],
     },
-    /// A shard has to be worked on by one worker to its end.
+    /// Somebody asked for a part of a shard, and there is none that could be given, for now at
+    /// least.
     Indivisible {
         /// The shard.
         shard: ShardId,

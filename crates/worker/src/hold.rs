@@ -2,7 +2,8 @@
 //!
 //! Three things go on side by side: the work, the renewal of the lease, and telling others how far
 //! the work is. When a renewal is refused or comes too late, the work is dropped where it stands:
-//! its results were not committed, so they do not exist.
+//! its results were not committed, so they do not exist. Only where the work is just about to end
+//! the shard, a refusal may mean that it has, and the answer is waited for while the lease lasts.
 
 mod advice;
 mod care;

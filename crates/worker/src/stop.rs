@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 
 /// Stops workers gently: they finish the items that they are working on, commit, and give shards
-/// back. What has failed and waits to be tried again is left for later, unless the cursor is past
-/// it. Clones are the same.
+/// back. What has failed and would be tried again is left for later, unless the cursor is past it.
+/// Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     state: Arc<State>,

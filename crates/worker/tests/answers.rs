@@ -14,39 +14,52 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shardwright_contracts::CursorSemantics::Completed;
+use shardwright_coordination::ParkReason;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, StoredCoordinator};
 use shardwright_store::memory::{After, Before, Call, Hooks};
 use shardwright_store::{Fault, FaultKind, Write};
 use shardwright_worker::connector::Item;
-use shardwright_worker::{Ending, Observer, Worker, WorkerEvent, WorkerOptions, each};
+use shardwright_worker::sink::FolderSink;
+use shardwright_worker::{
+    Ending, Job, JobFailure, Observer, Stop, Worker, WorkerEvent, WorkerOptions, each,
+};
 use support::{
-    Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, finish, join, line, number, results,
-    sink, start, start_with_lease,
+    Coordinator, Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, finish, gives_up, join,
+    line, number, results, shards, sink, start, start_with_lease,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Loses the answer to the first commit that moves a cursor to a key, and everything after it
-/// until somebody mends the way.
+/// Loses the answer to the first commit with a certain write, and everything after it until
+/// somebody mends the way.
 struct LosesAnswer {
-    key: &'static [u8],
+    is_the_one: fn(&Write) -> bool,
     has_lost: AtomicBool,
     is_cut_off: AtomicBool,
 }
 
+/// Whether something that names these bytes is written.
+fn puts(write: &Write, wanted: &[u8]) -> bool {
+    match write {
+        Write::Put { value, .. } => value.windows(wanted.len()).any(|part| part == wanted),
+        Write::Delete { .. } => false,
+    }
+}
+
 impl LosesAnswer {
+    fn of(is_the_one: fn(&Write) -> bool) -> Arc<Self> {
+        let (has_lost, is_cut_off) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { is_the_one, has_lost, is_cut_off })
+    }
+
     fn fault() -> Fault {
         Fault::new(FaultKind::Unreachable, "the way is cut off")
     }
 
     fn is_the_one(&self, call: Call<'_>) -> bool {
         let Call::Commit(commit) = call else { return false };
-        let names_key = |write: &Write| match write {
-            Write::Put { value, .. } => value.windows(self.key.len()).any(|part| part == self.key),
-            Write::Delete { .. } => false,
-        };
-        commit.writes().iter().any(names_key)
+        commit.writes().iter().any(self.is_the_one)
     }
 }
 
@@ -83,37 +96,90 @@ impl Observer for Mender {
     }
 }
 
+/// A worker on fifty numbers to which one answer is lost.
+async fn work_with_lost_answer(
+    coordinator: &Coordinator,
+    sink: &FolderSink,
+    is_the_one: fn(&Write) -> bool,
+    job: impl Job,
+    stop: Stop,
+) -> Ending {
+    let hooks = LosesAnswer::of(is_the_one);
+    let store = coordinator.store().client(Arc::clone(&hooks));
+    let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
+    let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
+    let journal = Journal::default();
+    let mender = Mender { hooks: Arc::clone(&hooks), journal: journal.clone() };
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(backend)
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env())
+        .options(WorkerOptions { commit_items: 1, ..WorkerOptions::default() })
+        .stop(stop)
+        .observer(Arc::new(mender));
+    let ending = timeout(LONG, worker.run()).await.unwrap().unwrap();
+    assert!(hooks.has_lost.load(Ordering::SeqCst), "{:?}", journal.lines());
+    let told = ["replayed", "refused", "lost"].map(|kind| journal.count(kind));
+    assert_eq!(told, [1, 0, 0], "{:?}", journal.lines());
+    ending
+}
+
 /// In the middle of a shard that is a checkpoint, and at its end a completion.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_whose_answer_was_lost_is_repeated_takes_effect_once_and_is_told() {
-    for key in [&b"000019"[..], b"000049"] {
+    let cases: [fn(&Write) -> bool; 2] =
+        [|write| puts(write, b"000019"), |write| puts(write, b"000049")];
+    for is_the_one in cases {
         let coordinator = start(50, 1, Completed).await;
         let (_folder, sink) = sink();
-        let hooks = Arc::new(LosesAnswer {
-            key,
-            has_lost: AtomicBool::new(false),
-            is_cut_off: AtomicBool::new(false),
-        });
-        let store = coordinator.store().client(Arc::clone(&hooks));
-        let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
-        let backend =
-            StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
-        let journal = Journal::default();
-        let mender = Mender { hooks: Arc::clone(&hooks), journal: journal.clone() };
-        let worker = Worker::builder(TENANT, RUN)
-            .backend(backend)
-            .connector(Numbers)
-            .job(each(|item: Item| async move { Ok(line(&item)) }))
-            .sink(sink.clone())
-            .env(env())
-            .options(WorkerOptions { commit_items: 1, ..WorkerOptions::default() })
-            .observer(Arc::new(mender));
-        assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
-        assert!(hooks.has_lost.load(Ordering::SeqCst), "{:?}", journal.lines());
-        let told = ["replayed", "refused", "lost"].map(|kind| journal.count(kind));
-        assert_eq!(told, [1, 0, 0], "{:?}", journal.lines());
+        let job = each(|item: Item| async move { Ok(line(&item)) });
+        let stop = Stop::default();
+        let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, job, stop).await;
+        assert_eq!(ending, Ending::Done);
         assert_eq!(results(&coordinator, &sink).await, all(50));
     }
+}
+
+/// What comes behind the item becomes a shard of its own, and then the item is parked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_it_is_with_both_writes_that_set_an_item_aside() {
+    let cases: [fn(&Write) -> bool; 2] =
+        [|write| puts(write, b"000007"), |write| puts(write, b"no luck")];
+    for is_the_one in cases {
+        let coordinator = start(50, 1, Completed).await;
+        let (_folder, sink) = sink();
+        let job = each(|item: Item| async move {
+            if number(&item.key) == 7 {
+                return Err(JobFailure::fatal(ParkReason::Other, "no luck"));
+            }
+            Ok(line(&item))
+        });
+        let stop = Stop::default();
+        let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, job, stop).await;
+        assert_eq!(ending, Ending::Parked { shards: 1 });
+        let kept: Vec<String> = all(50).into_iter().filter(|key| key != "000007").collect();
+        assert_eq!(results(&coordinator, &sink).await, kept);
+        assert_eq!(shards(&coordinator).await.len(), 2, "it was split once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_it_is_with_the_write_that_gives_a_shard_back() {
+    let coordinator = start(50, 1, Completed).await;
+    let (_folder, sink) = sink();
+    let stop = Stop::default();
+    let told = stop.clone();
+    let job = each(move |item: Item| {
+        if number(&item.key) == 7 {
+            told.stop();
+        }
+        async move { Ok(line(&item)) }
+    });
+    let ending = work_with_lost_answer(&coordinator, &sink, gives_up, job, stop).await;
+    assert_eq!(ending, Ending::Stopped);
+    assert_eq!(results(&coordinator, &sink).await, all(8));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! What a worker tells of a shard that it has just finished.
+//! What a worker tells of a shard that it has just finished, set aside or given back.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -14,14 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_contracts::CursorSemantics::Completed;
+use shardwright_coordination::ParkReason;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, StoredCoordinator};
-use shardwright_store::Write;
 use shardwright_store::memory::{After, Before, Call, Hooks};
 use shardwright_worker::connector::Item;
-use shardwright_worker::{Ending, Worker, WorkerOptions, each};
+use shardwright_worker::{Ending, Job, JobFailure, Stop, Worker, WorkerOptions, each};
 use support::{
-    Journal, LONG, Numbers, RUN, TENANT, all, env, line, results, sink, start_with_lease,
+    Journal, LONG, Numbers, RUN, TENANT, all, env, gives_up, line, number, results, sink,
+    start_with_lease,
 };
 use tokio::time::timeout;
 
@@ -29,10 +30,9 @@ const LEASE_MS: u64 = 6_000;
 /// Longer than from one renewal of a lease to the next, and with one of them shorter than a lease.
 const HELD_UP: Duration = Duration::from_millis(2_400);
 
-/// Holds up the answer to whatever writes a key, until a lease has been renewed meanwhile.
-struct LateAnswer {
-    key: &'static [u8],
-}
+/// Holds up the answer to whatever ends the holding of a shard, until a lease would have been
+/// renewed meanwhile.
+struct LateAnswer;
 
 impl Hooks for LateAnswer {
     async fn before(&self, _: Call<'_>) -> Before {
@@ -40,12 +40,8 @@ impl Hooks for LateAnswer {
     }
 
     async fn after(&self, call: Call<'_>) -> After {
-        let names_key = |write: &Write| match write {
-            Write::Put { value, .. } => value.windows(self.key.len()).any(|part| part == self.key),
-            Write::Delete { .. } => false,
-        };
         if let Call::Commit(commit) = call
-            && commit.writes().iter().any(names_key)
+            && commit.writes().iter().any(gives_up)
         {
             tokio::time::sleep(HELD_UP).await;
         }
@@ -53,24 +49,62 @@ impl Hooks for LateAnswer {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_that_comes_after_the_completion_is_no_loss() {
+/// How a worker ends to which the answer comes late, and how many of fifty results there are.
+async fn work_with_late_answer(job: impl Job, stop: Stop) -> (Ending, Journal, usize) {
     let coordinator = start_with_lease(50, 1, Completed, LEASE_MS).await;
     let (_folder, sink) = sink();
-    let store = coordinator.store().client(Arc::new(LateAnswer { key: b"000049" }));
+    let store = coordinator.store().client(Arc::new(LateAnswer));
     let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
     let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let journal = Journal::default();
     let worker = Worker::builder(TENANT, RUN)
         .backend(backend)
         .connector(Numbers)
-        .job(each(|item: Item| async move { Ok(line(&item)) }))
+        .job(job)
         .sink(sink.clone())
         .env(env())
         .options(WorkerOptions { slots: 1, ..WorkerOptions::default() })
+        .stop(stop)
         .observer(Arc::new(journal.clone()));
-    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    let ending = timeout(LONG, worker.run()).await.unwrap().unwrap();
     let told = ["claimed", "lost"].map(|kind| journal.count(kind));
     assert_eq!(told, [1, 0], "{:?}", journal.lines());
-    assert_eq!(results(&coordinator, &sink).await, all(50));
+    let results = results(&coordinator, &sink).await;
+    assert_eq!(results, all(results.len()));
+    (ending, journal, results.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_that_comes_after_the_completion_is_no_loss() {
+    let job = each(|item: Item| async move { Ok(line(&item)) });
+    let (ending, _, results) = work_with_late_answer(job, Stop::default()).await;
+    assert_eq!((ending, results), (Ending::Done, 50));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_is_one_that_comes_after_the_shard_was_set_aside() {
+    let job = each(|item: Item| async move {
+        if number(&item.key) == 49 {
+            return Err(JobFailure::fatal(ParkReason::Other, "no luck"));
+        }
+        Ok(line(&item))
+    });
+    let (ending, journal, results) = work_with_late_answer(job, Stop::default()).await;
+    assert_eq!((ending, results), (Ending::Parked { shards: 1 }, 49));
+    assert_eq!(journal.count("parked 000049"), 1, "{:?}", journal.lines());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_is_one_that_comes_after_the_shard_was_given_back() {
+    let stop = Stop::default();
+    let told = stop.clone();
+    let job = each(move |item: Item| {
+        if number(&item.key) == 7 {
+            told.stop();
+        }
+        async move { Ok(line(&item)) }
+    });
+    let (ending, journal, results) = work_with_late_answer(job, stop).await;
+    assert_eq!((ending, results), (Ending::Stopped, 8));
+    assert_eq!(journal.count("released"), 1, "{:?}", journal.lines());
 }

@@ -20,14 +20,14 @@ use shardwright_coordination::{AsyncShardClaiming as _, ParkReason, ShardLimits}
 use shardwright_worker::connector::Item;
 use shardwright_worker::job::{Batch, Outcome};
 use shardwright_worker::{
-    Ending, Job, JobFailure, Observer, RetryPolicy, Worker, WorkerError, WorkerEvent,
+    Ending, Job, JobFailure, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerEvent,
     WorkerOptions, each,
 };
 use support::{
     Coordinator, Hurried, Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, key, line,
     number, results, shards, sink, start, start_with_limit,
 };
-use tokio::sync::{Barrier, Notify};
+use tokio::sync::{Barrier, Semaphore};
 use tokio::time::timeout;
 
 /// Somebody takes all shards and is never heard of again, so many times.
@@ -186,19 +186,19 @@ async fn when_nothing_more_can_be_set_aside_the_worker_says_so_and_nothing_is_lo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no() {
+async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no_each_time() {
     let limits = ShardLimits { per_tenant: 1, ..ShardLimits::default() };
     let coordinator = start_with_limit(200, 1, Completed, 10_000, limits).await;
     let (_folder, sink) = sink();
-    let asked = Arc::new(Notify::new());
+    let asked = Arc::new(Semaphore::new(0));
     let heard = Arc::clone(&asked);
     let job = each(move |item: Item| {
         let heard = Arc::clone(&heard);
         async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            // Long enough for somebody to ask.
+            // Long enough for somebody to ask, and to ask again: there may be room by then.
             if number(&item.key) == 100 {
-                heard.notified().await;
+                let _each_time = heard.acquire_many(2).await;
             }
             Ok(line(&item))
         }
@@ -216,12 +216,12 @@ async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no() 
 }
 
 /// Tells when somebody was told no.
-struct Declined(Arc<Notify>);
+struct Declined(Arc<Semaphore>);
 
 impl Observer for Declined {
     fn event(&self, _: usize, event: WorkerEvent<'_>) {
         if let WorkerEvent::Indivisible { .. } = event {
-            self.0.notify_one();
+            self.0.add_permits(1);
         }
     }
 }
@@ -232,6 +232,8 @@ struct AllOrNothing {
     /// Whether the failure is told of the bad item alone.
     is_own: bool,
     tries: Arc<AtomicUsize>,
+    /// Told when the bad item is tried.
+    stop: Option<Stop>,
 }
 
 impl Job for AllOrNothing {
@@ -243,6 +245,9 @@ impl Job for AllOrNothing {
         let is_bad = |item: &Item| number(&item.key) == self.bad;
         let has_bad = batch.items.iter().any(is_bad);
         self.tries.fetch_add(usize::from(has_bad), Ordering::Relaxed);
+        if let Some(stop) = self.stop.as_ref().filter(|_| has_bad) {
+            stop.stop();
+        }
         let each = batch.items.iter().map(|item| match has_bad {
             true if self.is_own && is_bad(item) => Err(JobFailure::retryable("bad").own()),
             true if !self.is_own => Err(JobFailure::retryable("in bad company")),
@@ -262,7 +267,7 @@ async fn who_failed_in_company_is_tried_alone_even_if_nothing_is_tried_again() {
         let worker = Worker::builder(TENANT, RUN)
             .backend(coordinator.clone())
             .connector(Numbers)
-            .job(AllOrNothing { bad: 47, is_own, tries: Arc::clone(&tries) })
+            .job(AllOrNothing { bad: 47, is_own, tries: Arc::clone(&tries), stop: None })
             .sink(sink.clone())
             .env(env())
             .options(WorkerOptions { retry, ..WorkerOptions::default() });
@@ -273,4 +278,25 @@ async fn who_failed_in_company_is_tried_alone_even_if_nothing_is_tried_again() {
         assert_eq!(results(&coordinator, &sink).await, kept);
         assert_eq!(tries.load(Ordering::Relaxed), tried);
     }
+}
+
+/// Alone they would take as long as the batch has items.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_told_to_stop_tries_nobody_alone_who_failed_in_company() {
+    let coordinator = start(100, 1, Completed).await;
+    let (_folder, sink) = sink();
+    let (tries, stop) = (Arc::new(AtomicUsize::new(0)), Stop::default());
+    let told = Some(stop.clone());
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(coordinator.clone())
+        .connector(Numbers)
+        .job(AllOrNothing { bad: 47, is_own: false, tries: Arc::clone(&tries), stop: told })
+        .sink(sink.clone())
+        .env(env())
+        .stop(stop);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Stopped);
+    assert_eq!(tries.load(Ordering::Relaxed), 1);
+    assert_eq!(results(&coordinator, &sink).await, all(40));
+    assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+    assert_eq!(results(&coordinator, &sink).await, all(100));
 }

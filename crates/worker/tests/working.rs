@@ -111,8 +111,12 @@ async fn whoever_stops_waits_for_no_other_try_and_what_failed_is_tried_again_lat
             if fails {
                 told.stop();
             }
-            let failure = || Err(JobFailure::retryable("no luck"));
-            async move { if fails { failure() } else { Ok(line(&item)) } }
+            async move {
+                if fails {
+                    return Err(JobFailure::retryable("no luck"));
+                }
+                Ok(line(&item))
+            }
         });
         Worker::builder(TENANT, RUN)
             .backend(coordinator.clone())

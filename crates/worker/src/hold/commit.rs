@@ -74,6 +74,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         };
         let (cursor, op) = (CursorUpdate::new(key.as_deref(), token.as_deref()), self.new_op());
         let mut failures = 0;
+        self.lease.begin_to_end();
         loop {
             let lease = self.lease.lease();
             match shared.backend.complete(shared.tenant, &lease, cursor, op).await {

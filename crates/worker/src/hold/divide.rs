@@ -14,7 +14,7 @@ use crate::event::WorkerEvent;
 use crate::job::Job;
 use crate::sink::Sink;
 
-/// How long nobody is to ask for a part of what cannot be divided.
+/// How long nobody is to ask for a part of what cannot be divided, for now or for good.
 const INDIVISIBLE_FOR: Duration = Duration::from_secs(2);
 /// How long nobody is to ask for a part of what will be done soon.
 const SOON_DONE_FOR: Duration = Duration::from_millis(500);
@@ -29,6 +29,15 @@ pub(super) enum Divided {
     No(SplitInvalid),
 }
 
+/// Where what has not been handed out can be divided.
+enum Boundary {
+    At(Vec<u8>),
+    /// Nowhere, unless more of it is read.
+    Nowhere,
+    /// The source could not be asked.
+    Unknown,
+}
+
 impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> {
     /// Answers a request for a part of the shard: with a part, or with a time to ask again.
     pub(super) async fn answer(&mut self) -> Result<(), Stopped> {
@@ -38,12 +47,15 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         if is_soon_done {
             return self.decline(SOON_DONE_FOR).await;
         }
-        let is_divided = match self.boundary().await? {
-            Some(boundary) => self.divide(&boundary).await? == Divided::Yes,
-            None => false,
+        let boundary = self.boundary().await;
+        // Nobody asks whoever says so, so it is said only where asking again would be in vain.
+        self.advice.indivisible(matches!(boundary, Boundary::Nowhere));
+        let has_divided = match &boundary {
+            Boundary::At(key) => self.divide(key).await? == Divided::Yes,
+            Boundary::Nowhere => false,
+            Boundary::Unknown => return self.decline(INDIVISIBLE_FOR).await,
         };
-        self.advice.indivisible(!is_divided);
-        if !is_divided {
+        if !has_divided {
             let (shard, key) = (self.shard(), self.handed_out.as_deref());
             self.holder.tell(WorkerEvent::Indivisible { shard, key });
             return self.decline(INDIVISIBLE_FOR).await;
@@ -51,20 +63,21 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         Ok(())
     }
 
-    /// Where to divide what has not been handed out.
-    async fn boundary(&mut self) -> Result<Option<Vec<u8>>, Stopped> {
+    async fn boundary(&mut self) -> Boundary {
         let shared = self.holder.shared;
+        let mut otherwise = Boundary::Nowhere;
         if !self.feed.has_ended() {
             let (range, after) = (self.feed.range(), self.handed_out.as_deref());
-            let proposed = shared.connector.propose_split(range, after, KEPT).await;
-            // What cannot be asked for now is asked for another time.
-            if let Ok(Some(boundary)) = proposed {
-                return Ok(Some(boundary));
+            match shared.connector.propose_split(range, after, KEPT).await {
+                Ok(Some(boundary)) => return Boundary::At(boundary),
+                Ok(None) => {}
+                Err(_) => otherwise = Boundary::Unknown,
             }
         }
         // Whoever works on something may give all that comes behind it away.
-        let boundary = self.feed.middle(!self.tracker.is_empty());
-        Ok(boundary.filter(|key| key.as_slice() > self.spec.as_spec_ref().start()))
+        let middle = self.feed.middle(!self.tracker.is_empty());
+        let middle = middle.filter(|key| key.as_slice() > self.spec.as_spec_ref().start());
+        middle.map_or(otherwise, Boundary::At)
     }
 
     /// Makes a new shard of everything from `boundary` on, if there may be one.
@@ -81,7 +94,10 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         let residual = loop {
             let lease = self.lease.lease();
             match shared.backend.split_residual(shared.tenant, &lease, &plan, op).await {
-                Ok(outcome) => break outcome.into_inner().residual,
+                Ok(outcome) => {
+                    self.holder.note_replay(self.shard(), &outcome);
+                    break outcome.into_inner().residual;
+                }
                 Err(SplitResidualError::BackendError(error)) if error.is_retryable() => {
                     self.holder.pause_after(&mut failures, &error).await;
                 }

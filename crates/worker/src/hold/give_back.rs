@@ -20,18 +20,22 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
     pub(super) async fn give_back(&self, cell: &LeaseCell) -> Result<(), ReleaseError> {
         let shared = self.shared;
         let op = OpId::from_raw(shared.env.random());
-        let mut failures = 0;
+        let (shard, mut failures) = (cell.lease().key().shard, 0);
+        cell.begin_to_end();
         loop {
             let lease = cell.lease();
             match shared.backend.release(shared.tenant, &lease, op).await {
-                Ok(_) => break,
+                Ok(outcome) => {
+                    self.note_replay(shard, &outcome);
+                    break;
+                }
                 Err(ReleaseError::BackendError(error)) if error.is_retryable() => {
                     self.pause_after(&mut failures, &error).await;
                 }
                 Err(refusal) => return Err(refusal),
             }
         }
-        self.tell(WorkerEvent::Released { shard: cell.lease().key().shard });
+        self.tell(WorkerEvent::Released { shard });
         Ok(())
     }
 

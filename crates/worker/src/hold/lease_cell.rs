@@ -19,12 +19,13 @@ struct State {
     notice: HolderNotice,
     /// The last request that was answered.
     answered: Option<SplitRequest>,
+    is_ending: bool,
 }
 
 impl LeaseCell {
     pub(super) fn new(lease: Lease, usable_until: Duration) -> Self {
         let notice = HolderNotice::default();
-        let state = State { lease, usable_until, notice, answered: None };
+        let state = State { lease, usable_until, notice, answered: None, is_ending: false };
         Self { state: Mutex::new(state), told: Notify::new() }
     }
 
@@ -71,6 +72,16 @@ impl LeaseCell {
 
     pub(super) fn split_request(&self) -> Option<SplitRequest> {
         self.state().notice.split_request
+    }
+
+    /// From now on the store is told that the shard is done, set aside or given back, and may know
+    /// before the holder does.
+    pub(super) fn begin_to_end(&self) {
+        self.state().is_ending = true;
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.state().is_ending
     }
 
     /// Whatever was asked has been answered.

@@ -47,11 +47,15 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> 
         }
         let mut described = describe(&failed.item.name(), &failure.detail);
         let (mut op, mut failures) = (self.new_op(), 0);
+        self.lease.begin_to_end();
         loop {
             let (tenant, lease) = (shared.tenant, self.lease.lease());
             let (reason, bytes) = (failure.reason, described.as_bytes());
             match shared.backend.park_shard(tenant, &lease, reason, bytes, op).await {
-                Ok(_) => break,
+                Ok(outcome) => {
+                    self.holder.note_replay(self.shard(), &outcome);
+                    break;
+                }
                 Err(ParkError::BackendError(error)) if error.is_retryable() => {
                     self.holder.pause_after(&mut failures, &error).await;
                 }

@@ -37,9 +37,9 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
                 () = late => return "the lease could not be renewed in time".to_owned(),
             };
             if let Some(refusal) = refusal {
-                if let CoordError::ShardTerminal(_) = refusal {
-                    // Most often the work has just ended the shard itself, and is about to hear of
-                    // that. If somebody else has, its next write is refused.
+                if cell.is_ending() {
+                    // Most often it has ended, and the work is about to hear of that. If it is
+                    // somebody else's, the work hears of that as well.
                     env.sleep(cell.usable_until().saturating_sub(env.monotonic())).await;
                 }
                 return refusal.to_string();

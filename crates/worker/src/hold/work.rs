@@ -156,6 +156,9 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                     if !page.notices.is_empty() {
                         self.holder.tell(WorkerEvent::Noticed { notices: &page.notices });
                     }
+                    if !page.items.is_empty() {
+                        self.advice.indivisible(false);
+                    }
                     self.feed.add(page);
                 }
                 Woken::Read(Err(error)) => {

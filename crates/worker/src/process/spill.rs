@@ -104,14 +104,20 @@ impl SpillFile {
             sent.map_err(|error| Unkept::at(&place)(io::Error::other(error)))?;
             return Ok(Spilled { place, bytes, blake3 });
         }
-        self.sync().map_err(Unkept::at(&self.path))?;
+        self.sync().await.map_err(Unkept::at(&self.path))?;
         self.is_kept = true;
         Ok(Spilled { place: self.path.clone(), bytes, blake3 })
     }
 
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync_all()?;
-        self.path.parent().map_or(Ok(()), sync_folder)
+    /// Beside the tasks: it may take longer than a lease does, and the task that waits for it is
+    /// the one that renews that.
+    async fn sync(&self) -> io::Result<()> {
+        let (file, folder) = (self.file.try_clone()?, self.path.parent().map(Path::to_owned));
+        let synced = tokio::task::spawn_blocking(move || {
+            file.sync_all()?;
+            folder.as_deref().map_or(Ok(()), sync_folder)
+        });
+        synced.await?
     }
 }
 
@@ -126,4 +132,43 @@ impl Drop for SpillFile {
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::mpsc;
+
+    use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
+    use tokio::runtime::Builder;
+    use tokio::task::spawn_blocking;
+
+    use super::*;
+
+    const ASSIGNMENT: Assignment = Assignment {
+        run: RunId::from_raw(1),
+        shard: ShardId::from_raw(2),
+        fence: FenceEpoch::INITIAL,
+        worker: WorkerId::from_raw(3),
+    };
+
+    #[test]
+    fn the_task_that_waits_for_a_slow_disk_is_not_held_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let spill = Spill::new(folder.path(), 0);
+        let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let mut file = spill.begin(&ASSIGNMENT, 4).unwrap();
+            file.append(b"long").unwrap();
+            // The only thread for what blocks does so until it is told.
+            let (go_on, told) = mpsc::channel::<()>();
+            let slow = spawn_blocking(move || told.recv());
+            let mut finished = pin!(file.finish());
+            assert!(futures_util::poll!(&mut finished).is_pending());
+            drop(go_on);
+            assert!(slow.await.unwrap().is_err());
+            let Ok(spilled) = finished.await else { panic!("it cannot be kept") };
+            assert_eq!((spilled.bytes, fs::read(spilled.place).unwrap()), (4, b"long".to_vec()));
+        });
+    }
 }

@@ -12,6 +12,8 @@ use crate::extent::Extent;
 
 /// How much is gathered before it is written.
 const BUFFER_BYTES: usize = 64 * 1_024;
+/// How much is read at a time.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Keeps segments as files: a folder per run, a file per shard and fence.
 #[derive(Clone, Debug)]
@@ -81,21 +83,22 @@ impl Sink for FolderSink {
     ) -> Result<(), SinkError> {
         let path = self.segment_path(run, extent.shard, extent.fence);
         let place = || path.display().to_string();
-        let mut file = File::open(&path).map_err(failed(&path))?.take(extent.length);
-        let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; BUFFER_BYTES];
+        let open = move |path: &Path| Reader::open(path, extent.length).map_err(failed(path));
+        let mut reader = blocking(path.clone(), open).await?;
         let mut length = 0;
         loop {
-            let read = file.read(&mut buffer).map_err(failed(&path))?;
-            let Some(bytes @ [_, ..]) = buffer.get(..read) else { break };
-            hasher.update(bytes);
-            length += bytes.len() as u64;
-            piece(bytes).map_err(failed(&path))?;
+            length += reader.piece.len() as u64;
+            piece(&reader.piece).map_err(failed(&path))?;
+            if reader.piece.len() < PIECE_BYTES {
+                break;
+            }
+            let next = move |path: &Path| reader.next().map_err(failed(path));
+            reader = blocking(path.clone(), next).await?;
         }
         if length < extent.length {
             return Err(SinkError::Damaged { place: place(), problem: "it is too short" });
         }
-        if *hasher.finalize().as_bytes() != extent.digest {
+        if *reader.hasher.finalize().as_bytes() != extent.digest {
             return Err(SinkError::Damaged { place: place(), problem: "its bytes were changed" });
         }
         Ok(())
@@ -108,6 +111,30 @@ impl Sink for FolderSink {
             Err(error) => Err(failed(folder)(error)),
         })
         .await
+    }
+}
+
+/// A file that is read piece by piece, each beside the tasks: whoever reads much goes on renewing
+/// its lease.
+struct Reader {
+    file: io::Take<File>,
+    hasher: blake3::Hasher,
+    /// What was read last. If it is shorter than it may be, nothing comes behind it.
+    piece: Vec<u8>,
+}
+
+impl Reader {
+    /// Begins with the first piece.
+    fn open(path: &Path, length: u64) -> io::Result<Self> {
+        let file = File::open(path)?.take(length);
+        Self { file, hasher: blake3::Hasher::new(), piece: Vec::new() }.next()
+    }
+
+    fn next(mut self) -> io::Result<Self> {
+        self.piece.clear();
+        self.file.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut self.piece)?;
+        self.hasher.update(&self.piece);
+        Ok(self)
     }
 }
 
@@ -207,10 +234,13 @@ mod tests {
         segment.append(b"two\n").unwrap();
         let extent = segment.sync().await.unwrap().unwrap();
         assert_eq!((extent.items, extent.length), (2, 8));
-        segment.append(&[b'x'; 2 * BUFFER_BYTES]).unwrap();
-        assert_eq!(read(&sink, extent).await.unwrap(), b"one\ntwo\n");
-        let later = segment.sync().await.unwrap().unwrap();
-        assert_eq!(read(&sink, later).await.unwrap().len() as u64, later.length);
+        // Once up to the end of a piece, and once beyond it.
+        for more in [PIECE_BYTES - 8, PIECE_BYTES + 1] {
+            segment.append(&vec![b'x'; more]).unwrap();
+            assert_eq!(read(&sink, extent).await.unwrap(), b"one\ntwo\n");
+            let later = segment.sync().await.unwrap().unwrap();
+            assert_eq!(read(&sink, later).await.unwrap().len() as u64, later.length);
+        }
         sink.discard(RUN).await.unwrap();
         sink.discard(RUN).await.unwrap();
         assert!(matches!(read(&sink, extent).await, Err(SinkError::Io { .. })));

@@ -3,18 +3,21 @@
 //! An object cannot be appended to. So a segment is a folder of parts, one for each time that
 //! results were made durable, and an extent is as many of the first parts as its length says.
 
+mod parts;
+
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, WriteMultipart};
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
 use tempfile::SpooledTempFile;
 
+use self::parts::{Parts, part_of};
 use super::{Segment, Sink, SinkError, run_name, segment_name};
 use crate::connector::{ConnectorError, open_store};
 use crate::extent::Extent;
@@ -104,10 +107,13 @@ impl ObjectSink {
 
     /// Deletes every object in a folder below the address, and says how many.
     pub async fn delete_folder(&self, folder: &str) -> Result<u64, SinkError> {
-        let (mut deleted, mut listed) = (0, self.store.list(Some(&self.path(folder)?)));
-        while let Some(object) = listed.try_next().await.map_err(self.failed(folder))? {
-            match self.store.delete(&object.location).await {
-                Ok(()) => deleted += 1,
+        let listed = self.store.list(Some(&self.path(folder)?));
+        let (mut deleted, found) = (0, listed.map_ok(|object| object.location).boxed());
+        // A store that can deletes many at a time.
+        let mut gone = self.store.delete_stream(found);
+        while let Some(result) = gone.next().await {
+            match result {
+                Ok(_) => deleted += 1,
                 Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(self.failed(folder)(error)),
             }
@@ -185,19 +191,11 @@ impl Sink for ObjectSink {
         let segment = segment_of(run, extent.shard, extent.fence);
         let damaged = |problem| SinkError::Damaged { place: self.place(&segment), problem };
         let (mut hasher, mut left) = (blake3::Hasher::new(), extent.length);
-        for part in 0.. {
-            if left == 0 {
-                break;
-            }
-            let name = part_of(&segment, part);
-            let found = match self.store.get(&self.path(&name)?).await {
-                Ok(found) => found,
-                Err(object_store::Error::NotFound { .. }) => {
-                    return Err(damaged("it is too short"));
-                }
-                Err(error) => return Err(self.failed(&name)(error)),
+        let mut parts = Parts::new(self, &segment);
+        while left > 0 {
+            let Some((name, mut pieces)) = parts.next().await? else {
+                return Err(damaged("it is too short"));
             };
-            let mut pieces = found.into_stream();
             while let Some(bytes) = pieces.try_next().await.map_err(self.failed(&name))? {
                 // What was sent and not committed lies behind it.
                 let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
@@ -218,10 +216,6 @@ impl Sink for ObjectSink {
     async fn discard(&self, run: RunId) -> Result<(), SinkError> {
         self.delete_folder(&folder_of(run)).await.map(|_| ())
     }
-}
-
-fn part_of(segment: &str, part: u64) -> String {
-    format!("{segment}/{part:08}")
 }
 
 /// The objects of one shard and fence.

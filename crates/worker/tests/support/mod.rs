@@ -11,8 +11,8 @@ use shardwright_contracts::{
 use shardwright_coordination::{AsyncRunManagement, RunConfig, ShardLimits, ShardRecord};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
-use shardwright_store::MachineClock;
 use shardwright_store::memory::MemoryStore;
+use shardwright_store::{MachineClock, Write};
 use shardwright_worker::connector::{
     Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Page, PageLimit, Payload,
     Position, Quantity,
@@ -241,6 +241,15 @@ pub(crate) async fn results(coordinator: &Coordinator, sink: &FolderSink) -> Vec
         }
     }
     String::from_utf8(bytes).unwrap().lines().map(ToOwned::to_owned).collect()
+}
+
+/// Whether a shard has no owner any more after this write.
+pub(crate) fn gives_up(write: &Write) -> bool {
+    let owner = b"/owner/";
+    match write {
+        Write::Delete { key } => key.as_bytes().windows(owner.len()).any(|part| part == owner),
+        Write::Put { .. } => false,
+    }
 }
 
 pub(crate) async fn shards(coordinator: &Coordinator) -> Vec<ShardRecord> {

@@ -1,0 +1,118 @@
+//! A disk that is slower than a lease is long.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics is a test that fails"
+)]
+
+#[allow(dead_code, reason = "each test uses its own part")]
+mod support;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+use shardwright_contracts::CursorSemantics::Completed;
+use shardwright_contracts::LogicalTime;
+use shardwright_worker::connector::Item;
+use shardwright_worker::extent::{Envelope, MAX_EXTENTS};
+use shardwright_worker::sink::FolderSink;
+use shardwright_worker::{Ending, Stop, Worker, each};
+use support::{
+    Coordinator, Journal, LONG, Numbers, RUN, TENANT, all, env, join, line, results, shards, sink,
+    start_with_lease,
+};
+use tokio::time::timeout;
+
+const LEASE_MS: u64 = 1_500;
+
+/// One item is done, and the shard is given back.
+async fn do_one(coordinator: &Coordinator, sink: &FolderSink) {
+    let stop = Stop::default();
+    let told = stop.clone();
+    let job = each(move |item: Item| {
+        told.stop();
+        async move { Ok(line(&item)) }
+    });
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(join(coordinator).await)
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env())
+        .stop(stop);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Stopped);
+}
+
+async fn deadline(coordinator: &Coordinator) -> Option<LogicalTime> {
+    shards(coordinator).await[0].head.lease.map(|lease| lease.deadline)
+}
+
+/// Waits until a lease lasts longer than twice the time for which it was given.
+async fn is_renewed(coordinator: &Coordinator) {
+    let mut first = None;
+    loop {
+        if let Some(deadline) = deadline(coordinator).await {
+            let first = *first.get_or_insert(deadline);
+            if deadline.millis_since(first) > 2 * LEASE_MS {
+                return;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Makes a file one that can be read when somebody writes it.
+fn hold_up(file: &Path) -> Vec<u8> {
+    let bytes = fs::read(file).unwrap();
+    fs::remove_file(file).unwrap();
+    mkfifoat(CWD, file, Mode::RWXU).unwrap();
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_brings_results_together_keeps_its_lease_however_long_that_takes() {
+    let items = MAX_EXTENTS + 2;
+    let coordinator = start_with_lease(items, 1, Completed, LEASE_MS).await;
+    let (_folder, sink) = sink();
+    for _ in 0..MAX_EXTENTS {
+        do_one(&coordinator, &sink).await;
+    }
+    let shard = &shards(&coordinator).await[0];
+    let extents = Envelope::decode(shard.cursor.as_update().token()).unwrap().extents;
+    assert_eq!(extents.len(), MAX_EXTENTS);
+    let file = sink.segment_path(RUN, extents[20].shard, extents[20].fence);
+    let bytes = hold_up(&file);
+    let journal = Journal::default();
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(join(&coordinator).await)
+        .connector(Numbers)
+        .job(each(|item: Item| async move { Ok(line(&item)) }))
+        .sink(sink.clone())
+        .env(env())
+        .observer(Arc::new(journal.clone()));
+    let working = tokio::spawn(worker.run());
+    let (go_on, told) = mpsc::channel::<()>();
+    // Written in the end in any case, and by nobody who could be held up: whoever reads it cannot
+    // even be stopped.
+    let disk = std::thread::spawn(move || {
+        let was_told = told.recv_timeout(LONG / 4).is_ok();
+        let mut pipe = fs::File::options().write(true).open(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, &bytes).unwrap();
+        pipe.write_all(&bytes).unwrap();
+        was_told
+    });
+    timeout(LONG, is_renewed(&coordinator)).await.unwrap();
+    go_on.send(()).unwrap();
+    assert!(disk.join().unwrap(), "{:?}", journal.lines());
+    assert_eq!(timeout(LONG, working).await.unwrap().unwrap().unwrap(), Ending::Done);
+    let told = ["claimed", "lost"].map(|kind| journal.count(kind));
+    assert_eq!(told, [1, 0], "{:?}", journal.lines());
+    assert_eq!(results(&coordinator, &sink).await, all(items));
+}
