@@ -59,6 +59,8 @@ fn every_cut_and_every_extra_byte_is_refused() {
     assert_eq!((error.problem, error.offset), (Problem::Trailing { extra: 1 }, 2));
     let error = Format::decode(&[15, 1, 0]).unwrap_err();
     assert_eq!((error.problem, error.offset), (Problem::Truncated { needed: 4, left: 1 }, 2));
+    let error = Format::decode(&[]).unwrap_err();
+    assert_eq!((error.problem, error.offset), (Problem::Empty, 0));
 }
 
 #[test]
