@@ -361,6 +361,7 @@ impl<S: Store, E: Env> Core<S, E> {
         commit: Commit,
         operation: &'static str,
     ) -> Result<bool, InfraError> {
+        let mut unknown = None;
         for failures in 0..=self.config.conflict_retries {
             self.back_off(failures).await;
             match self.store.commit(commit.clone()).await {
@@ -369,11 +370,16 @@ impl<S: Store, E: Env> Core<S, E> {
                     return Ok(true);
                 }
                 Err(CommitError::Conflict(_)) => return Ok(false),
-                Err(CommitError::Unknown(_)) => {}
-                Err(error) => return Err(fault::commit(operation, &error)),
+                Err(error @ CommitError::Unknown(_)) => {
+                    unknown = Some(fault::commit(operation, &error));
+                }
+                // It was not applied now, but may have been before.
+                Err(error) => {
+                    return Err(unknown.unwrap_or_else(|| fault::commit(operation, &error)));
+                }
             }
         }
-        Err(fault::contention(operation))
+        Err(unknown.unwrap_or_else(|| fault::contention(operation)))
     }
 }
 

@@ -36,7 +36,7 @@ impl<S, E> Clone for StoredCoordinator<S, E> {
 
 /// What all clones of a coordinator share.
 pub(crate) struct Core<S, E> {
-    pub(crate) store: S,
+    pub(crate) store: Arc<S>,
     pub(crate) env: E,
     pub(crate) keys: Keyspace,
     pub(crate) config: EngineConfig,
@@ -81,7 +81,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         let interval_ms = config.clock_mark_interval_ms;
         let clock = EngineClock::new(&env, keys.clock(), interval_ms, mark, floor);
         let core = Core {
-            store,
+            store: Arc::new(store),
             env,
             keys,
             config,
@@ -100,7 +100,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
 
     /// Gives up everything that is held through this coordinator, at once.
     pub async fn close(&self) -> Result<(), InfraError> {
-        self.core.sessions.close(&self.core.store).await
+        self.core.sessions.close(&*self.core.store).await
     }
 
     /// Hears of what happens through this coordinator from now on.
@@ -140,12 +140,12 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
 
 impl<S: Store, E: Env> Core<S, E> {
     pub(crate) async fn now(&self) -> Result<LogicalTime, InfraError> {
-        self.clock.now(&self.store, &self.env).await
+        self.clock.now(&*self.store, &self.env).await
     }
 
     /// What time it is, for whoever only looks: a store that takes no writes can be looked at.
     pub(crate) async fn now_at_most(&self) -> LogicalTime {
-        self.clock.now_at_most(&self.store, &self.env).await
+        self.clock.now_at_most(&*self.store, &self.env).await
     }
 
     /// No fence below this one is granted or accepted. Whoever changes something asks for the time

@@ -40,6 +40,7 @@ mod registration;
 mod requests;
 mod runs;
 mod shard;
+mod signs;
 mod together;
 mod unknown;
 mod view;

@@ -1,15 +1,15 @@
 //! The session that everything held through one coordinator belongs to.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
-use shardwright_store::{SessionError, SessionId, Store};
+use shardwright_store::{Session, SessionError, SessionId, Store};
 
 use crate::config::Sessions;
 use crate::coordinator::Core;
 use crate::fault;
+use crate::signs;
 use crate::together::Together;
 
 const OPERATION: &str = "session.open";
@@ -60,7 +60,7 @@ impl<S: Store, E: Env> Core<S, E> {
             let opened = self.store.open_session(ttl).await;
             let opened = opened.map_err(|error| fault::session(OPERATION, &error))?;
             *self.sessions.lock() = Some(opened.id);
-            self.env.spawn(keep_alive(Arc::downgrade(self), self.env.clone(), opened.id, ttl));
+            self.env.spawn(keep_alive(Arc::downgrade(self), self.env.clone(), opened));
             Ok(opened.id)
         };
         self.sessions.opening.get(|| self.sessions.current(), open).await.map(Some)
@@ -71,19 +71,16 @@ impl<S: Store, E: Env> Core<S, E> {
 async fn keep_alive<S: Store, E: Env>(
     core: Weak<Core<S, E>>,
     env: E,
-    session: SessionId,
-    ttl: Duration,
+    Session { id, ttl }: Session,
 ) {
-    loop {
-        env.sleep(ttl / 3).await;
-        let Some(core) = core.upgrade() else { return };
-        if core.sessions.current() != Some(session) {
-            return;
-        }
-        // A store that does not answer is asked again; it may answer before the session ends.
-        if let Err(SessionError::Gone(_)) = core.store.keep_alive(session).await {
-            core.sessions.forget(session);
-            return;
-        }
+    let send = || {
+        let core = core.upgrade().filter(|core| core.sessions.current() == Some(id))?;
+        // What is not answered must not keep a coordinator there that nobody has any more.
+        let store = Arc::clone(&core.store);
+        Some(async move { store.keep_alive(id).await })
+    };
+    signs::keep_alive(&env, ttl, send, |_| ()).await;
+    if let Some(core) = core.upgrade() {
+        core.sessions.forget(id);
     }
 }

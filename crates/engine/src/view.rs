@@ -255,7 +255,7 @@ impl<S: Store, E: Env> Core<S, E> {
         &self,
         range: &KeyRange,
     ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
-        listing::list(&self.store, range, "view.list").await
+        listing::list(&*self.store, range, "view.list").await
     }
 
     /// Visits a range as it was at a revision or later, for whoever must not miss anything that was
@@ -278,7 +278,7 @@ impl<S: Store, E: Env> Core<S, E> {
                 Ok(is_recent)
             };
             let visited =
-                listing::visit_pages(&self.store, range, RECORDS_PER_PAGE, operation, visit);
+                listing::visit_pages(&*self.store, range, RECORDS_PER_PAGE, operation, visit);
             if visited.await? >= at {
                 return Ok(());
             }

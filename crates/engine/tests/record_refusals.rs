@@ -59,6 +59,8 @@ fn every_cut_and_every_extra_byte_is_refused() {
     assert_eq!((error.problem, error.offset), (Problem::Trailing { extra: 1 }, 2));
     let error = Format::decode(&[15, 1, 0]).unwrap_err();
     assert_eq!((error.problem, error.offset), (Problem::Truncated { needed: 4, left: 1 }, 2));
+    let error = Format::decode(&[]).unwrap_err();
+    assert_eq!((error.problem, error.offset), (Problem::Empty, 0));
 }
 
 #[test]
@@ -281,7 +283,9 @@ fn a_chunk_of_targets_has_one_encoding() {
 fn errors_say_what_was_found() {
     let text = |bytes: &[u8]| Format::decode(bytes).unwrap_err().to_string();
     let begin = "a stored format cannot be read, at byte";
-    assert_eq!(text(&[]), format!("{begin} 0: 1 more bytes are needed and 0 are left"));
+    let gone = "its bytes are gone, or are not those that were written";
+    assert_eq!(text(&[]), format!("{begin} 0: {gone}"));
+    assert_eq!(text(&[15]), format!("{begin} 1: 1 more bytes are needed and 0 are left"));
     assert_eq!(text(&[5]), format!("{begin} 0: its first byte is 5, which stands for gate"));
     assert_eq!(text(&[0]), format!("{begin} 0: its first byte is 0, which stands for nothing"));
     assert_eq!(text(&[15, 2]), format!("{begin} 1: its version is 2"));

@@ -241,7 +241,8 @@ impl Store for FileStore {
     async fn load(&self, keys: &[Key]) -> Result<Snapshot, StoreError> {
         let read = self.inner.readers.read(|connection| {
             let revision = rows::load_revision(connection)?;
-            let values = keys.iter().map(|key| rows::load_entry(connection, key));
+            let load = |key| rows::load_entry(connection, key, revision.get());
+            let values = keys.iter().map(load);
             Ok(Snapshot { revision, values: values.collect::<Result<_, _>>()? })
         });
         let snapshot = read.map_err(|trouble| trouble.store_error(self.path()))?;

@@ -50,6 +50,18 @@ pub struct Versioned {
     pub revision: Revision,
     /// The session that it goes with.
     pub session: Option<SessionId>,
+    /// Whether what is stored is not what was written, as far as the store can tell. Then the
+    /// value is empty, so that nobody takes it for anything, there is no session, and the revision
+    /// only serves a commit to name it. It is the damage of this key, and of no other.
+    pub is_damaged: bool,
+}
+
+impl Versioned {
+    /// A value as it was written.
+    #[must_use]
+    pub const fn new(value: Bytes, revision: Revision, session: Option<SessionId>) -> Self {
+        Self { value, revision, session, is_damaged: false }
+    }
 }
 
 /// What was under some keys at one moment.

@@ -13,7 +13,7 @@ use processes::{Chance, block_on};
 use rusqlite::Connection;
 use shardwright_store::file::{FileOptions, FileStore, OpenError};
 use shardwright_store::{
-    Commit, CommitError, Expect, Key, KeyRange, Page, Revision, ScanError, Store, StoreError,
+    Commit, CommitError, Expect, Key, KeyRange, Page, Revision, Store, Versioned,
 };
 use tempfile::TempDir;
 
@@ -229,17 +229,80 @@ fn an_entry_that_is_not_what_was_written_is_found_out_when_it_is_read() {
     block_on(put(&store, "bad", "1")).unwrap();
     let changed = "UPDATE entry SET value = x'32' WHERE key = CAST('bad' AS BLOB)";
     assert_eq!(database(folder.path()).execute(changed, []).unwrap(), 1);
-    let load = |name: &'static str| block_on(store.load(&[Key::from(name)]));
-    let Err(StoreError::Corrupt(fault)) = load("bad") else { panic!("it was read") };
-    assert!(fault.message().contains("state.db") && fault.message().contains("bad"), "{fault}");
-    let scan = block_on(store.scan(&KeyRange::prefix("b"), Page::first(5)));
-    assert!(matches!(scan, Err(ScanError::Store(StoreError::Corrupt(_)))));
-    assert_eq!(load("good").unwrap().values[0].as_ref().unwrap().value, "1");
+    let load = |names: [&'static str; 2]| {
+        let found = block_on(store.load(&names.map(Key::from))).unwrap().values;
+        found.into_iter().map(Option::unwrap).collect::<Vec<_>>()
+    };
+    let (scanned, loaded) = (scan(&store), load(["bad", "good"]));
+    assert_eq!(
+        scanned.iter().map(|(_, found)| found).collect::<Vec<_>>(),
+        [&loaded[0], &loaded[1]]
+    );
+    assert!(loaded[0].is_damaged && loaded[0].value.is_empty());
+    assert!(!loaded[1].is_damaged && loaded[1].value == "1");
     // A crash is followed by a look at everything.
     std::mem::forget(store);
     database(folder.path()).execute_batch("UPDATE store SET closed = 0").unwrap();
     let copied = copy_of(folder.path());
     assert_damaged(open(copied.path()), copied.path());
+}
+
+fn scan(store: &FileStore) -> Vec<(Key, Versioned)> {
+    block_on(store.scan(&KeyRange::prefix(""), Page::first(5))).unwrap().entries
+}
+
+/// Changes all columns that a row has besides its key, one after the other, to what they cannot be.
+#[test]
+fn a_damaged_entry_can_be_replaced_and_taken_away_whatever_of_it_is_damaged() {
+    let changes = [
+        "value = x'32'",
+        "revision = revision + 1000",
+        "revision = -1",
+        "session = 77",
+        "checksum = checksum + 1",
+    ];
+    for change in changes {
+        let folder = TempDir::new().unwrap();
+        let store = open(folder.path()).unwrap();
+        block_on(put(&store, "bad", "1")).unwrap();
+        let damage = || database(folder.path()).execute(&format!("UPDATE entry SET {change}"), []);
+        assert_eq!(damage().unwrap(), 1);
+        assert!(scan(&store)[0].1.is_damaged, "{change}");
+        block_on(put(&store, "bad", "2")).unwrap();
+        let (_, replaced) = scan(&store).remove(0);
+        assert!(!replaced.is_damaged && replaced.value == "2", "{change}");
+        assert_eq!(damage().unwrap(), 1);
+        let (key, found) = scan(&store).remove(0);
+        let commit = Commit::builder().expect(key.clone(), Expect::At(found.revision)).delete(key);
+        block_on(store.commit(commit.build().unwrap())).unwrap();
+        assert!(scan(&store).is_empty(), "{change}");
+    }
+}
+
+#[test]
+fn who_meets_a_damaged_entry_is_answered_for_itself_and_those_beside_it_are_served() {
+    let folder = TempDir::new().unwrap();
+    let store = open(folder.path()).unwrap();
+    block_on(put(&store, "bad", "1")).unwrap();
+    let tool = database(folder.path());
+    assert_eq!(tool.execute("UPDATE entry SET value = x'32'", []).unwrap(), 1);
+    let commit = |name: &'static str, expect| {
+        let commit = Commit::builder().expect(Key::from(name), expect).put(Key::from(name), "");
+        store.commit(commit.build().unwrap())
+    };
+    // One is under way and waits for the tool; the two that come meanwhile go together.
+    tool.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (first, refused, beside, ()) = block_on(async {
+        tokio::join!(
+            commit("first", Expect::Absent),
+            commit("bad", Expect::Absent),
+            commit("beside", Expect::Absent),
+            async { tool.execute_batch("ROLLBACK").unwrap() },
+        )
+    });
+    assert!(first.is_ok() && beside.is_ok(), "{first:?} {beside:?}");
+    let Err(CommitError::Conflict(conflict)) = refused else { panic!("{refused:?}") };
+    assert!(conflict.found[0].1.as_ref().unwrap().is_damaged);
 }
 
 /// Whatever numbers and bytes stand in the tables: an error, or something that was there.

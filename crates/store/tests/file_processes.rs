@@ -309,11 +309,32 @@ fn fill_up(ballast: &Path) {
     }
 }
 
+/// Runs the test of this name on a small disk. Who may mount none does so in a namespace of its
+/// own, in which the test begins again.
+fn on_a_small_disk(name: &str, test: impl FnOnce(&Path)) {
+    const INSIDE: &str = "SHARDWRIGHT_STORE_TEST_INSIDE";
+    let place = TempDir::new().unwrap();
+    if let Some(disk) = SmallDisk::mount(place.path()) {
+        test(place.path());
+        return drop(disk);
+    }
+    assert!(std::env::var_os(INSIDE).is_none(), "no disk can be mounted");
+    let mut inside = Command::new("unshare");
+    inside.args(["--user", "--map-root-user", "--mount"]).arg(std::env::current_exe().unwrap());
+    let output = inside.args([name, "--exact", "--nocapture"]).env(INSIDE, "").output().unwrap();
+    let text = format!("{output:?}");
+    assert!(output.status.success(), "it needs to be root, or a user namespace: {text}");
+    assert!(text.contains("1 passed"), "{text}");
+}
+
 #[test]
 fn a_store_on_a_full_disk_is_opened_again_and_read() {
-    let (place, logs) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let Some(disk) = SmallDisk::mount(place.path()) else { return };
-    let (folder, ballast) = (place.path().join("store"), place.path().join("ballast"));
+    on_a_small_disk("a_store_on_a_full_disk_is_opened_again_and_read", open_on_full_disk);
+}
+
+fn open_on_full_disk(place: &Path) {
+    let logs = TempDir::new().unwrap();
+    let (folder, ballast) = (place.join("store"), place.join("ballast"));
     let is_marked_closed = || -> bool {
         let tool = rusqlite::Connection::open(folder.join("state.db")).unwrap();
         tool.query_row("SELECT closed FROM store", [], |row| row.get(0)).unwrap()
@@ -349,16 +370,17 @@ fn a_store_on_a_full_disk_is_opened_again_and_read() {
         drop(store);
         assert!(is_marked_closed());
     }
-    drop(disk);
 }
 
 #[test]
 fn room_that_comes_back_is_used_without_opening_again() {
-    let place = TempDir::new().unwrap();
-    let Some(disk) = SmallDisk::mount(place.path()) else { return };
-    let ballast = place.path().join("ballast");
+    on_a_small_disk("room_that_comes_back_is_used_without_opening_again", use_room_again);
+}
+
+fn use_room_again(place: &Path) {
+    let ballast = place.join("ballast");
     fs::write(&ballast, vec![0; 1_700_000]).unwrap();
-    let store = open(&place.path().join("store"));
+    let store = open(&place.join("store"));
     let mut number = 0;
     let full = loop {
         match block_on(store.commit(create(format!("{number}"), 3_000, None))) {
@@ -372,6 +394,4 @@ fn room_that_comes_back_is_used_without_opening_again() {
     fs::remove_file(&ballast).unwrap();
     block_on(store.commit(create(format!("{number}"), 3_000, None))).unwrap();
     assert!((0..=number).all(|number| is_there(&store, &format!("{number}"))));
-    drop(store);
-    drop(disk);
 }

@@ -64,7 +64,7 @@ async fn write_for_ever(store: &FileStore, log: &Log, argument: u64, task: u64) 
         match store.commit(commit).await {
             Ok(revision) => {
                 log.line(&format!("done {} {value} {revision}", names[at]));
-                found[at] = Some(Versioned { value: "".into(), revision, session: None });
+                found[at] = Some(Versioned::new("".into(), revision, None));
             }
             Err(CommitError::NotApplied(fault)) if fault.kind == FaultKind::Busy => {
                 log.line(&format!("refused {} {value}", names[at]));

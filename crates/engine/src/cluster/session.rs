@@ -1,11 +1,8 @@
 //! The session that a membership lasts as long as.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
 use shardwright_placement::Holder;
@@ -14,10 +11,8 @@ use tokio::sync::oneshot;
 
 use super::core::Core;
 use crate::fault;
+use crate::signs;
 use crate::watch;
-
-/// How many signs of life may be on their way at the same time.
-const SIGNS_MAX: usize = 5;
 
 /// Whether a member may serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +78,8 @@ impl<S: Store, E: Env> Core<S, E> {
         let keeper = Keeper {
             core: Arc::clone(self),
             session: id,
+            ttl,
             lasting,
-            // Four out of five may get lost.
-            interval: ttl / 5,
             own,
             serving: serving.clone(),
         };
@@ -98,53 +92,30 @@ impl<S: Store, E: Env> Core<S, E> {
 struct Keeper<S, E> {
     core: Arc<Core<S, E>>,
     session: SessionId,
+    ttl: Duration,
     /// How long after a sign of life was sent the member may serve.
     lasting: Duration,
-    interval: Duration,
     own: Option<Holder>,
     serving: watch::Sender<Serving>,
 }
 
 impl<S: Store, E: Env> Keeper<S, E> {
-    /// Sends a sign of life in every interval, whether the last one was answered or not. One that
-    /// is not answered goes on: a store may find out by it that a line is dead, and take another.
     async fn run(self, mut gone: oneshot::Receiver<()>) {
         let mut views = self.core.views.subscribe();
-        let mut due = pin!(self.core.env.sleep(self.interval));
-        let mut signs = FuturesUnordered::new();
-        loop {
-            let answered = tokio::select! {
-                biased;
-                _ = &mut gone => return,
-                Some(answered) = signs.next() => Some(answered),
-                () = &mut due => None,
-                () = self.removed(&mut views) => break,
-            };
-            if *self.serving.borrow() == Serving::Ended {
-                return;
-            }
-            match answered {
-                None => {
-                    if signs.len() < SIGNS_MAX {
-                        signs.push(self.sign());
-                    }
-                    due.set(self.core.env.sleep(self.interval));
-                }
-                Some((sent_at, Ok(()))) => self.extend(sent_at),
-                Some((_, Err(SessionError::Gone(_)))) => break,
-                Some((_, Err(SessionError::Store(_)))) => {
-                    due.set(self.core.env.sleep(self.interval / 2));
-                }
-            }
+        let send = || {
+            let is_needed = *self.serving.borrow() != Serving::Ended;
+            is_needed.then(|| self.core.store.keep_alive(self.session))
+        };
+        let kept = |sent_at| self.extend(sent_at);
+        tokio::select! {
+            biased;
+            _ = &mut gone => return,
+            () = signs::keep_alive(&self.core.env, self.ttl, send, kept) => {}
+            () = self.removed(&mut views) => {}
         }
-        self.serving.send_replace(Serving::Ended);
-    }
-
-    /// Sends a sign of life, and tells when, and what came of it.
-    async fn sign(&self) -> (Duration, Result<(), SessionError>) {
-        // What the store counts from is later than this.
-        let sent_at = self.core.env.monotonic();
-        (sent_at, self.core.store.keep_alive(self.session).await)
+        self.serving.send_if_modified(|serving| {
+            std::mem::replace(serving, Serving::Ended) != Serving::Ended
+        });
     }
 
     fn extend(&self, sent_at: Duration) {

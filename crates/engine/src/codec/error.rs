@@ -21,6 +21,9 @@ pub struct DecodeError {
 /// What is wrong with a stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
+    /// Nothing is left of it. So a store tells what it knows to be other bytes than were written.
+    #[error("its bytes are gone, or are not those that were written")]
+    Empty,
     /// It ends too soon.
     #[error("{needed} more bytes are needed and {left} are left")]
     Truncated {

@@ -25,6 +25,9 @@ impl<'a> Reader<'a> {
     /// Stands behind the tag of a record that must be of `kind`.
     pub(super) fn open(kind: Kind, value: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Self { kind, rest: value, offset: 0 };
+        if value.is_empty() {
+            return Err(reader.fail(Problem::Empty));
+        }
         reader.byte(|found| {
             if found == kind.as_byte() { Ok(()) } else { Err(Problem::OtherKind { found }) }
         })?;

@@ -10,8 +10,11 @@ pub struct TokioEnv {
     start: Moment,
 }
 
-/// A moment on a clock that never jumps, and goes on while the machine sleeps: the sessions of a
-/// store do not wait for it either.
+/// A moment on a clock that never jumps, and goes on while the machine sleeps.
+///
+/// The sessions of a store on other machines do not wait for a machine that sleeps. Those of a
+/// store in a folder do, for all who use it sleep as well; whoever goes by this clock then stops
+/// serving too early, which costs a pause, and never too late.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug)]
 struct Moment(Duration);

@@ -82,6 +82,25 @@ fn whoever_dies_while_taking_a_run_away_leaves_it_to_the_next() {
 }
 
 #[test]
+fn deletions_of_which_no_answer_comes_are_not_told_as_if_nothing_was_deleted() {
+    for fate in [Fate::LoseAnswer, Fate::Late] {
+        let site = with_an_ended_run();
+        let (engine, store) = site.flaky_engine();
+        // The mark is answered, and what follows is not.
+        store.henceforth(1, fate);
+        let told = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
+        assert!(matches!(told, Err(InfraError::Unknown { .. })), "{fate:?}: {told:?}");
+        // Nor if the last attempt is refused: one before it may have deleted something.
+        store.script([fate], Fate::Refuse);
+        let told = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
+        assert!(matches!(told, Err(InfraError::Unknown { .. })), "{fate:?}: {told:?}");
+        store.next([]);
+        assert_eq!(site.run(collect(&engine)).len(), 1);
+        site.audit();
+    }
+}
+
+#[test]
 fn nothing_is_added_to_a_run_that_is_marked() {
     let site = Site::new();
     let (engine, store) = site.flaky_engine();

@@ -40,6 +40,8 @@ struct Script {
     late: Vec<Commit>,
     refuse_reads: bool,
     refuse_scans: bool,
+    /// What becomes of signs of life; they go well unless something else is said.
+    signs: Option<Fate>,
     commits: usize,
     limits: Option<StoreLimits>,
 }
@@ -94,6 +96,12 @@ impl<S: Store> Flaky<S> {
     /// Whether keys can be read one by one, and not as a range.
     pub(crate) fn refuse_scans(&self, refuse: bool) {
         self.script.lock().unwrap().refuse_scans = refuse;
+    }
+
+    /// The fate of all signs of life from now on: one of going well, being refused, or never being
+    /// answered.
+    pub(crate) fn signs(&self, fate: Fate) {
+        self.script.lock().unwrap().signs = Some(fate);
     }
 
     /// What happens when a commit meets with an accident, once.
@@ -196,7 +204,12 @@ impl<S: Store> Store for Flaky<S> {
     }
 
     async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
-        self.store.keep_alive(session).await
+        let fate = self.script.lock().unwrap().signs;
+        match fate {
+            None | Some(Fate::Go) => self.store.keep_alive(session).await,
+            Some(Fate::HangBefore) => pending().await,
+            Some(_) => Err(StoreError::Unavailable(fault()).into()),
+        }
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), SessionError> {

@@ -7,6 +7,7 @@ use shardwright_coordination::error::reason::AlreadyLeased;
 use shardwright_coordination::{AcquireError, AsyncCoordinationBackend, CheckpointError};
 use shardwright_engine::{EngineConfig, Sessions};
 
+use crate::flaky::{Fate, Flaky};
 use crate::site::{LEASE_MS, Site, TENANT, acquire, op, shard, start, worker};
 
 #[test]
@@ -68,6 +69,56 @@ fn a_session_lives_as_long_as_its_coordinator_does() {
     let refused = site.run(other.acquire_and_restore(TENANT, shard(0), worker(2)));
     assert!(matches!(refused, Err(AcquireError::AlreadyLeased(_))), "{refused:?}");
     site.run(one.renew(TENANT, &lease)).unwrap();
+}
+
+#[test]
+fn a_line_that_is_cut_for_half_the_time_of_a_session_costs_nothing() {
+    for fate in [Fate::Refuse, Fate::HangBefore] {
+        let site = Site::new();
+        let store = Flaky::new(site.store.clone());
+        let sessions = Sessions::Bound { ttl: Duration::from_secs(10) };
+        let config = EngineConfig { sessions, ..Site::config() };
+        let (one, other) = (site.engine_over(store.clone(), config), site.engine());
+        site.run(start(&one, 1));
+        let lease = site.run(acquire(&one, 0, 1));
+        let pass = |tenths: u32| {
+            for _ in 0..tenths {
+                site.world.advance(100);
+                site.world.run_tasks();
+            }
+        };
+        pass(33);
+        store.signs(fate);
+        pass(51);
+        store.signs(Fate::Go);
+        site.run(one.renew(TENANT, &lease)).unwrap();
+        pass(41);
+        let refused = site.run(other.acquire_and_restore(TENANT, shard(0), worker(2)));
+        assert!(matches!(refused, Err(AcquireError::AlreadyLeased(_))), "{fate:?}: {refused:?}");
+        site.run(one.renew(TENANT, &lease)).unwrap();
+    }
+}
+
+#[test]
+fn a_coordinator_that_is_gone_keeps_no_session_alive_by_signs_that_nobody_answers() {
+    let site = Site::new();
+    let store = Flaky::new(site.store.clone());
+    let sessions = Sessions::Bound { ttl: Duration::from_secs(10) };
+    let config = EngineConfig { sessions, ..Site::config() };
+    let one = site.engine_over(store.clone(), config);
+    site.run(start(&one, 1));
+    let lease = site.run(acquire(&one, 0, 1));
+    store.signs(Fate::HangBefore);
+    site.world.advance(2_000);
+    site.world.run_tasks();
+    drop(one);
+    store.signs(Fate::Go);
+    for _ in 0..8 {
+        site.world.advance(1_000);
+        site.world.run_tasks();
+    }
+    let taken = site.run(acquire(&site.engine(), 0, 2));
+    assert!(taken.fence() > lease.fence());
 }
 
 #[test]

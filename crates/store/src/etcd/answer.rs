@@ -35,7 +35,7 @@ fn versioned(found: KeyValue) -> Versioned {
     // An answer is one block of memory that every value points into. What is kept shall not keep
     // the rest of the answer as well.
     let value = Bytes::copy_from_slice(&found.value);
-    Versioned { value, revision: revision(found.mod_revision), session }
+    Versioned::new(value, revision(found.mod_revision), session)
 }
 
 /// What was found under one key.

@@ -19,7 +19,7 @@ use super::wire::watch_request::RequestUnion;
 use super::wire::{
     Event, RangeRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
-use crate::error::WatchError;
+use crate::error::{FaultKind, WatchError};
 use crate::key::KeyRange;
 use crate::store::Revision;
 use crate::watch::{Change, ChangeSender, ChangeSet, Changes};
@@ -74,6 +74,8 @@ struct Stream {
     connection: Arc<Connection>,
     requests: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
+    /// Whether it has told more than that it is there.
+    has_told: bool,
 }
 
 /// Why a stream is not read any more.
@@ -82,6 +84,8 @@ enum End {
     Unread,
     /// Another stream may go on from here.
     Broken,
+    /// We may not read what is watched, or are not known any more.
+    Denied(WatchError),
     /// No other stream would do better.
     Over(WatchError),
 }
@@ -109,7 +113,7 @@ impl Follower {
             Err(_late) => Err(Trouble::late("a watch")),
         };
         match opened {
-            Ok(answers) => Ok(Stream { connection, requests, answers }),
+            Ok(answers) => Ok(Stream { connection, requests, answers, has_told: false }),
             Err(trouble) => {
                 if trouble.remedy == Remedy::AnotherConnection {
                     self.client.retire(&connection).await;
@@ -120,16 +124,21 @@ impl Follower {
     }
 
     async fn run(mut self, mut stream: Stream, mut sender: ChangeSender) {
+        let mut patience = Patience::endless();
         loop {
-            match self.follow(&mut stream, &mut sender).await {
+            let denied = match self.follow(&mut stream, &mut sender).await {
                 End::Unread => return,
                 End::Over(error) => return sender.fail(error),
-                End::Broken => self.client.retire(&stream.connection).await,
+                End::Denied(error) => Some(error),
+                End::Broken => None,
+            };
+            if stream.has_told {
+                patience = Patience::endless();
             }
             stream = select! {
                 biased;
                 () = sender.closed() => return,
-                opened = self.open_again() => match opened {
+                opened = self.open_again(&stream, denied, &mut patience) => match opened {
                     Ok(stream) => stream,
                     Err(error) => return sender.fail(error),
                 },
@@ -137,9 +146,24 @@ impl Follower {
         }
     }
 
-    /// Opens another stream, however long it takes.
-    async fn open_again(&mut self) -> Result<Stream, WatchError> {
-        let mut patience = Patience::endless();
+    /// Opens another stream after one that has ended, however long it takes, unless that was
+    /// denied and would be again.
+    async fn open_again(
+        &mut self,
+        ended: &Stream,
+        denied: Option<WatchError>,
+        patience: &mut Patience,
+    ) -> Result<Stream, WatchError> {
+        if let Some(error) = denied
+            && self.may_not_read().await
+        {
+            return Err(error);
+        }
+        self.client.retire(&ended.connection).await;
+        if !ended.has_told {
+            // Streams that end as they begin are not opened without a pause.
+            patience.pause().await;
+        }
         loop {
             match self.open().await {
                 Ok(stream) => return Ok(stream),
@@ -164,6 +188,7 @@ impl Follower {
             match answer {
                 Ok(Ok(Some(answer))) => {
                     asked = false;
+                    stream.has_told |= !answer.created && !answer.canceled;
                     if self.is_behind(&answer) && self.is_set_back().await {
                         return End::Over(WatchError::Gap);
                     }
@@ -202,6 +227,21 @@ impl Follower {
         };
         let now = self.client.call("a look at the time", Repeat::Freely, read).await;
         now.is_ok_and(|answer| moment(answer.header.as_ref()).get() + 1 < self.next)
+    }
+
+    /// Whether we may not read what is watched. A member that has forgotten who we are may say the
+    /// same of a watch as one that knows, but not of a read, which then makes us known again.
+    async fn may_not_read(&self) -> bool {
+        let (key, range_end) = self.namespace.range(&self.range);
+        let read = |connection: Arc<Connection>, limit| {
+            let (key, range_end) = (key.clone(), range_end.clone());
+            let probe =
+                RangeRequest { key, range_end, limit: 1, keys_only: true, ..Default::default() };
+            let request = connection.request(probe, limit);
+            async move { connection.kv().range(request).await }
+        };
+        let read = self.client.call("a look at what is watched", Repeat::Freely, read).await;
+        read.is_err_and(|trouble| trouble.fault.kind == FaultKind::Denied)
     }
 
     fn take(
@@ -272,12 +312,21 @@ fn cancelled(connection: &Connection, answer: WatchResponse) -> End {
     if answer.compact_revision != 0 || answer.cancel_reason.is_empty() {
         return End::Over(WatchError::Gap);
     }
-    end(connection.trouble(Status::unknown(answer.cancel_reason)))
+    end(connection.trouble(Status::unknown(bare(&answer.cancel_reason))))
+}
+
+/// What etcd says in the reason for the end of a watch, which is an error as Go prints it: with a
+/// code in front, as in `rpc error: code = PermissionDenied desc = etcdserver: permission denied`.
+fn bare(reason: &str) -> &str {
+    reason.split_once("desc = ").map_or(reason, |(_, saying)| saying)
 }
 
 fn end(trouble: Trouble) -> End {
     match trouble.remedy {
         Remedy::AnotherConnection => End::Broken,
+        Remedy::Apart | Remedy::None if trouble.fault.kind == FaultKind::Denied => {
+            End::Denied(watch_error(trouble))
+        }
         Remedy::Apart | Remedy::None => End::Over(watch_error(trouble)),
     }
 }
@@ -287,5 +336,28 @@ fn watch_error(trouble: Trouble) -> WatchError {
         WatchError::Gap
     } else {
         store_error(trouble).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end_for(reason: &str) -> End {
+        end(Trouble::of(Status::unknown(bare(reason))))
+    }
+
+    #[test]
+    fn the_reason_for_the_end_of_a_watch_is_known_by_what_etcd_says_in_it() {
+        let denied = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
+        assert!(matches!(end_for(denied), End::Denied(_)));
+        assert!(matches!(end_for("etcdserver: permission denied"), End::Denied(_)));
+        let forgotten = "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token";
+        assert!(matches!(end_for(forgotten), End::Broken));
+        let leaderless = "rpc error: code = Unavailable desc = etcdserver: no leader";
+        assert!(matches!(end_for(leaderless), End::Broken));
+        let gone = "rpc error: code = OutOfRange desc = etcdserver: mvcc: required revision has \
+                    been compacted";
+        assert!(matches!(end_for(gone), End::Over(WatchError::Gap)));
     }
 }

@@ -49,7 +49,7 @@ impl<'c> Changing<'c> {
         let expectations = commit.expectations();
         let mut marks = Vec::with_capacity(expectations.len());
         for expectation in expectations {
-            let mark = load_mark(self.connection, &expectation.key)?;
+            let mark = self.mark(&expectation.key)?;
             let met = match expectation.expect {
                 Expect::Absent => mark.is_none(),
                 Expect::At(revision) => mark.is_some_and(|mark| mark.revision == revision.get()),
@@ -73,7 +73,7 @@ impl<'c> Changing<'c> {
                 expectations.iter().take(LOOKED_THROUGH).position(|e| e.key == *write.key());
             let old = match known.and_then(|at| marks.get(at)) {
                 Some(mark) => *mark,
-                None => load_mark(self.connection, write.key())?,
+                None => self.mark(write.key())?,
             };
             let ordinal = changes.len();
             changes.extend(self.write(write, old, revision, ordinal)?);
@@ -90,7 +90,7 @@ impl<'c> Changing<'c> {
             let revision = self.next_revision();
             let mut changes = Vec::with_capacity(together.len());
             for key in together {
-                let Some(old) = load_mark(self.connection, key)? else {
+                let Some(old) = self.mark(key)? else {
                     let what = format!("the index of sessions knows {key}, which is not there");
                     return Err(Trouble::Damaged(what));
                 };
@@ -132,10 +132,14 @@ impl<'c> Changing<'c> {
         Revision::new(self.head.revision)
     }
 
+    fn mark(&self, key: &Key) -> Result<Option<Mark>, Trouble> {
+        load_mark(self.connection, key, self.head.revision)
+    }
+
     fn conflict(&self, commit: &Commit) -> Result<Conflict, Trouble> {
         let mut found = Vec::with_capacity(commit.expectations().len());
         for expectation in commit.expectations() {
-            let entry = load_entry(self.connection, &expectation.key)?;
+            let entry = load_entry(self.connection, &expectation.key, self.head.revision)?;
             found.push((expectation.key.clone(), entry));
         }
         Ok(Conflict { found })
@@ -178,7 +182,7 @@ impl<'c> Changing<'c> {
                 let row = (key.as_bytes(), value.as_ref(), number, session_number, sum);
                 connection.prepare_cached(sql)?.execute(row)?;
                 self.head.replace(old.map(|old| old.checksum), Some(sum));
-                let now = Versioned { value: value.clone(), revision, session: *session };
+                let now = Versioned::new(value.clone(), revision, *session);
                 Change { key: key.clone(), now: Some(now) }
             }
             Write::Delete { key } => {

@@ -211,7 +211,7 @@ fn read_changes(
         let value: Option<Vec<u8>> = row.get(2)?;
         let session: Option<i64> = row.get(3)?;
         let session = session.map(|session| SessionId::new(session.cast_unsigned()));
-        let now = value.map(|value| Versioned { value: Bytes::from(value), revision, session });
+        let now = value.map(|value| Versioned::new(Bytes::from(value), revision, session));
         let change = Change { key, now };
         match &mut current {
             Some(set) if set.revision == revision => set.changes.push(change),

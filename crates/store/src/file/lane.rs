@@ -136,6 +136,12 @@ impl Lane {
             return waiting.job.refuse(super::interrupted());
         }
         room.is_busy = true;
+        // Whoever looks after sessions comes again and again, and one look ends all that are over.
+        // So only one of them is ahead of those who are waited for.
+        let is_look = |job: &Job| matches!(job, Job::EndSessions);
+        if is_look(&waiting.job) && room.waiting.iter().any(|other| is_look(&other.job)) {
+            return;
+        }
         room.waiting.push_back(waiting);
         if !room.has_thread {
             let lane = Arc::clone(self);
@@ -274,7 +280,7 @@ mod tests {
         }
     }
 
-    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !is_so() {
             assert!(Instant::now() < deadline, "{what}");
@@ -302,6 +308,37 @@ mod tests {
     fn is_used(folder: &Path) -> bool {
         let users = Locks::new(folder.join("locks")).file("users").unwrap();
         !try_lock(&users).unwrap()
+    }
+
+    #[test]
+    fn only_one_look_after_sessions_waits() {
+        let folder = TempDir::new().unwrap();
+        let (store, tool) = in_flight(folder.path());
+        let lane = Arc::clone(store.inner.batcher.engine());
+        let looks = || {
+            let room = lane.room();
+            room.waiting.iter().filter(|one| matches!(one.job, Job::EndSessions)).count()
+        };
+        for _ in 0..50 {
+            lane.submit(Job::EndSessions);
+        }
+        assert_eq!(looks(), 1);
+        // Somebody whose answer is waited for comes after one of them, and not after fifty.
+        let mut session = Box::pin(store.open_session(Duration::from_secs(60)));
+        assert!(session.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(lane.room().waiting.len(), 2);
+        tool.execute_batch("ROLLBACK").unwrap();
+        wait_until("what waits is never done", || {
+            session.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        });
+        // And it is no longer one who waits: the next can.
+        tool.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let mut other = Box::pin(store.open_session(Duration::from_secs(60)));
+        assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        wait_until("the thread takes nothing", || lane.room().waiting.is_empty());
+        lane.submit(Job::EndSessions);
+        assert_eq!(looks(), 1);
+        tool.execute_batch("ROLLBACK").unwrap();
     }
 
     #[test]

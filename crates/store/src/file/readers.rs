@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 
 use super::error::Trouble;
-use super::rows::{blob, load_revision, read_entry};
+use super::rows::{blob, load_revision, read_any_entry};
 use super::schema::{READER_PATIENCE, Role, connect};
 use crate::key::{Key, KeyRange};
 use crate::store::{Continuation, Page, Revision, ScanPage};
@@ -198,7 +198,7 @@ fn read_page(
             break;
         }
         let key = Key::from(blob(row, 0)?.to_vec());
-        let found = read_entry(row, &key, 1)?;
+        let found = read_any_entry(row, &key, 1, revision.get());
         bytes += key.as_bytes().len() + found.value.len();
         entries.push((key, found));
     }

@@ -101,40 +101,60 @@ pub(super) struct Mark {
     pub(super) checksum: i64,
 }
 
-pub(super) fn load_mark(connection: &Connection, key: &Key) -> Result<Option<Mark>, Trouble> {
+/// The mark of a key in a store that has come as far as `newest`.
+pub(super) fn load_mark(
+    connection: &Connection,
+    key: &Key,
+    newest: u64,
+) -> Result<Option<Mark>, Trouble> {
     let sql = "SELECT revision, checksum FROM entry WHERE key = ?1";
     let mut statement = connection.prepare_cached(sql)?;
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    match statement.query_row([key.as_bytes()], read).optional()? {
-        None => Ok(None),
-        Some((revision, checksum)) => {
-            Ok(Some(Mark { revision: revision_number(revision)?, checksum }))
-        }
-    }
+    let read = |row: &Row<'_>| {
+        let revision = believable_revision(row, 0, newest);
+        Ok(Mark { revision, checksum: row.get(1).unwrap_or_default() })
+    };
+    Ok(statement.query_row([key.as_bytes()], read).optional()?)
 }
 
-pub(super) fn load_entry(connection: &Connection, key: &Key) -> Result<Option<Versioned>, Trouble> {
+/// What is under a key in a store that has come as far as `newest`.
+pub(super) fn load_entry(
+    connection: &Connection,
+    key: &Key,
+    newest: u64,
+) -> Result<Option<Versioned>, Trouble> {
     let sql = "SELECT value, revision, session, checksum FROM entry WHERE key = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([key.as_bytes()])?;
-    match rows.next()? {
-        None => Ok(None),
-        Some(row) => Ok(Some(read_entry(row, key, 0)?)),
-    }
+    Ok(rows.next()?.map(|row| read_any_entry(row, key, 0, newest)))
 }
 
-/// Reads value, revision, session and checksum from the columns from `first` on.
+/// What [`read_entry`] reads; of a row that is not what was written, that it is damaged.
+pub(super) fn read_any_entry(row: &Row<'_>, key: &Key, first: usize, newest: u64) -> Versioned {
+    read_entry(row, key, first).unwrap_or_else(|_| {
+        let revision = Revision::new(believable_revision(row, first + 1, newest));
+        Versioned { is_damaged: true, ..Versioned::new(Bytes::new(), revision, None) }
+    })
+}
+
+/// When a row was written, going by a row that may be damaged. What cannot be is told as zero, at
+/// which nothing ever was written: so a commit can still name the row, to replace it or take it
+/// away, and nobody waits for what lies in the future.
+fn believable_revision(row: &Row<'_>, column: usize, newest: u64) -> u64 {
+    let stored = row.get::<_, i64>(column).ok().and_then(|stored| u64::try_from(stored).ok());
+    stored.filter(|revision| *revision <= newest).unwrap_or_default()
+}
+
+/// Reads value, revision, session and checksum from the columns from `first` on. Fails if they are
+/// not what was written.
 pub(super) fn read_entry(row: &Row<'_>, key: &Key, first: usize) -> Result<Versioned, Trouble> {
     let value = blob(row, first)?;
     let (revision, session): (i64, Option<i64>) = (row.get(first + 1)?, row.get(first + 2)?);
     if row.get::<_, i64>(first + 3)? != checksum(key.as_bytes(), value, revision, session) {
         return Err(Trouble::Damaged(format!("the entry {key} is not what was written")));
     }
-    Ok(Versioned {
-        value: Bytes::copy_from_slice(value),
-        revision: Revision::new(revision_number(revision)?),
-        session: session.map(|session| SessionId::new(session.cast_unsigned())),
-    })
+    let session = session.map(|session| SessionId::new(session.cast_unsigned()));
+    let revision = Revision::new(revision_number(revision)?);
+    Ok(Versioned::new(Bytes::copy_from_slice(value), revision, session))
 }
 
 pub(super) fn blob<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], Trouble> {

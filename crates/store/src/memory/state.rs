@@ -130,7 +130,7 @@ impl MemoryState {
         for write in commit.writes() {
             let now = match write {
                 Write::Put { value, session, .. } => {
-                    Some(Versioned { value: value.clone(), revision, session: *session })
+                    Some(Versioned::new(value.clone(), revision, *session))
                 }
                 Write::Delete { .. } => None,
             };

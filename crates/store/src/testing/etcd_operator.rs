@@ -11,9 +11,10 @@ use tonic::{Response, Status};
 use crate::etcd::connection::Connection;
 use crate::etcd::wire::{
     AlarmMember, AlarmRequest, AlarmType, AuthEnableRequest, AuthRoleAddRequest,
-    AuthRoleGrantPermissionRequest, AuthUserAddRequest, AuthUserGrantRoleRequest,
-    CompactionRequest, Compare, DefragmentRequest, Permission, PutRequest, RequestOp, ResponseOp,
-    StatusRequest, TxnRequest, alarm_request, compare, permission, request_op, response_op,
+    AuthRoleGrantPermissionRequest, AuthUserAddRequest, AuthUserChangePasswordRequest,
+    AuthUserGrantRoleRequest, CompactionRequest, Compare, DefragmentRequest, Permission,
+    PutRequest, RequestOp, ResponseOp, StatusRequest, TxnRequest, alarm_request, compare,
+    permission, request_op, response_op,
 };
 use crate::etcd::{EtcdOptions, EtcdTimeouts};
 use crate::key::{Key, KeyRange};
@@ -164,14 +165,29 @@ impl EtcdOperator {
         done(auth.user_add(self.connection.request(add, LIMIT)).await)?;
         let add = AuthRoleAddRequest { name: name.clone() };
         done(auth.role_add(self.connection.request(add, LIMIT)).await)?;
-        if let Some(prefix) = prefix {
-            let name = name.clone();
-            let permission = Some(anything_below(prefix));
-            let grant = AuthRoleGrantPermissionRequest { name, permission };
-            done(auth.role_grant_permission(self.connection.request(grant, LIMIT)).await)?;
-        }
         let grant = AuthUserGrantRoleRequest { user: name.clone(), role: name };
-        done(auth.user_grant_role(self.connection.request(grant, LIMIT)).await).map(drop)
+        done(auth.user_grant_role(self.connection.request(grant, LIMIT)).await)?;
+        match prefix {
+            Some(prefix) => self.allow(user, &KeyRange::prefix(prefix.to_owned())).await,
+            None => Ok(()),
+        }
+    }
+
+    /// From now on, a user may do anything with the keys of a range.
+    pub async fn allow(&self, user: &str, range: &KeyRange) -> io::Result<()> {
+        let permission = Some(anything_in(range));
+        let grant = AuthRoleGrantPermissionRequest { name: user.to_owned(), permission };
+        let grant = self.connection.request(grant, LIMIT);
+        done(self.connection.auth().role_grant_permission(grant).await).map(drop)
+    }
+
+    /// Gives a user a password, which may be the one it has. The members forget everybody who has
+    /// come by that name.
+    pub async fn change_password(&self, user: &str, password: &str) -> io::Result<()> {
+        let (name, password) = (user.to_owned(), password.to_owned());
+        let change = AuthUserChangePasswordRequest { name, password };
+        let change = self.connection.request(change, LIMIT);
+        done(self.connection.auth().user_change_password(change).await).map(drop)
     }
 
     /// From now on, everybody has to say who they are. There has to be a user `root` with a role
@@ -182,8 +198,7 @@ impl EtcdOperator {
     }
 }
 
-fn anything_below(prefix: &str) -> Permission {
-    let range = KeyRange::prefix(Bytes::from(prefix.to_owned()));
+fn anything_in(range: &KeyRange) -> Permission {
     Permission {
         kind: permission::Kind::Readwrite.into(),
         key: range.start().to_bytes(),

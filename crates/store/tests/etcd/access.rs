@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use shardwright_store::etcd::{EtcdOptions, EtcdStore, EtcdTimeouts, EtcdTls};
-use shardwright_store::testing::{EtcdCluster, EtcdSetup};
-use shardwright_store::{CommitError, FaultKind, KeyRange, Page, Store, StoreError};
+use shardwright_store::testing::{EtcdCluster, EtcdOperator, EtcdSetup};
+use shardwright_store::{CommitError, FaultKind, KeyRange, Page, Store, StoreError, WatchError};
 
-use crate::support::{create, replace, single, soon, text};
+use crate::support::{create, key, replace, single, soon, text};
 
 async fn kind_of_refusal(options: EtcdOptions) -> FaultKind {
     match soon(EtcdStore::connect(options)).await {
@@ -104,6 +104,46 @@ async fn a_member_that_has_forgotten_us_is_told_again_who_we_are() {
             Err(error) => panic!("{error}"),
         }
     };
+    assert_eq!(soon(changes.next()).await.unwrap().revision, second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_of_what_we_may_not_read_is_refused_and_no_other_is() {
+    let cluster = EtcdCluster::single().await.unwrap();
+    let operator = cluster.operator(0).await.unwrap();
+    operator.add_user("root", "root's", None).await.unwrap();
+    operator.add_user("carol", "carol's", None).await.unwrap();
+    let range = KeyRange::new(key("carol/"), Some(key("carol/m")));
+    operator.allow("carol", &range).await.unwrap();
+    operator.require_users().await.unwrap();
+    let options = cluster.options().namespace("carol/").credentials("carol", "carol's");
+    let store = EtcdStore::connect(options).await.unwrap();
+    let first = store.commit(create("a", "").build().unwrap()).await.unwrap();
+    let mut changes = store.watch(&KeyRange::prefix("a"), first).await.unwrap();
+    let mut others = store.watch(&KeyRange::prefix("z"), first).await.unwrap();
+    let refused = soon(others.next()).await;
+    let Err(WatchError::Store(StoreError::Unavailable(fault))) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(fault.kind, FaultKind::Denied, "{fault}");
+    let second = store.commit(replace("a", first, "").build().unwrap()).await.unwrap();
+    assert_eq!(soon(changes.next()).await.unwrap().revision, second);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_of_one_whom_a_member_has_forgotten_begins_all_the_same() {
+    let cluster = with_users().await;
+    let options = cluster.options().namespace("alice/").credentials("alice", "alice's");
+    let store = EtcdStore::connect(options).await.unwrap();
+    let first = store.commit(create("a", "0").build().unwrap()).await.unwrap();
+    // The connection stays, and the member knows nobody by the token that it gave out.
+    let root = cluster.options().credentials("root", "root's");
+    let operator = EtcdOperator::connect(&root).await.unwrap();
+    operator.change_password("alice", "alice's").await.unwrap();
+    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let options = cluster.options().namespace("alice/").credentials("alice", "alice's");
+    let other = EtcdStore::connect(options).await.unwrap();
+    let second = other.commit(replace("a", first, "1").build().unwrap()).await.unwrap();
     assert_eq!(soon(changes.next()).await.unwrap().revision, second);
 }
 
