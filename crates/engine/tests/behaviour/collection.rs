@@ -86,10 +86,12 @@ fn deletions_of_which_no_answer_comes_are_not_told_as_if_nothing_was_deleted() {
     for fate in [Fate::LoseAnswer, Fate::Late] {
         let site = with_an_ended_run();
         let (engine, store) = site.flaky_engine();
-        // The mark is answered, and what follows is not.
-        store.henceforth(1, fate);
+        // The marks of the clock and of the run are answered, and what follows is not.
+        let before = store.commits();
+        store.henceforth(2, fate);
         let told = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
         assert!(matches!(told, Err(InfraError::Unknown { .. })), "{fate:?}: {told:?}");
+        assert!(store.commits() > before + 3, "deletions are tried again");
         // Nor if the last attempt is refused: one before it may have deleted something.
         store.script([fate], Fate::Refuse);
         let told = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
