@@ -92,7 +92,7 @@ pub(crate) struct TouchedShard {
 
 /// Everything that is stored.
 pub(crate) struct Books {
-    keys: Keyspace,
+    pub(super) keys: Keyspace,
     limits: ShardLimits,
     /// Whether sessions are used at all.
     sessions: bool,

@@ -211,6 +211,7 @@ impl Ledger {
         self.check_damaged(&touched)?;
         self.note_unbound(&touched);
         let task = author.and_then(|author| author.task);
+        self.check_decline(set, task)?;
         for step in self.take_apart(&touched, task)? {
             tally.steps += 1;
             note(set.revision, author, &step, trace);

@@ -6,12 +6,17 @@
 use shardwright_contracts::{LogicalTime, ShardId, WorkerId};
 use shardwright_coordination::SplitRequest;
 use shardwright_coordination::error::reason::{SplitDeclined, SplitRequestOver};
+use shardwright_engine::codec::{Record as _, SplitAsk};
+use shardwright_engine::keyspace::{StoreKey, ViewKey};
+use shardwright_store::{Change, ChangeSet};
 
 use super::answers::Case;
 use super::asks::Reply;
 use super::books::Address;
 use super::ledger::{CallRecord, CallState, Ledger};
-use super::steps::is_inert;
+use super::steps::{EXPLAINED, is_inert};
+use crate::ground::executor::TaskId;
+use crate::oracle::Finding;
 use crate::request::{HolderAct, Request};
 
 impl CallRecord {
@@ -84,6 +89,36 @@ impl Ledger {
                 && expires_at == asked_at.saturating_add(patience_ms)
                 && call.may_be_decided(0, asked_at, clock)
         })
+    }
+
+    /// A decline leaves word for how long nobody is to ask.
+    pub(super) fn check_decline(
+        &self,
+        set: &ChangeSet,
+        task: Option<TaskId>,
+    ) -> Result<(), Vec<Finding>> {
+        let call = task.and_then(|task| self.calls.get(&task));
+        let Some(Request::Holder { lease, act: HolderAct::Decline { .. } }) =
+            call.and_then(|call| call.ask.request())
+        else {
+            return Ok(());
+        };
+        let silent = |change: &&Change| match self.books.keys.parse(&change.key) {
+            Some(StoreKey::View(_, _, ViewKey::Ask(_))) => {
+                !change.now.as_ref().is_some_and(|now| {
+                    SplitAsk::decode(&now.value).is_ok_and(|ask| ask.slot.not_before.is_some())
+                })
+            }
+            _ => false,
+        };
+        match set.changes.iter().find(silent) {
+            Some(_) => {
+                let shard = lease.key().shard;
+                let text = format!("nobody is told that a split of {shard} was declined");
+                Err(vec![Finding { oracle: EXPLAINED.name, text }])
+            }
+            None => Ok(()),
+        }
     }
 
     /// Whether a holder may have declined for as long as that.
