@@ -474,6 +474,25 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
+    async fn a_run_that_has_its_place_again_does_not_replace_itself() {
+        let bench = Bench::new().await;
+        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let place = PathBuf::from(bench.path("out")).join("run.json");
+        let marker = || -> serde_json::Value {
+            serde_json::from_slice(&std::fs::read(&place).unwrap()).unwrap()
+        };
+        // Another had it meanwhile, of which a store that was set back knows nothing any more.
+        let (own, another) = (marker()["run"].clone(), "0000000000000009");
+        let mut replaced = marker();
+        replaced["run"] = another.into();
+        replaced["predecessors"] = serde_json::json!([own]);
+        std::fs::write(&place, replaced.to_string()).unwrap();
+        begun.output.claim(&bench.coordinator, begun.name, begun.run, true).await.unwrap();
+        assert_eq!(marker()["run"], own);
+        assert_eq!(marker()["predecessors"], serde_json::json!([another]));
+    }
+
+    #[tokio::test]
     async fn nobody_joins_who_does_not_see_the_marker_even_before_a_run_is_begun() {
         for has_marker in [true, false] {
             let bench = Bench::new().await;

@@ -25,6 +25,8 @@ pub(crate) enum State {
     Done,
     Failed,
     Cancelled,
+    /// Something that is stored of it cannot be read.
+    Damaged,
 }
 
 impl State {
@@ -59,6 +61,7 @@ impl State {
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
+            Self::Damaged => "damaged",
         }
     }
 

@@ -180,6 +180,14 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             Ok(None) => commit.put(key, value),
             Err(_) => return,
         };
+        let commit = match planted::is_active(Defect::WaitRepeats) {
+            // What is taken away and was not there is as it was before.
+            true => {
+                let asker = self.core.keys.asker(tenant, run, worker);
+                commit.expect(asker.clone(), Expect::Absent).delete(asker)
+            }
+            false => commit,
+        };
         let Ok(commit) = commit.build() else { return };
         let writes = commit.writes().to_vec();
         if let Ok(revision) = self.core.store.commit(commit).await {

@@ -39,6 +39,7 @@ shardwright_coordination::defects! {
     ToldTwice = "what happened is told twice",
     WaitingGarbled = "what is stored of a worker that waits cannot be read again",
     DeclineDeletes = "a decline deletes what was asked instead of emptying it",
+    WaitRepeats = "that a worker waits is stored by what can be applied twice",
     HolderParked = "a shard that failed too often is parked although somebody holds it",
     ListHidesParks = "a list does not tell why shards are parked",
     RootsHidden = "a run is shown without its root shards",

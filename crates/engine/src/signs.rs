@@ -29,6 +29,7 @@ pub(crate) async fn keep_alive<Sign>(
     Sign: Future<Output = Result<(), SessionError>>,
 {
     let interval = ttl / SIGNS_PER_SESSION;
+    let mut due_at = env.monotonic().saturating_add(interval);
     let mut due = pin!(env.sleep(interval));
     let mut signs = FuturesUnordered::new();
     loop {
@@ -44,11 +45,18 @@ pub(crate) async fn keep_alive<Sign>(
                     let sent_at = env.monotonic();
                     signs.push(async move { (sent_at, sign.await) });
                 }
+                due_at = env.monotonic().saturating_add(interval);
                 due.set(env.sleep(interval));
             }
             Some((sent_at, Ok(()))) => kept(sent_at),
             Some((_, Err(SessionError::Gone(_)))) => return,
-            Some((_, Err(SessionError::Store(_)))) => due.set(env.sleep(interval / 2)),
+            Some((_, Err(SessionError::Store(_)))) => {
+                let sooner = env.monotonic().saturating_add(interval / 2);
+                if sooner < due_at {
+                    due_at = sooner;
+                    due.set(env.sleep(interval / 2));
+                }
+            }
         }
     }
 }

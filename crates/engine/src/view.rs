@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use shardwright_contracts::{Env, FenceEpoch, LogicalTime, RunId, ShardId, TenantId, WorkerId};
+use shardwright_contracts::{
+    Env, FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
+};
 use shardwright_coordination::{CapacityHint, HolderNotice, InfraError};
 use shardwright_store::{
     Changes, Commit, Key, KeyRange, Revision, ScanPage, Store, Versioned, Write,
@@ -21,6 +23,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::codec::Gate;
 use crate::coordinator::Core;
 use crate::fault;
+use crate::keyspace::ViewKey;
 use crate::listing;
 use crate::planted::{self, Defect};
 use crate::shard::Place;
@@ -31,6 +34,7 @@ use state::ViewState;
 pub(crate) const RECORDS_PER_PAGE: usize = 200;
 /// How long to wait before a watch that broke is set up again.
 const PAUSE: Duration = Duration::from_millis(50);
+const OPERATION: &str = "view";
 
 /// What a holder is told besides the answer to its request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -173,6 +177,7 @@ impl<S: Store, E: Env> Core<S, E> {
         let fence_floor = self.fence_floor();
         let mut state = ViewState::new(self.config.skew_allowance_ms, fence_floor);
         let (revision, entries) = self.list(&range).await?;
+        self.check_open(tenant, run, &entries).await?;
         self.replace(&mut state, revision, entries);
         let is_over = state.is_over();
         let (alive, gone) = oneshot::channel();
@@ -284,6 +289,37 @@ impl<S: Store, E: Env> Core<S, E> {
             }
         }
         Err(fault::contention(operation))
+    }
+
+    /// Makes sure that damage took no shard out of sight: if it was the key that changed, the entry
+    /// names a shard that is not there, and nobody would ever look for the one it was about.
+    async fn check_open(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        entries: &[(Key, Versioned)],
+    ) -> Result<(), InfraError> {
+        for (key, _) in entries.iter().filter(|(_, found)| found.is_damaged) {
+            let shard = match self.keys.parse_view(key) {
+                Some((_, _, ViewKey::Open(shard))) => Some(shard),
+                Some(_) => continue,
+                None => None,
+            };
+            let is_there = match shard {
+                Some(shard) => self.has_shard(tenant, ShardKey::new(run, shard)).await?,
+                None => false,
+            };
+            if !is_there {
+                return Err(fault::corrupt(OPERATION, format!("the entry {key} is damaged")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn has_shard(&self, tenant: TenantId, shard: ShardKey) -> Result<bool, InfraError> {
+        let loaded = self.store.load(&[self.keys.definition(tenant, shard)]).await;
+        let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        Ok(snapshot.values.iter().any(Option::is_some))
     }
 
     fn replace(&self, state: &mut ViewState, revision: Revision, entries: Vec<(Key, Versioned)>) {

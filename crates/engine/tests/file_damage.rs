@@ -157,3 +157,22 @@ fn a_changed_bit_of_a_run_keeps_no_other_from_being_listed_and_taken_away() {
         assert!(damaged.unwrap_err().to_string().contains("run"), "the damaged one is named");
     });
 }
+
+#[test]
+fn a_changed_bit_of_a_key_hides_no_shard_in_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = Keyspace::default();
+    block_on(async {
+        let coordinator = open(folder.path()).await;
+        start(&coordinator, RUN, 1).await;
+        let tool = rusqlite::Connection::open(coordinator.store().path()).unwrap();
+        let (key, other) = (keys.open(TENANT, shard(0)), keys.open(TENANT, shard(1)));
+        let sql = "UPDATE entry SET key = ?2 WHERE key = ?1";
+        assert_eq!(tool.execute(sql, (key.as_bytes(), other.as_bytes())).unwrap(), 1);
+        let told = open(folder.path()).await.claim_next_available(TENANT, RUN, worker(1)).await;
+        let Err(ClaimError::BackendError(InfraError::Corrupt { message, .. })) = told else {
+            panic!("{told:?}");
+        };
+        assert!(message.contains(&other.to_string()), "{message}");
+    });
+}

@@ -174,8 +174,9 @@ impl Handover {
                 Self { .. } => HandoverStep::AdmitAgain,
             };
         }
-        // Who leaves at once has no time to try again.
-        let forced = leaving || effort.left_ms() == 0;
+        // Who leaves at once has no time to try again. Where the store refuses the release, nobody
+        // is helped by holding calls to the end of others.
+        let forced = leaving || (effort.left_ms() == 0 && effort.refusals == 0);
         // If no call runs just now, the moment is used.
         let for_calls = if self.calls > 0 && !forced { effort.pause_left_ms() } else { 0 };
         let for_the_store = if leaving { 0 } else { effort.refusal_left_ms() };

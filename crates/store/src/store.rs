@@ -52,7 +52,8 @@ pub struct Versioned {
     pub session: Option<SessionId>,
     /// Whether what is stored is not what was written, as far as the store can tell. Then the
     /// value is empty, so that nobody takes it for anything, there is no session, and the revision
-    /// only serves a commit to name it. It is the damage of this key, and of no other.
+    /// only serves a commit to name it. It is the damage of this key, and of no other, unless the
+    /// key itself is what changed.
     pub is_damaged: bool,
 }
 

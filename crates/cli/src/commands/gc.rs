@@ -40,13 +40,19 @@ pub(crate) async fn run(
         is_shared: store.is_shared(),
         age: Duration::from_millis(young_ms),
     };
+    // One that cannot be ended keeps no other from that, and is told in the end.
+    let mut failure = None;
     for (run, job) in &jobs {
-        abandoned.end(*run, job).await?;
+        if let Err(error) = abandoned.end(*run, job).await {
+            failure.get_or_insert(error.context(format!("{} ({})", job.name, shown(*run))));
+        }
     }
     let retention = Retention { ended_ms: kept_ms, initializing_ms: young_ms };
     let mut collected = Vec::new();
     // What is gone from the store is cleared away now, or nobody ever does that.
-    let failure = coordinator.collect_into(retention, &mut collected).await.err();
+    if let Err(error) = coordinator.collect_into(retention, &mut collected).await {
+        failure.get_or_insert(error.into());
+    }
     let (mut gone, mut left) = (Vec::new(), Vec::new());
     for (run, job) in jobs {
         let is_gone = collected.iter().any(|address| address.run == run);
@@ -70,7 +76,7 @@ pub(crate) async fn run(
         remove(&file)?;
     }
     if let Some(failure) = failure {
-        return Err(failure.into());
+        return Err(failure);
     }
     if collected.is_empty() && !json {
         say!("nothing ended more than {} days ago", arguments.keep_days);
@@ -178,7 +184,7 @@ mod tests {
     use std::time::SystemTime;
 
     use shardwright_coordination::RunStatus;
-    use shardwright_store::{Commit, Expect, Store as _};
+    use shardwright_store::{Commit, Expect, Key, Store};
 
     use super::*;
     use crate::begin::tests::Bench;
@@ -216,15 +222,34 @@ mod tests {
         end(&bench.coordinator, other.run).await.unwrap();
         let (store, keys) = bench.store.connect(Purpose::Work, "runs", None).await.unwrap();
         let key = keys.count(TENANT, damaged.run);
-        let found = store.load(std::slice::from_ref(&key)).await.unwrap();
-        let at = Expect::At(found.values[0].as_ref().unwrap().revision);
-        let scribble = Commit::builder().expect(key.clone(), at).put(key, "scribble");
-        store.commit(scribble.build().unwrap()).await.unwrap();
+        scribble(&store, key).await;
         let folder = |run| other.output.books_folder(run);
         assert!(folder(damaged.run).exists() && folder(other.run).exists());
         assert!(run(&bench.store, false, &GcArguments { keep_days: 0 }).await.is_err());
         assert!(bench.coordinator.get_run(TENANT, other.run).await.is_err());
         assert!(folder(damaged.run).exists() && !folder(other.run).exists());
+    }
+
+    #[tokio::test]
+    async fn a_run_that_cannot_be_read_keeps_no_other_from_being_listed_and_taken_away() {
+        let bench = Bench::new().await;
+        let damaged = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let other = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
+        end(&bench.coordinator, other.run).await.unwrap();
+        let (store, keys) = bench.store.connect(Purpose::Work, "runs", None).await.unwrap();
+        scribble(&store, keys.run(TENANT, damaged.run)).await;
+        assert_eq!(crate::commands::runs::run(&bench.store, false).await.unwrap(), Exit::Done);
+        let told = run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap_err();
+        assert!(told.to_string().contains(&shown(damaged.run)), "{told}");
+        assert!(bench.coordinator.find_run(TENANT, other.name).await.unwrap().is_none());
+        assert!(!other.output.books_folder(other.run).exists());
+    }
+
+    async fn scribble(store: &impl Store, key: Key) {
+        let found = store.load(std::slice::from_ref(&key)).await.unwrap();
+        let at = Expect::At(found.values[0].as_ref().unwrap().revision);
+        let scribble = Commit::builder().expect(key.clone(), at).put(key, "scribble");
+        store.commit(scribble.build().unwrap()).await.unwrap();
     }
 
     #[tokio::test]

@@ -66,14 +66,13 @@ pub(crate) async fn run(
         _ = state.wait_for(|state| *state == NodeState::Failed) => anyhow::bail!(FAILED),
     }
     let ended = signals.end(async {
-        match node.drain().await {
-            NodeState::Left => {}
-            NodeState::Gone => anyhow::bail!(GONE),
-            _ => anyhow::bail!(FAILED),
-        }
+        let state = node.drain().await;
+        anyhow::ensure!(matches!(state, NodeState::Left | NodeState::Gone), FAILED);
         tokio::time::sleep(LINGER).await;
         drop(stop);
-        Ok(server.await??)
+        server.await??;
+        anyhow::ensure!(state == NodeState::Left, GONE);
+        Ok(())
     });
     let exit = ended.await?;
     following.abort();

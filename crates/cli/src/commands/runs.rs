@@ -3,7 +3,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shardwright_contracts::RunId;
 use shardwright_coordination::{
-    AsyncRunDirectory as _, AsyncRunManagement as _, Job, RunQueryError, RunRecord, RunStatus,
+    AsyncRunDirectory as _, AsyncRunManagement as _, InfraError, Job, RunQueryError, RunRecord,
+    RunStatus,
 };
 
 use crate::commands::{TENANT, print_json};
@@ -45,18 +46,29 @@ struct Listed {
 impl Listed {
     /// None of a run that was taken away just now.
     async fn of(coordinator: &Coordinator, run: RunId, job: Job) -> anyhow::Result<Option<Self>> {
-        let is_current = coordinator.find_run(TENANT, job.name).await? == Some(run);
+        let is_current = match coordinator.find_run(TENANT, job.name).await {
+            Ok(named) => named == Some(run),
+            Err(InfraError::Corrupt { .. }) => false,
+            Err(error) => return Err(error.into()),
+        };
         let record = match coordinator.get_run(TENANT, run).await {
-            Ok(record) => record,
+            Ok(record) => Some(record),
             Err(RunQueryError::RunNotFound(_)) => {
                 let state = State::NotBegun;
                 return Ok(Some(Self { run, job, record: None, state, is_current }));
             }
+            Err(RunQueryError::BackendError(InfraError::Corrupt { .. })) => None,
             Err(error) => return Err(error.into()),
         };
-        let Ok(progress) = coordinator.get_run_progress(TENANT, run).await else { return Ok(None) };
-        let state = State::of(&record, &progress);
-        Ok(Some(Self { run, job, record: Some(record), state, is_current }))
+        let state = match (&record, coordinator.get_run_progress(TENANT, run).await) {
+            (Some(record), Ok(progress)) => State::of(record, &progress),
+            (None, _) | (_, Err(RunQueryError::BackendError(InfraError::Corrupt { .. }))) => {
+                State::Damaged
+            }
+            (_, Err(RunQueryError::RunNotFound(_))) => return Ok(None),
+            (_, Err(error)) => return Err(error.into()),
+        };
+        Ok(Some(Self { run, job, record, state, is_current }))
     }
 
     fn tell(self, json: bool) -> anyhow::Result<()> {
@@ -65,7 +77,8 @@ impl Listed {
         let other = || "(made by another program)".to_owned();
         let begun_at = record.as_ref().map(|record| record.created_at.as_millis());
         if json {
-            let status = record.map_or("not begun", |record| word(record.status, record.paused));
+            let without = if state == State::Damaged { "damaged" } else { "not begun" };
+            let status = record.map_or(without, |record| word(record.status, record.paused));
             return print_json(&serde_json::json!({
                 "name": job.name.as_str(), "run": shown(run), "status": status,
                 "state": state.word(), "begun_at_ms": begun_at,

@@ -80,7 +80,9 @@ impl Output {
         self.ensure_free(found.as_ref(), &wanted, may_replace)?;
         if let Some(found) = found {
             wanted.predecessors = found.predecessors;
-            wanted.predecessors.extend((found.run != wanted.run).then_some(found.run));
+            wanted.predecessors.push(found.run);
+            // A run has its place again if the store was set back to when it had its name.
+            wanted.predecessors.retain(|one| *one != wanted.run);
         }
         self.write(MARKER, serde_json::to_vec(&wanted)?).await
     }

@@ -55,9 +55,10 @@ impl AutoLoad {
 }
 
 impl<S: Store, E: Env> LifeOf<S, E> {
-    /// Begins to load what is not there, in shards that nothing else is done about. An object may
-    /// be gone again, because its code panicked, so every shard is looked at again after a while.
-    pub(super) fn begin_loading(&self, busy: &BTreeSet<ShardId>, loading: &mut Loading) {
+    /// Begins to load what is not there, in shards that are served. An object may be gone again,
+    /// because its code panicked or the shard could not be released, so every shard is looked at
+    /// again after a while.
+    pub(super) fn begin_loading(&self, loading: &mut Loading) {
         if self.agent.options.auto_load.is_empty() {
             return;
         }
@@ -68,9 +69,8 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             loading.seen_since = now;
         }
         for (shard, slot) in self.host.held() {
-            let is_busy = busy.contains(&shard) || loading.busy.contains(&shard);
-            let is_at_rest = !is_busy && !slot.is_draining();
-            if is_at_rest && loading.seen.insert(shard) && self.lacks(shard, slot) {
+            let is_served = !slot.is_draining() && !loading.busy.contains(&shard);
+            if is_served && loading.seen.insert(shard) && self.lacks(shard, slot) {
                 loading.busy.insert(shard);
                 loading.under_way.push(Box::pin(self.clone().load(shard)));
             }

@@ -36,7 +36,10 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             self.learn(&view, &mut work);
             self.begin_work(&view, leaving, &mut work);
             if let Some(ending) = self.may_go(&view, leaving, &work) {
-                self.empty_own_slot().await;
+                // What is not released waits for the session to end.
+                if matches!(ending, Ending::HandedOver) {
+                    self.empty_own_slot().await;
+                }
                 return ending;
             }
             tokio::select! {
@@ -83,9 +86,10 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         let lost = self.host.held().map(|(shard, _)| shard).filter(|shard| !has(*shard));
         let give_up: BTreeSet<ShardId> = duties.give_up.into_iter().chain(lost).collect();
         work.retain(&give_up);
+        // When its time is over, a node tries nothing in vain, unless it has to wait anyway.
+        let is_over = leaving == Leaving::AtLast && work.is_all_in_vain(&give_up);
         for shard in give_up {
-            // When its time is over, a node tries nothing in vain any more.
-            let is_left = leaving == Leaving::AtLast && work.is_unreleased(shard);
+            let is_left = is_over && work.is_unreleased(shard) && has(shard);
             if !is_left && work.busy.insert(shard) {
                 self.begin_emptying(shard, work);
             }
@@ -99,7 +103,7 @@ impl<S: Store, E: Env> LifeOf<S, E> {
             work.begin(self.clone().claim(together.to_vec()));
         }
         self.admit_again(view, at_once, work);
-        self.begin_loading(&work.busy, &mut work.loading);
+        self.begin_loading(&mut work.loading);
     }
 
     fn begin_emptying(&self, shard: ShardId, work: &mut Work) {

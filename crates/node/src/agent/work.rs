@@ -29,6 +29,8 @@ pub(super) struct Work {
     pub(super) emptied: Vec<(ShardId, Attempts)>,
     /// Shards that the store did not let the node release, and that nothing is done about.
     unreleased: BTreeMap<ShardId, Attempts>,
+    /// Those that it did not even though the node's time was over.
+    in_vain: BTreeSet<ShardId>,
     under_way: SelectAll<BoxStream<'static, Done>>,
     pub(super) loading: Loading,
 }
@@ -84,6 +86,13 @@ impl Work {
     /// Forgets what became of shards that need not go any more.
     pub(super) fn retain(&mut self, give_up: &BTreeSet<ShardId>) {
         self.unreleased.retain(|shard, _| give_up.contains(shard));
+        self.in_vain.retain(|shard| give_up.contains(shard));
+    }
+
+    /// Whether a node whose time is over has nothing left to wait for but what it tries in vain.
+    pub(super) fn is_all_in_vain(&mut self, give_up: &BTreeSet<ShardId>) -> bool {
+        self.in_vain.extend(self.unreleased.keys());
+        give_up.iter().chain(&self.busy).all(|shard| self.in_vain.contains(shard))
     }
 }
 

@@ -47,14 +47,16 @@ impl<E: Env> ObjectHost<E> {
         };
         let mut place = None;
         let moving = || CallError::NotOwner { shard, fence: slot.held().flatten() };
-        match self.look(call, shard, slot, deadline, &mut place).await? {
+        let refused = match self.look(call, shard, slot, deadline, &mut place).await? {
             Look::In(admitted) => return Ok(admitted),
             Look::Wait if self.options.strict => return Err(moving()),
-            Look::Wait | Look::CatchUp(_) => {}
-        }
+            Look::Wait => None,
+            Look::CatchUp(refused) => Some(refused),
+        };
+        // Without room to wait for news, its caller may have heard of another node.
+        self.take_place(&mut place).map_err(|full| refused.unwrap_or(full))?;
         let caught_up_at = self.env.monotonic().saturating_add(CATCH_UP).min(deadline);
         loop {
-            self.take_place(&mut place)?;
             let mut bell = std::pin::pin!(slot.bell().notified());
             bell.as_mut().enable();
             match self.look(call, shard, slot, deadline, &mut place).await? {

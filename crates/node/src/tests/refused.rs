@@ -7,7 +7,7 @@ use std::time::Duration;
 use shardwright_contracts::Env;
 
 use super::world::*;
-use crate::{NodeOptions, NodeState, Trying};
+use crate::{Call, NodeOptions, NodeState, Trying};
 
 fn options(drain_patience: Duration) -> NodeOptions {
     NodeOptions { drain_patience, ..NodeOptions::default() }
@@ -119,6 +119,31 @@ async fn a_node_that_nobody_follows_has_its_patience_with_a_store_that_takes_not
     only.line.full.store(false, Ordering::Relaxed);
     assert_eq!(drained.await, NodeState::Left);
     assert!(world.env.monotonic() - began < 3 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_released_is_tried_again_while_a_node_waits_for_a_call() {
+    let world = World::new().await;
+    let network = Arc::clone(&world.network) as _;
+    let Process { node, line } = world.node_with("a", options(2 * SECOND), network).await;
+    world.settle(1).await;
+    let running = {
+        let (service, id) = (node.service(), world.id_in(node.shards()[0]));
+        let wait = Call { timeout: 60 * SECOND, ..with_payload(&id, "wait", "20000") };
+        tokio::spawn(async move { service.answer(wait).await })
+    };
+    world.sleep_ms(10).await;
+    line.full.store(true, Ordering::Relaxed);
+    let mut drained = std::pin::pin!(node.drain());
+    assert!(futures_util::poll!(drained.as_mut()).is_pending());
+    // Its patience is over by then, and what it tried was in vain.
+    world.sleep_ms(5_000).await;
+    line.full.store(false, Ordering::Relaxed);
+    world.sleep_ms(1_000).await;
+    assert_eq!(node.shards().len(), 1, "there is room again");
+    assert!(!running.is_finished());
+    assert_eq!(drained.await, NodeState::Left);
+    assert!(running.await.unwrap().is_ok());
 }
 
 #[tokio::test(start_paused = true)]

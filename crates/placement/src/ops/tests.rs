@@ -294,9 +294,14 @@ fn a_shard_whose_release_the_store_refuses_is_served_on_and_tried_less_and_less_
             assert_eq!(next(serving, true, served(0)), STOP, "{refusals} {calls}");
         }
     }
-    // And then it is tried again.
+    // And then it is tried again, and calls are held for others no longer than before.
     let again = Effort { refusals: 1, ..effort(600, 10, 1) };
     assert_eq!(next(empty, false, again), HandoverStep::Release);
+    let with_calls = Handover { calls: 3, ..empty };
+    let held_for = |ms| Effort { refusals: 1, ..effort(force_ms, ms, 1) };
+    let hold = HandoverStep::AwaitCalls { at_most_ms: Some(1) };
+    assert_eq!(next(with_calls, false, held_for(399)), hold);
+    assert_eq!(next(with_calls, false, held_for(400)), HandoverStep::AdmitAgain);
 }
 
 #[test]

@@ -61,8 +61,11 @@ impl<'s> Parts<'s> {
                 Ok(Some((name, stream::iter([Ok(bytes)]).boxed())))
             }
             Some(Answer::Long(name, open)) => {
-                // The next ones may be long as well, and are asked for when they can be read.
+                // The next ones may be long as well, and are asked for when they can be read. Who
+                // waits for long without being read is given up by its store.
                 self.at_a_time = 1;
+                self.next = self.next.saturating_sub(self.asked.len() as u64);
+                self.asked = FuturesOrdered::new();
                 let found = match open {
                     Some(found) => Some(found),
                     None => find(self.sink, &name).await?,

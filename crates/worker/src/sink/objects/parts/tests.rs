@@ -216,6 +216,13 @@ async fn long_parts_between_short_ones_come_in_their_order() {
     let lengths = [3, 3, 3, long, 3, long, long, 3, 3, 3, 3, long];
     let (extents, bytes) = written(&sink, &lengths).await;
     assert!(read(&sink, extents[11]).await.unwrap() == bytes);
+    // While a long one is read, no request waits for its turn.
+    let segment = segment_of(RUN, extents[11].shard, extents[11].fence);
+    let mut parts = Parts::new(&sink, &segment);
+    for _ in 0..4 {
+        drop(parts.next().await.unwrap().unwrap());
+    }
+    assert_eq!((parts.asked.len(), parts.next), (0, 4));
 }
 
 #[tokio::test]
