@@ -29,7 +29,7 @@ impl<'a> Planned<'a> {
     }
 
     /// A time of which every leader has heard that can write now.
-    fn known_us(&self) -> u64 {
+    pub(super) fn known_us(&self) -> u64 {
         self.now_us.saturating_sub(LAG_US)
     }
 

@@ -17,9 +17,11 @@ pub(in crate::clusters) fn judge(truth: &Truth, plan: &Planned<'_>) -> Result<()
             continue;
         }
         let holder = truth.holder(change.shard).map(|holder| &holder.address);
-        // Whoever came, left or was drained since may be seen otherwise by the leader.
+        // Whoever came, left or was drained since may be seen otherwise by the leader, and it may
+        // have heard of a target before it hears of what came earlier elsewhere.
+        let surely_known_us = aim.at_us.min(plan.known_us());
         let can_stay = holder == Some(there)
-            && truth.open_since(there).is_some_and(|since_us| since_us <= aim.at_us);
+            && truth.open_since(there).is_some_and(|since_us| since_us <= surely_known_us);
         let passed_ms = plan.age_ms(aim);
         // Leaders go by whole milliseconds.
         ensure(ORACLE, !can_stay || passed_ms + 1 >= plan.config.move_cooldown_ms, || {
