@@ -77,24 +77,8 @@ pub(crate) async fn open(
 }
 
 /// The counters that nodes of a cluster serve.
-pub(crate) fn counters(cluster: &AnyCluster, choice: &ClusterChoice) -> Counters<AnyStore> {
-    Counters::new(Arc::clone(cluster.store()), &identity(choice))
-}
-
-/// What tells a cluster from others in the same store. One that is kept as text is whatever is
-/// below its prefix, however it is called; no name has a colon.
-fn identity(choice: &ClusterChoice) -> String {
-    let Some(prefix) = &choice.seed_format else { return choice.name.as_str().to_owned() };
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let mut identity = "text:".to_owned();
-    for byte in prefix.bytes() {
-        if is_plain(byte) {
-            identity.push(char::from(byte));
-        } else {
-            identity.push_str(&format!("%{byte:02x}"));
-        }
-    }
-    identity
+pub(crate) fn counters(cluster: &AnyCluster) -> Counters<AnyStore> {
+    Counters::new(Arc::clone(cluster.store()), &cluster.options().identity())
 }
 
 /// What was said of the sharding, and for the rest what is so if nothing is said.

@@ -61,6 +61,7 @@ mod store_key;
 
 use std::sync::Arc;
 
+pub(crate) use cluster::escaped;
 pub use cluster::{ClusterKey, ClusterKeys, ClusterName, ClusterNameError};
 pub use prefix::PrefixError;
 use shardwright_store::Key;

@@ -33,7 +33,7 @@ pub(crate) async fn run(
     }
     let cluster = open(store, &arguments.cluster, Purpose::Work).await?;
     let name = arguments.cluster.name.as_str();
-    let counters = counters(&cluster, &arguments.cluster);
+    let counters = counters(&cluster);
     let (listener, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;
     let mut signals = Signals::new()?;
     let options = NodeOptions {

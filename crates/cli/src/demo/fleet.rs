@@ -84,7 +84,7 @@ impl Fleet {
         }
         let chosen = Chosen::try_parse_from(setup.cluster())?;
         let cluster = open(&setup.store, &chosen.cluster, Purpose::Look).await?;
-        let counters = counters(&cluster, &chosen.cluster);
+        let counters = counters(&cluster);
         let fleet = Self { setup, nodes, gates, cluster, counters };
         fleet.at_rest().await?;
         Ok(fleet)

@@ -175,12 +175,9 @@ impl<S: Store, E: Env> Core<S, E> {
                     let (holder, fence) = (current.to_holder(), info.fence?);
                     let why = ops::Releasing::Leaving;
                     let released = ops::release(info, &holder, fence, 0, why).ok()?;
-                    let key = ClusterKey::Shard(info.shard);
-                    let commit = Commit::builder()
-                        .expect(self.keys.key(&key), state.expect(&key))
-                        .expect(member.clone(), Expect::Absent)
-                        .put(self.keys.key(&key), self.format().claimed(info, &released));
-                    Some((key, commit))
+                    let commit = Commit::builder().expect(member.clone(), Expect::Absent);
+                    let commit = state.writing(commit, info, &released);
+                    Some((ClusterKey::Shard(info.shard), commit))
                 });
                 held.collect()
             };

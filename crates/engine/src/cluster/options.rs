@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use shardwright_placement::{ClusterConfig, ConfigError};
 
-use crate::keyspace::{ClusterKeys, ClusterName, Keyspace};
+use crate::keyspace::{ClusterKeys, ClusterName, Keyspace, escaped};
 
 /// How targets, claims, members and the leader are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,6 +85,16 @@ impl ClusterOptions {
             return Err(OptionsError::NoCommits);
         }
         self.cluster_keys().map(|_| ())
+    }
+
+    /// What tells the cluster from others in the same store, as one part of a key. One that is kept
+    /// as text is whatever is below its prefix, however it is called; no name has a colon.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        match &self.layout {
+            Layout::Native => self.name.to_string(),
+            Layout::Seed { prefix } => format!("text:{}", escaped(prefix)),
+        }
     }
 
     /// Under which keys the cluster is stored.

@@ -171,7 +171,7 @@ impl ClusterKeys {
 }
 
 /// One part of a key, however many the text would have.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
         if is_plain(byte) {

@@ -69,7 +69,12 @@ impl State {
     }
 
     /// Makes a commit write the claim of a shard, if it is still as it is known.
-    fn writing(&self, commit: CommitBuilder, info: ShardInfo<'_>, claim: &Claim) -> CommitBuilder {
+    pub(in crate::cluster) fn writing(
+        &self,
+        commit: CommitBuilder,
+        info: ShardInfo<'_>,
+        claim: &Claim,
+    ) -> CommitBuilder {
         let key = ClusterKey::Shard(info.shard);
         commit
             .expect(self.keys.key(&key), self.expect(&key))
