@@ -94,20 +94,17 @@ pub enum CursorRegression {
     Backwards,
 }
 
-/// A cursor as a caller offers it: a view of borrowed bytes, not yet checked.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct CursorUpdate<'a> {
-    last_key: Option<&'a [u8]>,
-    token: Option<&'a [u8]>,
+/// A cursor as a caller offers it, not yet checked. `B` decides who owns the bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CursorInput<B> {
+    last_key: Option<B>,
+    token: Option<B>,
 }
 
-impl<'a> CursorUpdate<'a> {
-    /// Views a key and a token. An empty token means the same as none.
-    #[must_use]
-    pub fn new(last_key: Option<&'a [u8]>, token: Option<&'a [u8]>) -> Self {
-        Self { last_key, token: token.filter(|token| !token.is_empty()) }
-    }
+/// A cursor whose bytes are borrowed.
+pub type CursorUpdate<'a> = CursorInput<&'a [u8]>;
 
+impl<B> CursorInput<B> {
     /// The cursor of a shard on which nothing has been done.
     #[must_use]
     pub const fn initial() -> Self {
@@ -116,10 +113,32 @@ impl<'a> CursorUpdate<'a> {
 
     /// The cursor that stands at `last_key`, without a token.
     #[must_use]
-    pub const fn at(last_key: &'a [u8]) -> Self {
+    pub const fn at(last_key: B) -> Self {
         Self { last_key: Some(last_key), token: None }
     }
 
+    /// The same cursor with other bytes, each made from one of these by `change`.
+    pub fn map<'b, C>(&'b self, mut change: impl FnMut(&'b B) -> C) -> CursorInput<C> {
+        let last_key = self.last_key.as_ref().map(&mut change);
+        CursorInput { last_key, token: self.token.as_ref().map(change) }
+    }
+}
+
+impl<B: AsRef<[u8]>> CursorInput<B> {
+    /// Pairs a key and a token. An empty token means the same as none.
+    #[must_use]
+    pub fn new(last_key: Option<B>, token: Option<B>) -> Self {
+        Self { last_key, token: token.filter(|token| !token.as_ref().is_empty()) }
+    }
+
+    /// The same cursor, borrowed.
+    #[must_use]
+    pub fn as_ref(&self) -> CursorUpdate<'_> {
+        self.map(AsRef::as_ref)
+    }
+}
+
+impl<'a> CursorUpdate<'a> {
     /// The last key that was processed.
     #[must_use]
     pub const fn last_key(self) -> Option<&'a [u8]> {
@@ -173,19 +192,27 @@ impl<'a> CursorUpdate<'a> {
     }
 }
 
-impl fmt::Debug for CursorUpdate<'_> {
+impl<B> Default for CursorInput<B> {
+    fn default() -> Self {
+        Self::initial()
+    }
+}
+
+impl<B: AsRef<[u8]>> fmt::Debug for CursorInput<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CursorInput { last_key, token } = self.as_ref();
         f.debug_struct("CursorUpdate")
-            .field("last_key", &self.last_key.map(Redacted))
-            .field("token", &self.token.map(Redacted))
+            .field("last_key", &last_key.map(Redacted))
+            .field("token", &token.map(Redacted))
             .finish()
     }
 }
 
-impl CanonicalBytes for CursorUpdate<'_> {
+impl<B: AsRef<[u8]>> CanonicalBytes for CursorInput<B> {
     fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
-        sink.put_optional_bytes(self.last_key);
-        sink.put_optional_bytes(self.token);
+        let CursorInput { last_key, token } = self.as_ref();
+        sink.put_optional_bytes(last_key);
+        sink.put_optional_bytes(token);
     }
 }
 

@@ -16,10 +16,11 @@
 //! | [`manifest`] | the initial shards of a run, and what makes such a list valid |
 //! | [`split`] | plans that replace a shard by children or shrink it, proved to tile its range |
 //!
-//! Two habits run through all of it. Borrowed types (`ShardSpecRef`, `CursorUpdate`) are plain
-//! views of what a caller handed in and are checked by the operation that takes them; owned types
-//! (`ShardSpec`, `Cursor`) can only be built from something that passed those checks. And key
-//! bytes never appear in an error or in `Debug` output: only their lengths do.
+//! Two habits run through all of it. Inputs (`SpecInput`, `CursorInput` and their borrowed forms
+//! `ShardSpecRef`, `CursorUpdate`) are what a caller handed in and are checked by the operation
+//! that takes them; owned types (`ShardSpec`, `Cursor`) can only be built from something that
+//! passed those checks. And key bytes never appear in an error or in `Debug` output: only their
+//! lengths do.
 #![forbid(unsafe_code)]
 
 pub mod arena;
@@ -36,16 +37,18 @@ pub mod split;
 
 pub use arena::{ByteSlab, ByteSlot, ShardArena, ShardSpecHandle, SlabFull, SlabTooLarge};
 pub use canonical::{CanonicalBytes, CanonicalSink, Domain, DomainHasher};
-pub use cursor::{Cursor, CursorInputError, CursorRegression, CursorSemantics, CursorUpdate};
+pub use cursor::{
+    Cursor, CursorInput, CursorInputError, CursorRegression, CursorSemantics, CursorUpdate,
+};
 pub use env::Env;
 pub use identity::{
     FenceEpoch, FenceEpochError, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
-pub use manifest::{InitialShardInput, ManifestValidationError, validate_manifest};
+pub use manifest::{InitialShardInput, ManifestValidationError, ShardInput, validate_manifest};
 pub use redacted::Redacted;
-pub use spec::{IntoShardSpecRef, ShardSpec, ShardSpecInputError, ShardSpecRef};
+pub use spec::{IntoShardSpecRef, ShardSpec, ShardSpecInputError, ShardSpecRef, SpecInput};
 pub use split::{
-    SplitChild, SplitReplacePlan, SplitResidualPlan, SplitValidationError, plan_split_replace,
-    plan_split_replace_with_children, plan_split_residual, plan_split_residual_with_metadata,
-    validate_residual_split_bounds, validate_split_coverage,
+    SplitChild, SplitPart, SplitReplacePlan, SplitResidualPlan, SplitValidationError,
+    plan_split_replace, plan_split_replace_with_children, plan_split_residual,
+    plan_split_residual_with_metadata, validate_residual_split_bounds, validate_split_coverage,
 };

@@ -3,20 +3,51 @@
 //! A manifest is a set of bounded, disjoint ranges with unique ids. Gaps are fine: what lies in
 //! none of the ranges is not part of the run.
 
-use crate::cursor::{CursorInputError, CursorUpdate};
+use std::fmt;
+
+use crate::cursor::{CursorInput, CursorInputError};
 use crate::identity::ShardId;
 use crate::limits::MAX_INITIAL_SHARDS;
-use crate::spec::{ShardSpec, ShardSpecInputError, ShardSpecRef};
+use crate::spec::{ShardSpec, ShardSpecInputError, SpecInput};
 
-/// One shard of a manifest as a caller offers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InitialShardInput<'a> {
+/// One shard of a manifest as a caller offers it. `B` decides who owns the bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ShardInput<B> {
     /// Its id; the mark of a split's offspring must be clear.
     pub shard: ShardId,
     /// Its range and metadata.
-    pub spec: ShardSpecRef<'a>,
+    pub spec: SpecInput<B>,
     /// Where work on it starts.
-    pub cursor: CursorUpdate<'a>,
+    pub cursor: CursorInput<B>,
+}
+
+/// One shard of a manifest whose bytes are borrowed.
+pub type InitialShardInput<'a> = ShardInput<&'a [u8]>;
+
+impl<B> ShardInput<B> {
+    /// The same shard with other bytes, each made from one of these by `change`.
+    pub fn map<'b, C>(&'b self, mut change: impl FnMut(&'b B) -> C) -> ShardInput<C> {
+        let spec = self.spec.map(&mut change);
+        ShardInput { shard: self.shard, spec, cursor: self.cursor.map(change) }
+    }
+}
+
+impl<B: AsRef<[u8]>> ShardInput<B> {
+    /// The same shard, borrowed.
+    #[must_use]
+    pub fn as_ref(&self) -> InitialShardInput<'_> {
+        self.map(AsRef::as_ref)
+    }
+}
+
+impl<B: AsRef<[u8]>> fmt::Debug for ShardInput<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InitialShardInput")
+            .field("shard", &self.shard)
+            .field("spec", &self.spec)
+            .field("cursor", &self.cursor)
+            .finish()
+    }
 }
 
 /// Why a list of shards is no manifest.
@@ -152,7 +183,9 @@ fn check_cursor(input: &InitialShardInput<'_>) -> Result<(), ManifestValidationE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cursor::CursorUpdate;
     use crate::limits::{MAX_KEY_SIZE, MAX_TOKEN_SIZE};
+    use crate::spec::ShardSpecRef;
 
     fn input<'a>(id: u64, start: &'a str, end: &'a str) -> InitialShardInput<'a> {
         InitialShardInput {

@@ -39,21 +39,40 @@ pub enum ShardSpecInputError {
     },
 }
 
-/// A shard spec as a caller offers it: a view of borrowed bytes, not yet checked.
+/// A shard spec as a caller offers it, not yet checked. `B` decides who owns the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ShardSpecRef<'a> {
-    start: &'a [u8],
-    end: &'a [u8],
-    metadata: &'a [u8],
+pub struct SpecInput<B> {
+    start: B,
+    end: B,
+    metadata: B,
 }
 
-impl<'a> ShardSpecRef<'a> {
-    /// Views a range and its metadata.
+/// A shard spec whose bytes are borrowed.
+pub type ShardSpecRef<'a> = SpecInput<&'a [u8]>;
+
+impl<B> SpecInput<B> {
+    /// A range and its metadata.
     #[must_use]
-    pub const fn new(start: &'a [u8], end: &'a [u8], metadata: &'a [u8]) -> Self {
+    pub const fn new(start: B, end: B, metadata: B) -> Self {
         Self { start, end, metadata }
     }
 
+    /// The same spec with other bytes, each made from one of these by `change`.
+    pub fn map<'b, C>(&'b self, mut change: impl FnMut(&'b B) -> C) -> SpecInput<C> {
+        let (start, end) = (change(&self.start), change(&self.end));
+        SpecInput { start, end, metadata: change(&self.metadata) }
+    }
+}
+
+impl<B: AsRef<[u8]>> SpecInput<B> {
+    /// The same spec, borrowed.
+    #[must_use]
+    pub fn as_ref(&self) -> ShardSpecRef<'_> {
+        self.map(AsRef::as_ref)
+    }
+}
+
+impl<'a> ShardSpecRef<'a> {
     /// First key of the range; empty is the beginning of the keyspace.
     #[must_use]
     pub const fn start(self) -> &'a [u8] {
@@ -97,21 +116,23 @@ impl<'a> ShardSpecRef<'a> {
     }
 }
 
-impl fmt::Debug for ShardSpecRef<'_> {
+impl<B: AsRef<[u8]>> fmt::Debug for SpecInput<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SpecInput { start, end, metadata } = self.as_ref();
         f.debug_struct("ShardSpec")
-            .field("start", &Redacted(self.start))
-            .field("end", &Redacted(self.end))
-            .field("metadata", &Redacted(self.metadata))
+            .field("start", &Redacted(start))
+            .field("end", &Redacted(end))
+            .field("metadata", &Redacted(metadata))
             .finish()
     }
 }
 
-impl CanonicalBytes for ShardSpecRef<'_> {
+impl<B: AsRef<[u8]>> CanonicalBytes for SpecInput<B> {
     fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
-        sink.put_bytes(self.start);
-        sink.put_bytes(self.end);
-        sink.put_bytes(self.metadata);
+        let SpecInput { start, end, metadata } = self.as_ref();
+        sink.put_bytes(start);
+        sink.put_bytes(end);
+        sink.put_bytes(metadata);
     }
 }
 

@@ -15,7 +15,7 @@ mod tiling;
 
 pub use error::SplitValidationError;
 pub use replace::{
-    SplitChild, SplitReplacePlan, plan_split_replace, plan_split_replace_with_children,
+    SplitChild, SplitPart, SplitReplacePlan, plan_split_replace, plan_split_replace_with_children,
 };
 pub use residual::{
     SplitResidualPlan, plan_split_residual, plan_split_residual_with_metadata,

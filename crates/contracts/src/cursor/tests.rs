@@ -120,3 +120,12 @@ proptest! {
         prop_assert_eq!(from.check_advance(to).is_ok(), old <= new);
     }
 }
+
+#[test]
+fn an_owned_cursor_lends_what_it_was_made_from() {
+    let owned = CursorInput::new(Some(b"k".to_vec()), Some(Vec::new()));
+    assert_eq!(owned.as_ref(), CursorUpdate::at(b"k"));
+    assert_eq!(owned.map(Clone::clone), owned);
+    assert_eq!(format!("{owned:?}"), "CursorUpdate { last_key: Some(<1 bytes>), token: None }");
+    assert_eq!(CursorInput::<Vec<u8>>::default().as_ref(), CursorUpdate::initial());
+}

@@ -1,26 +1,52 @@
+use std::fmt;
+
 use arrayvec::ArrayVec;
 
 use super::SplitValidationError;
 use super::tiling::{check_count, check_parent_cursor, check_tiling};
 use crate::canonical::{CanonicalBytes, CanonicalSink};
-use crate::cursor::CursorUpdate;
+use crate::cursor::{CursorInput, CursorUpdate};
 use crate::limits::MAX_SPLIT_CHILDREN;
-use crate::spec::ShardSpecRef;
+use crate::spec::{ShardSpecRef, SpecInput};
 
-/// One shard that takes over a part of its parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SplitChild<'a> {
+/// One shard that takes over a part of its parent. `B` decides who owns the bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SplitPart<B> {
     /// Its range and metadata.
-    pub spec: ShardSpecRef<'a>,
+    pub spec: SpecInput<B>,
     /// Where work on it goes on.
-    pub cursor: CursorUpdate<'a>,
+    pub cursor: CursorInput<B>,
 }
 
-impl<'a> SplitChild<'a> {
+/// One shard that takes over a part of its parent, with borrowed bytes.
+pub type SplitChild<'a> = SplitPart<&'a [u8]>;
+
+impl<B> SplitPart<B> {
     /// A child on which nothing has been done.
     #[must_use]
-    pub const fn fresh(spec: ShardSpecRef<'a>) -> Self {
-        Self { spec, cursor: CursorUpdate::initial() }
+    pub const fn fresh(spec: SpecInput<B>) -> Self {
+        Self { spec, cursor: CursorInput::initial() }
+    }
+
+    /// The same child with other bytes, each made from one of these by `change`.
+    pub fn map<'b, C>(&'b self, mut change: impl FnMut(&'b B) -> C) -> SplitPart<C> {
+        let spec = self.spec.map(&mut change);
+        SplitPart { spec, cursor: self.cursor.map(change) }
+    }
+}
+
+impl<B: AsRef<[u8]>> SplitPart<B> {
+    /// The same child, borrowed.
+    #[must_use]
+    pub fn as_ref(&self) -> SplitChild<'_> {
+        self.map(AsRef::as_ref)
+    }
+}
+
+impl<B: AsRef<[u8]>> fmt::Debug for SplitPart<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { spec, cursor } = self;
+        f.debug_struct("SplitChild").field("spec", spec).field("cursor", cursor).finish()
     }
 }
 
@@ -72,15 +98,21 @@ pub fn plan_split_replace_with_children<'a>(
     cursor: CursorUpdate<'_>,
     children: &[SplitChild<'a>],
 ) -> Result<SplitReplacePlan<'a>, SplitValidationError> {
-    check_count(children.len())?;
-    let mut children: ArrayVec<_, MAX_SPLIT_CHILDREN> = children.iter().copied().collect();
-    children.sort_unstable_by_key(|child| child.spec.start());
-    let plan = SplitReplacePlan { children };
+    let plan = SplitReplacePlan::from_parts(children)?;
     plan.validate_against(parent, cursor)?;
     Ok(plan)
 }
 
 impl<'a> SplitReplacePlan<'a> {
+    /// Takes a plan from the parts of a request, in any order. Only their number is checked:
+    /// [`SplitReplacePlan::validate_against`] checks the rest, when the parent is known.
+    pub fn from_parts(parts: &[SplitChild<'a>]) -> Result<Self, SplitValidationError> {
+        check_count(parts.len())?;
+        let mut children: ArrayVec<_, MAX_SPLIT_CHILDREN> = parts.iter().copied().collect();
+        children.sort_unstable_by_key(|child| child.spec.start());
+        Ok(Self { children })
+    }
+
     /// The children in key order.
     #[must_use]
     pub fn children(&self) -> &[SplitChild<'a>] {

@@ -51,6 +51,13 @@ pub fn validate_residual_split_bounds(
 }
 
 impl<'a> SplitResidualPlan<'a> {
+    /// Takes a plan from the parts of a request, unchecked:
+    /// [`SplitResidualPlan::validate_against`] checks it, when the parent is known.
+    #[must_use]
+    pub const fn from_parts(narrowed: ShardSpecRef<'a>, residual: ShardSpecRef<'a>) -> Self {
+        Self { narrowed, residual }
+    }
+
     /// What the parent keeps.
     #[must_use]
     pub const fn narrowed(&self) -> ShardSpecRef<'a> {

@@ -266,3 +266,29 @@ proptest! {
         prop_assert_eq!(owners, usize::from(parent.contains(&probe)));
     }
 }
+
+#[test]
+fn a_plan_from_parts_is_the_plan_that_they_were_taken_from() {
+    let (parent, cursor) = (ShardSpecRef::new(b"a", b"z", b"m"), CursorUpdate::at(b"c"));
+    let plan = plan_split_replace(parent, cursor, &[b"g", b"p"]).unwrap();
+    let owned: Vec<SplitPart<Vec<u8>>> =
+        plan.children().iter().rev().map(|child| child.map(|bytes| bytes.to_vec())).collect();
+    let lent: Vec<SplitChild<'_>> = owned.iter().map(SplitPart::as_ref).collect();
+    assert_eq!(SplitReplacePlan::from_parts(&lent), Ok(plan));
+    let residual = plan_split_residual(parent, cursor, b"g").unwrap();
+    let again = SplitResidualPlan::from_parts(residual.narrowed(), residual.residual());
+    assert_eq!(again, residual);
+}
+
+#[test]
+fn only_the_number_of_parts_is_checked_before_the_parent_is_known() {
+    let part = SplitChild::fresh(ShardSpecRef::new(b"b", b"a", b""));
+    assert_eq!(SplitReplacePlan::from_parts(&[]), Err(SplitValidationError::NoChildren));
+    assert_eq!(SplitReplacePlan::from_parts(&[part]), Err(SplitValidationError::SingleChild));
+    let (count, max) = (MAX_SPLIT_CHILDREN + 1, MAX_SPLIT_CHILDREN);
+    let refused = SplitReplacePlan::from_parts(&vec![part; count]);
+    assert_eq!(refused, Err(SplitValidationError::TooManyChildren { count, max }));
+    let plan = SplitReplacePlan::from_parts(&[part, part]).unwrap();
+    let (parent, cursor) = (ShardSpecRef::new(b"a", b"z", b""), CursorUpdate::initial());
+    assert!(plan.validate_against(parent, cursor).is_err());
+}
