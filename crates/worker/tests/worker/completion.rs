@@ -1,14 +1,4 @@
 //! What a worker tells of a shard that it has just finished, set aside or given back.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +10,12 @@ use shardwright_engine::{EngineConfig, StoredCoordinator};
 use shardwright_store::memory::{After, Before, Call, Hooks};
 use shardwright_worker::connector::Item;
 use shardwright_worker::{Ending, Job, JobFailure, Stop, Worker, WorkerOptions, each};
-use support::{
+use tokio::time::timeout;
+
+use crate::support::{
     Journal, LONG, Numbers, RUN, TENANT, all, env, gives_up, line, number, results, sink,
     start_with_lease,
 };
-use tokio::time::timeout;
 
 const LEASE_MS: u64 = 6_000;
 /// Longer than from one renewal of a lease to the next, and with one of them shorter than a lease.

@@ -1,14 +1,4 @@
 //! What becomes of programs, of what they start and of what they are given.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,8 +17,9 @@ use shardwright_worker::process::{
     BatchInput, Guard, ItemRecord, ProcessPerBatch, ProcessPerItem, Spill, Template,
 };
 use shardwright_worker::{Worker, WorkerOptions};
-use support::{LONG, Numbers, RUN, TENANT, env, join, start_with_lease};
 use tokio::time::timeout;
+
+use crate::support::{LONG, Numbers, RUN, TENANT, env, join, start_with_lease};
 
 fn template(command: &[&str]) -> Template {
     Template::new(&command.iter().map(OsString::from).collect::<Vec<_>>()).unwrap()

@@ -1,14 +1,4 @@
 //! Whoever was asked for a part of its work in vain is asked again when that may help.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,9 +9,10 @@ use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position,
 };
 use shardwright_worker::{Ending, Observer, Worker, WorkerEvent, WorkerOptions, each};
-use support::{LONG, Numbers, RUN, TENANT, all, env, line, results, sink, start};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+
+use crate::support::{LONG, Numbers, RUN, TENANT, all, env, key, line, results, sink, start};
 
 /// What a source says when it is asked where to divide it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,7 +39,7 @@ impl Connector for Reserved {
         from: &Position,
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
-        if from.after.is_none() && range.start == support::key(0) {
+        if from.after.is_none() && range.start == key(0) {
             return Numbers.page(range, from, PageLimit::items(1)).await;
         }
         let _closed = self.is_open.acquire().await;

@@ -1,14 +1,4 @@
 //! How a worker ends what it holds, in good times and bad.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::io;
 use std::sync::Arc;
@@ -23,12 +13,13 @@ use shardwright_worker::sink::{FileSegment, FolderSink, Sink, SinkError};
 use shardwright_worker::{
     Ending, Job, Observer, Stop, Worker, WorkerError, WorkerEvent, WorkerOptions, each,
 };
-use support::{
+use tokio::sync::{Barrier, Notify};
+use tokio::time::timeout;
+
+use crate::support::{
     Coordinator, Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, line, number,
     results, shards, sink, start, start_with_lease,
 };
-use tokio::sync::{Barrier, Notify};
-use tokio::time::timeout;
 
 fn often() -> WorkerOptions {
     WorkerOptions { commit_interval: Duration::from_millis(1), ..WorkerOptions::default() }

@@ -1,5 +1,4 @@
 //! The rows of files, and of files that change.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs::{self, FileTimes, OpenOptions};
 use std::io::{Cursor, Read, Write};

@@ -1,14 +1,4 @@
 //! What a worker does when answers are lost and when it comes too late, and that both are told.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,12 +14,13 @@ use shardwright_worker::sink::FolderSink;
 use shardwright_worker::{
     Ending, Job, JobFailure, Observer, Stop, Worker, WorkerEvent, WorkerOptions, each,
 };
-use support::{
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::support::{
     Coordinator, Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, finish, gives_up, join,
     line, number, results, shards, sink, start, start_with_lease,
 };
-use tokio::sync::Notify;
-use tokio::time::timeout;
 
 /// Loses the answer to the first commit with a certain write, and everything after it until
 /// somebody mends the way.

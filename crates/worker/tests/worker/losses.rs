@@ -1,14 +1,4 @@
 //! Who is held responsible for what, and who is not.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,12 +13,13 @@ use shardwright_worker::{
     Ending, Job, JobFailure, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerEvent,
     WorkerOptions, each,
 };
-use support::{
+use tokio::sync::{Barrier, Semaphore};
+use tokio::time::timeout;
+
+use crate::support::{
     Coordinator, Hurried, Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, key, line,
     number, results, shards, sink, start, start_with_limit,
 };
-use tokio::sync::{Barrier, Semaphore};
-use tokio::time::timeout;
 
 /// Somebody takes all shards and is never heard of again, so many times.
 async fn lose(coordinator: &Coordinator, shards: usize, times: usize) {

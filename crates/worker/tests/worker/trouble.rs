@@ -1,14 +1,4 @@
 //! What becomes of a run when a part of its source is in trouble.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +8,13 @@ use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position,
 };
 use shardwright_worker::{Ending, Observer, Worker, WorkerError, WorkerEvent, WorkerOptions, each};
-use support::{
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::support::{
     Hurried, Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, join, line, number, results,
     sink, start_with_lease,
 };
-use tokio::sync::Notify;
-use tokio::time::timeout;
 
 /// Numbers of which one is in trouble for ever.
 #[derive(Clone)]

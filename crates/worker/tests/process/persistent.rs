@@ -1,14 +1,4 @@
 //! What programs that stay up are told, and what becomes of those that do not listen.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -21,7 +11,8 @@ use shardwright_worker::connector::{Item, Payload};
 use shardwright_worker::job::{Assignment, Batch, Cause, Outcome};
 use shardwright_worker::process::{PersistentProcess, Spill, Template};
 use shardwright_worker::{Job as _, Worker};
-use support::{Numbers, RUN, TENANT, env, join, start_with_lease};
+
+use crate::support::{Numbers, RUN, TENANT, env, join, start_with_lease};
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);

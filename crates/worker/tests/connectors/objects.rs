@@ -1,13 +1,8 @@
 //! The objects of stores: in memory, in folders, and behind a server that lists as S3 does.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
-#![allow(clippy::indexing_slicing, reason = "a test that panics is a test that fails")]
-
-mod listing_server;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use listing_server::ListingServer;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -19,6 +14,8 @@ use shardwright_worker::connector::{
     Payload, Position, Quantity, conformance,
 };
 use tempfile::TempDir;
+
+use crate::listing_server::ListingServer;
 
 async fn fill(store: &dyn ObjectStore, objects: &BTreeMap<String, usize>) {
     for (key, size) in objects {

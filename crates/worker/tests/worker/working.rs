@@ -1,14 +1,4 @@
 //! What a worker does with the shards of a run.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,12 +14,13 @@ use shardwright_worker::job::Outcome;
 use shardwright_worker::{
     Ending, JobFailure, Observer, RetryPolicy, Stop, Worker, WorkerEvent, WorkerOptions, each,
 };
-use support::{
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::timeout;
+
+use crate::support::{
     Journal, LONG, Numbers, RUN, TENANT, all, env, join, key, line, number, results, shards, sink,
     start, start_with_lease,
 };
-use tokio::sync::{Notify, Semaphore};
-use tokio::time::timeout;
 
 /// Never waits between tries.
 fn impatient() -> WorkerOptions {

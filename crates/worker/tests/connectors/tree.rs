@@ -1,5 +1,4 @@
 //! The files of trees, with all that file systems hold beside files.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,14 +1,4 @@
 //! A disk that is slower than a lease is long.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 use std::io::Write as _;
@@ -23,11 +13,12 @@ use shardwright_worker::connector::Item;
 use shardwright_worker::extent::{Envelope, MAX_EXTENTS};
 use shardwright_worker::sink::FolderSink;
 use shardwright_worker::{Ending, Stop, Worker, each};
-use support::{
+use tokio::time::timeout;
+
+use crate::support::{
     Coordinator, Journal, LONG, Numbers, RUN, TENANT, all, env, join, line, results, shards, sink,
     start_with_lease,
 };
-use tokio::time::timeout;
 
 const LEASE_MS: u64 = 1_500;
 

@@ -1,0 +1,15 @@
+//! Handlers that are programs: one per item, one per batch, or persistent.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics is a test that fails"
+)]
+
+mod missing_programs;
+mod persistent;
+mod programs;
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part")]
+mod support;

@@ -1,0 +1,98 @@
+//! A program or an output folder that is missing stops the worker; no item is blamed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use shardwright_contracts::CursorSemantics::Completed;
+use shardwright_worker::process::{
+    BatchInput, Guard, ProcessPerBatch, ProcessPerItem, Spill, Template,
+};
+use shardwright_worker::{Ending, Job, Worker, WorkerError};
+use tokio::time::timeout;
+
+use crate::support::{
+    Coordinator, Hurried, Journal, LONG, Numbers, RUN, TENANT, env, join, results, shards, sink,
+    start_with_lease,
+};
+
+/// A run whose leases do not expire during a test.
+async fn begin(count: usize, shards: usize) -> Coordinator {
+    start_with_lease(count, shards, Completed, 600_000).await
+}
+
+/// Works until the worker says that it cannot, and gives what it says.
+async fn unable(coordinator: &Coordinator, job: impl Job, journal: &Journal) -> String {
+    let (_folder, sink) = sink();
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(join(coordinator).await)
+        .connector(Numbers)
+        .job(job)
+        .sink(sink)
+        .env(Hurried(env()))
+        .observer(Arc::new(journal.clone()));
+    let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
+    assert!(matches!(error, WorkerError::Job { .. }), "{error:?}");
+    assert_eq!(journal.count("parked"), 0, "{:?}", journal.lines());
+    assert!(shards(coordinator).await.iter().all(|shard| shard.head.lease.is_none()));
+    error.to_string()
+}
+
+fn template(program: &Path) -> Template {
+    Template::new(&[program.into(), OsString::from("{}")]).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_program_stops_the_run_and_when_it_is_there_the_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("tool");
+    let guard = Arc::new(Guard::start().unwrap());
+    let spill = Spill::new(folder.path().join("spill"), 1_000);
+    let one_by_one = || ProcessPerItem::new(template(&program), Arc::clone(&guard), spill.clone());
+    let together = || {
+        let (template, guard) = (template(&program), Arc::clone(&guard));
+        ProcessPerBatch::new(template, guard, spill.clone(), 10, BatchInput::Lines)
+    };
+    let (items, batches) = (begin(30, 2).await, begin(30, 2).await);
+    for told in [
+        unable(&items, one_by_one(), &Journal::default()).await,
+        unable(&batches, together(), &Journal::default()).await,
+    ] {
+        assert!(told.contains(program.to_str().unwrap()), "{told}");
+    }
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(gone_on(&items, one_by_one()).await, 30);
+    assert_eq!(gone_on(&batches, together()).await, 30);
+}
+
+/// Finishes with a job, and counts its results.
+async fn gone_on(coordinator: &Coordinator, job: impl Job) -> usize {
+    let (_folder, sink) = sink();
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(join(coordinator).await)
+        .connector(Numbers)
+        .job(job)
+        .sink(sink.clone())
+        .env(env());
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    results(coordinator, &sink).await.len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_for_which_there_is_no_place_stops_the_run_and_parks_nothing() {
+    let coordinator = begin(5, 1).await;
+    let folder = tempfile::tempdir().unwrap();
+    let no_folder = folder.path().join("file");
+    fs::write(&no_folder, "").unwrap();
+    let job = |spill: &Path| {
+        let guard = Arc::new(Guard::start().unwrap());
+        let command = ["sh", "-c", "head -c 5000 /dev/zero"].map(OsString::from);
+        ProcessPerItem::new(Template::new(&command).unwrap(), guard, Spill::new(spill, 1_000))
+    };
+    let told = unable(&coordinator, job(&no_folder), &Journal::default()).await;
+    assert!(told.contains(no_folder.to_str().unwrap()), "{told}");
+    assert_eq!(gone_on(&coordinator, job(&folder.path().join("spill"))).await, 5);
+}
