@@ -1,11 +1,4 @@
 //! The in-memory coordinator passes the suite that every backend passes.
-#![cfg(feature = "conformance")]
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};

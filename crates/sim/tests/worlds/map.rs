@@ -1,5 +1,4 @@
 //! The map of promises in `specs/README.md` names the oracles.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,4 @@
 //! What is a user's shows in no log: keys, metadata, tokens and descriptions.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use shardwright_contracts::{
     CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey,

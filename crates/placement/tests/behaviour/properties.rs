@@ -1,13 +1,4 @@
 //! What holds of every plan, whatever happened before.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a property that cannot be tried is a test that fails"
-)]
-
-mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +9,7 @@ use shardwright_placement::{
     Since, Target, ops, plan,
 };
 
-use self::support::{Cluster, node, shard};
+use crate::support::{Cluster, node, shard};
 
 const SHARDS: u32 = 48;
 

@@ -1,5 +1,4 @@
 //! Shards take little memory, however often they are worked on.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use shardwright_contracts::{
     CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey,

@@ -1,10 +1,9 @@
 //! The fuzz targets' properties on generated input, so that every test run checks them.
-#![allow(clippy::indexing_slicing, reason = "a test that panics is a test that fails")]
 
 use proptest::prelude::*;
 use shardwright_contracts::limits::MAX_KEY_SIZE;
 
-mod checks;
+use crate::checks;
 
 /// Bytes that look like hints more often than chance would have it.
 fn hint_like() -> impl Strategy<Value = Vec<u8>> {

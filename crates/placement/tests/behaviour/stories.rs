@@ -1,16 +1,7 @@
 //! Stories of clusters, each a text file in `stories/`: what happens, and indented below it what
 //! the planner and the routing table say. `UPDATE_SCRIPTS=1` writes the answers anew.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stderr,
-    clippy::unwrap_used,
-    reason = "a story that cannot be played is a test that fails"
-)]
 
-mod story_teller;
-mod support;
+use crate::story_teller;
 
 /// Makes a test of each story, and a list of all.
 macro_rules! stories {

@@ -1,15 +1,8 @@
 //! Stories of the run protocol, each a text file in `scripts/` that reads like a chat log.
 //!
 //! The language is explained in [`script_runner`].
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a story that cannot be played is a test that fails"
-)]
 
-mod script_runner;
+use crate::script_runner;
 
 /// Makes a test of each story, and a list of all.
 macro_rules! stories {

@@ -1,12 +1,9 @@
 //! Stored times were written by the clocks of other machines, which may be wrong by any amount.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "a test that panics is a test that fails")]
-
-mod support;
 
 use shardwright_contracts::LogicalTime;
 use shardwright_placement::{MoveReason, Since, Target};
 
-use self::support::{Cluster, node, shard};
+use crate::support::{Cluster, node, shard};
 
 const HOUR_MS: u64 = 3_600_000;
 

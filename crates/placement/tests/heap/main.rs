@@ -1,6 +1,7 @@
-//! Routing a call touches no heap.
+//! Routing a call touches no heap. A binary of its own: the counter is its allocator.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
+#[path = "../support/mod.rs"]
 mod support;
 
 use shardwright_placement::{ObjectIdRef, Route, RoutingTable, ShardHash};

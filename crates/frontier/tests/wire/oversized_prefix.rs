@@ -1,6 +1,6 @@
-//! A prefix whose length does not fit its four bytes. It has to be there in full, so this test
-//! stands alone: the counting allocator of the unit tests would write all of its 4 GiB, where the
-//! system's own hands out zeroed pages that nobody ever touches.
+//! A prefix whose length does not fit its four bytes. The test is not among the
+//! unit tests: their counting allocator would write all 4 GiB, while the system's allocator returns
+//! zeroed pages that are never touched.
 
 use shardwright_frontier::{MetadataBuf, ShardEncodeError, ShardHint, ShardMetadata};
 

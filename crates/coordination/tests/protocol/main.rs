@@ -1,0 +1,14 @@
+//! The run protocol as the in-memory coordinator executes it.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that panics is a test that fails"
+)]
+
+#[cfg(feature = "conformance")]
+mod conformance;
+mod redaction;
+mod script_runner;
+mod scripts;
