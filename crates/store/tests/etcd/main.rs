@@ -1,5 +1,4 @@
 //! The store on a real etcd: what only etcd can do wrong.
-#![cfg(feature = "test-support")]
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -11,7 +10,13 @@
 mod access;
 mod batches;
 mod cluster;
+#[cfg(feature = "conformance")]
+mod conformance;
+mod differential;
 mod full;
+#[cfg(feature = "conformance")]
+#[path = "../harness/mod.rs"]
+mod harness;
 mod history;
 mod lost_replies;
 mod silence;

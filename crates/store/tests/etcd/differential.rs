@@ -1,11 +1,5 @@
 //! The store in memory, on which simulations stand, answers as a real etcd does: the same random
 //! sequences of calls on both, answer by answer. Revisions are compared by which commit they name.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,4 @@
 //! The store in a folder among other processes, and on disks that do not do what they should.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
-
-mod processes;
 
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
@@ -12,12 +9,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use processes::{Log, PATIENCE, Part, Role, block_on, lines};
 use shardwright_store::file::{FileOptions, FileStore, OpenError};
 use shardwright_store::{
     Commit, CommitError, Expect, FaultKind, Key, KeyRange, Page, Revision, SessionId, Store,
 };
 use tempfile::TempDir;
+
+use crate::processes::{Log, PATIENCE, PLAY, Part, Role, block_on, lines};
 
 fn open(folder: &Path) -> FileStore {
     FileStore::open(folder, FileOptions::default()).unwrap()
@@ -38,9 +36,9 @@ fn is_there(store: &FileStore, name: &str) -> bool {
     snapshot.values[0].is_some()
 }
 
-#[test]
-fn part() {
-    let Some(Role { part, folder, argument, log }) = Role::of_this_process() else { return };
+/// Plays the part of a child.
+pub(crate) fn play(role: Role) {
+    let Role { part, folder, argument, log } = role;
     match part.as_str() {
         "open and put" => {
             let store = open(&folder);
@@ -221,7 +219,7 @@ fn a_folder_that_cannot_be_written_is_named() {
     drop(File::create(&log).unwrap());
     fs::set_permissions(&log, Permissions::from_mode(0o666)).unwrap();
     let mut command = Command::new(program);
-    command.args(["part", "--exact", "--nocapture"]);
+    command.args(PLAY);
     if rustix::process::geteuid().is_root() {
         command.uid(65_534).gid(65_534);
     }
@@ -278,11 +276,11 @@ fn a_full_disk_refuses_commits_and_nothing_else() {
         fs::write(&ballast, vec![0; 1_700_000]).unwrap();
     }
     let folder = place.path().join("store");
-    let command = "trap '' XFSZ; ulimit -f 600; exec \"$0\" part --exact --nocapture";
+    let command = "trap '' XFSZ; ulimit -f 600; exec \"$0\" \"$@\"";
     let mut shell = Command::new("sh");
-    shell.args(["-c", command]).arg(std::env::current_exe().unwrap());
+    shell.args(["-c", command]).arg(std::env::current_exe().unwrap()).args(PLAY);
     let mut plain = Command::new(std::env::current_exe().unwrap());
-    plain.args(["part", "--exact", "--nocapture"]);
+    plain.args(PLAY);
     // Where no disk can be mounted, files that may not grow do as well.
     let command = if disk.is_some() { &mut plain } else { &mut shell };
     Part::spawn(command, "fill", &folder, &log_path, 0).wait();
@@ -321,7 +319,8 @@ fn on_a_small_disk(name: &str, test: impl FnOnce(&Path)) {
     assert!(std::env::var_os(INSIDE).is_none(), "no disk can be mounted");
     let mut inside = Command::new("unshare");
     inside.args(["--user", "--map-root-user", "--mount"]).arg(std::env::current_exe().unwrap());
-    let output = inside.args([name, "--exact", "--nocapture"]).env(INSIDE, "").output().unwrap();
+    let name = format!("file_processes::{name}");
+    let output = inside.args([&name, "--exact", "--nocapture"]).env(INSIDE, "").output().unwrap();
     let text = format!("{output:?}");
     assert!(output.status.success(), "it needs to be root, or a user namespace: {text}");
     assert!(text.contains("1 passed"), "{text}");

@@ -1,17 +1,15 @@
 //! The store in a folder does what every store must do: for one user, and for two that know of
 //! each other only through the folder.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
-
-mod harness;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::{block_on, pause, run_together};
 use shardwright_store::conformance::{Harness, Task};
 use shardwright_store::file::{FileOptions, FileStore};
 use shardwright_store::{ManualClock, Revision, store_conformance_suite};
 use tempfile::TempDir;
+
+use crate::harness::{block_on, pause, run_together};
 
 const WATCH_CAPACITY: usize = 256;
 

@@ -1,14 +1,13 @@
 //! The store in memory does what every store must do.
 
-mod harness;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::{block_on, pause, run_together};
 use shardwright_store::conformance::{Harness, Task};
 use shardwright_store::memory::{MemoryOptions, MemoryStore, NoHooks};
 use shardwright_store::{ManualClock, Revision, store_conformance_suite};
+
+use crate::harness::{block_on, pause, run_together};
 
 struct Memory {
     store: MemoryStore,

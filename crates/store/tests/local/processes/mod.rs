@@ -1,9 +1,7 @@
 //! Processes for tests: the test program itself, started again to play one part.
 //!
-//! A test file that wants children has a test named `part`, which does nothing unless it was
+//! The parts are played by the test `part` of this module, which does nothing unless it was
 //! started by [`Part::start`].
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
-#![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -14,6 +12,9 @@ use std::time::{Duration, Instant};
 
 /// How long a test waits for what must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Arguments with which this program plays a part.
+pub(crate) const PLAY: [&str; 3] = ["processes::part", "--exact", "--nocapture"];
 
 const PART: &str = "SHARDWRIGHT_STORE_TEST_PART";
 const FOLDER: &str = "SHARDWRIGHT_STORE_TEST_FOLDER";
@@ -36,6 +37,15 @@ impl Role {
         let argument = std::env::var(ARGUMENT).unwrap().parse().unwrap();
         let log = Log::append(Path::new(&std::env::var(LOG).unwrap()));
         Some(Self { part, folder, argument, log })
+    }
+}
+
+#[test]
+fn part() {
+    match Role::of_this_process() {
+        None => {}
+        Some(role) if role.part == "write" => crate::file_torture::write(role),
+        Some(role) => crate::file_processes::play(role),
     }
 }
 
@@ -64,13 +74,7 @@ impl Part {
     /// Starts a child.
     pub(crate) fn start(part: &str, folder: &Path, log: &Path, argument: u64) -> Self {
         let program = std::env::current_exe().unwrap();
-        Self::spawn(
-            Command::new(program).args(["part", "--exact", "--nocapture"]),
-            part,
-            folder,
-            log,
-            argument,
-        )
+        Self::spawn(Command::new(program).args(PLAY), part, folder, log, argument)
     }
 
     /// Starts a child by way of a command that ends in running this program.

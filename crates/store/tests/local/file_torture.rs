@@ -2,9 +2,6 @@
 //!
 //! Each child writes down what it is about to commit, and what was acknowledged. Whatever happens:
 //! what was acknowledged is recovered, and what is recovered was attempted.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
-
-mod processes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use processes::{Chance, Log, PATIENCE, Part, Role, block_on};
 use shardwright_store::file::{FileOptions, FileStore, OpenError};
 use shardwright_store::{
     Commit, CommitError, Expect, FaultKind, Key, KeyRange, Page, Revision, Store, Versioned,
 };
 use tempfile::TempDir;
+
+use crate::processes::{Chance, Log, PATIENCE, Part, Role, block_on};
 
 const CHILDREN: u64 = 3;
 const TASKS: u64 = 4;
@@ -28,10 +26,8 @@ fn options() -> FileOptions {
     FileOptions { log_pages: 40, ..FileOptions::default() }
 }
 
-#[test]
-fn part() {
-    let Some(role) = Role::of_this_process() else { return };
-    assert_eq!(role.part, "write");
+/// Plays the part of a child that writes until it is killed.
+pub(crate) fn write(role: Role) {
     let Role { folder, argument, log, .. } = role;
     let (store, log) = (Arc::new(FileStore::open(&folder, options()).unwrap()), Arc::new(log));
     block_on(async move {

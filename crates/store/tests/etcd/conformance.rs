@@ -1,16 +1,14 @@
 //! The store on etcd does what every store must do.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
-
-mod harness;
 
 use std::time::Duration;
 
-use harness::{block_on, pause, run_together};
 use shardwright_store::conformance::{Harness, Task};
 use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::EtcdCluster;
 use shardwright_store::{Revision, store_conformance_suite};
 use tokio::sync::OnceCell;
+
+use crate::harness::{block_on, pause, run_together};
 
 /// An etcd that starts when it is first asked for.
 #[derive(Default)]

@@ -1,7 +1,4 @@
 //! What the store in a folder says to files that it cannot have written.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
-
-mod processes;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,13 +6,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use processes::{Chance, block_on};
 use rusqlite::Connection;
 use shardwright_store::file::{FileOptions, FileStore, OpenError};
 use shardwright_store::{
     Commit, CommitError, Expect, Key, KeyRange, Page, Revision, Store, Versioned,
 };
 use tempfile::TempDir;
+
+use crate::processes::{Chance, block_on};
 
 fn open(folder: &Path) -> Result<FileStore, OpenError> {
     FileStore::open(folder, FileOptions::default())
