@@ -1,20 +1,12 @@
 //! Runs that are interrupted, paused or stopped, and go on.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use support::{Site, wait_until};
+
+use crate::support::{Site, wait_until};
 
 /// Each item leaves a mark and waits until it may go on.
 const WAITING: &str = "echo > marks/$SHARDWRIGHT_ROW; \

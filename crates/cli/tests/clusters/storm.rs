@@ -1,11 +1,5 @@
 //! Nodes and gates as processes on a real etcd, under a steady load of clients that never try
 //! again, while everything is done to them that may be.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
 
 use std::process::Stdio;
 use std::time::Duration;

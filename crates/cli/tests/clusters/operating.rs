@@ -1,13 +1,4 @@
 //! What an operator does with a cluster, and gets to see.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
@@ -18,7 +9,8 @@ use serde_json::Value;
 use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::EtcdCluster;
 use shardwright_store::{Commit, Expect, Key, Store as _};
-use support::{Site, text, wait_until};
+
+use crate::support::{Site, text, wait_until};
 
 /// A node or a gate that runs until this is dropped.
 struct Server {

@@ -1,19 +1,11 @@
 //! Several processes, one run.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 use shardwright_store::testing::EtcdCluster;
-use support::{Site, keys, wait_until};
+
+use crate::support::{Site, keys, wait_until};
 
 #[tokio::test]
 async fn two_processes_share_a_run_on_etcd_and_one_goes_on_when_the_other_is_killed() {

@@ -1,18 +1,7 @@
 //! Runs over a bucket of a real S3 server, with results in it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
 
-#[path = "support/s3.rs"]
-mod s3;
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
-
-use s3::S3Server;
-use support::{Site, text};
+use crate::s3::S3Server;
+use crate::support::{Site, text};
 
 struct Bucket {
     server: S3Server,

@@ -1,19 +1,12 @@
 //! Stores that are not simply there: an etcd that wants to know who we are, and one from a backup.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use shardwright_store::etcd::EtcdTls;
 use shardwright_store::testing::{EtcdCluster, EtcdSetup};
-use support::{Site, keys, text};
+
+use crate::support::{Site, keys, text};
 
 /// Writes the certificates of an authority, of members and of clients, and their keys.
 fn write_certificates(site: &Site) {

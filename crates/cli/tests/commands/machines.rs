@@ -1,20 +1,12 @@
 //! Machines that share a run and not their folders.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 use std::process::Output;
 
 use rustix::process::{Pid, Signal, kill_process};
 use shardwright_store::testing::EtcdCluster;
-use support::{Site, keys, text, wait_until};
+
+use crate::support::{Site, keys, text, wait_until};
 
 fn told(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)

@@ -1,13 +1,4 @@
 //! The demonstration of clusters, in short.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -15,7 +6,8 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Site, wait_until};
+
+use crate::support::{Site, wait_until};
 
 #[test]
 fn the_demonstration_keeps_its_promises() {

@@ -1,13 +1,4 @@
 //! What a receipt says, and what is found where it is not so.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -16,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use support::{Site, text, wait_until};
+
+use crate::support::{Site, text, wait_until};
 
 /// Waits until a file is so old that nobody takes it for newer than a run that begins now.
 fn age(file: &Path) {

@@ -1,13 +1,4 @@
 //! Looking for secrets, as a person does it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +7,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Site, text};
+
+use crate::support::{Site, text};
 
 /// Nobody's keys, in pieces so that nobody finds them here.
 fn secret(number: usize) -> String {

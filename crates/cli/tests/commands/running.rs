@@ -1,20 +1,11 @@
 //! What a person does with the program, and gets to see.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
-use support::{Site, keys, outputs, text};
+use crate::support::{Site, keys, outputs, text};
 
 #[test]
 fn a_run_is_done_once_and_says_so_when_asked_again() {

@@ -1,19 +1,10 @@
 //! Which run a command means, and what becomes of the one before.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 
-use support::{Site, keys, text, wait_until};
+use crate::support::{Site, keys, text, wait_until};
 
 fn piped(site: &Site, code: i32, rows: &str, flags: &[&str]) -> String {
     let command = [&["run", "--lines", "-", "--run", "piped"], flags, &["--", "echo", "{}"]];

@@ -1,18 +1,9 @@
 //! An output that nobody reads, or that cannot be written.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 use std::process::Stdio;
 
-use support::{Site, text};
+use crate::support::{Site, text};
 
 /// What the program ends with, and tells, if its output is closed from the beginning.
 fn unread(site: &Site, arguments: &[&str]) -> (Option<i32>, String) {

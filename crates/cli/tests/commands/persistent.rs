@@ -1,20 +1,11 @@
 //! Programs that stay up and are fed items.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::{Site, outputs, wait_until};
+use crate::support::{Site, outputs, wait_until};
 
-const DOCUMENT: &str = include_str!("../../../docs/worker-protocol.md");
+const DOCUMENT: &str = include_str!("../../../../docs/worker-protocol.md");
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)

@@ -1,19 +1,12 @@
 //! Taking away what nobody needs any more.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Site, wait_until};
+
+use crate::support;
+use crate::support::{Site, wait_until};
 
 fn count(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, Iterator::count)

@@ -1,19 +1,10 @@
 //! Whatever is killed whenever, a run goes on and its results are whole.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::{Site, wait_until};
+use crate::support::{Site, wait_until};
 
 /// Waits for the child; true if it had to be killed.
 fn kill_after(child: &mut std::process::Child, patience: Duration) -> bool {

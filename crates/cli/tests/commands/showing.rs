@@ -1,18 +1,11 @@
 //! What is shown of runs, in words that tell them apart, and safely.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[allow(dead_code, reason = "each test uses its own part")]
-mod support;
 
 use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use support::{Site, wait_until};
+
+use crate::support;
+use crate::support::{Site, wait_until};
 
 /// A run whose items wait until a file is there.
 const WAITING: [&str; 14] = [

@@ -1,0 +1,14 @@
+//! The commands that start, operate and demonstrate clusters.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that panics is a test that fails"
+)]
+
+mod demo;
+mod operating;
+mod storm;
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part")]
+mod support;
