@@ -1,12 +1,10 @@
 //! The run protocol over a real etcd passes the suite that every backend passes.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
-
-mod support;
 
 use shardwright_coordination::conformance_suite;
 use shardwright_store::etcd::EtcdStore;
 use shardwright_store::testing::EtcdCluster;
-use support::{Over, block_on};
+
+use crate::support::{Over, block_on};
 
 fn over_etcd() -> Over<EtcdStore, EtcdCluster> {
     block_on(async {

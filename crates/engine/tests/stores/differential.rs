@@ -3,37 +3,28 @@
 //! Random sequences of calls, each from a seed, are made to both on one clock; every answer, every
 //! refusal, hint, notice and event is compared, and at the end all that is stored. A sequence that
 //! fails is made as short as possible and shown, with the command that runs its seed again.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::unreachable,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
 
-mod differential {
-    pub(crate) mod choice;
-    pub(crate) mod memory;
-    pub(crate) mod op;
-    pub(crate) mod pair;
-    pub(crate) mod tally;
-}
-mod support;
+mod choice;
+mod memory;
+mod op;
+mod pair;
+mod tally;
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use differential::choice::{self, Choice};
-use differential::memory::Memory;
-use differential::op::Op;
-use differential::pair::{Mismatch, Pair, Setting};
-use differential::tally::Tally;
 use shardwright_store::file::{FileOptions, FileStore};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{SessionClock, Store};
 use tempfile::TempDir;
+
+use self::choice::Choice;
+use self::memory::Memory;
+use self::op::Op;
+use self::pair::{Mismatch, Pair, Setting};
+use self::tally::Tally;
 
 const SEQUENCES: u64 = 20_000;
 /// Of the store in a folder, where every commit is synced.
@@ -143,7 +134,7 @@ fn compare_sequence<S: Store + Clone>(
     panic!(
         "seed {seed}, {setting:?}: {what} differ after\n{story}\n\
          the reference says {reference}\nthe stored coordinator says {stored}\n\n\
-         {SEED}={seed} cargo test -p shardwright-engine --all-features --test differential {test}"
+         {SEED}={seed} cargo test -p shardwright-engine --all-features --test stores {test}"
     );
 }
 

@@ -1,13 +1,12 @@
 //! The run protocol over the store in memory passes the suite that every backend passes.
 
-mod support;
-
 use std::sync::Arc;
 
 use shardwright_coordination::conformance_suite;
 use shardwright_store::ManualClock;
 use shardwright_store::memory::MemoryStore;
-use support::{Over, block_on};
+
+use crate::support::{Over, block_on};
 
 fn over_memory() -> Over<MemoryStore, ()> {
     let store = MemoryStore::new(Arc::new(ManualClock::new()));

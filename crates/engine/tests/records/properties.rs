@@ -1,10 +1,4 @@
 //! Whatever is stored comes back, and whatever comes back was stored so.
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test that panics is a test that fails"
-)]
 
 use std::fmt::Debug;
 
@@ -16,12 +10,7 @@ use shardwright_engine::codec::{
     Progress, Quota, Record, Run, Waiting, join_run, join_shard, split_run, split_shard,
 };
 
-#[allow(dead_code, reason = "each test uses its own part")]
-mod checks;
-#[allow(dead_code, reason = "each test uses its own part")]
-mod records;
-
-use records::{any, examples};
+use crate::{any, checks, examples};
 
 fn comes_back<R: Record + Debug + PartialEq>(record: &R) -> Result<(), TestCaseError> {
     let decoded = R::decode(&record.encode());

@@ -1,10 +1,4 @@
 //! What is no record is refused, for the right reason and without waste.
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test that panics is a test that fails"
-)]
 
 use shardwright_contracts::limits::{MAX_INITIAL_SHARDS, MAX_SPAWNED_PER_SHARD};
 use shardwright_contracts::{
@@ -19,12 +13,8 @@ use shardwright_engine::codec::{
 };
 use shardwright_placement::{FlagError, NodeAddressError, ShardCountError};
 
-#[allow(dead_code, reason = "each test uses its own part")]
-mod checks;
-#[allow(dead_code, reason = "each test uses its own part")]
-mod records;
-
-use records::examples::{self, child, entry};
+use crate::checks;
+use crate::examples::{self, child, entry};
 
 /// What is wrong with an example in which some bytes were replaced.
 fn broken<R: Record + std::fmt::Debug>(record: &R, at: usize, bytes: &[u8]) -> (Problem, usize) {

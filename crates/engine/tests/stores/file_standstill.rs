@@ -1,5 +1,4 @@
 //! A process that stands still while it holds a shard on the file store.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -66,7 +65,10 @@ struct Holder(Child);
 impl Holder {
     fn start(folder: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "holder"]).env(FOLDER, folder).stdout(Stdio::null());
+        command
+            .args(["--exact", "file_standstill::holder"])
+            .env(FOLDER, folder)
+            .stdout(Stdio::null());
         Self(command.spawn().unwrap())
     }
 

@@ -1,10 +1,4 @@
 //! Keys say one thing each, in the order of what they say.
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test that panics is a test that fails"
-)]
 
 use proptest::prelude::*;
 use shardwright_contracts::{ShardId, ShardKey};
@@ -12,12 +6,8 @@ use shardwright_coordination::RunName;
 use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
 use shardwright_store::Key;
 
-#[allow(dead_code, reason = "each test uses its own part")]
-mod checks;
-#[allow(dead_code, reason = "each test uses its own part")]
-mod records;
-
-use records::any::{run_id, shard, tenant, worker};
+use crate::any::{run_id, shard, tenant, worker};
+use crate::{checks, examples};
 
 fn view_key() -> impl Strategy<Value = ViewKey> {
     prop_oneof![
@@ -100,7 +90,7 @@ proptest! {
 #[test]
 fn a_definition_comes_just_before_its_progress() {
     let keyspace = Keyspace::new("p/").unwrap();
-    let tenant = records::examples::tenant();
+    let tenant = examples::tenant();
     let key = |shard| ShardKey::new(shardwright_contracts::RunId::from_raw(1), shard);
     let keys: Vec<Key> = [0, 1, 1 << 63]
         .map(|raw| key(ShardId::from_raw(raw)))

@@ -9,10 +9,7 @@ use shardwright_engine::codec::{
     Leaving, Manifest, Named, OpenShard, Quota, Record, SplitAsk, TargetChunk, Waiting, Watermark,
 };
 
-#[allow(dead_code, reason = "each test uses its own part")]
-mod records;
-
-use records::examples::{self, child, time};
+use crate::examples::{self, child, time};
 
 const TENANT: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 

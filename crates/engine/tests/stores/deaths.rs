@@ -1,15 +1,4 @@
 //! Whoever dies while it registers a run, or takes one away, on a real store: the next one goes on.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test that panics is a test that fails"
-)]
-
-#[path = "behaviour/flaky.rs"]
-#[allow(dead_code, reason = "each test uses what it needs")]
-mod flaky;
-mod support;
 
 use shardwright_contracts::{
     CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef, TenantId,
@@ -21,11 +10,11 @@ use shardwright_store::etcd::EtcdStore;
 use shardwright_store::file::{FileOptions, FileStore};
 use shardwright_store::testing::EtcdCluster;
 use shardwright_store::{Store, StoreLimits};
-use support::{ManualClock, TestEnv, audit, block_on, exact, over};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use crate::flaky::{Fate, Flaky};
+use crate::support::{ManualClock, TestEnv, audit, block_on, exact, over};
 
 const TENANT: TenantId = TenantId::from_bytes([7; TenantId::SIZE]);
 const SHARDS: u64 = 12;

@@ -1,6 +1,5 @@
 //! A row of the file store whose bytes have changed puts out of work what it tells of, and nothing
 //! else.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
 use std::path::Path;
 
