@@ -7,6 +7,8 @@
 
 mod domain;
 mod framing;
+#[cfg(test)]
+mod golden;
 
 pub use domain::{Domain, DomainHasher};
 pub use framing::{CanonicalBytes, CanonicalSink};

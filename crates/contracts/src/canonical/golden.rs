@@ -1,6 +1,6 @@
 //! The canonical bytes of every type that has some, as `docs/formats.md` lists them.
 
-use shardwright_contracts::{
+use crate::{
     CanonicalBytes, Cursor, CursorSemantics, CursorUpdate, FenceEpoch, LogicalTime, OpId, RunId,
     ShardId, ShardKey, ShardSpec, ShardSpecRef, TenantId, WorkerId, plan_split_replace,
     plan_split_residual,
