@@ -21,9 +21,9 @@ const SHOWN_MAX: usize = 20;
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// How long things go wrong.
-    #[arg(long, default_value_t = 5.0)]
-    minutes: f64,
+    /// How long faults go on, in minutes [default: until each fault has come once].
+    #[arg(long)]
+    minutes: Option<f64>,
     /// What all choices depend on; another one each time, if none is given.
     #[arg(long)]
     seed: Option<u64>,
@@ -59,7 +59,8 @@ fn main() -> ExitCode {
 }
 
 fn live(arguments: &Arguments) -> Result<bool> {
-    let duration = Duration::try_from_secs_f64(arguments.minutes * 60.0)?;
+    let minutes = arguments.minutes.map(|minutes| Duration::try_from_secs_f64(minutes * 60.0));
+    let duration = minutes.transpose()?;
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
     let folder = storm::folder()?;
     println!("seed {seed}, histories in {}", folder.display());

@@ -131,6 +131,32 @@ impl Record {
     pub fn counts(&self) -> BTreeMap<Fault, u64> {
         self.counts.lock().map(|counts| counts.clone()).unwrap_or_default()
     }
+
+    /// The faults that have not come yet.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Fault> {
+        let counts = self.counts();
+        let all = Fault::OF_MEMBERS.iter().chain(Fault::OF_WORKERS);
+        all.filter(|fault| !counts.contains_key(fault)).copied().collect()
+    }
+}
+
+/// When faults stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// As soon as each fault has come once.
+    EachCameOnce,
+    /// At a time.
+    Time(Instant),
+}
+
+impl Until {
+    fn is_over(self, record: &Record) -> bool {
+        match self {
+            Self::EachCameOnce => record.missing().is_empty(),
+            Self::Time(time) => Instant::now() >= time,
+        }
+    }
 }
 
 /// Faults in random order, none a second time before each has come.
@@ -153,9 +179,13 @@ impl Deck {
     }
 }
 
-async fn wait(chance: &mut fastrand::Rng, millis: std::ops::Range<u64>, until: Instant) {
-    let left = until.saturating_duration_since(Instant::now());
-    sleep(Duration::from_millis(chance.u64(millis)).min(left)).await;
+async fn wait(chance: &mut fastrand::Rng, millis: std::ops::Range<u64>, until: Until) {
+    let pause = Duration::from_millis(chance.u64(millis));
+    sleep(match until {
+        Until::EachCameOnce => pause,
+        Until::Time(time) => pause.min(time.saturating_duration_since(Instant::now())),
+    })
+    .await;
 }
 
 #[cfg(test)]
@@ -174,5 +204,19 @@ mod tests {
             round.sort_unstable();
             assert_eq!(round, Fault::OF_MEMBERS);
         }
+    }
+
+    #[test]
+    fn a_deck_is_over_with_its_last_fault_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = Record::create(&folder.path().join("faults.log")).unwrap();
+        let all: Vec<Fault> = [Fault::OF_MEMBERS, Fault::OF_WORKERS].concat();
+        assert_eq!(all.len(), 16);
+        for fault in all {
+            assert!(!Until::EachCameOnce.is_over(&record), "{fault:?} has not come");
+            record.count(fault);
+        }
+        assert!(Until::EachCameOnce.is_over(&record));
+        assert!(record.missing().is_empty());
     }
 }

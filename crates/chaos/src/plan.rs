@@ -8,7 +8,7 @@ use crate::history::Root;
 /// Whose runs they are.
 pub const TENANT: TenantId = TenantId::from_bytes([7; TenantId::SIZE]);
 
-/// How long a lease lasts. Short, so that five minutes hold many takeovers.
+/// How long a lease lasts. Short, so that a storm holds many takeovers.
 pub const LEASE_MS: u64 = 2_500;
 /// How much later a shard is taken over, if the session of its holder lives.
 pub const SKEW_MS: u64 = 300;

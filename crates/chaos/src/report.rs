@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use crate::check::Findings;
 use crate::final_state::FinalState;
 use crate::history::{Action, History, Outcome};
 use crate::nemesis::Fault;
-use crate::storm::Settings;
 
 /// What a storm came to.
 #[derive(Clone, Debug)]
 pub struct Report {
-    settings: Settings,
+    seed: u64,
+    lasted: Duration,
     operations: BTreeMap<&'static str, Tally>,
     faults: BTreeMap<Fault, u64>,
     runs: usize,
@@ -57,7 +58,8 @@ impl Report {
     /// Counts.
     #[must_use]
     pub fn new(
-        settings: Settings,
+        seed: u64,
+        lasted: Duration,
         history: &History,
         state: &FinalState,
         faults: BTreeMap<Fault, u64>,
@@ -70,21 +72,20 @@ impl Report {
         }
         let runs = state.runs.iter().filter(|run| run.is_done).count();
         let keys = history.effects.iter().map(|effect| effect.to - effect.from + 1).sum();
-        Self { settings, operations, faults, runs, keys, findings }
+        Self { seed, lasted, operations, faults, runs, keys, findings }
     }
 
     /// The table.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = String::new();
-        let Settings { duration, seed } = self.settings;
         let Findings { shards, longest, stale_refusals, violations } = &self.findings;
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
             // A string takes everything.
             let _infallible = writeln!(text, "{name:<30} {value:>8}");
         };
-        line("seed", &seed);
-        line("seconds of faults", &duration.as_secs());
+        line("seed", &self.seed);
+        line("seconds of faults", &self.lasted.as_secs());
         for (fault, count) in &self.faults {
             line(&format!("fault: {}", fault.name()), count);
         }

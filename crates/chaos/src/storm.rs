@@ -13,7 +13,7 @@ use crate::check::{Findings, check};
 use crate::final_state::{self, FinalState};
 use crate::fleet::Fleet;
 use crate::history::History;
-use crate::nemesis::{Fault, Members, QUOTA, Record, Workers};
+use crate::nemesis::{Members, QUOTA, Record, Until, Workers};
 use crate::report::Report;
 
 /// How many worker processes there are.
@@ -27,8 +27,8 @@ const FINAL: &str = "final.json";
 /// How long and with which choices.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long faults go on.
-    pub duration: Duration,
+    /// How long faults go on; until each has come once, if none is given.
+    pub duration: Option<Duration>,
     /// What all choices depend on.
     pub seed: u64,
 }
@@ -39,7 +39,8 @@ pub async fn live(settings: Settings, folder: &Path) -> Result<Report> {
     let mut cluster = EtcdSetup::members(3).linked().quota(QUOTA).start().await?;
     let fleet = Fleet::start(&cluster, WORKERS, folder, settings.seed).await?;
     let fleet = Arc::new(Mutex::new(fleet));
-    let until = Instant::now() + settings.duration;
+    let start = Instant::now();
+    let until = settings.duration.map_or(Until::EachCameOnce, |long| Until::Time(start + long));
     let mut chance = fastrand::Rng::with_seed(settings.seed);
     let workers = Workers { fleet: Arc::clone(&fleet), record: &record, chance: chance.fork() };
     let members = Members {
@@ -49,6 +50,7 @@ pub async fn live(settings: Settings, folder: &Path) -> Result<Report> {
         chance: chance.fork(),
     };
     tokio::try_join!(workers.trouble(until), members.trouble(until))?;
+    let lasted = start.elapsed();
     record.note("all is well again")?;
     // Who does not finish is not the end: what was written down may tell why.
     let unfinished = finish(&mut cluster, fleet).await.err();
@@ -59,7 +61,7 @@ pub async fn live(settings: Settings, folder: &Path) -> Result<Report> {
     let mut findings = check(&history, &state);
     findings.violations.extend(unfinished.map(|error| format!("{error:#}")));
     findings.violations.extend(missing(&record));
-    Ok(Report::new(settings, &history, &state, record.counts(), findings))
+    Ok(Report::new(settings.seed, lasted, &history, &state, record.counts(), findings))
 }
 
 /// Judges a folder once more.
@@ -84,9 +86,6 @@ async fn finish(cluster: &mut EtcdCluster, fleet: Arc<Mutex<Fleet>>) -> Result<(
 
 /// A storm in which some fault never came says nothing about it.
 fn missing(record: &Record) -> Vec<String> {
-    let counts = record.counts();
-    let all = Fault::OF_MEMBERS.iter().chain(Fault::OF_WORKERS);
-    all.filter(|fault| !counts.contains_key(fault))
-        .map(|fault| format!("the fault `{}` never came", fault.name()))
-        .collect()
+    let missing = record.missing().into_iter();
+    missing.map(|fault| format!("the fault `{}` never came", fault.name())).collect()
 }

@@ -8,7 +8,7 @@ use shardwright_store::testing::{EtcdCluster, Link};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Deck, Fault, Record, wait};
+use super::{Deck, Fault, Record, Until, wait};
 use crate::fleet::Fleet;
 
 /// How many bytes a member may store. Little, so that it can be filled up in a second.
@@ -35,11 +35,11 @@ pub struct Members<'n> {
 }
 
 impl Members<'_> {
-    /// Does harm until a time, and leaves everything whole.
-    pub async fn trouble(mut self, until: Instant) -> Result<()> {
+    /// Causes faults, and leaves everything whole.
+    pub async fn trouble(mut self, until: Until) -> Result<()> {
         let mut deck = Deck::new(Fault::OF_MEMBERS);
         wait(&mut self.chance, 1_000..2_000, until).await;
-        while Instant::now() < until {
+        while !until.is_over(self.record) {
             let Some(fault) = deck.draw(&mut self.chance) else { break };
             self.cause(fault, until).await.with_context(|| format!("{fault:?}"))?;
             self.record.count(fault);
@@ -49,7 +49,7 @@ impl Members<'_> {
         Ok(())
     }
 
-    async fn cause(&mut self, fault: Fault, until: Instant) -> Result<()> {
+    async fn cause(&mut self, fault: Fault, until: Until) -> Result<()> {
         let any = self.chance.usize(..self.cluster.len());
         match fault {
             Fault::KillMember => self.kill(&[any], until).await,
@@ -89,7 +89,7 @@ impl Members<'_> {
         }
     }
 
-    async fn kill(&mut self, members: &[usize], until: Instant) -> Result<()> {
+    async fn kill(&mut self, members: &[usize], until: Until) -> Result<()> {
         self.record.note(&format!("kill members {members:?}"))?;
         for member in members {
             self.cluster.kill(*member)?;
@@ -102,7 +102,7 @@ impl Members<'_> {
         self.healthy().await
     }
 
-    async fn pause(&mut self, member: usize, until: Instant) -> Result<()> {
+    async fn pause(&mut self, member: usize, until: Until) -> Result<()> {
         self.record.note(&format!("pause member {member}"))?;
         self.cluster.pause(member)?;
         wait(&mut self.chance, 1_000..6_000, until).await;
@@ -111,7 +111,7 @@ impl Members<'_> {
         self.healthy().await
     }
 
-    async fn link(&mut self, member: usize, link: Link, until: Instant) -> Result<()> {
+    async fn link(&mut self, member: usize, link: Link, until: Until) -> Result<()> {
         self.record.note(&format!("links to member {member} are {link:?}"))?;
         self.fleet.lock().await.link_member(member, link);
         wait(&mut self.chance, 1_000..5_000, until).await;
@@ -120,7 +120,7 @@ impl Members<'_> {
         Ok(())
     }
 
-    async fn sever(&mut self, member: usize, until: Instant) -> Result<()> {
+    async fn sever(&mut self, member: usize, until: Until) -> Result<()> {
         let link = if self.chance.bool() { Link::Cut } else { Link::Silent };
         self.record.note(&format!("member {member} is severed, {link:?}"))?;
         self.cluster.link(member, link)?;
@@ -149,7 +149,7 @@ impl Members<'_> {
     }
 
     /// Fills the members up until they refuse, lets that be so for a while, and makes room.
-    async fn fill(&mut self, until: Instant) -> Result<()> {
+    async fn fill(&mut self, until: Until) -> Result<()> {
         self.record.note("fill the quota")?;
         let leader = self.cluster.leader().await?;
         let operator = self.cluster.operator(leader).await?;

@@ -3,9 +3,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use shardwright_store::testing::Link;
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 
-use super::{Deck, Fault, Record, wait};
+use super::{Deck, Fault, Record, Until, wait};
 use crate::fleet::Fleet;
 use crate::plan::{LEASE_MS, SKEW_MS};
 
@@ -21,11 +20,11 @@ pub struct Workers<'n> {
 }
 
 impl Workers<'_> {
-    /// Does harm until a time, and leaves everything whole.
-    pub async fn trouble(mut self, until: Instant) -> Result<()> {
+    /// Causes faults, and leaves everything whole.
+    pub async fn trouble(mut self, until: Until) -> Result<()> {
         let mut deck = Deck::new(Fault::OF_WORKERS);
         wait(&mut self.chance, 1_000..2_000, until).await;
-        while Instant::now() < until {
+        while !until.is_over(self.record) {
             let Some(fault) = deck.draw(&mut self.chance) else { break };
             let worker = {
                 let mut fleet = self.fleet.lock().await;
@@ -39,7 +38,7 @@ impl Workers<'_> {
         self.fleet.lock().await.check()
     }
 
-    async fn cause(&mut self, fault: Fault, worker: usize, until: Instant) -> Result<()> {
+    async fn cause(&mut self, fault: Fault, worker: usize, until: Until) -> Result<()> {
         match fault {
             Fault::KillWorker => {
                 self.record.note(&format!("kill worker {worker}"))?;
