@@ -16,6 +16,8 @@
 //! | [`manifest`] | the initial shards of a run, and what makes such a list valid |
 //! | [`split`] | plans that replace a shard by children or shrink it, proved to tile its range |
 //!
+//! [`InfraError`] is the failure below every protocol: of the store, the network or a disk.
+//!
 //! Two habits run through all of it. Inputs (`SpecInput`, `CursorInput` and their borrowed forms
 //! `ShardSpecRef`, `CursorUpdate`) are what a caller handed in and are checked by the operation
 //! that takes them; owned types (`ShardSpec`, `Cursor`) can only be built from something that
@@ -29,6 +31,7 @@ pub mod cursor;
 pub mod env;
 pub mod hash;
 pub mod identity;
+mod infra;
 pub mod limits;
 pub mod manifest;
 mod redacted;
@@ -44,6 +47,7 @@ pub use env::Env;
 pub use identity::{
     FenceEpoch, FenceEpochError, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
+pub use infra::InfraError;
 pub use manifest::{InitialShardInput, ManifestValidationError, ShardInput, validate_manifest};
 pub use redacted::Redacted;
 pub use spec::{IntoShardSpecRef, ShardSpec, ShardSpecInputError, ShardSpecRef, SpecInput};

@@ -12,16 +12,15 @@
 //!
 //! Messages never contain key bytes, another tenant's id, a worker's id or a payload fingerprint.
 
-mod infra;
 mod operation;
 pub mod reason;
 
-pub use infra::InfraError;
 pub use operation::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
     DeclineError, ParkError, RegisterShardsError, ReleaseError, RenewError, RunQueryError,
     RunTransitionError, SplitError, SplitReplaceError, SplitRequestError, SplitResidualError,
     UnparkError,
 };
+pub use shardwright_contracts::InfraError;
 
 pub use operation::GuardError;
