@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::key::Key;
@@ -59,9 +61,14 @@ impl Write {
 }
 
 /// Expectations and writes: if all of the first are true, all of the second happen, at one
-/// revision; else none.
+/// revision; else none. A clone is free, so that a sender can keep what it may have to send again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
+    parts: Arc<Parts>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Parts {
     expectations: Vec<Expectation>,
     writes: Vec<Write>,
 }
@@ -75,21 +82,21 @@ impl Commit {
     /// What must be true.
     #[must_use]
     pub fn expectations(&self) -> &[Expectation] {
-        &self.expectations
+        &self.parts.expectations
     }
 
     /// What then happens.
     #[must_use]
     pub fn writes(&self) -> &[Write] {
-        &self.writes
+        &self.parts.writes
     }
 
     /// The bytes of all keys and values.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let compared: usize =
-            self.expectations.iter().map(|expected| expected.key.as_bytes().len()).sum();
-        compared + self.writes.iter().map(Write::bytes).sum::<usize>()
+            self.expectations().iter().map(|expected| expected.key.as_bytes().len()).sum();
+        compared + self.writes().iter().map(Write::bytes).sum::<usize>()
     }
 
     /// Whether a store with these limits takes the commit.
@@ -98,8 +105,8 @@ impl Commit {
             keys.map(|key| key.as_bytes().len()).max().unwrap_or_default()
         };
         let key = longest(&mut self.keys());
-        LimitExceeded::check("expectations", self.expectations.len(), limits.expectations)?;
-        LimitExceeded::check("writes", self.writes.len(), limits.writes)?;
+        LimitExceeded::check("expectations", self.expectations().len(), limits.expectations)?;
+        LimitExceeded::check("writes", self.writes().len(), limits.writes)?;
         LimitExceeded::check("bytes of a key", key, limits.key_bytes)?;
         LimitExceeded::check("bytes", self.bytes(), limits.bytes)
     }
@@ -111,14 +118,14 @@ impl Commit {
     #[must_use]
     pub fn clashes(&self, other: &Self) -> bool {
         let touched = |commit: &Self, key: &Key| commit.keys().any(|touched| touched == key);
-        self.writes.iter().any(|write| touched(other, write.key()))
-            || other.writes.iter().any(|write| touched(self, write.key()))
+        self.writes().iter().any(|write| touched(other, write.key()))
+            || other.writes().iter().any(|write| touched(self, write.key()))
     }
 
     /// Every key that is expected something of or written, in no order and perhaps twice.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        let expected = self.expectations.iter().map(|expected| &expected.key);
-        expected.chain(self.writes.iter().map(Write::key))
+        let expected = self.expectations().iter().map(|expected| &expected.key);
+        expected.chain(self.writes().iter().map(Write::key))
     }
 }
 
@@ -181,7 +188,7 @@ impl CommitBuilder {
         if !vouched && !expected.iter().any(|key| written.binary_search(key).is_ok()) {
             return Err(CommitShapeError::Repeatable);
         }
-        Ok(Commit { expectations, writes })
+        Ok(Commit { parts: Arc::new(Parts { expectations, writes }) })
     }
 }
 
