@@ -13,7 +13,7 @@ use shardwright_worker::scan::{Format, Secrecy};
 
 use self::cluster::{ClusterArguments, GateArguments, NodeArguments, RouteArguments};
 use self::demo::DemoCommand;
-use self::etcd::EtcdAccess;
+use self::etcd::EtcdFlags;
 use crate::description::Mode;
 use crate::exit;
 use crate::store::StoreAddress;
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) etcd: EtcdAccess,
+    pub(crate) etcd: EtcdFlags,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -384,7 +384,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::arguments::{Arguments, Command};
     use crate::output::Replaced;
-    use crate::store::Purpose;
+    use crate::store::{OpenStore as _, Purpose};
 
     const RUN: RunId = RunId::from_raw(7);
 
@@ -555,7 +555,7 @@ pub(crate) mod tests {
     async fn where_there_is_no_room_for_a_run_it_is_said_how_to_make_some() {
         let bench = Bench::new().await;
         let env = TokioEnv::current().unwrap();
-        let (store, keys) = bench.store.connect(Purpose::Work, "runs", None).await.unwrap();
+        let (store, keys) = bench.store.connect_for(Purpose::Work, "runs", None).await.unwrap();
         let limits = ShardLimits { per_tenant: 0, total: 0 };
         let config = EngineConfig { limits, ..EngineConfig::on_one_machine() };
         let coordinator = Coordinator::open(store, env, keys, config).await.unwrap();

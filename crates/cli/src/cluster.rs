@@ -11,10 +11,10 @@ use shardwright_engine::cluster::{
 use shardwright_placement::{ShardCount, Sharding};
 
 use crate::arguments::cluster::ClusterChoice;
-use crate::store::{AnyStore, Purpose, StoreAddress};
+use crate::store::{AnyStore, OpenStore as _, Purpose, StoreAddress};
 
 /// The cluster protocol on whichever store was chosen.
-pub(crate) type AnyCluster = Cluster<Arc<AnyStore>, TokioEnv>;
+pub(crate) type AnyCluster = Cluster;
 
 /// How much of a session is left when a node stops serving, as a part of it.
 const MARGIN: u32 = 5;
@@ -40,8 +40,7 @@ pub(crate) async fn open(
         }
         prefix => (None, prefix.clone()),
     };
-    let (store, keys) = address.connect(purpose, "clusters", namespace).await?;
-    let store = Arc::new(store);
+    let (store, keys) = address.connect_for(purpose, "clusters", namespace).await?;
     let sharding = sharding_of(choice, Sharding::default());
     let mut options = ClusterOptions::new(choice.name.clone(), choice.behaviour.config(sharding));
     options.keys = keys;
@@ -78,7 +77,7 @@ pub(crate) async fn open(
 
 /// The counters that nodes of a cluster serve.
 pub(crate) fn counters(cluster: &AnyCluster) -> Counters<AnyStore> {
-    Counters::new(Arc::clone(cluster.store()), &cluster.options().identity())
+    Counters::new(Arc::new(cluster.store().clone()), &cluster.options().identity())
 }
 
 /// What was said of the sharding, and for the rest what is so if nothing is said.

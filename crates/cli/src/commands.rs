@@ -35,7 +35,7 @@ pub(crate) const TENANT: TenantId = TenantId::from_bytes([0; TenantId::SIZE]);
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let Arguments { store: chosen, etcd, json, command } = arguments;
-    let chosen = chosen.map(|store| store.with_access(etcd));
+    let chosen = chosen.map(|store| store.with_access(etcd.into()));
     let store = chosen.clone().unwrap_or_default();
     match command {
         Command::Run(arguments) => run::run(&store, json, &arguments).await,

@@ -8,6 +8,7 @@
 //!
 //! The client is our own and thin: the few methods we need, in `proto/etcd.proto`.
 
+mod access;
 mod answer;
 pub(crate) mod client;
 pub(crate) mod connection;
@@ -26,5 +27,6 @@ mod watch;
 pub(crate) mod wire;
 mod write;
 
+pub use access::{EtcdAccess, EtcdAccessError};
 pub use options::{EtcdOptions, EtcdServerLimits, EtcdTimeouts, EtcdTls};
 pub use store::EtcdStore;

@@ -6,6 +6,8 @@
 //!
 //! Nothing here knows what the bytes mean.
 
+mod address;
+mod any;
 mod batch;
 mod clock;
 mod commit;
@@ -24,6 +26,8 @@ mod store;
 pub mod testing;
 mod watch;
 
+pub use address::{ConnectError, StoreAddress, connect};
+pub use any::AnyStore;
 pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
 pub use clock::{MachineClock, ManualClock, SessionClock};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};

@@ -1,17 +1,16 @@
 //! How etcd knows us, and how we know it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
-use shardwright_store::etcd::{EtcdOptions, EtcdTimeouts, EtcdTls};
+use shardwright_store::etcd::EtcdAccess;
 
 /// What is said about an etcd besides where it is. The environment may say it as well, so that
 /// nobody has to say it each time, and so that processes which are started here know it.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(next_help_heading = "Options of etcd")]
-pub(crate) struct EtcdAccess {
+pub(crate) struct EtcdFlags {
     /// For `etcds://`: the certificate of who has signed those of the members, in PEM.
     #[arg(long = "etcd-ca", global = true, value_name = "FILE", env = CA, hide_env_values = true)]
     ca: Option<PathBuf>,
@@ -44,66 +43,62 @@ const USER: &str = "SHARDWRIGHT_ETCD_USER";
 const PASSWORD_FILE: &str = "SHARDWRIGHT_ETCD_PASSWORD_FILE";
 const TIMEOUT: &str = "SHARDWRIGHT_ETCD_TIMEOUT";
 
-impl EtcdAccess {
-    /// How to speak to these members.
-    pub(crate) fn options(&self, members: &[String]) -> anyhow::Result<EtcdOptions> {
-        let mut options = EtcdOptions::new(members.to_vec());
-        let is_secure = members.iter().any(|member| member.starts_with("https://"));
-        match &self.ca {
-            Some(ca) if is_secure => options = options.tls(self.tls(ca)?),
-            Some(_) => anyhow::bail!(
-                "--etcd-ca (or {CA}) is given, but the store is etcd:// and not etcds://"
-            ),
-            None if is_secure => anyhow::bail!(
-                "etcds:// needs --etcd-ca FILE (or {CA}), the certificate of who has signed those \
-                 of the members"
-            ),
-            None => {}
-        }
-        anyhow::ensure!(
-            self.cert.is_none() || is_secure,
-            "--etcd-cert (or {CERT}) is given, but the store is etcd:// and not etcds://"
-        );
-        let key = ("--etcd-key", KEY, self.key.is_some());
-        together(("--etcd-cert", CERT, self.cert.is_some()), key)?;
-        let password = ("--etcd-password-file", PASSWORD_FILE, self.password_file.is_some());
-        together(("--etcd-user", USER, self.user.is_some()), password)?;
-        if let (Some(user), Some(file)) = (&self.user, &self.password_file) {
-            let password = String::from_utf8(read(file, "--etcd-password-file", PASSWORD_FILE)?);
-            let password = password.context("the password of etcd is no text")?;
-            options = options.credentials(user, password.trim_end_matches(['\r', '\n']));
-        }
-        Ok(match self.timeout {
-            Some(seconds) => options.timeouts(timeouts(Duration::from_secs(seconds.into()))),
-            None => options,
-        })
+impl From<EtcdFlags> for EtcdAccess {
+    fn from(flags: EtcdFlags) -> Self {
+        let EtcdFlags { ca, cert, key, user, password_file, timeout } = flags;
+        let timeout = timeout.map(|seconds| Duration::from_secs(seconds.into()));
+        Self { ca, cert, key, user, password_file, timeout }
     }
+}
 
-    /// What is given, for a process that is started here.
-    pub(crate) fn flags(&self) -> Vec<String> {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let flags = [
-            ("--etcd-ca", path(&self.ca)),
-            ("--etcd-cert", path(&self.cert)),
-            ("--etcd-key", path(&self.key)),
-            ("--etcd-user", self.user.clone()),
-            ("--etcd-password-file", path(&self.password_file)),
-            ("--etcd-timeout", self.timeout.map(|seconds| seconds.to_string())),
-        ];
-        let given = |(name, value): (&str, Option<String>)| Some([name.to_owned(), value?]);
-        flags.into_iter().filter_map(given).flatten().collect()
+/// Refuses an access that cannot be used, by the names of the flags.
+pub(crate) fn check_access(access: &EtcdAccess, members: &[String]) -> anyhow::Result<()> {
+    let is_secure = members.iter().any(|member| member.starts_with("https://"));
+    match &access.ca {
+        Some(_) if !is_secure => {
+            anyhow::bail!("--etcd-ca (or {CA}) is given, but the store is etcd:// and not etcds://")
+        }
+        None if is_secure => anyhow::bail!(
+            "etcds:// needs --etcd-ca FILE (or {CA}), the certificate of who has signed those of \
+             the members"
+        ),
+        _ => {}
     }
+    anyhow::ensure!(
+        access.cert.is_none() || is_secure,
+        "--etcd-cert (or {CERT}) is given, but the store is etcd:// and not etcds://"
+    );
+    let key = ("--etcd-key", KEY, access.key.is_some());
+    together(("--etcd-cert", CERT, access.cert.is_some()), key)?;
+    let password = ("--etcd-password-file", PASSWORD_FILE, access.password_file.is_some());
+    together(("--etcd-user", USER, access.user.is_some()), password)?;
+    for (file, flag, variable) in [
+        (&access.ca, "--etcd-ca", CA),
+        (&access.cert, "--etcd-cert", CERT),
+        (&access.key, "--etcd-key", KEY),
+        (&access.password_file, "--etcd-password-file", PASSWORD_FILE),
+    ] {
+        if let Some(file) = file.as_ref().filter(|file| !file.exists()) {
+            let path = file.display();
+            anyhow::bail!("{path}, of {flag} (or {variable}), is not there");
+        }
+    }
+    Ok(())
+}
 
-    fn tls(&self, ca: &Path) -> anyhow::Result<EtcdTls> {
-        let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                Some((read(cert, "--etcd-cert", CERT)?, read(key, "--etcd-key", KEY)?))
-            }
-            _ => None,
-        };
-        let certificate_authority = read(ca, "--etcd-ca", CA)?;
-        Ok(EtcdTls { certificate_authority, identity, server_name: None })
-    }
+/// What is given, for a process that is started here.
+pub(crate) fn flags_of(access: &EtcdAccess) -> Vec<String> {
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let flags = [
+        ("--etcd-ca", path(&access.ca)),
+        ("--etcd-cert", path(&access.cert)),
+        ("--etcd-key", path(&access.key)),
+        ("--etcd-user", access.user.clone()),
+        ("--etcd-password-file", path(&access.password_file)),
+        ("--etcd-timeout", access.timeout.map(|timeout| timeout.as_secs().to_string())),
+    ];
+    let given = |(name, value): (&str, Option<String>)| Some([name.to_owned(), value?]);
+    flags.into_iter().filter_map(given).flatten().collect()
 }
 
 /// Refuses one of a pair without the other. Not a rule of the parser, because one may come from
@@ -119,29 +114,12 @@ fn together(
     Ok(())
 }
 
-fn read(file: &Path, flag: &str, variable: &str) -> anyhow::Result<Vec<u8>> {
-    let path = file.display();
-    std::fs::read(file).with_context(|| format!("{path}, of {flag} (or {variable}), is not there"))
-}
-
-/// A call leaves time to ask a second member when the first one does not answer.
-fn timeouts(call: Duration) -> EtcdTimeouts {
-    let usual = EtcdTimeouts::default();
-    let part = call.saturating_mul(2) / 5;
-    EtcdTimeouts {
-        connect: usual.connect.min(part),
-        attempt: usual.attempt.min(part),
-        call,
-        ..usual
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn said(access: &EtcdAccess, member: &str) -> String {
-        format!("{:#}", access.options(&[member.to_owned()]).unwrap_err())
+        format!("{:#}", check_access(access, &[member.to_owned()]).unwrap_err())
     }
 
     #[test]
@@ -152,11 +130,11 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         let ca = EtcdAccess { ca: Some(file.to_path_buf()), ..EtcdAccess::default() };
         assert!(said(&ca, "http://a:1").contains("not etcds://"));
-        let _options = ca.options(&["https://a:1".to_owned()]).unwrap();
+        check_access(&ca, &["https://a:1".to_owned()]).unwrap();
         drop(file);
         let text = said(&ca, "https://a:1");
         assert!(text.contains("--etcd-ca") && text.contains("is not there"), "{text}");
-        let _options = nothing.options(&["http://a:1".to_owned()]).unwrap();
+        check_access(&nothing, &["http://a:1".to_owned()]).unwrap();
     }
 
     #[test]
@@ -174,18 +152,11 @@ mod tests {
             ca: Some("a".into()),
             user: Some("u".to_owned()),
             password_file: Some("p".into()),
-            timeout: Some(7),
+            timeout: Some(Duration::from_secs(7)),
             ..EtcdAccess::default()
         };
-        let flags = access.flags().join(" ");
+        let flags = flags_of(&access).join(" ");
         let expected = "--etcd-ca a --etcd-user u --etcd-password-file p --etcd-timeout 7";
         assert_eq!(flags, expected);
-    }
-
-    #[test]
-    fn a_short_call_still_asks_two_members() {
-        let short = timeouts(Duration::from_secs(1));
-        assert!(short.connect * 2 < short.call && short.attempt * 2 < short.call, "{short:?}");
-        assert_eq!(timeouts(Duration::from_secs(5)), EtcdTimeouts::default());
     }
 }

@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::output::{Output, remove, shown};
 use crate::say::{note, say};
 use crate::source::left_behind;
-use crate::store::{Coordinator, Purpose, StoreAddress};
+use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The lease of a run that nobody will work on.
@@ -220,7 +220,7 @@ mod tests {
         let damaged = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
         let other = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
         end(&bench.coordinator, other.run).await.unwrap();
-        let (store, keys) = bench.store.connect(Purpose::Work, "runs", None).await.unwrap();
+        let (store, keys) = bench.store.connect_for(Purpose::Work, "runs", None).await.unwrap();
         let key = keys.count(TENANT, damaged.run);
         scribble(&store, key).await;
         let folder = |run| other.output.books_folder(run);
@@ -236,7 +236,7 @@ mod tests {
         let damaged = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
         let other = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
         end(&bench.coordinator, other.run).await.unwrap();
-        let (store, keys) = bench.store.connect(Purpose::Work, "runs", None).await.unwrap();
+        let (store, keys) = bench.store.connect_for(Purpose::Work, "runs", None).await.unwrap();
         scribble(&store, keys.run(TENANT, damaged.run)).await;
         assert_eq!(crate::commands::runs::run(&bench.store, false).await.unwrap(), Exit::Done);
         let told = run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap_err();

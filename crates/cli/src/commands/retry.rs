@@ -7,7 +7,7 @@ use crate::arguments::RetryArguments;
 use crate::begin::{Found, resume, state_folder};
 use crate::commands::{TENANT, find};
 use crate::exit::Exit;
-use crate::store::{Coordinator, Purpose, StoreAddress};
+use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
 
 pub(crate) async fn run(

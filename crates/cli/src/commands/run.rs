@@ -6,7 +6,7 @@ use crate::arguments::RunArguments;
 use crate::begin::{begin, state_folder};
 use crate::description::Mode;
 use crate::exit::Exit;
-use crate::store::{Purpose, StoreAddress};
+use crate::store::{OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
 
 pub(crate) async fn run(

@@ -15,7 +15,7 @@ use crate::readable::readable_time;
 use crate::say::say;
 use crate::source::Source;
 use crate::state::State;
-use crate::store::{Coordinator, Purpose, StoreAddress};
+use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;

@@ -8,7 +8,7 @@ use crate::begin::{begin, state_folder};
 use crate::exit::Exit;
 use crate::output::Replaced;
 use crate::scan::{Scan, ensure_writable};
-use crate::store::{Purpose, StoreAddress};
+use crate::store::{OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
 
 pub(crate) async fn run(

@@ -4,7 +4,7 @@ use shardwright_worker::process::KeyText;
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
-use crate::store::{Purpose, StoreAddress};
+use crate::store::{OpenStore as _, Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;

@@ -9,7 +9,7 @@ use crate::output::shown;
 use crate::readable::{printable, readable_time};
 use crate::say::say;
 use crate::state::State;
-use crate::store::{Purpose, StoreAddress};
+use crate::store::{OpenStore as _, Purpose, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;

@@ -7,7 +7,7 @@ use crate::commands::runs::word;
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
-use crate::store::{Purpose, StoreAddress};
+use crate::store::{OpenStore as _, Purpose, StoreAddress};
 
 /// Refuses to begin work on a paused run: whoever paused it may want somebody to have a look first,
 /// and whoever begins may have nobody who would let it go on.

@@ -5,7 +5,7 @@ use crate::arguments::UnparkArguments;
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
-use crate::store::{Coordinator, Purpose, StoreAddress};
+use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 
 pub(crate) async fn run(
     store: &StoreAddress,

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::output::{Output, RECEIPT, RESULTS};
 use crate::say::say;
 use crate::state::State;
-use crate::store::{Coordinator, Purpose, StoreAddress};
+use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 use crate::verify::{Findings, Written, verify};
 
 pub(crate) async fn run(

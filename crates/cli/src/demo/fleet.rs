@@ -12,7 +12,7 @@ use super::events::Event;
 use super::process::Process;
 use crate::arguments::cluster::ClusterChoice;
 use crate::cluster::{AnyCluster, counters, open};
-use crate::store::{AnyStore, Purpose, StoreAddress};
+use crate::store::{AnyStore, OpenStore as _, Purpose, StoreAddress};
 
 /// How long the cluster may take to come to rest.
 const PATIENCE: Duration = Duration::from_secs(60);

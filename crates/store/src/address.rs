@@ -1,0 +1,241 @@
+//! Store URLs, and how to open the store that one names.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::any::AnyStore;
+use crate::clock::MachineClock;
+#[cfg(feature = "etcd")]
+use crate::error::StoreError;
+#[cfg(feature = "etcd")]
+use crate::etcd::{EtcdAccess, EtcdAccessError, EtcdStore};
+use crate::file::{self, FileOptions, FileStore};
+use crate::memory::MemoryStore;
+
+/// Where this machine keeps things if the store is elsewhere.
+const STATE_FOLDER: &str = ".shardwright";
+
+/// Which store. The default is a file store in `.shardwright`.
+///
+/// | text | store |
+/// |---|---|
+/// | `file:FOLDER` | SQLite in a folder of this machine |
+/// | `memory:` | this process only |
+/// | `etcd://HOST:PORT,…` | an etcd cluster |
+/// | `etcds://HOST:PORT,…` | an etcd cluster, over TLS |
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreAddress {
+    /// A folder of this machine.
+    File(PathBuf),
+    /// This process.
+    Memory,
+    /// An etcd cluster.
+    #[cfg(feature = "etcd")]
+    Etcd {
+        /// Its members, each as `http://host:port` or `https://host:port`.
+        members: Vec<String>,
+        /// How to authenticate, and how long to wait.
+        access: EtcdAccess,
+    },
+}
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The text names no store.
+    #[error("{0}")]
+    Address(String),
+    /// The folder cannot be used.
+    #[error(transparent)]
+    File(#[from] file::OpenError),
+    /// The options for etcd cannot be used.
+    #[cfg(feature = "etcd")]
+    #[error(transparent)]
+    Access(#[from] EtcdAccessError),
+    /// The etcd cluster does not answer, or rejects this client.
+    #[cfg(feature = "etcd")]
+    #[error("etcd at {members}")]
+    Etcd {
+        /// Its members.
+        members: String,
+        /// The failure.
+        source: StoreError,
+    },
+}
+
+/// Opens the store at a URL, like `file:state` or `etcd://127.0.0.1:2379`.
+pub async fn connect(url: &str) -> Result<AnyStore, ConnectError> {
+    let address: StoreAddress = url.parse().map_err(ConnectError::Address)?;
+    address.connect(None).await
+}
+
+impl StoreAddress {
+    /// Opens the store. On etcd all keys begin with the namespace, if there is one, and with
+    /// `shardwright/` otherwise; other stores have no namespace.
+    #[cfg_attr(not(feature = "etcd"), allow(clippy::unused_async, reason = "etcd connects"))]
+    pub async fn connect(&self, namespace: Option<&str>) -> Result<AnyStore, ConnectError> {
+        #[cfg(not(feature = "etcd"))]
+        let _unused = namespace;
+        match self {
+            Self::File(folder) => {
+                Ok(AnyStore::new(FileStore::open(folder, FileOptions::default())?))
+            }
+            Self::Memory => Ok(AnyStore::new(MemoryStore::new(Arc::new(MachineClock)))),
+            #[cfg(feature = "etcd")]
+            Self::Etcd { members, access } => {
+                let mut options = access.options(members)?;
+                if let Some(namespace) = namespace {
+                    options = options.namespace(namespace.to_owned());
+                }
+                let connected = EtcdStore::connect(options).await;
+                let failed = |source| ConnectError::Etcd { members: members.join(", "), source };
+                connected.map(AnyStore::new).map_err(failed)
+            }
+        }
+    }
+
+    /// The same store, if it is an etcd with this access to it.
+    #[cfg(feature = "etcd")]
+    #[must_use]
+    pub fn with_access(mut self, given: EtcdAccess) -> Self {
+        if let Self::Etcd { access, .. } = &mut self {
+            *access = given;
+        }
+        self
+    }
+
+    /// The folder of this machine that holds the state, if one does.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::File(folder) => Some(folder),
+            _ => None,
+        }
+    }
+
+    /// The folder of this machine for what belongs to runs but is not in the store.
+    #[must_use]
+    pub fn state_folder(&self) -> &Path {
+        self.folder().unwrap_or(Path::new(STATE_FOLDER))
+    }
+
+    /// Whether other machines may work on it as well.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        !matches!(self, Self::File(_) | Self::Memory)
+    }
+}
+
+impl Default for StoreAddress {
+    fn default() -> Self {
+        Self::File(STATE_FOLDER.into())
+    }
+}
+
+impl fmt::Display for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(folder) => write!(f, "file:{}", folder.display()),
+            Self::Memory => f.write_str("memory:"),
+            #[cfg(feature = "etcd")]
+            Self::Etcd { members, .. } => {
+                let host = |member: &str| {
+                    let plain = member.strip_prefix("http://");
+                    plain.or(member.strip_prefix("https://")).unwrap_or(member).to_owned()
+                };
+                let hosts: Vec<String> = members.iter().map(|member| host(member)).collect();
+                let secure = members.iter().any(|member| member.starts_with("https://"));
+                let scheme = if secure { "etcds" } else { "etcd" };
+                write!(f, "{scheme}://{}", hosts.join(","))
+            }
+        }
+    }
+}
+
+impl FromStr for StoreAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(folder) = text.strip_prefix("file:") {
+            if folder.is_empty() {
+                return Err("`file:` needs a folder, like `file:.shardwright`".to_owned());
+            }
+            return Ok(Self::File(folder.into()));
+        }
+        if text == "memory:" {
+            return Ok(Self::Memory);
+        }
+        let Some((scheme, members)) = text
+            .strip_prefix("etcd://")
+            .map(|members| ("http", members))
+            .or_else(|| text.strip_prefix("etcds://").map(|members| ("https", members)))
+        else {
+            let known = "`file:FOLDER`, `memory:`, `etcd://HOST:PORT` or `etcds://HOST:PORT`";
+            return Err(format!("`{text}` is no store; there are {known}"));
+        };
+        let members: Vec<&str> = members.trim_end_matches('/').split(',').collect();
+        if members.iter().any(|member| member.contains('@')) {
+            // Not repeated: it may hold a password.
+            return Err("a store URL names hosts; pass user and password as options".to_owned());
+        }
+        if members.iter().any(|member| member.is_empty()) {
+            return Err(format!("`{text}` names no host"));
+        }
+        etcd(members.iter().map(|member| format!("{scheme}://{member}")).collect())
+    }
+}
+
+#[cfg(feature = "etcd")]
+fn etcd(members: Vec<String>) -> Result<StoreAddress, String> {
+    Ok(StoreAddress::Etcd { members, access: EtcdAccess::default() })
+}
+
+#[cfg(not(feature = "etcd"))]
+fn etcd(members: Vec<String>) -> Result<StoreAddress, String> {
+    Err(format!("this build has no etcd store, so {} cannot be used", members.join(", ")))
+}
+
+#[cfg(all(test, feature = "etcd"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_a_store() {
+        let etcd = |members: &[&str]| {
+            let members = members.iter().map(|&member| member.to_owned()).collect();
+            StoreAddress::Etcd { members, access: EtcdAccess::default() }
+        };
+        for (text, expected) in [
+            ("file:a/b", StoreAddress::File("a/b".into())),
+            ("memory:", StoreAddress::Memory),
+            ("etcd://a:1", etcd(&["http://a:1"])),
+            ("etcd://a:1,b:2/", etcd(&["http://a:1", "http://b:2"])),
+            ("etcds://a:1", etcd(&["https://a:1"])),
+        ] {
+            let parsed: StoreAddress = text.parse().unwrap();
+            assert_eq!(parsed, expected, "{text}");
+            assert_eq!(parsed.to_string(), text.trim_end_matches('/'));
+        }
+        for text in ["", "file:", "etcd://", "etcd://a,,b", "redis://a", "/tmp/x"] {
+            assert!(text.parse::<StoreAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_refused_and_not_repeated() {
+        let refused = "etcd://me:SECRET@a:1".parse::<StoreAddress>().unwrap_err();
+        assert!(!refused.contains("SECRET"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_file_url_opens_a_store_that_is_erased_once() {
+        use crate::store::Store;
+        let folder = tempfile::tempdir().unwrap();
+        let store = connect(&format!("file:{}", folder.path().display())).await.unwrap();
+        let again = AnyStore::new(store.clone());
+        assert_eq!(again.limits(), store.limits());
+        assert!(connect("redis://a").await.is_err());
+    }
+}
