@@ -43,7 +43,7 @@ pub use canonical::{CanonicalBytes, CanonicalSink, Domain, DomainHasher};
 pub use cursor::{
     Cursor, CursorInput, CursorInputError, CursorRegression, CursorSemantics, CursorUpdate,
 };
-pub use env::Env;
+pub use env::{BoxFuture, Env};
 pub use identity::{
     FenceEpoch, FenceEpochError, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };

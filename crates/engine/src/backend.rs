@@ -1,8 +1,8 @@
 //! What workers do to shards.
 
 use shardwright_contracts::{
-    Cursor, CursorUpdate, Env, OpId, ShardKey, ShardSpec, SplitReplacePlan, SplitResidualPlan,
-    TenantId, WorkerId,
+    Cursor, CursorUpdate, OpId, ShardKey, ShardSpec, SplitReplacePlan, SplitResidualPlan, TenantId,
+    WorkerId,
 };
 use shardwright_coordination::async_traits::{SplitOff, SplitReplaced};
 use shardwright_coordination::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep};
@@ -12,7 +12,7 @@ use shardwright_coordination::{
     ParkError, ParkReason, ReleaseError, RenewError, RenewResult, RestoredShardState, ShardHead,
     ShardRecord, SplitError, SplitRequestError, UnparkError,
 };
-use shardwright_store::{Store, Write};
+use shardwright_store::Write;
 
 use crate::coordinator::StoredCoordinator;
 use crate::fault;
@@ -20,7 +20,7 @@ use crate::operate::{Done, Verdict};
 use crate::planted::{self, Defect};
 use crate::shard::Place;
 
-impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
+impl AsyncCoordinationBackend for StoredCoordinator {
     async fn acquire_and_restore(
         &self,
         tenant: TenantId,
@@ -180,7 +180,7 @@ impl<S: Store, E: Env> AsyncCoordinationBackend for StoredCoordinator<S, E> {
     }
 }
 
-impl<S: Store, E: Env> StoredCoordinator<S, E> {
+impl StoredCoordinator {
     pub(crate) async fn acquire(
         &self,
         place: Place,

@@ -25,7 +25,7 @@ use crate::view::RunView;
 const CANDIDATES_AT_A_TIME: usize = 4;
 const OPERATION: &str = "claim";
 
-impl<S: Store, E: Env> AsyncShardClaiming for StoredCoordinator<S, E> {
+impl AsyncShardClaiming for StoredCoordinator {
     async fn claim_next_available(
         &self,
         tenant: TenantId,
@@ -73,7 +73,7 @@ impl<S: Store, E: Env> AsyncShardClaiming for StoredCoordinator<S, E> {
     }
 }
 
-impl<S: Store, E: Env> StoredCoordinator<S, E> {
+impl StoredCoordinator {
     /// The gate of a run that hands out shards. What the view says against it is looked up.
     async fn open_gate(
         &self,
@@ -196,7 +196,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     fn check_cooldown(
         &self,
         now: LogicalTime,

@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::InfraError;
-use shardwright_store::{Commit, CommitError, Conflict, Expect, Key, Revision, Store, Versioned};
+use shardwright_store::{
+    AnyStore, Commit, CommitError, Conflict, Expect, Key, Revision, Store, Versioned,
+};
 
 use crate::codec::{ClockMark, Record};
 use crate::fault;
@@ -64,12 +66,12 @@ struct State {
 impl Pace {
     /// Tells no time before `earliest`, and waits for a calendar that is behind by no more than
     /// the interval.
-    fn new(env: &impl Env, earliest: LogicalTime, interval_ms: u64) -> Self {
+    fn new(env: &dyn Env, earliest: LogicalTime, interval_ms: u64) -> Self {
         Self { told: earliest, interval_ms, stands_since: env.monotonic() }
     }
 
     /// What time it is.
-    fn read(&mut self, env: &impl Env) -> LogicalTime {
+    fn read(&mut self, env: &dyn Env) -> LogicalTime {
         let (wall, monotonic) = (env.wall_clock(), env.monotonic());
         if self.told.millis_since(wall) <= self.interval_ms {
             self.told = self.told.max(wall);
@@ -89,7 +91,7 @@ impl Pace {
     }
 
     /// Tells no earlier time from now on.
-    fn begin_at(&mut self, env: &impl Env, earliest: LogicalTime) {
+    fn begin_at(&mut self, env: &dyn Env, earliest: LogicalTime) {
         if self.told < earliest {
             (self.told, self.stands_since) = (earliest, env.monotonic());
         }
@@ -99,7 +101,7 @@ impl Pace {
 impl EngineClock {
     /// Goes on from a mark that was found in the store.
     pub(crate) fn new(
-        env: &impl Env,
+        env: &dyn Env,
         key: Key,
         interval_ms: u64,
         mark: Option<(ClockMark, Revision)>,
@@ -123,15 +125,15 @@ impl EngineClock {
     /// What time it is.
     pub(crate) async fn now(
         &self,
-        store: &impl Store,
-        env: &impl Env,
+        store: &AnyStore,
+        env: &dyn Env,
     ) -> Result<LogicalTime, InfraError> {
         self.marking.get(|| self.allowed(env), self.mark_until_allowed(store, env)).await
     }
 
     /// What time it is, for whoever only looks. Where no mark can be stored, it is the latest time
     /// that may be told without one.
-    pub(crate) async fn now_at_most(&self, store: &impl Store, env: &impl Env) -> LogicalTime {
+    pub(crate) async fn now_at_most(&self, store: &AnyStore, env: &dyn Env) -> LogicalTime {
         // Nobody who only looks waits for what has just failed.
         if !self.marking.is_trying_in_vain()
             && let Ok(now) = self.now(store, env).await
@@ -144,19 +146,19 @@ impl EngineClock {
     }
 
     /// What time it is, if it may be told.
-    fn allowed(&self, env: &impl Env) -> Option<LogicalTime> {
+    fn allowed(&self, env: &dyn Env) -> Option<LogicalTime> {
         let now = self.read(env);
         (self.floor.is_sure() && now <= self.state().allowed_until).then_some(now)
     }
 
-    fn read(&self, env: &impl Env) -> LogicalTime {
+    fn read(&self, env: &dyn Env) -> LogicalTime {
         self.lock().pace.read(env)
     }
 
     async fn mark_until_allowed(
         &self,
-        store: &impl Store,
-        env: &impl Env,
+        store: &AnyStore,
+        env: &dyn Env,
     ) -> Result<LogicalTime, InfraError> {
         for _ in 0..MARKS {
             self.mark(store, env).await?;
@@ -168,7 +170,7 @@ impl EngineClock {
     }
 
     /// Stores a mark that allows the present, or finds one that somebody else has stored.
-    async fn mark(&self, store: &impl Store, env: &impl Env) -> Result<(), InfraError> {
+    async fn mark(&self, store: &AnyStore, env: &dyn Env) -> Result<(), InfraError> {
         let State { mark_at: known, allowed_until, .. } = self.state();
         let by_calendar = env.wall_clock().saturating_add(self.interval_ms);
         let now = self.read(env);
@@ -205,14 +207,14 @@ impl EngineClock {
     }
 
     /// Goes by the mark that is stored.
-    async fn look(&self, store: &impl Store, env: &impl Env) -> Result<(), InfraError> {
+    async fn look(&self, store: &AnyStore, env: &dyn Env) -> Result<(), InfraError> {
         let loaded = store.load(std::slice::from_ref(&self.key)).await;
         let loaded = loaded.map_err(|error| fault::read(OPERATION, &error))?;
         self.allow_found(env, loaded.values.first().and_then(Option::as_ref))
     }
 
     /// Goes by a mark that was found.
-    fn allow_found(&self, env: &impl Env, found: Option<&Versioned>) -> Result<(), InfraError> {
+    fn allow_found(&self, env: &dyn Env, found: Option<&Versioned>) -> Result<(), InfraError> {
         let (mark, at) = match found {
             Some(found) => {
                 let mark = ClockMark::decode(&found.value)
@@ -228,7 +230,7 @@ impl EngineClock {
     /// Whoever has a mark that lies further ahead than ours ever would tells such times. Leases
     /// that they grant and those that we grant are to be judged by about the same time, so we
     /// follow.
-    fn allow(&self, env: &impl Env, mark: ClockMark, at: Option<Revision>) {
+    fn allow(&self, env: &dyn Env, mark: ClockMark, at: Option<Revision>) {
         let mut state = self.lock();
         state.allowed_until = state.allowed_until.max(mark.reserved_until);
         state.mark_at = at;

@@ -5,7 +5,7 @@
 //! anybody can go on. Every coordinator does that by itself now and then, for runs that are older
 //! than its retention.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use shardwright_contracts::{Env, LogicalTime, RunId, TenantId};
@@ -69,7 +69,7 @@ pub(crate) struct DeleteRange {
     pub(crate) guard: (Key, Expect),
 }
 
-impl<S: Store, E: Env> StoredCoordinator<S, E> {
+impl StoredCoordinator {
     /// Puts the runs that are active into `out`, in the order of tenants and ids.
     pub async fn list_active_runs_into(&self, out: &mut Vec<RunAddress>) -> Result<(), InfraError> {
         out.clear();
@@ -116,7 +116,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
 }
 
 /// Clears away, now and then, what nobody needs any more, for as long as the coordinator lives.
-pub(crate) async fn clear_away<S: Store, E: Env>(core: Weak<Core<S, E>>, env: E, every: Duration) {
+pub(crate) async fn clear_away(core: Weak<Core>, env: Arc<dyn Env>, every: Duration) {
     let every = every.max(SHORTEST_INTERVAL);
     loop {
         // Those who share a store do not all come at once.
@@ -156,7 +156,7 @@ impl FoundRun {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     async fn all_runs(&self) -> Result<Vec<FoundRun>, InfraError> {
         let (_, entries) = self.list(&self.keys.runs()).await?;
         let mut runs = Vec::with_capacity(entries.len());

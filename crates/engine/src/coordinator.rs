@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex};
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::{ClaimCooldowns, InfraError};
-use shardwright_store::{Commit, CommitError, Expect, Key, Store, Versioned};
+use shardwright_store::{AnyStore, Commit, CommitError, Expect, Key, Store, Versioned};
 
 use crate::clock::EngineClock;
 use crate::codec::{ClockMark, Format, Incarnation, Record};
@@ -24,20 +24,15 @@ const OPERATION: &str = "coordinator.open";
 ///
 /// A coordinator keeps nothing that is not in the store; any number of them, in any number of
 /// processes, may work on one store. Clones are the same coordinator.
-pub struct StoredCoordinator<S, E> {
-    pub(crate) core: Arc<Core<S, E>>,
-}
-
-impl<S, E> Clone for StoredCoordinator<S, E> {
-    fn clone(&self) -> Self {
-        Self { core: Arc::clone(&self.core) }
-    }
+#[derive(Clone)]
+pub struct StoredCoordinator {
+    pub(crate) core: Arc<Core>,
 }
 
 /// What all clones of a coordinator share.
-pub(crate) struct Core<S, E> {
-    pub(crate) store: Arc<S>,
-    pub(crate) env: E,
+pub(crate) struct Core {
+    pub(crate) store: AnyStore,
+    pub(crate) env: Arc<dyn Env>,
     pub(crate) keys: Keyspace,
     pub(crate) config: EngineConfig,
     pub(crate) clock: EngineClock,
@@ -64,11 +59,20 @@ pub enum OpenError {
     Store(#[from] InfraError),
 }
 
-impl<S: Store, E: Env> StoredCoordinator<S, E> {
+impl StoredCoordinator {
     /// Opens a store, and sets it up if it is empty.
     pub async fn open(
-        store: S,
-        env: E,
+        store: impl Store,
+        env: impl Env,
+        keys: Keyspace,
+        config: EngineConfig,
+    ) -> Result<Self, OpenError> {
+        Self::open_erased(AnyStore::new(store), Arc::new(env), keys, config).await
+    }
+
+    async fn open_erased(
+        store: AnyStore,
+        env: Arc<dyn Env>,
         keys: Keyspace,
         config: EngineConfig,
     ) -> Result<Self, OpenError> {
@@ -79,9 +83,9 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
             None => None,
         };
         let interval_ms = config.clock_mark_interval_ms;
-        let clock = EngineClock::new(&env, keys.clock(), interval_ms, mark, floor);
+        let clock = EngineClock::new(&*env, keys.clock(), interval_ms, mark, floor);
         let core = Core {
-            store: Arc::new(store),
+            store,
             env,
             keys,
             config,
@@ -94,13 +98,15 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
         };
         let core = Arc::new(core);
         let every = config.collection_interval;
-        core.env.spawn(collection::clear_away(Arc::downgrade(&core), core.env.clone(), every));
+        let collecting =
+            collection::clear_away(Arc::downgrade(&core), Arc::clone(&core.env), every);
+        core.env.spawn(Box::pin(collecting));
         Ok(Self { core })
     }
 
     /// Gives up everything that is held through this coordinator, at once.
     pub async fn close(&self) -> Result<(), InfraError> {
-        self.core.sessions.close(&*self.core.store).await
+        self.core.sessions.close(&self.core.store).await
     }
 
     /// Hears of what happens through this coordinator from now on.
@@ -110,14 +116,16 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     }
 
     /// Whether anybody has set up a store under these keys, in a format that is known here.
-    pub async fn is_set_up(store: &S, keys: &Keyspace) -> Result<bool, OpenError> {
+    pub async fn is_set_up(store: impl Store, keys: &Keyspace) -> Result<bool, OpenError> {
+        let store = &AnyStore::new(store);
         look_up(store, keys).await?;
         Ok(load::<Format>(store, &keys.format()).await?.is_some())
     }
 
     /// Makes every fence granted so far stale. For a store that was restored from a backup, before
     /// anybody works on it: what was granted after the backup was made must not be granted again.
-    pub async fn raise_incarnation(store: &S, keys: &Keyspace) -> Result<u32, OpenError> {
+    pub async fn raise_incarnation(store: impl Store, keys: &Keyspace) -> Result<u32, OpenError> {
+        let store = &AnyStore::new(store);
         loop {
             let (current, found) =
                 ensure(store, keys.incarnation(), Incarnation { number: 0 }).await?;
@@ -133,19 +141,19 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
 
     /// The store.
     #[must_use]
-    pub fn store(&self) -> &S {
+    pub fn store(&self) -> &AnyStore {
         &self.core.store
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     pub(crate) async fn now(&self) -> Result<LogicalTime, InfraError> {
-        self.clock.now(&*self.store, &self.env).await
+        self.clock.now(&self.store, &*self.env).await
     }
 
     /// What time it is, for whoever only looks: a store that takes no writes can be looked at.
     pub(crate) async fn now_at_most(&self) -> LogicalTime {
-        self.clock.now_at_most(&*self.store, &self.env).await
+        self.clock.now_at_most(&self.store, &*self.env).await
     }
 
     /// No fence below this one is granted or accepted. Whoever changes something asks for the time
@@ -156,7 +164,7 @@ impl<S: Store, E: Env> Core<S, E> {
 }
 
 /// Sets a store up if it is empty, and tells below what no fence is granted or accepted.
-pub(crate) async fn set_up(store: &impl Store, keys: &Keyspace) -> Result<FenceFloor, OpenError> {
+pub(crate) async fn set_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, OpenError> {
     let format = ensure(store, keys.format(), Format { version: FORMAT }).await?.0;
     if format.version > FORMAT {
         return Err(OpenError::NewerFormat { found: format.version, known: FORMAT });
@@ -167,7 +175,7 @@ pub(crate) async fn set_up(store: &impl Store, keys: &Keyspace) -> Result<FenceF
 
 /// What [`set_up`] tells, of a store in which nothing is made: what is missing is as it would be
 /// made.
-pub(crate) async fn look_up(store: &impl Store, keys: &Keyspace) -> Result<FenceFloor, OpenError> {
+pub(crate) async fn look_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, OpenError> {
     let format = load::<Format>(store, &keys.format()).await?;
     if let Some((Format { version: found }, _)) = format.filter(|(one, _)| one.version > FORMAT) {
         return Err(OpenError::NewerFormat { found, known: FORMAT });
@@ -181,7 +189,7 @@ pub(crate) async fn look_up(store: &impl Store, keys: &Keyspace) -> Result<Fence
 
 /// What is under a key, and how it is stored.
 pub(crate) async fn load<T: Record>(
-    store: &impl Store,
+    store: &AnyStore,
     key: &Key,
 ) -> Result<Option<(T, Versioned)>, InfraError> {
     let loaded = store.load(std::slice::from_ref(key)).await;
@@ -192,7 +200,7 @@ pub(crate) async fn load<T: Record>(
 }
 
 async fn put<T: Record>(
-    store: &impl Store,
+    store: &AnyStore,
     key: Key,
     expect: Expect,
     value: &T,
@@ -212,7 +220,7 @@ const UNKNOWN_MAX: u32 = 3;
 
 /// What is under a key, or `value` if there was nothing.
 pub(crate) async fn ensure<T: Record>(
-    store: &impl Store,
+    store: &AnyStore,
     key: Key,
     value: T,
 ) -> Result<(T, Option<Versioned>), InfraError> {

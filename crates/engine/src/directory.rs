@@ -1,7 +1,7 @@
 //! Names for runs.
 
 use shardwright_contracts::limits::MAX_JOB_SIZE;
-use shardwright_contracts::{Env, RunId, TenantId};
+use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::{AsyncRunDirectory, InfraError, Job, NameRunError, RunName};
 use shardwright_store::{
     Commit, CommitError, Expect, Key, Revision, ScanPage, Snapshot, Store, Versioned,
@@ -14,7 +14,7 @@ use crate::keyspace::StoreKey;
 
 const OPERATION: &str = "name_run";
 
-impl<S: Store, E: Env> AsyncRunDirectory for StoredCoordinator<S, E> {
+impl AsyncRunDirectory for StoredCoordinator {
     async fn find_run(&self, tenant: TenantId, name: RunName) -> Result<Option<RunId>, InfraError> {
         let found = self.core.look_up::<Named>(&self.core.keys.name(tenant, name)).await?;
         Ok(found.map(|(named, _)| named.run))
@@ -125,7 +125,7 @@ impl UnknownNaming {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     async fn look_up<T: Record>(&self, key: &Key) -> Result<Option<(T, Versioned)>, InfraError> {
         let (found, _) = self.load_one(key).await?;
         decode(found)

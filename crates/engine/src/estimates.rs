@@ -2,7 +2,7 @@
 //!
 //! It lies outside what those who wait for work watch, so that telling it wakes nobody.
 
-use shardwright_contracts::{Env, RunId, ShardKey, TenantId};
+use shardwright_contracts::{RunId, ShardKey, TenantId};
 use shardwright_coordination::{
     AsyncWorkEstimates, HeldEstimate, InfraError, Lease, RunStatus, WorkEstimate,
 };
@@ -15,7 +15,7 @@ use crate::keyspace::StoreKey;
 
 const OPERATION: &str = "estimate";
 
-impl<S: Store, E: Env> AsyncWorkEstimates for StoredCoordinator<S, E> {
+impl AsyncWorkEstimates for StoredCoordinator {
     async fn publish_estimate(
         &self,
         tenant: TenantId,

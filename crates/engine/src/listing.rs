@@ -1,7 +1,9 @@
 //! Reading a range of keys as a whole.
 
 use shardwright_coordination::InfraError;
-use shardwright_store::{Key, KeyRange, Page, Revision, ScanError, ScanPage, Store, Versioned};
+use shardwright_store::{
+    AnyStore, Key, KeyRange, Page, Revision, ScanError, ScanPage, Store, Versioned,
+};
 
 use crate::fault;
 
@@ -12,7 +14,7 @@ const LISTINGS: usize = 8;
 
 /// Lists a range, all at one revision.
 pub(crate) async fn list(
-    store: &impl Store,
+    store: &AnyStore,
     range: &KeyRange,
     operation: &'static str,
 ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
@@ -31,7 +33,7 @@ pub(crate) async fn list(
 /// Visits a range page by page, all of them at one revision, which is told in the end. A first
 /// page that comes after others says that the range is visited anew. The visitor may want no more.
 pub(crate) async fn visit_pages(
-    store: &impl Store,
+    store: &AnyStore,
     range: &KeyRange,
     entries_per_page: usize,
     operation: &'static str,

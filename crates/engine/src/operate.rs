@@ -176,7 +176,7 @@ impl<T> Unknown<T> {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// Does something to a shard, however often others come between, up to a bound.
     pub(crate) async fn on_shard<T: Send, R: Refusal>(
         self: &Arc<Self>,
@@ -421,7 +421,7 @@ impl<S: Store, E: Env> Core<S, E> {
 }
 
 /// Waits a little, longer each time, and not as long as the others.
-pub(crate) async fn back_off(env: &impl Env, times: u32) {
+pub(crate) async fn back_off(env: &dyn Env, times: u32) {
     if times > 1 {
         let most = 1_u64 << times.min(8);
         env.sleep(Duration::from_millis(1 + env.random() % most)).await;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
-use shardwright_store::{Session, SessionError, SessionId, Store};
+use shardwright_store::{AnyStore, Session, SessionError, SessionId, Store};
 
 use crate::config::Sessions;
 use crate::coordinator::Core;
@@ -23,7 +23,7 @@ pub(crate) struct OwnerSession {
 
 impl OwnerSession {
     /// Closes the session, and with it everything held.
-    pub(crate) async fn close(&self, store: &impl Store) -> Result<(), InfraError> {
+    pub(crate) async fn close(&self, store: &AnyStore) -> Result<(), InfraError> {
         // One that is being opened is to be closed, too.
         let opening = self.opening.pause().await;
         let session = self.lock().take();
@@ -52,7 +52,7 @@ impl OwnerSession {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// The session to bind leases to, if they are to be bound.
     pub(crate) async fn session(self: &Arc<Self>) -> Result<Option<SessionId>, InfraError> {
         let Sessions::Bound { ttl } = self.config.sessions else { return Ok(None) };
@@ -60,7 +60,8 @@ impl<S: Store, E: Env> Core<S, E> {
             let opened = self.store.open_session(ttl).await;
             let opened = opened.map_err(|error| fault::session(OPERATION, &error))?;
             *self.sessions.lock() = Some(opened.id);
-            self.env.spawn(keep_alive(Arc::downgrade(self), self.env.clone(), opened));
+            let keeping = keep_alive(Arc::downgrade(self), Arc::clone(&self.env), opened);
+            self.env.spawn(Box::pin(keeping));
             Ok(opened.id)
         };
         self.sessions.opening.get(|| self.sessions.current(), open).await.map(Some)
@@ -68,18 +69,14 @@ impl<S: Store, E: Env> Core<S, E> {
 }
 
 /// Keeps a session alive until it ends or nobody needs it any more.
-async fn keep_alive<S: Store, E: Env>(
-    core: Weak<Core<S, E>>,
-    env: E,
-    Session { id, ttl }: Session,
-) {
+async fn keep_alive(core: Weak<Core>, env: Arc<dyn Env>, Session { id, ttl }: Session) {
     let send = || {
         let core = core.upgrade().filter(|core| core.sessions.current() == Some(id))?;
         // What is not answered must not keep a coordinator there that nobody has any more.
-        let store = Arc::clone(&core.store);
+        let store = core.store.clone();
         Some(async move { store.keep_alive(id).await })
     };
-    signs::keep_alive(&env, ttl, send, |_| ()).await;
+    signs::keep_alive(&*env, ttl, send, |_| ()).await;
     if let Some(core) = core.upgrade() {
         core.sessions.forget(id);
     }

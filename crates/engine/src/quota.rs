@@ -5,7 +5,7 @@
 //! everybody.
 
 use bytes::Bytes;
-use shardwright_contracts::{Env, RunId, TenantId};
+use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{InfraError, ShardLimitViolation, ShardLimits, ShardRecord};
 use shardwright_store::{
@@ -58,7 +58,7 @@ struct Counters {
     total: Counter<Quota>,
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// Room for the children of a split, none of which may be there yet. The parent is looked at
     /// in the same moment: if the split was done meanwhile, its own children take the room.
     pub(crate) async fn room_for_children(

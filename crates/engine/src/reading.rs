@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use shardwright_contracts::{Env, LogicalTime, RunId, ShardKey, TenantId};
+use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId};
 use shardwright_coordination::{InfraError, ProgressCounter, RunProgress, RunRecord, ShardRecord};
 use shardwright_store::{Key, Revision, ScanPage, Snapshot, Store, Versioned};
 
@@ -37,7 +37,7 @@ struct Parts {
     has_gate: bool,
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// Reads a run; none if there is none, or only what is left of one.
     pub(crate) async fn load_run(
         &self,

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use shardwright_contracts::{
-    Cursor, Env, InitialShardInput, OpId, RunId, ShardKey, ShardSpec, TenantId,
+    Cursor, InitialShardInput, OpId, RunId, ShardKey, ShardSpec, TenantId,
 };
 use shardwright_coordination::error::reason::RunNotFound;
 use shardwright_coordination::ops::{self, RegisterPending, RegisterStep, RunCall};
@@ -163,7 +163,7 @@ enum Step {
     Unknown(InfraError),
 }
 
-impl<S: Store, E: Env> StoredCoordinator<S, E> {
+impl StoredCoordinator {
     /// Registers the shards of a run. `adopt` looks at the run that is there, if one is, and gives
     /// the one that is to be made; what it makes is stored together with its shards, or at least
     /// with the room for them, so that nothing is left behind where there is none.

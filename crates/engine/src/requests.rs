@@ -5,7 +5,7 @@
 //! as well, and goes with it.
 
 use bytes::Bytes;
-use shardwright_contracts::{Env, FenceEpoch, LogicalTime, ShardKey, WorkerId};
+use shardwright_contracts::{FenceEpoch, LogicalTime, ShardKey, WorkerId};
 use shardwright_coordination::error::reason::ShardNotFound;
 use shardwright_coordination::ops::{self, SplitRequestSlot};
 use shardwright_coordination::{
@@ -62,7 +62,7 @@ impl AskedElsewhere {
     }
 }
 
-impl<S: Store, E: Env> StoredCoordinator<S, E> {
+impl StoredCoordinator {
     pub(crate) async fn ask_for_split(
         &self,
         place: Place,
@@ -223,7 +223,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// What becomes of a request when the holder splits. How long nobody is to ask stands.
     pub(crate) async fn answer_request(
         &self,

@@ -1,7 +1,7 @@
 //! What operators do to runs.
 
 use shardwright_contracts::{
-    Env, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+    InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
 use shardwright_coordination::error::reason::RunNotFound;
 use shardwright_coordination::ops::{self, RunCall, RunChange};
@@ -42,7 +42,7 @@ impl Change {
     }
 }
 
-impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
+impl AsyncRunManagement for StoredCoordinator {
     async fn create_run(
         &self,
         tenant: TenantId,
@@ -221,7 +221,7 @@ impl<S: Store, E: Env> AsyncRunManagement for StoredCoordinator<S, E> {
     }
 }
 
-impl<S: Store, E: Env> StoredCoordinator<S, E> {
+impl StoredCoordinator {
     /// The shards of a run as they are stored, in key order.
     pub async fn inspect_shards(
         &self,
@@ -319,7 +319,7 @@ impl<S: Store, E: Env> StoredCoordinator<S, E> {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// What stores a run that was changed, and its gate if that is another one now, or was gone.
     fn changed(&self, record: &RunRecord, at: Revision, before: Option<Gate>) -> CommitBuilder {
         let RunRecord { tenant, run, .. } = *record;

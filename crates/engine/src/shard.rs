@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use shardwright_contracts::{Env, FenceEpoch, LogicalTime, ShardKey, TenantId};
+use shardwright_contracts::{FenceEpoch, LogicalTime, ShardKey, TenantId};
 use shardwright_coordination::{
     Context, InfraError, OwnerLiveness, RunGate, RunStatus, ShardRecord,
 };
@@ -152,7 +152,7 @@ impl Served {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// The keys of a [`Basis`], in the order of its expectations.
     pub(crate) fn basis_keys(&self, Place { tenant, key }: Place) -> [Key; BASIS_KEYS] {
         let gate = self.keys.gate(tenant, key.run);

@@ -21,7 +21,7 @@ const SIGNS_MAX: usize = 5;
 /// one that failed, the next comes sooner. Of each that was answered well, `kept` is told when it
 /// was sent; what the store counts from is later than that.
 pub(crate) async fn keep_alive<Sign>(
-    env: &impl Env,
+    env: &dyn Env,
     ttl: Duration,
     mut send: impl FnMut() -> Option<Sign>,
     mut kept: impl FnMut(Duration),

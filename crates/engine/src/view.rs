@@ -149,7 +149,7 @@ impl RunView {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// The view of a run, made if there is none.
     pub(crate) async fn view(
         self: &Arc<Self>,
@@ -193,9 +193,9 @@ impl<S: Store, E: Env> Core<S, E> {
             view: Arc::downgrade(&view),
             place: (tenant, run),
             range,
-            env: self.env.clone(),
+            env: Arc::clone(&self.env),
         };
-        self.env.spawn(follow.run(revision, gone));
+        self.env.spawn(Box::pin(follow.run(revision, gone)));
         Ok(view)
     }
 
@@ -260,7 +260,7 @@ impl<S: Store, E: Env> Core<S, E> {
         &self,
         range: &KeyRange,
     ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
-        listing::list(&*self.store, range, "view.list").await
+        listing::list(&self.store, range, "view.list").await
     }
 
     /// Visits a range as it was at a revision or later, for whoever must not miss anything that was
@@ -283,7 +283,7 @@ impl<S: Store, E: Env> Core<S, E> {
                 Ok(is_recent)
             };
             let visited =
-                listing::visit_pages(&*self.store, range, RECORDS_PER_PAGE, operation, visit);
+                listing::visit_pages(&self.store, range, RECORDS_PER_PAGE, operation, visit);
             if visited.await? >= at {
                 return Ok(());
             }
@@ -348,15 +348,15 @@ impl<S: Store, E: Env> Core<S, E> {
 }
 
 /// The task that keeps a view up to date.
-struct Follow<S, E> {
-    core: Weak<Core<S, E>>,
+struct Follow {
+    core: Weak<Core>,
     view: Weak<RunView>,
     place: (TenantId, RunId),
     range: KeyRange,
-    env: E,
+    env: Arc<dyn Env>,
 }
 
-impl<S: Store, E: Env> Follow<S, E> {
+impl Follow {
     async fn run(self, mut revision: Revision, mut gone: oneshot::Receiver<()>) {
         loop {
             let Some(core) = self.core.upgrade() else { return };

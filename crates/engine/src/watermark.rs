@@ -4,7 +4,7 @@
 //! cursor on. What was done stays done, so the watermark does not go back, and is stored before
 //! it is told. One that cannot be stored is not told; one that cannot be read was never told.
 
-use shardwright_contracts::{Env, RunId, TenantId};
+use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::InfraError;
 use shardwright_store::{Commit, CommitError, Expect, Snapshot, Store, Versioned};
 
@@ -18,7 +18,7 @@ const OPERATION: &str = "watermark";
 /// What is known of a run's watermark: a key, if any.
 type Told = Option<Box<[u8]>>;
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// The watermark that was told last.
     pub(crate) async fn watermark(&self, tenant: TenantId, run: RunId) -> Result<Told, InfraError> {
         let key = self.keys.watermark(tenant, run);

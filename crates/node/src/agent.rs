@@ -25,7 +25,6 @@ use shardwright_contracts::Env;
 use shardwright_engine::cluster::{Cluster, NodeMembership};
 use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
-use shardwright_store::Store;
 
 pub(crate) use self::join::join_again;
 use self::leaving::Leaving;
@@ -41,17 +40,17 @@ use crate::router::Router;
 use crate::transport::BoxFuture;
 
 /// Runs a node.
-pub(crate) struct Agent<S: Store, E: Env> {
-    pub(crate) cluster: Cluster<S, E>,
+pub(crate) struct Agent {
+    pub(crate) cluster: Cluster,
     pub(crate) address: NodeAddress,
     pub(crate) types: ObjectTypes,
     pub(crate) options: NodeOptions,
-    pub(crate) router: Weak<Router<S, E>>,
+    pub(crate) router: Weak<Router>,
     pub(crate) queue: Arc<Queue>,
-    pub(crate) local: Arc<Local<E>>,
+    pub(crate) local: Arc<Local>,
     pub(crate) wish: watch::Receiver<Wish>,
     pub(crate) state: watch::Sender<NodeState>,
-    pub(crate) teller: Arc<Teller<E>>,
+    pub(crate) teller: Arc<Teller>,
 }
 
 /// Without this, the compiler does not see that what runs inside may go from thread to thread.
@@ -60,15 +59,15 @@ fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T>
 }
 
 /// One life of a node, as its agent sees it.
-struct LifeOf<S: Store, E: Env> {
-    agent: Arc<Agent<S, E>>,
-    membership: NodeMembership<S, E>,
-    host: Arc<ObjectHost<E>>,
+struct LifeOf {
+    agent: Arc<Agent>,
+    membership: NodeMembership,
+    host: Arc<ObjectHost>,
     /// How the node leaves, if it does.
     leaving: watch::Sender<Leaving>,
 }
 
-impl<S: Store, E: Env> Clone for LifeOf<S, E> {
+impl Clone for LifeOf {
     fn clone(&self) -> Self {
         let (agent, host) = (Arc::clone(&self.agent), Arc::clone(&self.host));
         let (membership, leaving) = (self.membership.clone(), self.leaving.clone());
@@ -88,10 +87,10 @@ enum Ending {
     Dropped,
 }
 
-impl<S: Store, E: Env> Agent<S, E> {
+impl Agent {
     /// Runs the node to its end. Should it panic, nothing is served from then on, and the session
     /// runs out as if the process had died.
-    pub(crate) async fn run(self: Arc<Self>, membership: NodeMembership<S, E>) {
+    pub(crate) async fn run(self: Arc<Self>, membership: NodeMembership) {
         let lives = AssertUnwindSafe(self.live_on(membership)).catch_unwind().await;
         if let Err(panic) = lives {
             if let Some((_, host)) = self.local.now() {
@@ -104,7 +103,7 @@ impl<S: Store, E: Env> Agent<S, E> {
     }
 
     /// Lives one life after the other.
-    async fn live_on(self: &Arc<Self>, mut membership: NodeMembership<S, E>) {
+    async fn live_on(self: &Arc<Self>, mut membership: NodeMembership) {
         loop {
             let Some((_, host)) = self.local.now() else { return };
             let (agent, of) = (Arc::clone(self), membership.clone());
@@ -137,11 +136,11 @@ impl<S: Store, E: Env> Agent<S, E> {
     }
 
     /// Begins a life: calls are answered from now on.
-    pub(crate) fn begin(&self, membership: &NodeMembership<S, E>) {
+    pub(crate) fn begin(&self, membership: &NodeMembership) {
         let serves = membership.clone();
         let caller: Weak<dyn Caller> = self.router.clone();
         let host = ObjectHost::new(HostParts {
-            env: self.cluster.env().clone(),
+            env: Arc::clone(self.cluster.env()),
             own: self.address.clone(),
             sharding: self.cluster.config().sharding,
             options: HostOptions { strict: self.cluster.config().strict, ..self.options.host },
@@ -160,7 +159,7 @@ impl<S: Store, E: Env> Agent<S, E> {
     }
 
     /// Joins as another life; none if nobody wants that any more.
-    async fn rejoin(&self) -> Option<NodeMembership<S, E>> {
+    async fn rejoin(&self) -> Option<NodeMembership> {
         let mut wish = self.wish.clone();
         let (address, weight) = (&self.address, self.options.weight);
         let join = || self.cluster.join(address.clone(), weight);
@@ -178,12 +177,7 @@ impl<S: Store, E: Env> Agent<S, E> {
     }
 
     /// Takes the node out of the cluster, for good.
-    async fn leave(
-        &self,
-        membership: &NodeMembership<S, E>,
-        host: &ObjectHost<E>,
-        state: NodeState,
-    ) {
+    async fn leave(&self, membership: &NodeMembership, host: &ObjectHost, state: NodeState) {
         boxed(host.end()).await;
         // If neither can be said, the session says both later.
         let _ = membership.resign().await;
@@ -192,7 +186,7 @@ impl<S: Store, E: Env> Agent<S, E> {
     }
 }
 
-impl<S: Store, E: Env> LifeOf<S, E> {
+impl LifeOf {
     /// Lives one life to its end.
     async fn live(&self) -> Ending {
         tokio::select! {
@@ -204,7 +198,7 @@ impl<S: Store, E: Env> LifeOf<S, E> {
         }
     }
 
-    fn env(&self) -> &E {
+    fn env(&self) -> &Arc<dyn Env> {
         self.agent.cluster.env()
     }
 

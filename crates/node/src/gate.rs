@@ -6,7 +6,6 @@ use shardwright_contracts::Env;
 use shardwright_engine::cluster::{Cluster, GateMembership, JoinError, Serving};
 use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
-use shardwright_store::Store;
 
 use crate::agent::join_again;
 use crate::call::Call;
@@ -18,26 +17,27 @@ use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
 
 /// A door of the cluster: takes calls of clients and brings them to the nodes that have the
 /// objects. It owns nothing, so that any number of gates may come and go.
-pub struct Gate<S: Store, E: Env> {
-    router: Arc<Router<S, E>>,
+pub struct Gate {
+    router: Arc<Router>,
     /// When this goes, so does the gate's entry in the cluster.
     leave: watch::Sender<bool>,
-    teller: Arc<Teller<E>>,
+    teller: Arc<Teller>,
 }
 
-impl<S: Store, E: Env> Gate<S, E> {
+impl Gate {
     /// Opens a gate, and lets the cluster know of it.
     pub async fn open(
-        cluster: Cluster<S, E>,
+        cluster: Cluster,
         address: NodeAddress,
         transport: Arc<dyn Transport>,
         options: GateOptions,
     ) -> Result<Self, JoinError> {
         let membership = cluster.join_gate(address).await?;
         let leave = watch::Sender::new(false);
-        let teller = Arc::new(Teller::new(cluster.env().clone()));
+        let teller = Arc::new(Teller::new(Arc::clone(cluster.env())));
         let told = leave.subscribe();
-        cluster.env().spawn(stay(cluster.clone(), membership, told, Arc::clone(&teller)));
+        let staying = stay(cluster.clone(), membership, told, Arc::clone(&teller));
+        cluster.env().spawn(Box::pin(staying));
         let queue = Arc::new(Queue::new(options.queue_max));
         let router = Arc::new(Router::new(cluster, transport, queue, None));
         Ok(Self { router, leave, teller })
@@ -66,7 +66,7 @@ impl<S: Store, E: Env> Gate<S, E> {
 
     /// The cluster.
     #[must_use]
-    pub fn cluster(&self) -> &Cluster<S, E> {
+    pub fn cluster(&self) -> &Cluster {
         self.router.cluster()
     }
 
@@ -82,9 +82,9 @@ impl<S: Store, E: Env> Gate<S, E> {
     }
 }
 
-struct Door<S: Store, E: Env>(Arc<Router<S, E>>);
+struct Door(Arc<Router>);
 
-impl<S: Store, E: Env> CallService for Door<S, E> {
+impl CallService for Door {
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
         Box::pin(self.0.route(call))
     }
@@ -95,11 +95,11 @@ impl<S: Store, E: Env> CallService for Door<S, E> {
 }
 
 /// Keeps the gate's entry in the cluster. Nothing depends on it: it is there to be seen.
-async fn stay<S: Store, E: Env>(
-    cluster: Cluster<S, E>,
-    mut membership: GateMembership<S, E>,
+async fn stay(
+    cluster: Cluster,
+    mut membership: GateMembership,
     mut leave: watch::Receiver<bool>,
-    teller: Arc<Teller<E>>,
+    teller: Arc<Teller>,
 ) {
     let address = membership.address().clone();
     loop {
@@ -118,10 +118,7 @@ async fn stay<S: Store, E: Env>(
 }
 
 /// Waits until the gate is to leave, or has lost its entry.
-async fn told_to_leave<S: Store, E: Env>(
-    membership: &GateMembership<S, E>,
-    leave: &mut watch::Receiver<bool>,
-) -> bool {
+async fn told_to_leave(membership: &GateMembership, leave: &mut watch::Receiver<bool>) -> bool {
     let mut serving = membership.serving_changes();
     tokio::select! {
         biased;

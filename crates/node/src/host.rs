@@ -38,8 +38,8 @@ use crate::transport::ShardLoad;
 use crate::wait::within;
 
 /// The objects that are on a node, in one of its lives. Another life begins with another host.
-pub struct ObjectHost<E> {
-    env: E,
+pub struct ObjectHost {
+    env: Arc<dyn Env>,
     own: NodeAddress,
     sharding: Sharding,
     options: HostOptions,
@@ -59,8 +59,8 @@ pub struct ObjectHost<E> {
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 
 /// What a host is made of.
-pub(crate) struct HostParts<E> {
-    pub(crate) env: E,
+pub(crate) struct HostParts {
+    pub(crate) env: Arc<dyn Env>,
     pub(crate) own: NodeAddress,
     pub(crate) sharding: Sharding,
     pub(crate) options: HostOptions,
@@ -70,8 +70,8 @@ pub(crate) struct HostParts<E> {
     pub(crate) caller: Weak<dyn Caller>,
 }
 
-impl<E: Env> ObjectHost<E> {
-    pub(crate) fn new(parts: HostParts<E>) -> Self {
+impl ObjectHost {
+    pub(crate) fn new(parts: HostParts) -> Self {
         let HostParts { env, own, sharding, options, types, may_serve, queue, caller } = parts;
         let began = env.monotonic();
         let own_slot = Arc::new(Slot::default());
@@ -194,7 +194,7 @@ impl<E: Env> ObjectHost<E> {
                 if before >= limit {
                     return Err(CallError::QueueFull { limit });
                 }
-                within(&self.env, deadline, place.lock()).await.ok_or(CallError::Late)?
+                within(&*self.env, deadline, place.lock()).await.ok_or(CallError::Late)?
             };
             if !matches!(*state, CellState::Gone) {
                 return Ok(Entered { place, state });

@@ -14,8 +14,8 @@ use crate::wait::within;
 
 /// A network between nodes of one process. A call is a function call; what is lost is what somebody
 /// cuts.
-pub struct LocalNetwork<E> {
-    env: E,
+pub struct LocalNetwork {
+    env: Arc<dyn Env>,
     lines: Mutex<BTreeMap<NodeAddress, Line>>,
 }
 
@@ -25,11 +25,11 @@ struct Line {
     up: watch::Sender<()>,
 }
 
-impl<E: Env> LocalNetwork<E> {
+impl LocalNetwork {
     /// A network that nobody is connected to.
     #[must_use]
-    pub fn new(env: E) -> Self {
-        Self { env, lines: Mutex::default() }
+    pub fn new(env: impl Env) -> Self {
+        Self { env: Arc::new(env), lines: Mutex::default() }
     }
 
     /// Connects a node.
@@ -54,7 +54,7 @@ impl<E: Env> LocalNetwork<E> {
     }
 }
 
-impl<E: Env> Transport for LocalNetwork<E> {
+impl Transport for LocalNetwork {
     fn call<'a>(
         &'a self,
         node: &'a NodeAddress,
@@ -65,7 +65,7 @@ impl<E: Env> Transport for LocalNetwork<E> {
                 return Err(nobody(node));
             };
             let deadline = self.env.monotonic().saturating_add(call.timeout);
-            let answer = within(&self.env, deadline, service.answer(call));
+            let answer = within(&*self.env, deadline, service.answer(call));
             tokio::select! {
                 biased;
                 // It never changes: it only ends.

@@ -6,7 +6,6 @@ use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::{Cluster, JoinError};
 use shardwright_engine::watch;
 use shardwright_placement::{Holder, NodeAddress, ObjectIdError, Sharding};
-use shardwright_store::Store;
 
 use crate::agent::Agent;
 use crate::call::Call;
@@ -24,13 +23,13 @@ use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
 ///
 /// Dropping it is like a crash: nothing is handed over, and others have the shards when its session
 /// has run out. To leave properly, [`drain`](Self::drain) it.
-pub struct Node<S: Store, E: Env> {
+pub struct Node {
     address: NodeAddress,
-    router: Arc<Router<S, E>>,
-    local: Arc<Local<E>>,
+    router: Arc<Router>,
+    local: Arc<Local>,
     wish: watch::Sender<Wish>,
     state: watch::Receiver<NodeState>,
-    teller: Arc<Teller<E>>,
+    teller: Arc<Teller>,
 }
 
 /// Why a node did not start.
@@ -79,10 +78,10 @@ pub enum NodeState {
     Failed,
 }
 
-impl<S: Store, E: Env> Node<S, E> {
+impl Node {
     /// Joins a cluster. `address` is where others reach the node's [`service`](Self::service).
     pub async fn start(
-        cluster: Cluster<S, E>,
+        cluster: Cluster,
         address: NodeAddress,
         types: ObjectTypes,
         transport: Arc<dyn Transport>,
@@ -96,7 +95,7 @@ impl<S: Store, E: Env> Node<S, E> {
         let router = Arc::new(Router::new(cluster.clone(), transport, queue, own));
         let wish = watch::Sender::new(Wish::Serve);
         let (says, state) = watch::channel(NodeState::Serving);
-        let teller = Arc::new(Teller::new(cluster.env().clone()));
+        let teller = Arc::new(Teller::new(Arc::clone(cluster.env())));
         let agent = Arc::new(Agent {
             cluster: cluster.clone(),
             address: address.clone(),
@@ -111,7 +110,7 @@ impl<S: Store, E: Env> Node<S, E> {
         });
         // From here on calls are answered, though there is no shard yet.
         agent.begin(&membership);
-        cluster.env().spawn(agent.run(membership));
+        cluster.env().spawn(Box::pin(agent.run(membership)));
         Ok(Self { address, router, local, wish, state, teller })
     }
 
@@ -123,7 +122,7 @@ impl<S: Store, E: Env> Node<S, E> {
 
     /// The cluster.
     #[must_use]
-    pub fn cluster(&self) -> &Cluster<S, E> {
+    pub fn cluster(&self) -> &Cluster {
         self.router.cluster()
     }
 
@@ -135,7 +134,7 @@ impl<S: Store, E: Env> Node<S, E> {
 
     /// Its objects in its present life, if it has one.
     #[must_use]
-    pub fn host(&self) -> Option<Arc<ObjectHost<E>>> {
+    pub fn host(&self) -> Option<Arc<ObjectHost>> {
         self.local.now().map(|(_, host)| host)
     }
 
@@ -213,9 +212,9 @@ fn check_auto_load(
     Ok(())
 }
 
-struct Own<E>(Arc<Local<E>>);
+struct Own(Arc<Local>);
 
-impl<E: Env> CallService for Own<E> {
+impl CallService for Own {
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
         Box::pin(async move {
             match self.0.now() {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use shardwright_contracts::Env;
@@ -81,15 +81,15 @@ impl Notices {
 }
 
 /// Whoever tells.
-pub(crate) struct Teller<E> {
-    env: E,
+pub(crate) struct Teller {
+    env: Arc<dyn Env>,
     told: watch::Sender<Notices>,
     /// When each kind was told of last, and how often it has happened since.
     quiet: Mutex<BTreeMap<Trying, (Duration, u64)>>,
 }
 
-impl<E: Env> Teller<E> {
-    pub(crate) fn new(env: E) -> Self {
+impl Teller {
+    pub(crate) fn new(env: Arc<dyn Env>) -> Self {
         Self { env, told: watch::Sender::new(Notices::default()), quiet: Mutex::default() }
     }
 
@@ -135,14 +135,14 @@ mod tests {
     use super::*;
     use crate::testing::PausedEnv;
 
-    fn told(teller: &Teller<PausedEnv>, after: u64) -> Vec<(Trying, String, u64)> {
+    fn told(teller: &Teller, after: u64) -> Vec<(Trying, String, u64)> {
         let notices = teller.notices().borrow().clone();
         notices.after(after).map(|one| (one.trying, one.why.clone(), one.times)).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_same_trouble_is_told_of_now_and_then_and_another_at_once() {
-        let teller = Teller::new(PausedEnv::new());
+        let teller = Teller::new(Arc::new(PausedEnv::new()));
         for _ in 0..50 {
             teller.tell(Trying::Claim, "no store");
         }
@@ -157,7 +157,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_the_latest_are_kept() {
-        let teller = Teller::new(PausedEnv::new());
+        let teller = Teller::new(Arc::new(PausedEnv::new()));
         for _ in 0..3 * KEPT {
             teller.tell(Trying::Load, "no");
             tokio::time::sleep(EVERY).await;

@@ -12,7 +12,6 @@ use shardwright_api::limits::MAX_TIMEOUT;
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::{Cluster, ClusterView};
 use shardwright_engine::watch;
-use shardwright_store::Store;
 
 use self::attempt::{Attempt, Refusal};
 use self::routes::RouteCache;
@@ -33,12 +32,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A call is sent again only if it surely was not executed. Whether its shard has moved is learned
 /// from the cluster's changes, not by asking around; a node that refused a call is asked again when
 /// something has changed for the shard, or after a while.
-pub(crate) struct Router<S: Store, E: Env> {
-    cluster: Cluster<S, E>,
+pub(crate) struct Router {
+    cluster: Cluster,
     transport: Arc<dyn Transport>,
     queue: Arc<Queue>,
     /// The objects of this very process, if it is a node.
-    local: Option<Arc<Local<E>>>,
+    local: Option<Arc<Local>>,
     routes: RouteCache,
 }
 
@@ -56,17 +55,17 @@ struct Waiting {
     why: CallError,
 }
 
-impl<S: Store, E: Env> Router<S, E> {
+impl Router {
     pub(crate) fn new(
-        cluster: Cluster<S, E>,
+        cluster: Cluster,
         transport: Arc<dyn Transport>,
         queue: Arc<Queue>,
-        local: Option<Arc<Local<E>>>,
+        local: Option<Arc<Local>>,
     ) -> Self {
         Self { cluster, transport, queue, local, routes: RouteCache::default() }
     }
 
-    pub(crate) const fn cluster(&self) -> &Cluster<S, E> {
+    pub(crate) const fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
@@ -159,7 +158,7 @@ impl Waiting {
     }
 }
 
-impl<S: Store, E: Env> Caller for Router<S, E> {
+impl Caller for Router {
     fn now(&self) -> Duration {
         self.cluster.env().monotonic()
     }

@@ -1,9 +1,8 @@
 //! What the tests of this crate share: a clock that only moves when everybody waits.
 
-use std::future::Future;
 use std::time::Duration;
 
-use shardwright_contracts::{Env, LogicalTime};
+use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 use tokio::time::Instant;
 
 /// The world of a test whose clock is paused.
@@ -25,11 +24,11 @@ impl Env for PausedEnv {
         self.0.elapsed()
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(duration)
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration))
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
         drop(tokio::spawn(task));
     }
 

@@ -1,15 +1,12 @@
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+pub use shardwright_contracts::BoxFuture;
 use shardwright_contracts::ShardId;
 use shardwright_placement::NodeAddress;
 
 use crate::call::Call;
-
-/// A future whose type nobody needs to know.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What brings calls to nodes.
 pub trait Transport: Send + Sync + 'static {

@@ -4,8 +4,8 @@ use std::time::Duration;
 use shardwright_contracts::Env;
 
 /// What a future comes to before a time on the clock that never jumps; none if it takes longer.
-pub(crate) async fn within<E: Env, T>(
-    env: &E,
+pub(crate) async fn within<T>(
+    env: &dyn Env,
     deadline: Duration,
     future: impl Future<Output = T>,
 ) -> Option<T> {

@@ -66,8 +66,8 @@ impl ObjectType for Echo {
     }
 }
 
-struct Server<S: Store> {
-    node: Node<S, TokioEnv>,
+struct Server {
+    node: Node,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -89,7 +89,7 @@ impl<S: Store + Clone> World<S> {
         Self { store, layout, env: TokioEnv::current().unwrap() }
     }
 
-    async fn cluster(&self) -> Cluster<S, TokioEnv> {
+    async fn cluster(&self) -> Cluster {
         let mut config = ClusterConfig::with_num_shards(ShardCount::try_new(64).unwrap());
         config.cluster_state_stability_duration_ms = 50;
         config.move_cooldown_ms = 0;
@@ -101,7 +101,7 @@ impl<S: Store + Clone> World<S> {
         Cluster::open(self.store.clone(), self.env.clone(), options).await.unwrap()
     }
 
-    async fn node(&self) -> Server<S> {
+    async fn node(&self) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = NodeAddress::parse(&listener.local_addr().unwrap().to_string()).unwrap();
         let types = ObjectTypes::new().with("Echo", Echo);
@@ -131,7 +131,7 @@ impl<S: Store + Clone> World<S> {
         tokio::time::timeout(Duration::from_secs(60), ready).await.unwrap().unwrap();
     }
 
-    async fn gate(&self) -> Gate<S, TokioEnv> {
+    async fn gate(&self) -> Gate {
         let address = NodeAddress::parse("gate").unwrap();
         let transport = Arc::new(GrpcTransport::default());
         let cluster = self.cluster().await;
@@ -139,7 +139,7 @@ impl<S: Store + Clone> World<S> {
     }
 }
 
-async fn client<S: Store>(gate: &Gate<S, TokioEnv>) -> GateClient<Channel> {
+async fn client(gate: &Gate) -> GateClient<Channel> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let service = gate.service();

@@ -205,10 +205,10 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Worker<B, C, J, K, E> {
             .map(|number| {
                 let (sender, ending) = oneshot::channel();
                 let slot = Slot::new(Arc::clone(&shared), number);
-                shared.env.spawn(async move {
+                shared.env.spawn(Box::pin(async move {
                     // Whoever waited for it may be gone.
                     let _gone = sender.send(slot.run().await);
-                });
+                }));
                 ending
             })
             .collect();

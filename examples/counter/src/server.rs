@@ -61,7 +61,7 @@ impl FromStr for StoreChoice {
 
 impl ServerArguments {
     /// Opens the cluster, and makes it if it is not there.
-    pub async fn open<S: Store>(&self, store: S) -> anyhow::Result<Cluster<S, TokioEnv>> {
+    pub async fn open<S: Store>(&self, store: S) -> anyhow::Result<Cluster> {
         let mut config = ClusterConfig::with_num_shards(ShardCount::try_new(self.shards)?);
         config.cluster_state_stability_duration_ms = self.stability_ms;
         let mut options = ClusterOptions::new(ClusterName::parse(&self.cluster)?, config);

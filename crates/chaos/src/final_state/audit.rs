@@ -7,7 +7,7 @@ use shardwright_contracts::{RunId, ShardKey, TenantId};
 use shardwright_coordination::ShardStatus;
 use shardwright_engine::codec::{Binding, Count, Progress, Quota, Record};
 use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
-use shardwright_store::etcd::EtcdStore;
+use shardwright_store::AnyStore;
 use shardwright_store::{Page, Store as _};
 
 type Place = (TenantId, ShardKey);
@@ -26,7 +26,7 @@ struct Books {
 }
 
 /// What does not go together.
-pub(super) async fn complaints(store: &EtcdStore) -> Result<Vec<String>> {
+pub(super) async fn complaints(store: &AnyStore) -> Result<Vec<String>> {
     let keys = Keyspace::bare();
     let mut books = Books::default();
     let mut page = Page::first(500);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use shardwright_contracts::{CursorUpdate, OpId, WorkerId};
 use shardwright_coordination::{AsyncCoordinationBackend, AsyncShardClaiming};
+use shardwright_store::Revision;
 use shardwright_store::testing::EtcdCluster;
-use shardwright_store::{Revision, Store};
 
 use crate::Coordinator;
 use crate::meter::{Meter, Rate};
@@ -21,8 +21,8 @@ const REQUESTS: usize = 2;
 /// Of the 128 operations that a server takes, one is the request around them.
 const NESTED_MAX: usize = 127;
 
-pub(crate) async fn measure<S: Store>(
-    coordinator: &Coordinator<S>,
+pub(crate) async fn measure(
+    coordinator: &Coordinator,
     server: Option<u32>,
     callers: usize,
 ) -> Rate {

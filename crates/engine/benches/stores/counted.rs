@@ -41,12 +41,13 @@ impl Counts {
 
 pub(crate) struct Counted<S> {
     store: S,
-    pub(crate) counts: Counts,
+    counts: Counts,
 }
 
 impl<S> Counted<S> {
-    pub(crate) fn new(store: S) -> Self {
-        Self { store, counts: Counts::default() }
+    pub(crate) fn new(store: S) -> (Self, Counts) {
+        let counts = Counts::default();
+        (Self { store, counts: counts.clone() }, counts)
     }
 }
 

@@ -10,6 +10,7 @@ mod memory;
 mod meter;
 mod shards;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use shardwright_engine::keyspace::Keyspace;
@@ -21,7 +22,7 @@ use shardwright_store::testing::{EtcdCluster, EtcdSetup};
 use shardwright_store::{MachineClock, Store};
 use tempfile::TempDir;
 
-use counted::Counted;
+use counted::{Counted, Counts};
 use meter::Rate;
 
 /// Callers at a time.
@@ -32,7 +33,19 @@ pub(crate) const ROUNDS: usize = 3;
 /// Ways to store something in an etcd.
 const CONTENDERS: usize = 3;
 
-pub(crate) type Coordinator<S> = StoredCoordinator<Counted<S>, TokioEnv>;
+#[derive(Clone)]
+pub(crate) struct Coordinator {
+    backend: StoredCoordinator,
+    pub(crate) counts: Counts,
+}
+
+impl Deref for Coordinator {
+    type Target = StoredCoordinator;
+
+    fn deref(&self) -> &StoredCoordinator {
+        &self.backend
+    }
+}
 
 fn main() {
     // Test runners call every bench with this to see whether it starts.
@@ -130,17 +143,19 @@ async fn synced_etcd() -> EtcdCluster {
     EtcdSetup::members(1).synced().start().await.unwrap()
 }
 
-pub(crate) async fn open<S: Store>(store: S) -> Coordinator<S> {
+pub(crate) async fn open(store: impl Store) -> Coordinator {
     open_with(store, Keyspace::default()).await
 }
 
 /// As users do: keys begin with the store's own namespace, and with nothing else.
-async fn on_etcd(cluster: &EtcdCluster) -> Coordinator<EtcdStore> {
+async fn on_etcd(cluster: &EtcdCluster) -> Coordinator {
     let store = EtcdStore::connect(cluster.options()).await.unwrap();
     open_with(store, Keyspace::bare()).await
 }
 
-async fn open_with<S: Store>(store: S, keys: Keyspace) -> Coordinator<S> {
+async fn open_with(store: impl Store, keys: Keyspace) -> Coordinator {
     let (env, config) = (TokioEnv::current().unwrap(), EngineConfig::default());
-    StoredCoordinator::open(Counted::new(store), env, keys, config).await.unwrap()
+    let (store, counts) = Counted::new(store);
+    let backend = StoredCoordinator::open(store, env, keys, config).await.unwrap();
+    Coordinator { backend, counts }
 }

@@ -64,7 +64,7 @@ fn tenant(number: u64) -> TenantId {
     TenantId::from_bytes(bytes)
 }
 
-async fn claim_all(coordinator: &Coordinator<FileStore>, tenant: TenantId, run: RunId) {
+async fn claim_all(coordinator: &Coordinator, tenant: TenantId, run: RunId) {
     let tasks: Vec<_> = (0..64)
         .map(|worker| {
             let coordinator = coordinator.clone();
@@ -79,7 +79,7 @@ async fn claim_all(coordinator: &Coordinator<FileStore>, tenant: TenantId, run: 
     }
 }
 
-async fn short_run(coordinator: &Coordinator<FileStore>, run: RunId) {
+async fn short_run(coordinator: &Coordinator, run: RunId) {
     let (tenant, worker) = (tenant(0), WorkerId::from_raw(1));
     register_as(coordinator, tenant, run, 2).await;
     while let Ok(shard) = coordinator.claim_next_available(tenant, run, worker).await {

@@ -7,7 +7,6 @@ use shardwright_contracts::{
     WorkerId,
 };
 use shardwright_coordination::{AsyncRunManagement, AsyncShardClaiming, ClaimError, RunConfig};
-use shardwright_store::Store;
 
 use crate::Coordinator;
 
@@ -16,12 +15,12 @@ pub(crate) const RUN: RunId = RunId::from_raw(1);
 const SHARDS: usize = 10_000;
 const WORKERS: u64 = 200;
 
-pub(crate) async fn register<S: Store>(coordinator: &Coordinator<S>, shards: usize) {
+pub(crate) async fn register(coordinator: &Coordinator, shards: usize) {
     register_as(coordinator, TENANT, RUN, shards).await;
 }
 
-pub(crate) async fn register_as<S: Store>(
-    coordinator: &Coordinator<S>,
+pub(crate) async fn register_as(
+    coordinator: &Coordinator,
     tenant: TenantId,
     run: RunId,
     shards: usize,
@@ -41,8 +40,8 @@ pub(crate) async fn register_as<S: Store>(
     coordinator.create_run_with_shards(tenant, run, config, &inputs, op).await.unwrap();
 }
 
-pub(crate) async fn report<S: Store>(name: &str, coordinator: &Coordinator<S>) {
-    let counts = coordinator.store().counts.clone();
+pub(crate) async fn report(name: &str, coordinator: &Coordinator) {
+    let counts = coordinator.counts.clone();
     counts.take();
     let begin = Instant::now();
     register(coordinator, SHARDS).await;

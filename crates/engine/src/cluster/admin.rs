@@ -4,12 +4,12 @@
 //! follows one version of the targets, so neither loses what the other wrote: whoever comes second
 //! decides anew.
 
-use shardwright_contracts::{Env, LogicalTime, ShardId};
+use shardwright_contracts::{LogicalTime, ShardId};
 use shardwright_coordination::InfraError;
 use shardwright_placement::ops::{FreezeRefused, PinRefused, ReassignRefused, freeze, pin};
 use shardwright_placement::ops::{reassign, unpin};
 use shardwright_placement::{Membership, NodeAddress, ShardMap, TargetUpdate, TargetVersion};
-use shardwright_store::{Commit, Expect, Store};
+use shardwright_store::{Commit, Expect};
 
 use super::attempt::Tried;
 use super::error::AdminError;
@@ -22,7 +22,7 @@ use crate::operate::back_off;
 
 const ADMIN: &str = "cluster.admin";
 
-impl<S: Store, E: Env> Cluster<S, E> {
+impl Cluster {
     /// Moves a shard to a node.
     pub async fn move_shard(
         &self,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
 use shardwright_store::{
     Commit, CommitBuilder, CommitError, Expect, Key, Revision, Snapshot, Store, Versioned, Write,
@@ -34,7 +33,7 @@ enum Seen {
     Undecided,
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// Stores something, and takes note of it. An outcome that is not known is found out by
     /// looking; as long as it may still come, the same is sent again, which cannot do it twice.
     pub(super) async fn commit(

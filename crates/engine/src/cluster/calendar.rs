@@ -11,11 +11,11 @@ pub(super) struct Calendar {
 }
 
 impl Calendar {
-    pub(super) fn new(env: &impl Env) -> Self {
+    pub(super) fn new(env: &dyn Env) -> Self {
         Self { began: env.wall_clock(), began_at: env.monotonic() }
     }
 
-    pub(super) fn read(&self, env: &impl Env) -> LogicalTime {
+    pub(super) fn read(&self, env: &dyn Env) -> LogicalTime {
         let passed = env.monotonic().saturating_sub(self.began_at).as_millis();
         self.began.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
     }

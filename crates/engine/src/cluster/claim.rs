@@ -1,9 +1,8 @@
 //! Claiming shards.
 
 use futures_util::Stream;
-use shardwright_contracts::{Env, FenceEpoch, ShardId};
+use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_placement::ops::ClaimRefused;
-use shardwright_store::Store;
 
 use super::attempt::Tried;
 use super::error::ClaimError;
@@ -15,7 +14,7 @@ use crate::operate::back_off;
 
 const CLAIM: &str = "cluster.claim";
 
-impl<S: Store, E: Env> NodeMembership<S, E> {
+impl NodeMembership {
     /// Claims shards, each for itself, and tells for each the fence or why it was not claimed, in
     /// the order in which they were asked for.
     ///
@@ -36,7 +35,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
     pub fn claiming(
         &self,
         shards: Vec<ShardId>,
-    ) -> impl Stream<Item = Vec<(ShardId, Result<FenceEpoch, ClaimError>)>> + Send + use<S, E> {
+    ) -> impl Stream<Item = Vec<(ShardId, Result<FenceEpoch, ClaimError>)>> + Send + use<> {
         let claim = |shard| {
             let node = self.clone();
             async move { (shard, node.claim_one(shard).await) }

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::{Env, LogicalTime};
 use shardwright_coordination::InfraError;
-use shardwright_store::{Revision, Store};
+use shardwright_store::{AnyStore, Revision, Store};
 use tokio::sync::oneshot;
 
 use super::calendar::Calendar;
@@ -18,9 +18,9 @@ use crate::listing;
 use crate::watch;
 
 /// What all handles of a cluster share.
-pub(super) struct Core<S, E> {
-    pub(super) store: S,
-    pub(super) env: E,
+pub(super) struct Core {
+    pub(super) store: AnyStore,
+    pub(super) env: Arc<dyn Env>,
     pub(super) options: ClusterOptions,
     pub(super) keys: ClusterKeys,
     pub(super) floor: FenceFloor,
@@ -31,13 +31,13 @@ pub(super) struct Core<S, E> {
     pub(super) _alive: Vec<oneshot::Sender<()>>,
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn now(&self) -> LogicalTime {
-        self.calendar.read(&self.env)
+        self.calendar.read(&*self.env)
     }
 
     /// Learns what was under some keys at a moment, and does not tell it yet.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use shardwright_coordination::InfraError;
 use shardwright_placement::ShardCount;
-use shardwright_store::Store;
+use shardwright_store::AnyStore;
 
 use super::options::{ClusterOptions, OptionsError};
 use crate::codec::ClusterPlan;
@@ -34,7 +34,7 @@ pub struct TextShards {
 /// What there is of a cluster, for whoever wants to look at it without making it or knowing it
 /// beforehand. None if there is no such cluster.
 pub async fn find_cluster(
-    store: &impl Store,
+    store: &AnyStore,
     options: &ClusterOptions,
 ) -> Result<Option<FoundCluster>, FindError> {
     Ok(find(store, &options.cluster_keys()?).await?)
@@ -53,7 +53,7 @@ pub enum FindError {
 
 /// What the record of a cluster says, or else the keys of one that others made and keep as text.
 pub(super) async fn find(
-    store: &impl Store,
+    store: &AnyStore,
     keys: &ClusterKeys,
 ) -> Result<Option<FoundCluster>, InfraError> {
     if let Some((plan, _)) = load::<ClusterPlan>(store, &keys.key(&ClusterKey::Plan)).await? {
@@ -63,7 +63,7 @@ pub(super) async fn find(
 }
 
 async fn shards_in_text(
-    store: &impl Store,
+    store: &AnyStore,
     keys: &ClusterKeys,
 ) -> Result<Option<TextShards>, InfraError> {
     let Some(text) = keys.ranges().into_iter().nth(1) else { return Ok(None) };

@@ -1,7 +1,7 @@
 //! Keeping up with what others store.
 
 use std::future::ready;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use shardwright_contracts::Env;
@@ -17,14 +17,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 const SETS_MAX: usize = 1_024;
 
 /// The task that follows one range of a cluster's keys.
-pub(super) struct Follow<S, E> {
-    pub(super) core: Weak<Core<S, E>>,
+pub(super) struct Follow {
+    pub(super) core: Weak<Core>,
     pub(super) range: usize,
     pub(super) keys: KeyRange,
-    pub(super) env: E,
+    pub(super) env: Arc<dyn Env>,
 }
 
-impl<S: Store, E: Env> Follow<S, E> {
+impl Follow {
     pub(super) async fn run(self, mut revision: Revision, mut gone: oneshot::Receiver<()>) {
         loop {
             let Some(core) = self.core.upgrade() else { return };
@@ -90,7 +90,7 @@ impl<S: Store, E: Env> Follow<S, E> {
         }
     }
 
-    fn learn(&self, core: &Core<S, E>, set: &ChangeSet) {
+    fn learn(&self, core: &Core, set: &ChangeSet) {
         let changes = set.changes.iter();
         let told = changes.filter_map(|change| news(&core.keys, &change.key, change.now.as_ref()));
         let told = told.collect();

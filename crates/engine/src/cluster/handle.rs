@@ -6,7 +6,7 @@ use futures_util::{Stream, StreamExt, stream};
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::InfraError;
 use shardwright_placement::{ClusterConfig, Membership, ShardHash, Sharding};
-use shardwright_store::Store;
+use shardwright_store::{AnyStore, Store};
 use tokio::sync::oneshot;
 
 use super::calendar::Calendar;
@@ -28,13 +28,36 @@ use crate::watch;
 ///
 /// Whoever has one sees the cluster, can route by it, and can ask for what operators may ask for.
 /// To own shards one has to [join](Cluster::join).
-pub struct Cluster<S, E> {
-    pub(super) core: Arc<Core<S, E>>,
+#[derive(Clone)]
+pub struct Cluster {
+    pub(super) core: Arc<Core>,
 }
 
-impl<S: Store, E: Env> Cluster<S, E> {
+impl Cluster {
     /// Opens a cluster, and makes it if it is not there.
-    pub async fn open(store: S, env: E, options: ClusterOptions) -> Result<Self, OpenError> {
+    pub async fn open(
+        store: impl Store,
+        env: impl Env,
+        options: ClusterOptions,
+    ) -> Result<Self, OpenError> {
+        Self::open_erased(AnyStore::new(store), Arc::new(env), options).await
+    }
+
+    /// Opens a cluster that is there. Nothing is made, and nothing is stored before somebody asks
+    /// for it.
+    pub async fn open_existing(
+        store: impl Store,
+        env: impl Env,
+        options: ClusterOptions,
+    ) -> Result<Self, OpenError> {
+        Self::open_existing_erased(AnyStore::new(store), Arc::new(env), options).await
+    }
+
+    async fn open_erased(
+        store: AnyStore,
+        env: Arc<dyn Env>,
+        options: ClusterOptions,
+    ) -> Result<Self, OpenError> {
         options.validate()?;
         let keys = options.cluster_keys()?;
         let floor = set_up(&store, &options.keys).await?;
@@ -48,11 +71,9 @@ impl<S: Store, E: Env> Cluster<S, E> {
         Self::follow(store, env, options, keys, floor).await
     }
 
-    /// Opens a cluster that is there. Nothing is made, and nothing is stored before somebody asks
-    /// for it.
-    pub async fn open_existing(
-        store: S,
-        env: E,
+    async fn open_existing_erased(
+        store: AnyStore,
+        env: Arc<dyn Env>,
         options: ClusterOptions,
     ) -> Result<Self, OpenError> {
         options.validate()?;
@@ -64,14 +85,14 @@ impl<S: Store, E: Env> Cluster<S, E> {
     }
 
     async fn follow(
-        store: S,
-        env: E,
+        store: AnyStore,
+        env: Arc<dyn Env>,
         options: ClusterOptions,
         keys: ClusterKeys,
         floor: FenceFloor,
     ) -> Result<Self, OpenError> {
-        let calendar = Calendar::new(&env);
-        let members = Membership::try_new([], calendar.read(&env));
+        let calendar = Calendar::new(&*env);
+        let members = Membership::try_new([], calendar.read(&*env));
         let members = members.map_err(|error| corrupt(error.to_string()))?;
         let mut state =
             State::new(keys.clone(), options.config.sharding.num_shards, floor.get(), members);
@@ -100,9 +121,9 @@ impl<S: Store, E: Env> Cluster<S, E> {
         for (range, ((keys, revision), gone)) in
             ranges.into_iter().zip(listed).zip(gone).enumerate()
         {
-            let (weak, env) = (Arc::downgrade(&core), core.env.clone());
+            let (weak, env) = (Arc::downgrade(&core), Arc::clone(&core.env));
             let follow = Follow { core: weak, range, keys, env };
-            core.env.spawn(follow.run(revision, gone));
+            core.env.spawn(Box::pin(follow.run(revision, gone)));
         }
         Ok(Self { core })
     }
@@ -168,30 +189,24 @@ impl<S: Store, E: Env> Cluster<S, E> {
 
     /// The world around it.
     #[must_use]
-    pub fn env(&self) -> &E {
+    pub fn env(&self) -> &Arc<dyn Env> {
         &self.core.env
     }
 
     /// The store.
     #[must_use]
-    pub fn store(&self) -> &S {
+    pub fn store(&self) -> &AnyStore {
         &self.core.store
     }
 }
 
-impl<S, E> Clone for Cluster<S, E> {
-    fn clone(&self) -> Self {
-        Self { core: Arc::clone(&self.core) }
-    }
-}
-
-impl<S, E> fmt::Debug for Cluster<S, E> {
+impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster").field("options", &self.core.options).finish_non_exhaustive()
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     pub(super) const fn format(&self) -> Format {
         if self.keys.is_text() { Format::Text } else { Format::Records }
     }
@@ -214,7 +229,7 @@ impl<S: Store, E: Env> Core<S, E> {
     pub(super) fn as_they_come<F: Future>(
         self: &Arc<Self>,
         all: Vec<F>,
-    ) -> impl Stream<Item = Vec<F::Output>> + use<S, E, F> {
+    ) -> impl Stream<Item = Vec<F::Output>> + use<F> {
         let (core, together) = (Arc::clone(self), all.len().max(1));
         let done = stream::iter(all).buffer_unordered(self.options.commits_in_flight);
         done.ready_chunks(together).inspect(move |_| {

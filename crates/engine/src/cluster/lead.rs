@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
 use shardwright_placement::ops::{LeadRefused, check_leader};
 use shardwright_placement::{
     Holder, MoveReason, NodeAddress, Plan, PlanInput, TargetHeader, TargetUpdate, TargetVersion,
     plan,
 };
-use shardwright_store::{Commit, Store};
+use shardwright_store::Commit;
 
 use super::attempt::Tried;
 use super::error::{LeadError, StepError};
@@ -36,7 +35,7 @@ pub struct LeaderStep {
     pub version: TargetVersion,
 }
 
-impl<S: Store, E: Env> NodeMembership<S, E> {
+impl NodeMembership {
     /// Becomes the leader, unless another member leads.
     pub async fn try_lead(&self) -> Result<(), LeadError> {
         let mut is_fresh = false;

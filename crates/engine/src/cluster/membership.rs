@@ -29,20 +29,22 @@ const LOOK: Duration = Duration::from_secs(1);
 ///
 /// When all are gone without [`NodeMembership::leave`], it is as if the process had died: the
 /// session runs out, and only then may others claim what the node held.
-pub struct NodeMembership<S, E> {
-    pub(super) core: Arc<Core<S, E>>,
+#[derive(Clone)]
+pub struct NodeMembership {
+    pub(super) core: Arc<Core>,
     pub(super) holder: Holder,
     pub(super) lease: Arc<Lease>,
 }
 
 /// A gate that is a member of a cluster. Clones are the same.
-pub struct GateMembership<S, E> {
-    core: Arc<Core<S, E>>,
+#[derive(Clone)]
+pub struct GateMembership {
+    core: Arc<Core>,
     address: NodeAddress,
     lease: Arc<Lease>,
 }
 
-impl<S: Store, E: Env> Cluster<S, E> {
+impl Cluster {
     /// Becomes a member as a node.
     ///
     /// While an earlier life of the address is a member, this waits for it to end: it may still be
@@ -51,7 +53,7 @@ impl<S: Store, E: Env> Cluster<S, E> {
         &self,
         address: NodeAddress,
         weight: NonZeroU32,
-    ) -> Result<NodeMembership<S, E>, JoinError> {
+    ) -> Result<NodeMembership, JoinError> {
         let core = &self.core;
         if core.keys.is_text() && weight != NonZeroU32::MIN {
             return Err(JoinError::Weight);
@@ -91,7 +93,7 @@ impl<S: Store, E: Env> Cluster<S, E> {
 
     /// Becomes a member as a gate. One of the same address that is there is replaced: a gate owns
     /// nothing.
-    pub async fn join_gate(&self, address: NodeAddress) -> Result<GateMembership<S, E>, JoinError> {
+    pub async fn join_gate(&self, address: NodeAddress) -> Result<GateMembership, JoinError> {
         let core = &self.core;
         let key = ClusterKey::Gate(address.clone());
         let opened = core.open_session().await?;
@@ -117,13 +119,13 @@ impl<S: Store, E: Env> Cluster<S, E> {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     fn admit(
         self: &Arc<Self>,
         address: NodeAddress,
         revision: Revision,
         opened: &Opened,
-    ) -> NodeMembership<S, E> {
+    ) -> NodeMembership {
         self.publish();
         let holder = Holder { address, incarnation: Incarnation::from_raw(revision.get()) };
         let lease = Arc::new(self.keep(opened, Some(holder.clone())));
@@ -198,7 +200,7 @@ impl<S: Store, E: Env> Core<S, E> {
     }
 }
 
-impl<S: Store, E: Env> NodeMembership<S, E> {
+impl NodeMembership {
     /// The node in this life.
     #[must_use]
     pub const fn holder(&self) -> &Holder {
@@ -213,7 +215,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
 
     /// The cluster.
     #[must_use]
-    pub fn cluster(&self) -> Cluster<S, E> {
+    pub fn cluster(&self) -> Cluster {
         Cluster { core: Arc::clone(&self.core) }
     }
 
@@ -256,7 +258,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
 
 macro_rules! lasting_as_a_session {
     ($($membership:ident),+) => {$(
-        impl<S: Store, E: Env> $membership<S, E> {
+        impl $membership {
             /// Whether the member may serve, and until when if nothing comes of keeping it alive.
             ///
             /// The time may pass and be extended after all: then the session was there all along,
@@ -288,7 +290,7 @@ macro_rules! lasting_as_a_session {
             }
         }
 
-        impl<S, E> std::fmt::Debug for $membership<S, E> {
+        impl std::fmt::Debug for $membership {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let serving = self.lease.serving();
                 let name = stringify!($membership);
@@ -300,21 +302,7 @@ macro_rules! lasting_as_a_session {
 
 lasting_as_a_session!(NodeMembership, GateMembership);
 
-impl<S, E> Clone for NodeMembership<S, E> {
-    fn clone(&self) -> Self {
-        let (core, lease) = (Arc::clone(&self.core), Arc::clone(&self.lease));
-        Self { core, holder: self.holder.clone(), lease }
-    }
-}
-
-impl<S, E> Clone for GateMembership<S, E> {
-    fn clone(&self) -> Self {
-        let (core, lease) = (Arc::clone(&self.core), Arc::clone(&self.lease));
-        Self { core, address: self.address.clone(), lease }
-    }
-}
-
-impl<S: Store, E: Env> GateMembership<S, E> {
+impl GateMembership {
     /// Where the gate is reached.
     #[must_use]
     pub const fn address(&self) -> &NodeAddress {
@@ -323,7 +311,7 @@ impl<S: Store, E: Env> GateMembership<S, E> {
 
     /// The cluster.
     #[must_use]
-    pub fn cluster(&self) -> Cluster<S, E> {
+    pub fn cluster(&self) -> Cluster {
         Cluster { core: Arc::clone(&self.core) }
     }
 }

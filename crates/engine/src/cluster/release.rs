@@ -1,9 +1,8 @@
 //! Releasing shards.
 
 use futures_util::Stream;
-use shardwright_contracts::{Env, FenceEpoch, ShardId};
+use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_placement::ops::{ReleaseRefused, Releasing};
-use shardwright_store::Store;
 
 use super::attempt::Tried;
 use super::error::ReleaseError;
@@ -28,7 +27,7 @@ pub struct Release {
     pub why: Releasing,
 }
 
-impl<S: Store, E: Env> NodeMembership<S, E> {
+impl NodeMembership {
     /// Releases shards, each for itself, and tells for each whether it is released, in the order in
     /// which they were asked for.
     pub async fn release(&self, shards: &[Release]) -> Vec<(ShardId, Result<(), ReleaseError>)> {
@@ -42,7 +41,7 @@ impl<S: Store, E: Env> NodeMembership<S, E> {
     pub fn releasing(
         &self,
         shards: Vec<Release>,
-    ) -> impl Stream<Item = Vec<(ShardId, Result<(), ReleaseError>)>> + Send + use<S, E> {
+    ) -> impl Stream<Item = Vec<(ShardId, Result<(), ReleaseError>)>> + Send + use<> {
         let release = |release: Release| {
             let node = self.clone();
             async move { (release.shard, node.release_one(release).await) }

@@ -53,7 +53,7 @@ impl Lease {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     pub(super) async fn open_session(&self) -> Result<Opened, InfraError> {
         let asked_at = self.env.monotonic();
         let opened = self.store.open_session(self.options.session_ttl).await;
@@ -83,14 +83,14 @@ impl<S: Store, E: Env> Core<S, E> {
             own,
             serving: serving.clone(),
         };
-        self.env.spawn(keeper.run(gone));
+        self.env.spawn(Box::pin(keeper.run(gone)));
         Lease { session: id, serving, _alive: alive }
     }
 }
 
 /// The task that keeps a session alive.
-struct Keeper<S, E> {
-    core: Arc<Core<S, E>>,
+struct Keeper {
+    core: Arc<Core>,
     session: SessionId,
     ttl: Duration,
     /// How long after a sign of life was sent the member may serve.
@@ -99,7 +99,7 @@ struct Keeper<S, E> {
     serving: watch::Sender<Serving>,
 }
 
-impl<S: Store, E: Env> Keeper<S, E> {
+impl Keeper {
     async fn run(self, mut gone: oneshot::Receiver<()>) {
         let mut views = self.core.views.subscribe();
         let send = || {
@@ -110,7 +110,7 @@ impl<S: Store, E: Env> Keeper<S, E> {
         tokio::select! {
             biased;
             _ = &mut gone => return,
-            () = signs::keep_alive(&self.core.env, self.ttl, send, kept) => {}
+            () = signs::keep_alive(&*self.core.env, self.ttl, send, kept) => {}
             () = self.removed(&mut views) => {}
         }
         self.serving.send_if_modified(|serving| {

@@ -1,11 +1,11 @@
 //! What can be said about a cluster.
 
-use shardwright_contracts::{Env, LogicalTime};
+use shardwright_contracts::LogicalTime;
 use shardwright_placement::{
     ClusterConfig, DrainProgress, Holder, Member, NodeAddress, Plan, PlanInput, Readiness,
     RouteError, Sharding, TargetChunks, TargetHeader, Witness, plan,
 };
-use shardwright_store::{Revision, Store};
+use shardwright_store::Revision;
 
 use super::handle::Cluster;
 use super::state::quarantined;
@@ -45,7 +45,7 @@ pub struct NodeStatus {
     pub shards: DrainProgress,
 }
 
-impl<S: Store, E: Env> Cluster<S, E> {
+impl Cluster {
     /// What a leader would decide for which the nodes have been the same for long enough, with the
     /// reasons, given what shards bear. Nothing is written.
     ///

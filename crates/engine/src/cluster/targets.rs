@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shardwright_contracts::{Env, ShardId};
+use shardwright_contracts::ShardId;
 use shardwright_coordination::InfraError;
 use shardwright_placement::seed_format::SeedShard;
 use shardwright_placement::{
@@ -102,7 +102,7 @@ impl Basis {
     }
 }
 
-impl<S: Store, E: Env> Core<S, E> {
+impl Core {
     /// Writes targets that were decided on something, if that is still so.
     pub(super) async fn write_targets(
         &self,

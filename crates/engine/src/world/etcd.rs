@@ -8,7 +8,7 @@ use crate::world::blocking::{Blocking, BlockingError};
 use crate::world::tokio_env::TokioEnv;
 
 /// The run protocol on an etcd cluster.
-pub type AsyncEtcdCoordinator = StoredCoordinator<EtcdStore, TokioEnv>;
+pub type AsyncEtcdCoordinator = StoredCoordinator;
 
 /// The run protocol on an etcd cluster, for callers that do not wait.
 pub type EtcdCoordinator = Blocking<AsyncEtcdCoordinator>;

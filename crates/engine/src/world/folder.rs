@@ -8,7 +8,7 @@ use crate::keyspace::Keyspace;
 use crate::world::TokioEnv;
 
 /// The run protocol in a folder of this machine, for any number of processes.
-pub type FileCoordinator = StoredCoordinator<FileStore, TokioEnv>;
+pub type FileCoordinator = StoredCoordinator;
 
 /// Why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,6 @@
-use std::future::Future;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use shardwright_contracts::{Env, LogicalTime};
+use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 
 /// The world as it is, on the current tokio runtime.
 #[derive(Clone, Debug)]
@@ -54,11 +53,11 @@ impl Env for TokioEnv {
         self.start.elapsed()
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
-        tokio::time::sleep(duration)
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration))
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
         // Nobody waits for it: it ends by itself when what it serves is gone.
         drop(self.runtime.spawn(task));
     }

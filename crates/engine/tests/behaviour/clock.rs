@@ -16,7 +16,7 @@ fn interval_ms() -> u64 {
 }
 
 /// What time it is: a lease ends so long after it was granted.
-async fn time<S: Store>(engine: &Engine<S>, id: u64) -> u64 {
+async fn time(engine: &Engine, id: u64) -> u64 {
     let lease = acquire(engine, id, 1).await;
     engine.release(TENANT, &lease, op(lease.fence().as_raw())).await.unwrap();
     lease.deadline().as_millis() - LEASE_MS

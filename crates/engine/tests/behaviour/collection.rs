@@ -7,7 +7,6 @@ use shardwright_coordination::{
 };
 use shardwright_engine::{Retention, RunAddress};
 use shardwright_store::file::{FileOptions, FileStore};
-use shardwright_store::memory::MemoryStore;
 use shardwright_store::{Page, Store, StoreLimits};
 
 use crate::flaky::{Fate, Flaky, Polite};
@@ -18,14 +17,14 @@ const AT_ONCE: Retention = Retention { ended_ms: 1, initializing_ms: 1 };
 const FEW_WRITES: StoreLimits =
     StoreLimits { expectations: 16, writes: 9, key_bytes: 1_024, bytes: 1 << 20 };
 
-async fn collect<S: Store>(engine: &Engine<S>) -> Vec<RunAddress> {
+async fn collect(engine: &Engine) -> Vec<RunAddress> {
     let mut collected = Vec::new();
     engine.collect_into(AT_ONCE, &mut collected).await.unwrap();
     collected
 }
 
 /// Works off a run.
-async fn finish<S: Store>(engine: &Engine<S>, run: RunId) {
+async fn finish(engine: &Engine, run: RunId) {
     for id in 0.. {
         match engine.claim_next_available(TENANT, run, worker(1)).await {
             Ok(claimed) => {
@@ -65,8 +64,7 @@ fn whoever_dies_while_taking_a_run_away_leaves_it_to_the_next() {
         loop {
             let site = with_an_ended_run();
             let store = Flaky::with_limits(site.store.clone(), FEW_WRITES);
-            let engine: Engine<Flaky<MemoryStore>> =
-                site.engine_over(store.clone(), Site::config());
+            let engine: Engine = site.engine_over(store.clone(), Site::config());
             store.henceforth(deaths, fate);
             if site.world.run_or_drop(collect(&engine)).is_some() {
                 break;

@@ -10,7 +10,6 @@ use shardwright_coordination::{
 };
 use shardwright_engine::codec::Kind;
 use shardwright_engine::{Retention, StoredCoordinator};
-use shardwright_store::memory::MemoryStore;
 use shardwright_store::{Commit, Expect, Key, Store};
 
 use crate::flaky::{Fate, Flaky};
@@ -203,7 +202,7 @@ fn stage(site: &Site) {
 }
 
 /// Every operation there is. What comes of it does not matter.
-async fn do_everything(engine: &Engine<MemoryStore>, leases: &[Lease; 2]) {
+async fn do_everything(engine: &Engine, leases: &[Lease; 2]) {
     let cursor = CursorUpdate::at(b"0000003");
     let replace = plan_split_replace(spec(), CursorUpdate::initial(), &[b"0000005"]).unwrap();
     let residual = plan_split_residual(spec(), CursorUpdate::initial(), b"0000005").unwrap();
@@ -261,7 +260,7 @@ async fn do_everything(engine: &Engine<MemoryStore>, leases: &[Lease; 2]) {
 }
 
 /// Works off the other run.
-async fn finish_other(engine: &Engine<MemoryStore>) {
+async fn finish_other(engine: &Engine) {
     for id in 0..4 {
         let claimed = engine.claim_next_available(TENANT, OTHER, worker(6)).await.unwrap();
         let cursor = CursorUpdate::initial();

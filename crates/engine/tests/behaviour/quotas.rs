@@ -23,7 +23,7 @@ fn limited(per_tenant: usize, quota_block: u64) -> EngineConfig {
 }
 
 /// Replaces the first shard of a run by two.
-async fn split<S: Store>(engine: &Engine<S>, run: RunId) -> Result<(), SplitReplaceError> {
+async fn split(engine: &Engine, run: RunId) -> Result<(), SplitReplaceError> {
     let key = ShardKey::new(run, ShardId::from_raw(0));
     let lease = engine.acquire_and_restore(TENANT, key, worker(1)).await.unwrap().lease;
     let spec = ShardSpecRef::new(b"000000", b"000001", b"meta");
@@ -31,7 +31,7 @@ async fn split<S: Store>(engine: &Engine<S>, run: RunId) -> Result<(), SplitRepl
     engine.split_replace(TENANT, &lease, &plan, op(5)).await.map(|_| ())
 }
 
-async fn count<S: Store>(engine: &Engine<S>) -> usize {
+async fn count(engine: &Engine) -> usize {
     let mut shards = 0;
     for run in [RUN, OTHER] {
         let listed = engine.list_shards(TENANT, run, ShardFilter::all()).await;
@@ -98,7 +98,7 @@ fn two_registrations_that_race_for_the_last_room_never_exceed_the_limit() {
         let site = Site::new();
         let one = site.engine_over(Polite(site.store.clone()), limited(5, 1));
         let other = site.engine_over(Polite(site.store.clone()), limited(5, 1));
-        let register = async |engine: &Engine<_>, run| {
+        let register = async |engine: &Engine, run| {
             let manifest = crate::site::Manifest::of(3);
             let (config, inputs) = (crate::site::run_config(), manifest.inputs());
             engine.create_run_with_shards(TENANT, run, config, &inputs, op(1)).await

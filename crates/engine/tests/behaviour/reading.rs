@@ -16,7 +16,7 @@ const AT_ONCE: Retention = Retention { ended_ms: 1, initializing_ms: 1 };
 const FEW_WRITES: StoreLimits =
     StoreLimits { expectations: 16, writes: 9, key_bytes: 1_024, bytes: 1 << 20 };
 
-async fn collect<S: Store>(engine: &Engine<S>) {
+async fn collect(engine: &Engine) {
     engine.collect_into(AT_ONCE, &mut Vec::new()).await.unwrap();
 }
 
@@ -100,7 +100,7 @@ async fn delete(site: &Site, key: Key) {
 }
 
 /// Works off the run.
-async fn finish<S: Store>(engine: &Engine<S>, shards: u64) {
+async fn finish(engine: &Engine, shards: u64) {
     for id in 0..shards {
         let claimed = engine.claim_next_available(TENANT, RUN, worker(1)).await.unwrap();
         let cursor = CursorUpdate::initial();

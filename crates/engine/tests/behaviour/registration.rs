@@ -23,13 +23,13 @@ const FEW_BYTES: StoreLimits =
 const PLENTY: StoreLimits =
     StoreLimits { expectations: 1_000, writes: 1_000, key_bytes: 1_024, bytes: 1 << 20 };
 
-fn small(site: &Site, limits: StoreLimits) -> (Engine<Flaky<MemoryStore>>, Flaky<MemoryStore>) {
+fn small(site: &Site, limits: StoreLimits) -> (Engine, Flaky<MemoryStore>) {
     let store = Flaky::with_limits(site.store.clone(), limits);
     (site.engine_over(store.clone(), Site::config()), store)
 }
 
 async fn register(
-    engine: &Engine<Flaky<MemoryStore>>,
+    engine: &Engine,
     shards: usize,
     id: u64,
 ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
@@ -200,7 +200,7 @@ fn a_late_commit_of_a_dead_registration_brings_nothing_back() {
 }
 
 /// Makes a run together with 20 shards.
-async fn make(engine: &Engine<Flaky<MemoryStore>>, id: u64) -> Result<bool, String> {
+async fn make(engine: &Engine, id: u64) -> Result<bool, String> {
     let manifest = Manifest::of(20);
     let made =
         engine.create_run_with_shards(TENANT, RUN, run_config(), &manifest.inputs(), op(id)).await;

@@ -9,7 +9,6 @@ use shardwright_coordination::{
 };
 use shardwright_engine::codec::{Record, SplitAsk};
 use shardwright_store::Store;
-use shardwright_store::memory::MemoryStore;
 
 use crate::flaky::{Fate, Polite};
 use crate::site::{
@@ -17,11 +16,11 @@ use crate::site::{
     worker,
 };
 
-fn pair(site: &Site) -> (Engine<MemoryStore>, Engine<MemoryStore>) {
+fn pair(site: &Site) -> (Engine, Engine) {
     (site.engine(), site.engine())
 }
 
-fn finds_nothing(site: &Site, engine: &Engine<MemoryStore>, by: u64) {
+fn finds_nothing(site: &Site, engine: &Engine, by: u64) {
     let nothing = site.run(engine.claim_next_available(TENANT, RUN, worker(by)));
     assert!(matches!(nothing, Err(ClaimError::NoneAvailable(_))), "{nothing:?}");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use shardwright_contracts::{Env, RunId};
 use shardwright_coordination::{AsyncCoordinationBackend, AsyncShardClaiming};
-use shardwright_store::memory::{Before, Call, Hooks, MemoryStore};
+use shardwright_store::memory::{Before, Call, Hooks};
 use shardwright_store::{Fault, FaultKind};
 
 use crate::site::{Engine, RUN, Site, TENANT, acquire, list, shard, start, start_run, worker};
@@ -50,7 +50,7 @@ impl Hooks for Silence {
     }
 }
 
-fn silent_engine(site: &Site) -> (Engine<MemoryStore<Silence>>, Arc<Silence>) {
+fn silent_engine(site: &Site) -> (Engine, Arc<Silence>) {
     let silence = Arc::new(Silence { world: site.world.clone(), unanswered: Mutex::default() });
     let engine = site.engine_over(site.store.client(Arc::clone(&silence)), Site::config());
     (engine, silence)

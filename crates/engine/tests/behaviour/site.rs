@@ -28,7 +28,7 @@ pub(crate) const RUN: RunId = RunId::from_raw(1);
 /// The session of a coordinator, unless it is told otherwise, outlives every lease.
 pub(crate) const SESSION: Duration = Duration::from_secs(3_600);
 
-pub(crate) type Engine<S> = StoredCoordinator<S, World>;
+pub(crate) type Engine = StoredCoordinator;
 
 /// One store, and the world around it.
 pub(crate) struct Site {
@@ -55,17 +55,17 @@ impl Site {
     }
 
     /// A coordinator that nothing happens to.
-    pub(crate) fn engine(&self) -> Engine<MemoryStore> {
+    pub(crate) fn engine(&self) -> Engine {
         self.engine_over(self.store.clone(), Self::config())
     }
 
     /// A coordinator over a store to which things happen.
-    pub(crate) fn flaky_engine(&self) -> (Engine<Flaky<MemoryStore>>, Flaky<MemoryStore>) {
+    pub(crate) fn flaky_engine(&self) -> (Engine, Flaky<MemoryStore>) {
         let store = Flaky::new(self.store.clone());
         (self.engine_over(store.clone(), Self::config()), store)
     }
 
-    pub(crate) fn engine_over<S: Store>(&self, store: S, config: EngineConfig) -> Engine<S> {
+    pub(crate) fn engine_over<S: Store>(&self, store: S, config: EngineConfig) -> Engine {
         let opened = StoredCoordinator::open(store, self.world.clone(), self.keys.clone(), config);
         self.run(opened).unwrap()
     }
@@ -154,21 +154,21 @@ impl Manifest {
 }
 
 /// Starts the run with some shards.
-pub(crate) async fn start<S: Store>(engine: &Engine<S>, shards: usize) {
+pub(crate) async fn start(engine: &Engine, shards: usize) {
     start_run(engine, RUN, shards).await;
 }
 
-pub(crate) async fn start_run<S: Store>(engine: &Engine<S>, run: RunId, shards: usize) {
+pub(crate) async fn start_run(engine: &Engine, run: RunId, shards: usize) {
     let manifest = Manifest::of(shards);
     let (inputs, op) = (manifest.inputs(), op(1_000_000));
     let started = engine.create_run_with_shards(TENANT, run, run_config(), &inputs, op).await;
     started.unwrap();
 }
 
-pub(crate) async fn acquire<S: Store>(engine: &Engine<S>, id: u64, by: u64) -> Lease {
+pub(crate) async fn acquire(engine: &Engine, id: u64, by: u64) -> Lease {
     engine.acquire_and_restore(TENANT, shard(id), worker(by)).await.unwrap().lease
 }
 
-pub(crate) async fn list<S: Store>(engine: &Engine<S>) -> Vec<ShardSummary> {
+pub(crate) async fn list(engine: &Engine) -> Vec<ShardSummary> {
     engine.list_shards(TENANT, RUN, ShardFilter::all()).await.unwrap()
 }

@@ -19,7 +19,7 @@ use crate::site::{
     worker,
 };
 
-type Subject = Engine<Flaky<MemoryStore>>;
+type Subject = Engine;
 
 const OTHER: RunId = RunId::from_raw(2);
 
@@ -210,9 +210,10 @@ fn an_acquire_that_comes_late_is_the_callers_own() {
         let world = site.world.clone();
         move || {
             let late = late.clone();
-            shardwright_contracts::Env::spawn(&world, async move {
+            let deliver = async move {
                 late.deliver_late().await;
-            });
+            };
+            shardwright_contracts::Env::spawn(&world, Box::pin(deliver));
         }
     });
     let acquired = site.run(engine.acquire_and_restore(TENANT, shard(0), worker(1))).unwrap();

@@ -195,7 +195,7 @@ fn a_cluster_places_claims_balances_and_survives_a_loss() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.settle(&[&a, &b]);
-        let held = |node: &crate::site::Node<_>, by: &crate::site::Node<_>| {
+        let held = |node: &crate::site::Node, by: &crate::site::Node| {
             by.cluster().view().held_by(node.holder()).count()
         };
         assert_eq!((held(&a, &b), held(&b, &b)), (8, 8));
@@ -226,7 +226,7 @@ fn two_that_lead_by_turns_never_lose_a_write() {
         let polite = || site.cluster_over(Polite(site.store.clone()));
         let (a, b) = (site.join(&polite(), "a:1"), site.join(&polite(), "b:1"));
         site.pass(Duration::from_millis(GUARD_MS));
-        let lead = async |node: &crate::site::Node<Polite<_>>| {
+        let lead = async |node: &crate::site::Node| {
             let mut moved = 0;
             for _ in 0..4 {
                 if node.try_lead().await.is_ok() {

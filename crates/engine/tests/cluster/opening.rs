@@ -8,12 +8,11 @@ use shardwright_engine::cluster::{
 };
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_placement::{JoinRefused, ShardCount, ShardHash};
-use shardwright_store::memory::MemoryStore;
+use shardwright_store::AnyStore;
 
 use crate::site::{SHARDS, Site, node, shard};
-use crate::support::world::World;
 
-fn open(site: &Site, options: ClusterOptions) -> Result<Cluster<MemoryStore, World>, OpenError> {
+fn open(site: &Site, options: ClusterOptions) -> Result<Cluster, OpenError> {
     site.run(Cluster::open(site.store.clone(), site.world.clone(), options))
 }
 
@@ -95,7 +94,8 @@ fn the_keys_of_an_existing_cluster_say_how_many_shards_it_has_at_least() {
     let at_least = ShardCount::try_new(SHARDS + 1).unwrap();
     let ours = ShardCount::try_new(SHARDS).unwrap();
     assert_eq!(error, OpenError::MoreShards { at_least, ours });
-    let found = || site.run(find_cluster(&site.store, &site.options())).unwrap();
+    let found =
+        || site.run(find_cluster(&AnyStore::new(site.store.clone()), &site.options())).unwrap();
     let text = |is_whole| Some(FoundCluster::Text(TextShards { at_least, is_whole }));
     assert_eq!(found(), text(false));
     let mut options = with_count(&site, SHARDS + 1);
@@ -126,13 +126,18 @@ fn who_only_looks_makes_nothing() {
             site.run(looked)
         };
         assert_eq!(look().unwrap_err(), OpenError::NotThere);
-        assert_eq!(site.run(find_cluster(&site.store, &site.options())), Ok(None));
+        assert_eq!(
+            site.run(find_cluster(&AnyStore::new(site.store.clone()), &site.options())),
+            Ok(None)
+        );
         assert!(site.stored("").is_empty());
         if site.layout != Layout::Native {
             for number in 0..SHARDS {
                 site.put(&format!("/goverse/shard/{number}"), "n1:1,n1:1");
             }
-            let found = site.run(find_cluster(&site.store, &site.options())).unwrap();
+            let found = site
+                .run(find_cluster(&AnyStore::new(site.store.clone()), &site.options()))
+                .unwrap();
             let at_least = ShardCount::try_new(SHARDS).unwrap();
             assert_eq!(found, Some(FoundCluster::Text(TextShards { at_least, is_whole: true })));
             let before = site.store.revision();
@@ -202,8 +207,8 @@ fn fences_of_before_a_restore_are_stale_and_block_nobody() {
     let before = site.node("a:1");
     site.place(&before);
     assert!(site.claim(&before, 0).unwrap() > FenceEpoch::INITIAL);
-    let raise = StoredCoordinator::<_, World>::raise_incarnation;
-    assert_eq!(site.run(raise(&site.store, &Keyspace::default())).unwrap(), 1);
+    let raise = StoredCoordinator::raise_incarnation;
+    assert_eq!(site.run(raise(site.store.clone(), &Keyspace::default())).unwrap(), 1);
     let cluster = site.cluster();
     assert_eq!(cluster.fence_floor().as_raw(), 1 << 32);
     let after = site.join(&cluster, "b:1");
@@ -222,8 +227,8 @@ fn a_node_that_was_there_before_a_restore_joins_again_with_the_fences_of_after_i
     let before = site.join(&cluster, "a:1");
     site.place(&before);
     site.claim(&before, 0).unwrap();
-    let raise = StoredCoordinator::<_, World>::raise_incarnation;
-    assert_eq!(site.run(raise(&site.store, &Keyspace::default())).unwrap(), 1);
+    let raise = StoredCoordinator::raise_incarnation;
+    assert_eq!(site.run(raise(site.store.clone(), &Keyspace::default())).unwrap(), 1);
     assert_eq!(cluster.fence_floor(), FenceEpoch::INITIAL);
     site.run(before.leave()).unwrap();
     let again = site.join(&cluster, "a:1");

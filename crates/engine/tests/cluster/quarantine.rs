@@ -50,7 +50,7 @@ fn a_claim_that_cannot_be_read_shuts_nobody_out_and_holds_up_no_balance() {
         };
         site.put(&key, b"\xff\x00nonsense".to_vec());
         let before = target_of(&a.cluster(), 0);
-        let pass = |nodes: &[&crate::site::Node<_>]| {
+        let pass = |nodes: &[&crate::site::Node]| {
             for _ in 0..60 {
                 site.pass(std::time::Duration::from_secs(5));
                 site.round(nodes);
@@ -66,7 +66,7 @@ fn a_claim_that_cannot_be_read_shuts_nobody_out_and_holds_up_no_balance() {
         // A node that comes gets its share, and nobody else gets anything.
         let c = site.node("c:1");
         pass(&[&a, &b, &c]);
-        let held = |one: &crate::site::Node<_>| one.cluster().view().held_by(one.holder()).count();
+        let held = |one: &crate::site::Node| one.cluster().view().held_by(one.holder()).count();
         let (of_a, of_b, of_c) = (held(&a), held(&b), held(&c));
         assert_eq!(of_a + of_b + of_c, 15);
         assert!(

@@ -29,20 +29,20 @@ fn options(layout: Layout) -> ClusterOptions {
     ClusterOptions { layout, session_ttl, session_margin, ..options }
 }
 
-async fn open<S: Store + Clone>(store: &S, layout: &Layout) -> Cluster<S, TokioEnv> {
+async fn open<S: Store + Clone>(store: &S, layout: &Layout) -> Cluster {
     let env = TokioEnv::current().unwrap();
     Cluster::open(store.clone(), env, options(layout.clone())).await.unwrap()
 }
 
-type Member<S> = NodeMembership<S, TokioEnv>;
+type Member = NodeMembership;
 
-async fn join<S: Store + Clone>(store: &S, layout: &Layout, address: &str) -> Member<S> {
+async fn join<S: Store + Clone>(store: &S, layout: &Layout, address: &str) -> Member {
     open(store, layout).await.join(node(address), NonZeroU32::MIN).await.unwrap()
 }
 
 /// Waits for a view in which something is so.
-async fn until<S: Store>(
-    cluster: &Cluster<S, TokioEnv>,
+async fn until(
+    cluster: &Cluster,
     is_so: impl Fn(&shardwright_engine::cluster::ClusterView) -> bool,
 ) {
     let mut changes = cluster.changes();

@@ -26,8 +26,8 @@ pub(crate) const TTL: Duration = Duration::from_secs(10);
 pub(crate) const MARGIN: Duration = Duration::from_secs(2);
 pub(crate) const GUARD_MS: u64 = 10_000;
 
-pub(crate) type InMemory = Cluster<MemoryStore, World>;
-pub(crate) type Node<S> = NodeMembership<S, World>;
+pub(crate) type InMemory = Cluster;
+pub(crate) type Node = NodeMembership;
 
 /// One store, and the world around it.
 pub(crate) struct Site {
@@ -72,27 +72,27 @@ impl Site {
     }
 
     /// A process over a store to which things happen.
-    pub(crate) fn flaky(&self) -> (Cluster<Flaky<MemoryStore>, World>, Flaky<MemoryStore>) {
+    pub(crate) fn flaky(&self) -> (Cluster, Flaky<MemoryStore>) {
         let store = Flaky::new(self.store.clone());
         (self.cluster_over(store.clone()), store)
     }
 
     /// A process that can be cut off from the store.
-    pub(crate) fn cuttable(&self) -> (Cluster<MemoryStore<Cut>, World>, Arc<Cut>) {
+    pub(crate) fn cuttable(&self) -> (Cluster, Arc<Cut>) {
         let cut = Arc::new(Cut::default());
         (self.cluster_over(self.store.client(Arc::clone(&cut))), cut)
     }
 
-    pub(crate) fn cluster_over<S: Store>(&self, store: S) -> Cluster<S, World> {
+    pub(crate) fn cluster_over<S: Store>(&self, store: S) -> Cluster {
         self.run(Cluster::open(store, self.world.clone(), self.options())).unwrap()
     }
 
     /// A process that is a node.
-    pub(crate) fn node(&self, address: &str) -> Node<MemoryStore> {
+    pub(crate) fn node(&self, address: &str) -> Node {
         self.join(&self.cluster(), address)
     }
 
-    pub(crate) fn join<S: Store>(&self, cluster: &Cluster<S, World>, address: &str) -> Node<S> {
+    pub(crate) fn join(&self, cluster: &Cluster, address: &str) -> Node {
         self.run(cluster.join(node(address), NonZeroU32::MIN)).unwrap()
     }
 
@@ -115,17 +115,13 @@ impl Site {
         }
     }
 
-    pub(crate) fn claim<S: Store>(
-        &self,
-        node: &Node<S>,
-        shard: u64,
-    ) -> Result<FenceEpoch, ClaimError> {
+    pub(crate) fn claim(&self, node: &Node, shard: u64) -> Result<FenceEpoch, ClaimError> {
         self.run(node.claim(&[ShardId::from_raw(shard)])).remove(0).1
     }
 
-    pub(crate) fn release<S: Store>(
+    pub(crate) fn release(
         &self,
-        node: &Node<S>,
+        node: &Node,
         shard: u64,
         fence: FenceEpoch,
     ) -> Result<(), ReleaseError> {
@@ -135,7 +131,7 @@ impl Site {
     }
 
     /// Everybody does once what a node has to do about its shards; the leader too.
-    pub(crate) fn round<S: Store>(&self, nodes: &[&Node<S>]) {
+    pub(crate) fn round(&self, nodes: &[&Node]) {
         for node in nodes {
             if self.run(node.try_lead()).is_ok() {
                 self.run(node.lead_step(None)).unwrap();
@@ -165,7 +161,7 @@ impl Site {
     }
 
     /// Rounds until every shard is where it should be and nothing moves any more.
-    pub(crate) fn settle<S: Store>(&self, nodes: &[&Node<S>]) {
+    pub(crate) fn settle(&self, nodes: &[&Node]) {
         for _ in 0..200 {
             self.pass(Duration::from_secs(5));
             self.round(nodes);
@@ -180,7 +176,7 @@ impl Site {
     }
 
     /// Places shards for the first time, all by one leader.
-    pub(crate) fn place<S: Store>(&self, leader: &Node<S>) {
+    pub(crate) fn place(&self, leader: &Node) {
         self.pass(Duration::from_millis(GUARD_MS));
         self.run(leader.try_lead()).unwrap();
         let step = self.run(leader.lead_step(None)).unwrap();
@@ -312,12 +308,12 @@ pub(crate) fn shard(raw: u64) -> ShardId {
 }
 
 /// Who holds a shard by the newest view.
-pub(crate) fn holder_of<S: Store>(cluster: &Cluster<S, World>, raw: u64) -> Option<Holder> {
+pub(crate) fn holder_of(cluster: &Cluster, raw: u64) -> Option<Holder> {
     let view = cluster.view();
     view.map.info(shard(raw)).unwrap().current.map(|holder| holder.to_holder())
 }
 
-pub(crate) fn target_of<S: Store>(cluster: &Cluster<S, World>, raw: u64) -> Option<String> {
+pub(crate) fn target_of(cluster: &Cluster, raw: u64) -> Option<String> {
     let view = cluster.view();
     view.map.info(shard(raw)).unwrap().target.map(ToString::to_string)
 }

@@ -16,7 +16,6 @@ use shardwright_store::{ChangeSet, KeyRange, Revision};
 
 use crate::flaky::{Fate, Flaky};
 use crate::site::{Node, SHARDS, Site, TTL, node, shard};
-use crate::support::world::World;
 
 type Store = Flaky<MemoryStore>;
 
@@ -24,8 +23,8 @@ type Store = Flaky<MemoryStore>;
 struct Process {
     address: &'static str,
     store: Store,
-    cluster: Cluster<Store, World>,
-    member: Option<Node<Store>>,
+    cluster: Cluster,
+    member: Option<Node>,
 }
 
 /// What is stored of a shard, in either way.

@@ -6,7 +6,7 @@ use shardwright_store::testing::EtcdCluster;
 
 use crate::support::{Over, block_on};
 
-fn over_etcd() -> Over<EtcdStore, EtcdCluster> {
+fn over_etcd() -> Over<EtcdCluster> {
     block_on(async {
         let cluster = EtcdCluster::single().await.unwrap();
         let store = EtcdStore::connect(cluster.options()).await.unwrap();

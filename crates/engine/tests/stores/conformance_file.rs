@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::support::{Over, block_on};
 
-fn over_a_folder() -> Over<FileStore, TempDir> {
+fn over_a_folder() -> Over<TempDir> {
     let folder = TempDir::new().unwrap();
     let store = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     block_on(Over::new(store, folder))

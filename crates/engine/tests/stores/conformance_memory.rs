@@ -8,7 +8,7 @@ use shardwright_store::memory::MemoryStore;
 
 use crate::support::{Over, block_on};
 
-fn over_memory() -> Over<MemoryStore, ()> {
+fn over_memory() -> Over<()> {
     let store = MemoryStore::new(Arc::new(ManualClock::new()));
     block_on(Over::new(store, ()))
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use crate::flaky::{Fate, Flaky};
-use crate::support::{ManualClock, TestEnv, audit, block_on, exact, over};
+use crate::support::{ManualClock, audit, block_on, exact, over};
 
 const TENANT: TenantId = TenantId::from_bytes([7; TenantId::SIZE]);
 const SHARDS: u64 = 12;
@@ -35,7 +35,7 @@ async fn until_silent<S: Store, T>(store: &Flaky<S>, call: impl Future<Output = 
     }
 }
 
-async fn register<S: Store>(engine: &StoredCoordinator<S, TestEnv>, run: RunId) {
+async fn register(engine: &StoredCoordinator, run: RunId) {
     let bounds: Vec<[String; 2]> =
         (0..SHARDS).map(|id| [format!("{id:03}"), format!("{:03}", id + 1)]).collect();
     let inputs: Vec<InitialShardInput<'_>> = bounds
@@ -52,7 +52,7 @@ async fn register<S: Store>(engine: &StoredCoordinator<S, TestEnv>, run: RunId) 
     engine.create_run_with_shards(TENANT, run, config, &inputs, op).await.unwrap();
 }
 
-async fn collect<S: Store>(engine: &StoredCoordinator<S, TestEnv>) {
+async fn collect(engine: &StoredCoordinator) {
     engine.collect_into(AT_ONCE, &mut Vec::new()).await.unwrap();
 }
 

@@ -52,7 +52,7 @@ fn the_store_in_a_folder_gives_the_answers_of_the_reference() {
 
 /// Runs sequences on all cores, fails with the first that fails, and tells what they came to,
 /// unless a single one was asked for.
-fn compare_sequences<S: Store + Clone>(
+fn compare_sequences<S: Store>(
     test: &str,
     sequences: u64,
     may_share: bool,
@@ -100,7 +100,7 @@ struct Failure {
     mismatch: Mismatch,
 }
 
-fn compare_sequence<S: Store + Clone>(
+fn compare_sequence<S: Store>(
     test: &str,
     seed: u64,
     may_share: bool,
@@ -139,10 +139,7 @@ fn compare_sequence<S: Store + Clone>(
 }
 
 /// Runs a sequence to its end or to the first call that differs.
-fn run<S: Store + Clone>(
-    mut pair: Pair<S>,
-    mut next: impl FnMut(&Memory) -> Option<Step>,
-) -> Result<Tally, Failure> {
+fn run(mut pair: Pair, mut next: impl FnMut(&Memory) -> Option<Step>) -> Result<Tally, Failure> {
     let mut done = Vec::new();
     let result = catch_unwind(AssertUnwindSafe(|| {
         while let Some((op, mood)) = next(&pair.memory) {

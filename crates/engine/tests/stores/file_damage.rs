@@ -58,8 +58,8 @@ async fn start(coordinator: &FileCoordinator, run: RunId, shards: u64) {
 
 /// Changes a bit of what is under a key, as a disk does that hands out other bytes than it was
 /// given.
-fn flip(coordinator: &FileCoordinator, key: &Key) {
-    let tool = rusqlite::Connection::open(coordinator.store().path()).unwrap();
+fn flip(folder: &Path, key: &Key) {
+    let tool = rusqlite::Connection::open(folder.join("state.db")).unwrap();
     let sql = "SELECT value FROM entry WHERE key = ?1";
     let read = tool.query_row(sql, [key.as_bytes()], |row| row.get::<_, Vec<u8>>(0));
     let mut value = read.unwrap();
@@ -82,7 +82,7 @@ fn a_changed_bit_puts_one_shard_out_of_work_and_no_other() {
             start(&holding, RUN, 5).await;
             start(&holding, OTHER, 1).await;
             holding.acquire_and_restore(TENANT, shard(2), worker(9)).await.unwrap();
-            flip(&holding, &key);
+            flip(folder.path(), &key);
             let coordinator = open(folder.path()).await;
             let acquired = coordinator.acquire_and_restore(TENANT, shard(2), worker(1)).await;
             let Err(AcquireError::BackendError(InfraError::Corrupt { message, .. })) = acquired
@@ -118,11 +118,11 @@ fn a_changed_bit_of_what_only_advises_stops_nobody() {
         let nothing = holding.claim_next_available(TENANT, RUN, worker(2)).await;
         assert!(matches!(nothing, Err(ClaimError::NoneAvailable(_))), "{nothing:?}");
         holding.request_split(TENANT, shard(0), worker(2), 600_000).await.unwrap();
-        flip(&holding, &keys.waiting(TENANT, RUN, worker(2)));
-        flip(&holding, &keys.ask(TENANT, shard(0)));
-        flip(&holding, &keys.asker(TENANT, RUN, worker(2)));
-        flip(&holding, &keys.open(TENANT, shard(0)));
-        flip(&holding, &keys.open(TENANT, shard(1)));
+        flip(folder.path(), &keys.waiting(TENANT, RUN, worker(2)));
+        flip(folder.path(), &keys.ask(TENANT, shard(0)));
+        flip(folder.path(), &keys.asker(TENANT, RUN, worker(2)));
+        flip(folder.path(), &keys.open(TENANT, shard(0)));
+        flip(folder.path(), &keys.open(TENANT, shard(1)));
         // Somebody who knows nothing yet reads all of it.
         let coordinator = open(folder.path()).await;
         let nothing = coordinator.claim_next_available(TENANT, RUN, worker(3)).await;
@@ -143,7 +143,7 @@ fn a_changed_bit_of_a_run_keeps_no_other_from_being_listed_and_taken_away() {
         let coordinator = open(folder.path()).await;
         start(&coordinator, RUN, 1).await;
         start(&coordinator, OTHER, 1).await;
-        flip(&coordinator, &Keyspace::default().run(TENANT, RUN));
+        flip(folder.path(), &Keyspace::default().run(TENANT, RUN));
         let other = RunAddress { tenant: TENANT, run: OTHER };
         let mut listed = Vec::new();
         coordinator.list_active_runs_into(&mut listed).await.unwrap();
@@ -164,7 +164,7 @@ fn a_changed_bit_of_a_key_hides_no_shard_in_silence() {
     block_on(async {
         let coordinator = open(folder.path()).await;
         start(&coordinator, RUN, 1).await;
-        let tool = rusqlite::Connection::open(coordinator.store().path()).unwrap();
+        let tool = rusqlite::Connection::open(folder.path().join("state.db")).unwrap();
         let (key, other) = (keys.open(TENANT, shard(0)), keys.open(TENANT, shard(1)));
         let sql = "UPDATE entry SET key = ?2 WHERE key = ?1";
         assert_eq!(tool.execute(sql, (key.as_bytes(), other.as_bytes())).unwrap(), 1);

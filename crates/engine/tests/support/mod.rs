@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use shardwright_contracts::{Env, LogicalTime, TenantId};
+use shardwright_contracts::{BoxFuture, Env, LogicalTime, TenantId};
 use shardwright_coordination::StateTransitionEvent;
 use shardwright_coordination::conformance::{COOLDOWN_MS, Harness};
 use shardwright_engine::keyspace::Keyspace;
@@ -59,12 +59,12 @@ impl Env for TestEnv {
         Duration::from_millis(self.clock.millis())
     }
 
-    async fn sleep(&self, duration: Duration) {
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         // Back-offs are short and real; what waits for the clock waits until the test ends.
-        tokio::time::sleep(duration).await;
+        Box::pin(tokio::time::sleep(duration))
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
         drop(tokio::spawn(task));
     }
 
@@ -83,34 +83,34 @@ pub(crate) fn exact() -> EngineConfig {
     }
 }
 
-pub(crate) type InMemory = StoredCoordinator<MemoryStore, TestEnv>;
+pub(crate) type InMemory = StoredCoordinator;
 
 pub(crate) async fn in_memory(clock: &ManualClock, config: EngineConfig) -> InMemory {
     over(MemoryStore::new(Arc::new(clock.clone())), clock, config).await
 }
 
 /// The coordinator over some store, in a world whose clock the test moves.
-pub(crate) async fn over<S: Store>(
-    store: S,
+pub(crate) async fn over(
+    store: impl Store,
     clock: &ManualClock,
     config: EngineConfig,
-) -> StoredCoordinator<S, TestEnv> {
+) -> StoredCoordinator {
     let env = TestEnv { clock: clock.clone() };
     StoredCoordinator::open(store, env, Keyspace::new("test/").unwrap(), config).await.unwrap()
 }
 
 /// What the suite for coordination backends needs, over some store. What the store itself needs
 /// to live is kept beside it.
-pub(crate) struct Over<S, K> {
-    backend: StoredCoordinator<S, TestEnv>,
+pub(crate) struct Over<K> {
+    backend: StoredCoordinator,
     told: Told,
     clock: ManualClock,
     tenants: Tenants,
     _kept: K,
 }
 
-impl<S: Store, K> Over<S, K> {
-    pub(crate) async fn new(store: S, kept: K) -> Self {
+impl<K> Over<K> {
+    pub(crate) async fn new(store: impl Store, kept: K) -> Self {
         // Not at zero, which is when nothing has happened yet.
         let clock = ManualClock::default();
         clock.advance(1_000);
@@ -120,8 +120,8 @@ impl<S: Store, K> Over<S, K> {
     }
 }
 
-impl<S: Store, K: Sync> Harness for Over<S, K> {
-    type Backend = StoredCoordinator<S, TestEnv>;
+impl<K: Sync> Harness for Over<K> {
+    type Backend = StoredCoordinator;
 
     fn backend(&self) -> &Self::Backend {
         &self.backend
@@ -149,7 +149,7 @@ pub(crate) fn for_suite() -> EngineConfig {
 pub(crate) struct Told(Mutex<(Listener, Vec<StateTransitionEvent>)>);
 
 impl Told {
-    pub(crate) fn by<S: Store>(coordinator: &StoredCoordinator<S, TestEnv>) -> Self {
+    pub(crate) fn by(coordinator: &StoredCoordinator) -> Self {
         Self(Mutex::new((coordinator.listen(), Vec::new())))
     }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use shardwright_contracts::{Env, LogicalTime};
+use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 
 use super::ManualClock;
 
@@ -178,26 +178,29 @@ impl Env for World {
         Duration::from_millis(self.inner.clock.millis())
     }
 
-    async fn sleep(&self, duration: Duration) {
-        let mut rounds = 0;
-        let until = self.monotonic().saturating_add(duration);
-        std::future::poll_fn(|context| {
-            rounds += 1;
-            if self.monotonic() >= until || (duration < SHORT && rounds > 1) {
-                return Poll::Ready(());
-            }
-            if duration < SHORT {
-                context.waker().wake_by_ref();
-            } else {
-                self.inner.sleepers.lock().unwrap().push(context.waker().clone());
-            }
-            Poll::Pending
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let world = self.clone();
+        Box::pin(async move {
+            let mut rounds = 0;
+            let until = world.monotonic().saturating_add(duration);
+            std::future::poll_fn(|context| {
+                rounds += 1;
+                if world.monotonic() >= until || (duration < SHORT && rounds > 1) {
+                    return Poll::Ready(());
+                }
+                if duration < SHORT {
+                    context.waker().wake_by_ref();
+                } else {
+                    world.inner.sleepers.lock().unwrap().push(context.waker().clone());
+                }
+                Poll::Pending
+            })
+            .await;
         })
-        .await;
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let task = Task { future: Box::pin(task), woken: Alarm::new() };
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        let task = Task { future: task, woken: Alarm::new() };
         self.inner.tasks.lock().unwrap().push(task);
     }
 

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::ours::Echo;
 
-type Site = Cluster<EtcdStore, TokioEnv>;
+type Site = Cluster;
 
 /// A thousand are left when so many were moved.
 const SHARDS: u32 = 1_000 + MOVES as u32;
@@ -37,7 +37,7 @@ impl World {
         Cluster::open(self.store.clone(), env, self.options.clone()).await.unwrap()
     }
 
-    async fn node(&self) -> Node<EtcdStore, TokioEnv> {
+    async fn node(&self) -> Node {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = NodeAddress::parse(&listener.local_addr().unwrap().to_string()).unwrap();
         let types = ObjectTypes::new().with("Echo", Echo);
@@ -113,12 +113,7 @@ async fn ready(operator: &Site, nodes: usize) {
 }
 
 /// Moves a shard under calls to one of its objects, and tells how long the slowest of them took.
-async fn held_by_move(
-    gate: &Arc<Gate<EtcdStore, TokioEnv>>,
-    operator: &Site,
-    raw: u64,
-    to: &NodeAddress,
-) -> Duration {
+async fn held_by_move(gate: &Arc<Gate>, operator: &Site, raw: u64, to: &NodeAddress) -> Duration {
     let shard = ShardId::from_raw(raw);
     let id = object_id_for_shard(operator.config().sharding, shard, "object").unwrap();
     let key = ObjectKey::new("Echo", ObjectId::parse(&id).unwrap());

@@ -7,7 +7,6 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use shardwright_contracts::{Env, ShardId};
 use shardwright_placement::{ObjectId, ObjectIdError};
-use shardwright_store::Store;
 
 use super::LifeOf;
 use crate::chain::ObjectKey;
@@ -54,7 +53,7 @@ impl AutoLoad {
     }
 }
 
-impl<S: Store, E: Env> LifeOf<S, E> {
+impl LifeOf {
     /// Begins to load what is not there, in shards that are served. An object may be gone again,
     /// because its code panicked or the shard could not be released, so every shard is looked at
     /// again after a while.

@@ -2,9 +2,8 @@ use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
-use shardwright_contracts::{Env, FenceEpoch, ShardId};
+use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_engine::cluster::ClaimError;
-use shardwright_store::Store;
 
 use super::LifeOf;
 use super::work::{Done, tell};
@@ -14,7 +13,7 @@ use crate::notices::Trying;
 /// How long a shard is left alone whose claim failed for no reason of its own.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-impl<S: Store, E: Env> LifeOf<S, E> {
+impl LifeOf {
     /// Claims shards, each under its lock: a call that comes early, because its sender heard of the
     /// claim before this node did, waits a moment instead of being refused. What became of one is
     /// told, and its lock given back, as soon as it is known.

@@ -6,7 +6,6 @@ use futures_util::StreamExt;
 use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_engine::cluster::ReleaseError;
 use shardwright_placement::HandoverStep;
-use shardwright_store::Store;
 
 use super::LifeOf;
 use super::attempts::Attempts;
@@ -17,7 +16,7 @@ use crate::notices::Trying;
 use crate::object::Deactivation;
 use crate::planted::{self, Defect};
 
-impl<S: Store, E: Env> LifeOf<S, E> {
+impl LifeOf {
     /// Empties a shard step by step, for as long as the cluster says that it should go.
     ///
     /// `attempts` tells how that has gone so far, if it did not just begin.

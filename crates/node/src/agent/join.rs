@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use shardwright_contracts::Env;
 use shardwright_engine::cluster::{Cluster, JoinError};
-use shardwright_store::Store;
 
 use crate::notices::{Teller, Trying};
 
@@ -10,11 +9,7 @@ use crate::notices::{Teller, Trying};
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Joins a cluster again, however long that takes: the store may be out of reach.
-pub(crate) async fn join_again<S: Store, E: Env, M, F>(
-    cluster: &Cluster<S, E>,
-    teller: &Teller<E>,
-    join: impl Fn() -> F,
-) -> M
+pub(crate) async fn join_again<M, F>(cluster: &Cluster, teller: &Teller, join: impl Fn() -> F) -> M
 where
     F: Future<Output = Result<M, JoinError>>,
 {

@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use shardwright_contracts::Env;
 use shardwright_engine::cluster::{ClusterView, LeadError, LeaderStep, StepError};
-use shardwright_store::Store;
 
 use super::LifeOf;
 use super::loads::Loads;
@@ -13,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long to wait after something went wrong.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-impl<S: Store, E: Env> LifeOf<S, E> {
+impl LifeOf {
     /// Leads whenever nobody else does. It never ends by itself.
     pub(super) async fn lead(&self) {
         let cluster = &self.agent.cluster;

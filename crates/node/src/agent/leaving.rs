@@ -4,7 +4,6 @@ use futures_util::{StreamExt, stream};
 use shardwright_contracts::Env;
 use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::DrainProgress;
-use shardwright_store::Store;
 
 use super::work::{Done, Work};
 use super::{Ending, LifeOf};
@@ -35,7 +34,7 @@ impl Leaving {
     }
 }
 
-impl<S: Store, E: Env> LifeOf<S, E> {
+impl LifeOf {
     /// Begins to leave, and tells until when the node has patience with others. That counts from
     /// now on, also if the store takes no mark that says so.
     pub(super) fn begin_leaving(&self, work: &mut Work) -> Duration {

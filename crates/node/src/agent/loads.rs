@@ -5,7 +5,6 @@ use futures_util::stream::FuturesUnordered;
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::Member;
-use shardwright_store::Store;
 
 use super::LifeOf;
 use crate::transport::ShardLoad;
@@ -46,7 +45,7 @@ impl Loads {
     }
 }
 
-impl<S: Store, E: Env> LifeOf<S, E> {
+impl LifeOf {
     /// What the plan goes by; none where shards count alike.
     pub(super) async fn loads<'l>(
         &self,

@@ -3,11 +3,10 @@ use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
-use shardwright_contracts::{Env, ShardId};
+use shardwright_contracts::ShardId;
 use shardwright_coordination::InfraError;
 use shardwright_engine::cluster::{Release, ReleaseError};
 use shardwright_placement::ops::Releasing;
-use shardwright_store::Store;
 
 use super::LifeOf;
 use super::attempts::Attempts;
@@ -29,7 +28,7 @@ enum Released {
     InDoubt,
 }
 
-impl<S: Store, E: Env> LifeOf<S, E> {
+impl LifeOf {
     /// Releases shards that are empty, each under its lock. What became of one is told, and its
     /// lock given back, as soon as it is known.
     pub(super) fn release(

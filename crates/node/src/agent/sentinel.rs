@@ -1,11 +1,9 @@
-use shardwright_contracts::Env;
 use shardwright_engine::cluster::Serving;
-use shardwright_store::Store;
 
 use super::LifeOf;
 use crate::wait::within;
 
-impl<S: Store, E: Env> LifeOf<S, E> {
+impl LifeOf {
     /// Breaks off everything as soon as the session may have ended, and returns when it has.
     ///
     /// What comes too late for this, because the whole process stood still, is caught where calls

@@ -5,7 +5,6 @@ use futures_util::{StreamExt, stream};
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::{Duties, Effort, HandoverStep};
-use shardwright_store::Store;
 
 use super::leaving::Leaving;
 use super::work::Work;
@@ -15,7 +14,7 @@ use super::{Ending, LifeOf};
 /// store put their commits together.
 const TOGETHER: usize = 256;
 
-impl<S: Store, E: Env> LifeOf<S, E> {
+impl LifeOf {
     /// Claims, serves and hands over, until the node wants to leave and has nothing left.
     pub(super) async fn care_for_shards(&self) -> Ending {
         let cluster = &self.agent.cluster;

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{BoxStream, SelectAll};
@@ -98,12 +99,12 @@ impl Work {
 
 /// Tells some things at once, and others after a while.
 pub(super) fn tell(
-    env: &impl Env,
+    env: &Arc<dyn Env>,
     at_once: Vec<Done>,
     pause: Duration,
     later: Vec<Done>,
 ) -> BoxStream<'static, Done> {
-    let env = env.clone();
+    let env = Arc::clone(env);
     let later = async move {
         if !later.is_empty() {
             env.sleep(pause).await;

@@ -25,7 +25,7 @@ enum Look {
     CatchUp(CallError),
 }
 
-impl<E: Env> ObjectHost<E> {
+impl ObjectHost {
     /// Lets a call in, under the lock of its shard. While the shard drains, it is held until the
     /// shard is gone, or stays after all. If its caller has heard more of the shard than the node,
     /// the node has a moment to hear of it too.
@@ -62,9 +62,9 @@ impl<E: Env> ObjectHost<E> {
             match self.look(call, shard, slot, deadline, &mut place).await? {
                 Look::In(admitted) => return Ok(admitted),
                 Look::Wait if self.options.strict => return Err(moving()),
-                Look::Wait => within(&self.env, deadline, bell).await.ok_or(CallError::Late)?,
+                Look::Wait => within(&*self.env, deadline, bell).await.ok_or(CallError::Late)?,
                 Look::CatchUp(refused) => {
-                    within(&self.env, caught_up_at, bell).await.ok_or(refused)?;
+                    within(&*self.env, caught_up_at, bell).await.ok_or(refused)?;
                 }
             }
         }
@@ -91,7 +91,7 @@ impl<E: Env> ObjectHost<E> {
             return Ok(lock);
         }
         self.take_place(place)?;
-        let lock = within(&self.env, deadline, self.locks.acquire_read_shard(shard)).await;
+        let lock = within(&*self.env, deadline, self.locks.acquire_read_shard(shard)).await;
         lock.ok_or(CallError::Late)?.map_err(invalid)
     }
 

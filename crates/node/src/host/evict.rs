@@ -16,24 +16,24 @@ const AT_ONCE: usize = 64;
 /// How much longer all objects of a shard may take than one of them, as long as they go.
 const IN_ALL: u32 = 12;
 
-impl<E: Env> ObjectHost<E> {
+impl ObjectHost {
     /// Takes leave of all objects of a shard, and tells how many were dropped before they had done
     /// what they do then. No call runs there, and none begins meanwhile: the caller has the write
     /// lock, or has broken off all calls.
     pub(crate) async fn evict(&self, slot: &Arc<Slot>, why: Deactivation) -> u64 {
         let each = self.options.deactivation_max;
-        take_leave(self.env.clone(), each, slot.take_objects().into_values(), why).await
+        take_leave(Arc::clone(&self.env), each, slot.take_objects().into_values(), why).await
     }
 
     /// Ends this life of the node: breaks off all calls, at once, and takes leave of all objects.
-    pub(crate) fn end(&self) -> impl Future<Output = ()> + Send + use<E> {
+    pub(crate) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
         self.life.break_off();
         let mut places = Vec::new();
         for slot in self.slots.iter().map(|(_, slot)| slot).chain([&self.own_slot]) {
             slot.give_up();
             places.extend(slot.take_objects().into_values());
         }
-        let (env, each) = (self.env.clone(), self.options.deactivation_max);
+        let (env, each) = (Arc::clone(&self.env), self.options.deactivation_max);
         // There is nothing left to store, so that nobody need know of those that are dropped.
         take_leave(env, each, places.into_iter(), Deactivation::Lost).map(|_dropped| ())
     }
@@ -44,8 +44,8 @@ impl<E: Env> ObjectHost<E> {
 /// Somebody may wait for the shard, and an object may never go. So each has only so long; and if
 /// none of them goes for as long, or all together take too long, the others are given a single
 /// chance.
-async fn take_leave<E: Env>(
-    env: E,
+async fn take_leave(
+    env: Arc<dyn Env>,
     each: Duration,
     mut places: impl Iterator<Item = Arc<ObjectCell>> + Send,
     why: Deactivation,
@@ -58,11 +58,11 @@ async fn take_leave<E: Env>(
         let from_now = env.monotonic().saturating_add(each).min(latest);
         let own_limit = if is_over { Duration::ZERO } else { from_now };
         let next = places.by_ref().take(AT_ONCE.saturating_sub(leaving.len()));
-        leaving.extend(next.map(|place| leave_one(env.clone(), own_limit, place, why)));
+        leaving.extend(next.map(|place| leave_one(Arc::clone(&env), own_limit, place, why)));
         let left = if is_over {
             Some(leaving.next().await)
         } else {
-            within(&env, limit, leaving.next()).await
+            within(&*env, limit, leaving.next()).await
         };
         match left {
             Some(Some(true)) => limit = env.monotonic().saturating_add(each).min(latest),
@@ -78,8 +78,8 @@ async fn take_leave<E: Env>(
 
 /// Takes leave of an object, and tells whether it went by itself. One that does not in time, or
 /// panics, is gone all the same.
-async fn leave_one<E: Env>(
-    env: E,
+async fn leave_one(
+    env: Arc<dyn Env>,
     limit: Duration,
     place: Arc<ObjectCell>,
     why: Deactivation,
@@ -90,6 +90,6 @@ async fn leave_one<E: Env>(
             object.deactivate(why).await;
         }
     };
-    let left = within(&env, limit, AssertUnwindSafe(leaving).catch_unwind()).await;
+    let left = within(&*env, limit, AssertUnwindSafe(leaving).catch_unwind()).await;
     matches!(left, Some(Ok(())))
 }

@@ -54,8 +54,8 @@ impl Begin {
 }
 
 /// What a task needs to run a call.
-struct Running<E> {
-    host: Arc<ObjectHost<E>>,
+struct Running {
+    host: Arc<ObjectHost>,
     call: Call,
     deadline: Duration,
     begin: Arc<Begin>,
@@ -64,7 +64,7 @@ struct Running<E> {
     turn: Turn,
 }
 
-impl<E: Env> ObjectHost<E> {
+impl ObjectHost {
     /// Runs a call whose turn it is.
     pub(super) async fn run(
         self: &Arc<Self>,
@@ -95,7 +95,7 @@ impl<E: Env> ObjectHost<E> {
         call: Call,
         deadline: Duration,
         begin: &Arc<Begin>,
-    ) -> Result<Running<E>, CallError> {
+    ) -> Result<Running, CallError> {
         let shard = self.sharding.shard_of(call.target.id.borrowed());
         let shard = shard.map_err(|error| CallError::InvalidId(error.to_string()))?;
         let (object, fence) = (call.target.clone(), turn.admitted.fence);
@@ -109,8 +109,8 @@ impl<E: Env> ObjectHost<E> {
     /// Lets something run in its own task, and waits for it for as long as there is time.
     async fn apart<T, F>(
         self: &Arc<Self>,
-        running: Running<E>,
-        work: impl FnOnce(Running<E>) -> F,
+        running: Running,
+        work: impl FnOnce(Running) -> F,
     ) -> Result<T, CallError>
     where
         T: Send + 'static,
@@ -119,11 +119,11 @@ impl<E: Env> ObjectHost<E> {
         let (deadline, begin) = (running.deadline, Arc::clone(&running.begin));
         let (answer, answered) = oneshot::channel();
         let task = work(running);
-        self.env.spawn(async move {
+        self.env.spawn(Box::pin(async move {
             // Whoever asked may be gone.
             let _ = answer.send(task.await);
-        });
-        match within(&self.env, deadline, answered).await {
+        }));
+        match within(&*self.env, deadline, answered).await {
             Some(Ok(answer)) => answer,
             Some(Err(_gone)) => Err(CallError::Unknown(UnknownWhy::Lost)),
             None if begin.give_up() => Err(CallError::Late),
@@ -132,7 +132,7 @@ impl<E: Env> ObjectHost<E> {
     }
 }
 
-impl<E: Env> Running<E> {
+impl Running {
     async fn finish(mut self) -> Result<Bytes, CallError> {
         let started = self.host.env.monotonic();
         let result = match self.unbroken(Self::wake).await? {
@@ -159,14 +159,14 @@ impl<E: Env> Running<E> {
         if !self.host.life.may_serve() {
             return Err(self.broken_off());
         }
-        let (env, begin) = (self.host.env.clone(), Arc::clone(&self.begin));
+        let (env, begin) = (Arc::clone(&self.host.env), Arc::clone(&self.begin));
         let limit = self.deadline.saturating_add(self.host.options.overrun_max);
         let broken = |why, not_begun| {
             if begin.give_up() { not_begun } else { CallError::Unknown(why) }
         };
         tokio::select! {
             biased;
-            done = within(&env, limit, work(self)) => {
+            done = within(&*env, limit, work(self)) => {
                 done.ok_or_else(|| broken(UnknownWhy::Late, CallError::Late))
             }
             () = tenure.over() => Err(broken(UnknownWhy::NotServing, CallError::NotServing)),

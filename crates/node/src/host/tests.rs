@@ -103,7 +103,7 @@ impl ObjectType for Handle {
 /// Lets objects call objects of the same host.
 struct Within {
     env: PausedEnv,
-    host: OnceLock<Weak<ObjectHost<PausedEnv>>>,
+    host: OnceLock<Weak<ObjectHost>>,
 }
 
 impl Caller for Within {
@@ -126,7 +126,7 @@ impl Caller for Within {
 }
 
 struct World {
-    host: Arc<ObjectHost<PausedEnv>>,
+    host: Arc<ObjectHost>,
     probe: Arc<Probe>,
     serves: Arc<AtomicBool>,
     _caller: Arc<Within>,
@@ -151,7 +151,7 @@ fn world(options: HostOptions) -> World {
     let caller: Arc<dyn Caller> = within.clone();
     let num_shards = ShardCount::try_new(64).unwrap();
     let host = Arc::new(ObjectHost::new(HostParts {
-        env,
+        env: Arc::new(env),
         own: NodeAddress::parse("a:1").unwrap(),
         sharding: Sharding { num_shards, ..Sharding::default() },
         options,

@@ -5,7 +5,6 @@ use shardwright_api::CallError;
 use shardwright_contracts::{Env, FenceEpoch};
 use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::{NodeAddress, Retry, Route};
-use shardwright_store::Store;
 
 use super::{Router, Waiting};
 use crate::call::Call;
@@ -36,7 +35,7 @@ pub(super) enum Attempt {
     },
 }
 
-impl<S: Store, E: Env> Router<S, E> {
+impl Router {
     /// Brings a call to where `view` says that its object is.
     pub(super) async fn attempt(
         &self,

@@ -5,12 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use shardwright_api::Effect;
-use shardwright_store::Store;
 use tokio::task::JoinHandle;
 
 use super::world::{World, call};
 use crate::Gate;
-use crate::testing::PausedEnv;
 
 /// What became of all calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +29,7 @@ const IDS: u64 = 200;
 
 impl Load {
     /// Adds to counters all over the cluster, from many clients at once.
-    pub(super) fn start<S: Store>(gate: &Arc<Gate<S, PausedEnv>>) -> Self {
+    pub(super) fn start(gate: &Arc<Gate>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let next = Arc::new(AtomicU64::new(0));
         let client = |_| {

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::world::*;
 use crate::{Call, Gate, NodeOptions, NodeState};
 
-type Door = Arc<Gate<Store, crate::testing::PausedEnv>>;
+type Door = Arc<Gate>;
 
 /// No call is held for longer than this at a time, and then it has to be answered.
 const HELD_MAX: Duration = Duration::from_millis(1_100);

@@ -75,23 +75,21 @@ impl SessionClock for Clock {
     }
 }
 
-pub(super) type Store = MemoryStore<Line>;
-
 /// A cluster, and what is around it.
 pub(super) struct World {
     pub(super) env: PausedEnv,
     pub(super) rows: Arc<Rows>,
     pub(super) config: ClusterConfig,
-    pub(super) network: Arc<LocalNetwork<PausedEnv>>,
+    pub(super) network: Arc<LocalNetwork>,
     store: MemoryStore,
     layout: Layout,
     /// Looks on, and takes part in nothing.
-    pub(super) watcher: Cluster<Store, PausedEnv>,
+    pub(super) watcher: Cluster,
 }
 
 /// A node, and its line to the store.
 pub(super) struct Process {
-    pub(super) node: Node<Store, PausedEnv>,
+    pub(super) node: Node,
     pub(super) line: Arc<Line>,
 }
 
@@ -120,7 +118,7 @@ impl World {
         let env = PausedEnv::new();
         let store = MemoryStore::new(Arc::new(Clock(env.clone())));
         let reaped = store.client(Arc::new(memory::NoHooks));
-        env.spawn(async move { reaped.reap(tokio::time::sleep).await });
+        env.spawn(Box::pin(async move { reaped.reap(tokio::time::sleep).await }));
         let mut config = ClusterConfig::with_num_shards(ShardCount::try_new(64).unwrap());
         config.cluster_state_stability_duration_ms = 100;
         config.shard_mapping_check_interval_ms = 60_000;
@@ -132,7 +130,7 @@ impl World {
         Self { env, rows: Arc::default(), config, layout, network, store, watcher }
     }
 
-    pub(super) async fn cluster(&self, line: Arc<Line>) -> Cluster<Store, PausedEnv> {
+    pub(super) async fn cluster(&self, line: Arc<Line>) -> Cluster {
         open(&self.store, &self.env, &self.config, &self.layout, line).await
     }
 
@@ -164,7 +162,7 @@ impl World {
         nodes
     }
 
-    pub(super) async fn gate(&self) -> Gate<Store, PausedEnv> {
+    pub(super) async fn gate(&self) -> Gate {
         self.gate_with(GateOptions::default(), Arc::clone(&self.network) as _).await
     }
 
@@ -172,7 +170,7 @@ impl World {
         &self,
         options: GateOptions,
         transport: Arc<dyn Transport>,
-    ) -> Gate<Store, PausedEnv> {
+    ) -> Gate {
         let cluster = self.cluster(Arc::default()).await;
         Gate::open(cluster, address("gate"), transport, options).await.unwrap()
     }
@@ -235,7 +233,7 @@ async fn open(
     config: &ClusterConfig,
     layout: &Layout,
     line: Arc<Line>,
-) -> Cluster<Store, PausedEnv> {
+) -> Cluster {
     let name = ClusterName::parse("test").unwrap();
     let options = ClusterOptions {
         session_ttl: TTL,

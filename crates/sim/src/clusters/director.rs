@@ -34,9 +34,9 @@ use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::world::message;
 
-pub(super) type SimNode = Node<Link, SimEnv>;
-pub(super) type SimGate = Gate<Link, SimEnv>;
-pub(super) type SimCluster = Cluster<Link, SimEnv>;
+pub(super) type SimNode = Node;
+pub(super) type SimGate = Gate;
+pub(super) type SimCluster = Cluster;
 
 /// What runs in a process.
 #[derive(Clone)]

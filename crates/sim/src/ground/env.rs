@@ -1,9 +1,8 @@
-use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use shardwright_contracts::{Env, LogicalTime};
+use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 
 use super::executor::{Clockwork, Home};
 use crate::rng::Rng;
@@ -39,14 +38,14 @@ impl Env for SimEnv {
         Duration::from_micros(self.clock.now_us())
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         let clock = self.clock.clone();
-        async move {
+        Box::pin(async move {
             clock.sleep_us(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)).await;
-        }
+        })
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.clock.spawn(Home::Process(self.process), task);
     }
 

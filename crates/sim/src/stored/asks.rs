@@ -12,14 +12,12 @@ use shardwright_coordination::{
 };
 use shardwright_engine::{Retention, RunAddress, StoredCoordinator};
 
-use crate::ground::env::SimEnv;
-use crate::ground::link::Link;
 use crate::keyspace::Point;
 use crate::request::{DraftCursor, DraftSpec, DraftSplit, HolderAct, Request, RunAct};
 use crate::system::{Answer, Granted, Outcome, inputs};
 
 /// The engine as it runs here.
-pub(crate) type Coordinator = StoredCoordinator<Link, SimEnv>;
+pub(crate) type Coordinator = StoredCoordinator;
 
 /// What is asked.
 #[derive(Clone, Debug)]

@@ -13,7 +13,6 @@ use shardwright_store::{Commit, Expect, Key, Revision, Store};
 use super::books::Address;
 use super::director::{Damage, Director, Findings, Later};
 use super::ledger::CallState;
-use crate::ground::env::SimEnv;
 use crate::ground::fault::StoreFault;
 use crate::ground::weather::{Author, Cut};
 
@@ -347,7 +346,7 @@ impl Director {
 
 /// Makes a store that nobody works on yet a restored one.
 pub(super) fn restore(store: &MemoryStore, keys: &Keyspace) {
-    let raised = StoredCoordinator::<MemoryStore, SimEnv>::raise_incarnation(store, keys);
+    let raised = StoredCoordinator::raise_incarnation(store.clone(), keys);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     // A store in memory answers at once.
     let _raised = std::pin::pin!(raised).poll(&mut context);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_contracts::{
-    CursorSemantics, CursorUpdate, Env, InitialShardInput, LogicalTime, OpId, RunId, ShardId,
-    ShardSpecRef, TenantId,
+    BoxFuture, CursorSemantics, CursorUpdate, Env, InitialShardInput, LogicalTime, OpId, RunId,
+    ShardId, ShardSpecRef, TenantId,
 };
 use shardwright_coordination::{AsyncRunManagement, RunConfig, ShardLimits, ShardRecord};
 use shardwright_engine::keyspace::Keyspace;
@@ -25,7 +25,7 @@ use tokio::time::timeout;
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([1; 32]);
 pub(crate) const RUN: RunId = RunId::from_raw(1);
 
-pub(crate) type Coordinator = StoredCoordinator<MemoryStore, TokioEnv>;
+pub(crate) type Coordinator = StoredCoordinator;
 
 /// The numbers below a bound, as keys of six digits.
 #[derive(Clone)]
@@ -138,6 +138,11 @@ pub(crate) async fn start_with_limit(
     coordinator
 }
 
+/// The store of a coordinator.
+pub(crate) fn memory(coordinator: &Coordinator) -> &MemoryStore {
+    coordinator.store().downcast_ref().unwrap()
+}
+
 /// Another process, as it were, on the same store.
 pub(crate) async fn join(coordinator: &Coordinator) -> Coordinator {
     let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
@@ -164,11 +169,11 @@ impl Env for Hurried {
         self.0.monotonic() * HURRY
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send {
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.0.sleep(duration / HURRY)
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.0.spawn(task);
     }
 
@@ -190,11 +195,11 @@ impl Env for Paused {
         Duration::ZERO
     }
 
-    fn sleep(&self, _: Duration) -> impl Future<Output = ()> + Send {
-        std::future::pending()
+    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.0.spawn(task);
     }
 

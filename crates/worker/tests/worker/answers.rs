@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::support::{
     Coordinator, Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, finish, gives_up, join,
-    line, number, results, shards, sink, start, start_with_lease,
+    line, memory, number, results, shards, sink, start, start_with_lease,
 };
 
 /// Loses the answer to the first commit with a certain write, and everything after it until
@@ -96,7 +96,7 @@ async fn work_with_lost_answer(
     stop: Stop,
 ) -> Ending {
     let hooks = LosesAnswer::of(is_the_one);
-    let store = coordinator.store().client(Arc::clone(&hooks));
+    let store = memory(coordinator).client(Arc::clone(&hooks));
     let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
     let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let journal = Journal::default();

@@ -13,7 +13,7 @@ use shardwright_worker::{Ending, Job, JobFailure, Stop, Worker, WorkerOptions, e
 use tokio::time::timeout;
 
 use crate::support::{
-    Journal, LONG, Numbers, RUN, TENANT, all, env, gives_up, line, number, results, sink,
+    Journal, LONG, Numbers, RUN, TENANT, all, env, gives_up, line, memory, number, results, sink,
     start_with_lease,
 };
 
@@ -44,7 +44,7 @@ impl Hooks for LateAnswer {
 async fn work_with_late_answer(job: impl Job, stop: Stop) -> (Ending, Journal, usize) {
     let coordinator = start_with_lease(50, 1, Completed, LEASE_MS).await;
     let (_folder, sink) = sink();
-    let store = coordinator.store().client(Arc::new(LateAnswer));
+    let store = memory(&coordinator).client(Arc::new(LateAnswer));
     let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
     let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let journal = Journal::default();

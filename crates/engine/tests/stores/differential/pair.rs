@@ -17,7 +17,7 @@ use shardwright_coordination::{
 };
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, Heard, Listener, Sessions, StoredCoordinator};
-use shardwright_store::{SessionClock, Store};
+use shardwright_store::{AnyStore, SessionClock, Store};
 
 use super::memory::Memory;
 use super::op::{Answer, Op, perform};
@@ -86,14 +86,14 @@ impl Setting {
     }
 }
 
-type Engine<S> = StoredCoordinator<S, World>;
+type Engine = StoredCoordinator;
 
 /// Both, and what has happened so far.
-pub(crate) struct Pair<S> {
+pub(crate) struct Pair {
     setting: Setting,
     world: World,
     reference: Synchronized<InMemoryCoordinator, World>,
-    engines: Vec<(Engine<S>, Listener)>,
+    engines: Vec<(Engine, Listener)>,
     keys: Keyspace,
     pub(crate) memory: Memory,
     pub(crate) tally: Tally,
@@ -120,8 +120,8 @@ fn same<T: PartialEq + Debug>(
     Err(Mismatch { what, reference: format!("{reference:#?}"), stored: format!("{stored:#?}") })
 }
 
-impl<S: Store + Clone> Pair<S> {
-    pub(crate) fn new(
+impl Pair {
+    pub(crate) fn new<S: Store>(
         seed: u64,
         setting: Setting,
         make_store: impl FnOnce(Arc<dyn SessionClock>) -> S,
@@ -129,9 +129,9 @@ impl<S: Store + Clone> Pair<S> {
         let world = World::new(seed);
         world.advance(1_000);
         let keys = Keyspace::new("differential/").unwrap();
-        let store = make_store(Arc::new(world.clock().clone()));
+        let store = AnyStore::new(make_store(Arc::new(world.clock().clone())));
         for _ in 0..setting.incarnation {
-            let raised = Engine::<S>::raise_incarnation(&store, &keys);
+            let raised = Engine::raise_incarnation(store.clone(), &keys);
             world.block_on(raised).unwrap();
         }
         let engines = (0..1 + usize::from(setting.has_two))
