@@ -8,10 +8,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use shardwright_connectors::{LineConnector, LineOptions};
 use shardwright_contracts::{CursorSemantics, RunId, TenantId};
 use shardwright_coordination::RunConfig;
 use shardwright_engine::{FileCoordinator, TokioEnv};
-use shardwright_worker::connector::{Connector as _, Item, LineConnector, LineOptions, Payload};
+use shardwright_worker::connector::{Connector as _, Item, Payload};
 use shardwright_worker::sink::Discard;
 use shardwright_worker::{Ending, JobFailure, Worker, WorkerOptions, create_run, each};
 

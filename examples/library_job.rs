@@ -7,13 +7,13 @@
 
 use std::path::{Path, PathBuf};
 
+use shardwright_connectors::FolderSink;
 use shardwright_contracts::{CursorSemantics, RunId, TenantId};
 use shardwright_coordination::RunConfig;
 use shardwright_engine::{FileCoordinator, TokioEnv};
 use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Payload, Position,
 };
-use shardwright_worker::sink::FolderSink;
 use shardwright_worker::{Ending, Worker, WorkerOptions, create_run, each};
 
 const TENANT: TenantId = TenantId::from_bytes([0; 32]);

@@ -82,8 +82,9 @@ fn plan(has_nextest: bool) -> Vec<Step> {
              -p shardwright-engine --lib --locked",
         ),
         cargo_step(
-            "worker without object stores",
-            "check -p shardwright-worker --no-default-features --lib --locked",
+            "without object stores",
+            "check -p shardwright-connectors -p shardwright-process --no-default-features --lib \
+             --locked",
         ),
         cargo_step(
             "tests, default features",

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use shardwright_coordination::RunName;
-use shardwright_worker::scan::{Format, Secrecy};
+use shardwright_process::scan::{Format, Secrecy};
 
 use self::cluster::{ClusterArguments, GateArguments, NodeArguments, RouteArguments};
 use self::demo::DemoCommand;

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use shardwright_process::KeyText;
 use shardwright_worker::connector::{Notice, NoticeKind, Notices};
-use shardwright_worker::process::KeyText;
 use shardwright_worker::{Observer, WorkerEvent};
 
 /// How many things of a kind each process writes down one by one; the others it counts.
@@ -265,9 +265,8 @@ pub(crate) mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use shardwright_worker::connector::{
-        Connector as _, PageLimit, Position, TreeConnector, TreeOptions,
-    };
+    use shardwright_connectors::{TreeConnector, TreeOptions};
+    use shardwright_worker::connector::{Connector as _, PageLimit, Position};
 
     use super::*;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use shardwright_process::KeyText;
 use shardwright_worker::connector::{Fingerprint, KeyRange};
-use shardwright_worker::process::KeyText;
 
 use crate::arguments::RunArguments;
 use crate::source::{Source, folder_of_url};

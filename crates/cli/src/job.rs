@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_contracts::RunId;
-use shardwright_worker::connector::Item;
-use shardwright_worker::job::{Assignment, Batch, Job, JobFailure, Outcome};
-use shardwright_worker::process::{
+use shardwright_process::scan::ScanJob;
+use shardwright_process::{
     BatchInput, Guard, PersistentProcess, ProcessPerBatch, ProcessPerItem, Template,
 };
-use shardwright_worker::scan::ScanJob;
+use shardwright_worker::connector::Item;
+use shardwright_worker::job::{Assignment, Batch, Job, JobFailure, Outcome};
 
 use crate::description::{Description, Mode};
 use crate::output::Output;

@@ -9,13 +9,16 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
 
 use anyhow::Context as _;
+use shardwright_connectors::{FolderSink, ObjectSink};
 use shardwright_contracts::RunId;
 use shardwright_coordination::{RunName, ShardRecord};
+use shardwright_process::{Spill, SpillStore};
 use shardwright_worker::extent::Envelope;
-use shardwright_worker::process::Spill;
-use shardwright_worker::sink::{FolderSink, ObjectSink, Sink, SinkError};
+use shardwright_worker::sink::{Sink, SinkError};
 
 pub(crate) use self::clear::remove;
 pub(crate) use self::marker::Replaced;
@@ -39,6 +42,23 @@ pub(crate) struct Output {
     objects: Option<ObjectSink>,
     /// Whether other machines have results of their own.
     is_local: bool,
+}
+
+/// Uploads long outputs of programs to the object store of the results.
+struct Uploads(ObjectSink);
+
+impl SpillStore for Uploads {
+    fn place(&self, name: &str) -> String {
+        self.0.place(name)
+    }
+
+    fn put_file<'a>(
+        &'a self,
+        name: &'a str,
+        file: &'a mut File,
+    ) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + 'a>> {
+        Box::pin(async move { self.0.put_file(name, file).await.map_err(io::Error::other) })
+    }
 }
 
 /// The result file, as it was built, and not yet where it belongs.
@@ -106,7 +126,7 @@ impl Output {
     pub(crate) fn spill(&self) -> Spill {
         let spill = Spill::new(self.folder.join(LONG_OUTPUTS), INLINE_BYTES);
         match &self.objects {
-            Some(objects) => spill.to_objects(objects.clone()),
+            Some(objects) => spill.to_store(Arc::new(Uploads(objects.clone()))),
             None => spill,
         }
     }

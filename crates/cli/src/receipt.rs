@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use shardwright_contracts::{CursorSemantics, RunId};
 use shardwright_coordination::{RunName, RunRecord, ShardRecord, ShardStatus};
+use shardwright_process::KeyText;
 use shardwright_worker::extent::Envelope;
-use shardwright_worker::process::KeyText;
 
 use crate::books::{Tally, Uncovered, Why};
 use crate::description::Description;

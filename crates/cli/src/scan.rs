@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde_json::json;
-use shardwright_worker::scan::{Report, RuleSet, ScanJob, ScanRecord, Scanner, Totals};
+use shardwright_process::scan::{Report, RuleSet, ScanJob, ScanRecord, Scanner, Totals};
 
 use crate::arguments::ScanArguments;
 use crate::description::Description;

@@ -2,11 +2,10 @@
 
 use std::io;
 
+use shardwright_connectors::{FileSegment, FolderSink, ObjectSegment, ObjectSink};
 use shardwright_contracts::{FenceEpoch, RunId, ShardKey};
 use shardwright_worker::extent::Extent;
-use shardwright_worker::sink::{
-    FileSegment, FolderSink, ObjectSegment, ObjectSink, Segment, Sink, SinkError,
-};
+use shardwright_worker::sink::{Segment, Sink, SinkError};
 
 /// Whichever place was chosen.
 pub(crate) enum AnySink {

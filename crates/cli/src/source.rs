@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use shardwright_frontier::{ManifestRowKey, decode_manifest_row_key};
-use shardwright_worker::connector::{
-    Connector, ConnectorError, Estimate, Fingerprint, KeyRange, LineConnector, LineOptions,
-    ObjectConnector, Page, PageLimit, Position, Separator, TreeConnector, TreeOptions, spool,
+use shardwright_connectors::{
+    LineConnector, LineOptions, ObjectConnector, Separator, TreeConnector, TreeOptions, spool,
 };
-use shardwright_worker::process::KeyText;
-use shardwright_worker::scan::uri;
+use shardwright_frontier::{ManifestRowKey, decode_manifest_row_key};
+use shardwright_process::KeyText;
+use shardwright_process::scan::uri;
+use shardwright_worker::connector::{
+    Connector, ConnectorError, Estimate, Fingerprint, KeyRange, Page, PageLimit, Position,
+};
 
 pub(crate) use self::booked::Booked;
 use crate::arguments::RunArguments;

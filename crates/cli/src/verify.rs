@@ -15,9 +15,9 @@ mod uncovered;
 
 use std::path::{Path, PathBuf};
 
+use shardwright_connectors::ObjectSink;
 use shardwright_contracts::{CursorSemantics, RunId};
 use shardwright_coordination::{AsyncRunManagement as _, RunName};
-use shardwright_worker::sink::ObjectSink;
 
 use self::listing::{Claim, Missing};
 use self::results::Place;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_coordination::RunName;
+use shardwright_process::KeyText;
 use shardwright_worker::connector::Notice;
-use shardwright_worker::process::KeyText;
 use shardwright_worker::{Observer, WorkerEvent};
 
 pub(crate) use self::board::Board;

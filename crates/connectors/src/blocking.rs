@@ -1,9 +1,9 @@
 //! Work that may block, on the threads that are there for it.
 
-use super::error::ConnectorError;
+use shardwright_worker::connector::ConnectorError;
 
 /// Runs `work` on the runtime's blocking pool.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ConnectorError> + Send + 'static,
 ) -> Result<T, ConnectorError> {
     match tokio::task::spawn_blocking(work).await {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::range::Remainder;
+use crate::remainder::Remainder;
 
 /// Most walks that are kept.
 const WALKS_MAX: usize = 64;
@@ -12,7 +12,7 @@ const BYTES_MAX: usize = 64 << 20;
 
 /// Walks by the key they stopped behind. A walk that is not found is begun anew, which costs time
 /// and nothing else.
-pub(super) struct Shelf<W> {
+pub(crate) struct Shelf<W> {
     walks: Mutex<VecDeque<Shelved<W>>>,
 }
 
@@ -33,25 +33,25 @@ impl<W> Shelved<W> {
 }
 
 impl<W> Shelf<W> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { walks: Mutex::new(VecDeque::new()) }
     }
 
     /// Takes the walk that can read what remains, if there is one.
-    pub(super) fn take(&self, remainder: &Remainder) -> Option<W> {
+    pub(crate) fn take(&self, remainder: &Remainder) -> Option<W> {
         let mut walks = self.walks();
         let at = walks.iter().position(|one| one.can_read(remainder))?;
         walks.remove(at).map(|one| one.walk)
     }
 
     /// Looks at the walk that can read what remains, if there is one.
-    pub(super) fn peek<T>(&self, remainder: &Remainder, look: impl FnOnce(&W) -> T) -> Option<T> {
+    pub(crate) fn peek<T>(&self, remainder: &Remainder, look: impl FnOnce(&W) -> T) -> Option<T> {
         let walks = self.walks();
         walks.iter().find(|one| one.can_read(remainder)).map(|one| look(&one.walk))
     }
 
     /// Keeps a walk to `end` that stopped behind `after` and holds about `bytes` of memory.
-    pub(super) fn put(&self, after: Vec<u8>, end: Vec<u8>, bytes: usize, walk: W) {
+    pub(crate) fn put(&self, after: Vec<u8>, end: Vec<u8>, bytes: usize, walk: W) {
         let mut walks = self.walks();
         walks.retain(|one| one.after != after || one.end != end);
         walks.push_back(Shelved { after, end, bytes, walk });
@@ -69,8 +69,8 @@ impl<W> Shelf<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::range::KeyRange;
     use super::*;
+    use shardwright_worker::connector::KeyRange;
 
     fn behind(after: &str, end: &str) -> Remainder {
         Remainder::of(&KeyRange::new("", end), Some(after.as_bytes()))

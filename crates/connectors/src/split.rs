@@ -1,13 +1,13 @@
 //! Where to cut a list of weighted pieces.
 
 /// A piece of the key space: from its key up to the key of the next one.
-pub(super) struct Piece {
-    pub(super) key: Vec<u8>,
-    pub(super) weight: u64,
+pub(crate) struct Piece {
+    pub(crate) key: Vec<u8>,
+    pub(crate) weight: u64,
 }
 
 /// The piece, never the first, before which about `fraction` of the weight lies.
-pub(super) fn nearest_cut(pieces: &[Piece], fraction: f64) -> Option<usize> {
+pub(crate) fn nearest_cut(pieces: &[Piece], fraction: f64) -> Option<usize> {
     let target = share(total(pieces), fraction);
     let mut before = 0_u64;
     let mut best: Option<(u64, usize)> = None;
@@ -22,7 +22,7 @@ pub(super) fn nearest_cut(pieces: &[Piece], fraction: f64) -> Option<usize> {
 }
 
 /// Keys of pieces, rising, that cut the list into at most `wanted` parts of similar weight.
-pub(super) fn even_cuts(pieces: &[Piece], wanted: usize) -> Vec<Vec<u8>> {
+pub(crate) fn even_cuts(pieces: &[Piece], wanted: usize) -> Vec<Vec<u8>> {
     let total = u128::from(total(pieces));
     let wanted = wanted.max(1) as u128;
     let mut cuts = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn even_cuts(pieces: &[Piece], wanted: usize) -> Vec<Vec<u8>> {
 }
 
 /// The given share of a total; one that makes no sense is taken for a half.
-pub(super) fn share(total: u64, fraction: f64) -> u64 {
+pub(crate) fn share(total: u64, fraction: f64) -> u64 {
     let fraction = if fraction.is_finite() { fraction.clamp(0.0, 1.0) } else { 0.5 };
     (total as f64 * fraction) as u64
 }

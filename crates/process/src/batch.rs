@@ -2,6 +2,8 @@ use std::iter::repeat_n;
 use std::sync::Arc;
 
 use shardwright_coordination::ParkReason;
+use shardwright_worker::connector::Item;
+use shardwright_worker::job::{Batch, Job, JobFailure, Outcome};
 
 use super::guard::Guard;
 use super::item::{failure_line, line};
@@ -9,8 +11,6 @@ use super::output::Output;
 use super::run::{Failed, Finished, Invocation};
 use super::spill::Spill;
 use super::template::{Template, text_of};
-use crate::connector::Item;
-use crate::job::{Batch, Job, JobFailure, Outcome};
 
 /// What ends an item on a program's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use shardwright_coordination::ParkReason;
+use shardwright_worker::connector::{Item, Payload};
+use shardwright_worker::job::{Batch, Job, JobFailure, Outcome};
 
 use super::guard::Guard;
 use super::output::Output;
@@ -10,8 +12,6 @@ use super::record::{ItemRecord, KeyText};
 use super::run::{Finished, Invocation};
 use super::spill::Spill;
 use super::template::Template;
-use crate::connector::{Item, Payload};
-use crate::job::{Batch, Job, JobFailure, Outcome};
 
 /// Runs a program for each item.
 pub struct ProcessPerItem {

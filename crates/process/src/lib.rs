@@ -1,8 +1,11 @@
-//! Jobs that are programs.
+//! Handlers that are programs.
 //!
-//! Every program lives in a process group of its own that a [guard](guard::Guard) gives it. The
+//! Every program lives in a process group of its own that a [guard](Guard) gives it. The
 //! group is killed when the work is dropped, and by a tiny process in it when the pipe from its
 //! worker closes: so no child survives its worker, however that ended.
+//!
+//! The module `scan` (a feature) is the built-in handler that looks for secrets.
+#![forbid(unsafe_code)]
 
 mod batch;
 mod guard;
@@ -11,6 +14,8 @@ mod output;
 mod persistent;
 mod record;
 mod run;
+#[cfg(feature = "scan")]
+pub mod scan;
 mod spill;
 mod template;
 
@@ -18,8 +23,6 @@ pub use batch::{BatchInput, ProcessPerBatch};
 pub use guard::{Guard, GuardError};
 pub use item::ProcessPerItem;
 pub use persistent::{PersistentError, PersistentProcess};
-#[cfg(feature = "scan")]
-pub(crate) use record::to_line;
 pub use record::{ItemRecord, KeyText};
-pub use spill::Spill;
+pub use spill::{Spill, SpillStore};
 pub use template::{Template, TemplateError};

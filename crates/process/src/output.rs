@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use shardwright_coordination::ParkReason;
+use shardwright_worker::job::{Assignment, JobFailure};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::spill::{Spill, SpillFile, Spilled};
-use crate::job::{Assignment, JobFailure};
 
 /// How much of what a program complains about is kept.
 pub(super) const COMPLAINT_BYTES: usize = 8 * 1_024;

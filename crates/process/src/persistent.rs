@@ -27,8 +27,8 @@ use super::output::Output;
 use super::run::{Finished, without_program};
 use super::spill::Spill;
 use super::template::Template;
-use crate::connector::Item;
-use crate::job::{Assignment, Batch, Job, JobFailure, Outcome};
+use shardwright_worker::connector::Item;
+use shardwright_worker::job::{Assignment, Batch, Job, JobFailure, Outcome};
 
 /// Most items that are handed over at once. More would wait for each other.
 const BATCH_ITEMS: usize = 64;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use shardwright_coordination::ParkReason;
+use shardwright_worker::connector::Item;
+use shardwright_worker::job::{Assignment, Cause, JobFailure};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -18,8 +20,6 @@ use super::guard::{Group, Guard, GuardError};
 use super::item::row_of;
 use super::output::{Gathered, Output, Unkept, keep_last};
 use super::spill::Spill;
-use crate::connector::Item;
-use crate::job::{Assignment, Cause, JobFailure};
 
 /// How long what a program has started may keep its pipes open after its end. What is written
 /// later is nobody's output, and waiting for more would be waiting for ever.

@@ -14,14 +14,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(feature = "objects")]
 use object_store::ObjectStore;
+
 pub use record::ScanRecord;
 pub use shardwright_scan::report::{Totals, uri};
 pub use shardwright_scan::{
     FileReport, Format, Report, RuleSet, RulesError, Scanner, Scratch, Secrecy, Skipped,
 };
 
-use crate::connector::{Item, Payload};
-use crate::job::{Batch, Job, JobFailure, Outcome};
+use shardwright_worker::connector::{Item, Payload};
+use shardwright_worker::job::{Batch, Job, JobFailure, Outcome};
 
 /// How many items are worked on in one go: enough to make up for the change of threads, few
 /// enough that not much is done twice after a kill.

@@ -3,39 +3,42 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use shardwright_worker::job::Assignment;
 
 use super::output::Unkept;
-use crate::job::Assignment;
-#[cfg(feature = "objects")]
-use crate::sink::ObjectSink;
+
+/// A place that finished spill files are uploaded to.
+pub trait SpillStore: Send + Sync + 'static {
+    /// Returns the address of an object.
+    fn place(&self, name: &str) -> String;
+
+    /// Uploads a file as an object, which appears whole.
+    fn put_file<'a>(&'a self, name: &'a str, file: &'a mut File) -> BoxFuture<'a, io::Result<()>>;
+}
 
 /// A folder for what a program wrote, where it wrote much.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Spill {
     folder: PathBuf,
     /// The longest output that is kept in the result itself.
     pub inline_bytes: usize,
-    #[cfg(feature = "objects")]
-    objects: Option<ObjectSink>,
+    uploads: Option<Arc<dyn SpillStore>>,
 }
 
 impl Spill {
     /// Puts output of more than `inline_bytes` into files of `folder`.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>, inline_bytes: usize) -> Self {
-        Self {
-            folder: folder.into(),
-            inline_bytes,
-            #[cfg(feature = "objects")]
-            objects: None,
-        }
+        Self { folder: folder.into(), inline_bytes, uploads: None }
     }
 
-    /// Moves finished files to an object store.
-    #[cfg(feature = "objects")]
+    /// Moves finished files to another place.
     #[must_use]
-    pub fn to_objects(mut self, objects: ObjectSink) -> Self {
-        self.objects = Some(objects);
+    pub fn to_store(mut self, store: Arc<dyn SpillStore>) -> Self {
+        self.uploads = Some(store);
         self
     }
 
@@ -61,8 +64,7 @@ impl Spill {
             bytes: 0,
             hasher: blake3::Hasher::new(),
             is_kept: false,
-            #[cfg(feature = "objects")]
-            upload: self.objects.clone().map(|to| (to, format!("stdout/{run}/{name}"))),
+            upload: self.uploads.clone().map(|to| (to, format!("stdout/{run}/{name}"))),
         })
     }
 }
@@ -82,8 +84,7 @@ pub(super) struct SpillFile {
     bytes: u64,
     hasher: blake3::Hasher,
     is_kept: bool,
-    #[cfg(feature = "objects")]
-    upload: Option<(ObjectSink, String)>,
+    upload: Option<(Arc<dyn SpillStore>, String)>,
 }
 
 impl SpillFile {
@@ -97,11 +98,9 @@ impl SpillFile {
     /// Makes it durable and says what it is, and where.
     pub(super) async fn finish(mut self) -> Result<Spilled, Unkept> {
         let (bytes, blake3) = (self.bytes, self.hasher.finalize().to_hex().to_string());
-        #[cfg(feature = "objects")]
-        if let Some((objects, name)) = self.upload.take() {
-            let place = PathBuf::from(objects.place(&name));
-            let sent = objects.put_file(&name, &mut self.file).await;
-            sent.map_err(|error| Unkept::at(&place)(io::Error::other(error)))?;
+        if let Some((store, name)) = self.upload.take() {
+            let place = PathBuf::from(store.place(&name));
+            store.put_file(&name, &mut self.file).await.map_err(Unkept::at(&place))?;
             return Ok(Spilled { place, bytes, blake3 });
         }
         self.sync().await.map_err(Unkept::at(&self.path))?;

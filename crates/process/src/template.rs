@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::connector::{Item, Payload};
+use shardwright_worker::connector::{Item, Payload};
 
 const PLACE: &[u8] = b"{}";
 

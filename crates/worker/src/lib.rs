@@ -7,19 +7,17 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`connector`] | sources: trees, lines, object stores |
+//! | [`connector`] | what a source must do, and the items it gives |
 //! | [`job`] | what is done with an item |
-//! | [`process`] | jobs that are programs |
-//! | `scan` (a feature) | the built-in job: looking for secrets |
 //! | [`sink`], [`extent`] | where results go, and how a cursor names them |
+//!
+//! The crate does no IO: `shardwright-connectors` reads sources and keeps results,
+//! `shardwright-process` runs programs.
 #![forbid(unsafe_code)]
 
 pub mod connector;
 pub mod extent;
 pub mod job;
-pub mod process;
-#[cfg(feature = "scan")]
-pub mod scan;
 pub mod sink;
 
 mod attempt;
@@ -46,5 +44,6 @@ pub use job::{Job, JobFailure, each};
 pub use options::WorkerOptions;
 pub use retry::RetryPolicy;
 use shardwright_contracts::Env;
+
 pub use stop::Stop;
 pub use worker::{Ending, Worker, WorkerBuilder};

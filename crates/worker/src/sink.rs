@@ -4,17 +4,11 @@
 //! names it; see [`crate::extent`].
 
 mod discard;
-mod folder;
-#[cfg(feature = "objects")]
-mod objects;
 
 use std::future::Future;
 use std::io;
 
 pub use discard::Discard;
-pub use folder::{FileSegment, FolderSink};
-#[cfg(feature = "objects")]
-pub use objects::{ObjectSegment, ObjectSink};
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
 
 use crate::extent::Extent;
@@ -47,16 +41,6 @@ pub enum SinkError {
         /// Which.
         shard: ShardId,
     },
-}
-
-/// What the place of a run's segments is called.
-fn run_name(run: RunId) -> String {
-    format!("{:016x}", run.as_raw())
-}
-
-/// What a segment is called there.
-fn segment_name(shard: ShardId, fence: FenceEpoch) -> String {
-    format!("{:016x}-{:016x}", shard.as_raw(), fence.as_raw())
 }
 
 /// A place for results.

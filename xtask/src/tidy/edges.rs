@@ -144,6 +144,8 @@ mod tests {
         assert!(!allows("shardwright-store", "shardwright-contracts", Normal));
         assert!(!allows("shardwright-api", "shardwright-placement", Normal));
         assert!(!allows("shardwright-worker", "shardwright-engine", Normal));
+        assert!(!allows("shardwright-worker", "shardwright-connectors", Normal));
+        assert!(!allows("shardwright-process", "shardwright-connectors", Normal));
         assert!(!allows("shardwright-engine", "shardwright-frontier", Build));
         assert!(!allows("shardwright-server", "shardwright-node", Normal));
         assert!(!allows("shardwright-cli", "xtask", Normal));

@@ -18,13 +18,15 @@ const LAYERS: &[Layer] = &[
     row("engine", &["coordination", "placement", "store"]),
     row("api", &["coordination"]),
     row("scan", &[]),
-    row("worker", &["coordination", "frontier", "scan"]),
+    row("worker", &["coordination", "frontier"]),
+    row("connectors", &["worker"]),
+    row("process", &["worker", "scan"]),
     row("node", &["placement", "engine", "api"]),
     row("server", &["engine", "api"]),
     row("sim", &["engine", "worker", "node"]),
     row("chaos", &["engine"]),
     row("counter", &["node"]),
-    row("cli", &["server", "sim", "counter"]),
+    row("cli", &["server", "sim", "connectors", "process", "counter"]),
     row("examples", &["cli"]),
     row("specs", &["coordination"]),
     row("xtask", &[]),
@@ -71,7 +73,7 @@ mod tests {
     #[test]
     fn what_is_beneath_a_crate_is_everything_its_arrows_reach() {
         let names = |name| beneath(layer(name).unwrap()).into_iter().collect::<Vec<_>>();
-        assert_eq!(names("worker"), ["contracts", "coordination", "frontier", "scan"]);
+        assert_eq!(names("worker"), ["contracts", "coordination", "frontier"]);
         assert_eq!(names("engine"), ["contracts", "coordination", "placement", "store"]);
         assert!(names("contracts").is_empty() && names("store").is_empty());
         let under_cli = names("cli");

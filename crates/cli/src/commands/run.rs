@@ -1,6 +1,6 @@
 //! `shardwright run`: the main job.
 
-use shardwright_worker::process::Template;
+use shardwright_process::Template;
 
 use crate::arguments::RunArguments;
 use crate::begin::{begin, state_folder};

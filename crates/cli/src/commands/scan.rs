@@ -1,7 +1,7 @@
 //! `shardwright scan`: the built-in job.
 
 use anyhow::Context as _;
-use shardwright_worker::scan::{Format, RuleSet};
+use shardwright_process::scan::{Format, RuleSet};
 
 use crate::arguments::ScanArguments;
 use crate::begin::{begin, state_folder};

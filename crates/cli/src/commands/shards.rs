@@ -1,5 +1,5 @@
 use shardwright_coordination::{AsyncRunManagement as _, RunName, ShardFilter};
-use shardwright_worker::process::KeyText;
+use shardwright_process::KeyText;
 
 use crate::commands::{TENANT, find, print_json};
 use crate::exit::Exit;

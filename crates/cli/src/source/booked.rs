@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use shardwright_connectors::io_error;
 use shardwright_contracts::RunId;
 use shardwright_worker::connector::{
     Connector, ConnectorError, Estimate, Fingerprint, KeyRange, Page, PageLimit, Position,
@@ -27,10 +28,7 @@ impl Connector for Booked {
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
         let page = self.source.page(range, from, limit).await?;
-        let unwritten = |source| {
-            let path = self.books.path().to_owned();
-            ConnectorError::Io { doing: "write down what could not be read, in", path, source }
-        };
+        let unwritten = io_error("write down what could not be read, in", self.books.path());
         if self.books.pass_over(&page.notices).map_err(unwritten)? {
             // Others have to find it, whatever becomes of this machine.
             let handed_in = self.output.hand_in_books(self.run).await;
@@ -70,8 +68,8 @@ impl Connector for Booked {
 
 #[cfg(test)]
 mod tests {
+    use shardwright_connectors::{TreeConnector, TreeOptions};
     use shardwright_coordination::RunName;
-    use shardwright_worker::connector::{TreeConnector, TreeOptions};
 
     use super::*;
     use crate::books::tests::{Nobody, make_too_deep};

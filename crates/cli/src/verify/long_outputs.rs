@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use serde::Deserialize;
-use shardwright_worker::sink::ObjectSink;
+use shardwright_connectors::ObjectSink;
 
 use super::Findings;
 use super::results::KeyJson;

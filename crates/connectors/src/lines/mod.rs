@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
-
-use super::blocking::blocking;
-use super::split::share;
-use super::{
+use shardwright_worker::connector::{
     Connector, ConnectorError, Estimate, Fingerprint, KeyRange, Page, PageLimit, Position, Quantity,
 };
+
+use crate::blocking::blocking;
+use crate::split::share;
 use index::{RowIndex, RowStart};
 use keys::RowKeys;
 use saved::Counted;

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use shardwright_worker::connector::{ConnectorError, Item, Page, PageLimit, Payload};
 
 use super::index::RowStart;
 use super::{Lines, RowKeys, Separator};
-use crate::connector::{ConnectorError, Item, Page, PageLimit, Payload};
 
 /// Least and most that is read at once.
 const READ_MIN: usize = 1 << 12;

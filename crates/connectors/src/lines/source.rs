@@ -5,8 +5,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use shardwright_worker::connector::ConnectorError;
+
 use super::index::{IndexBuilder, LongRow, RowIndex, RowStart};
-use crate::connector::ConnectorError;
+use crate::trouble::io_error;
 
 /// How much is read at once where the amount is not given.
 const CHUNK: usize = 1 << 16;
@@ -52,12 +54,12 @@ impl Source {
         row_bytes_max: usize,
     ) -> Result<Self, ConnectorError> {
         // Opening a pipe would wait for a writer, so it is asked what it is before.
-        let metadata = path.metadata().map_err(ConnectorError::io("open", path))?;
+        let metadata = path.metadata().map_err(io_error("open", path))?;
         if !metadata.is_file() {
             return Err(ConnectorError::NotAFile { path: path.to_owned() });
         }
-        let file = File::open(path).map_err(ConnectorError::io("open", path))?;
-        let metadata = file.metadata().map_err(ConnectorError::io("open", path))?;
+        let file = File::open(path).map_err(io_error("open", path))?;
+        let metadata = file.metadata().map_err(io_error("open", path))?;
         let stamp = Stamp::of(&metadata);
         Ok(Self { path: path.to_owned(), separator, row_bytes_max, file, stamp })
     }
@@ -88,7 +90,7 @@ impl Source {
 
     /// An error if the file was written to since it was opened.
     pub(super) fn check_unchanged(&self) -> Result<(), ConnectorError> {
-        let metadata = self.file.metadata().map_err(ConnectorError::io("read", &self.path))?;
+        let metadata = self.file.metadata().map_err(io_error("read", &self.path))?;
         let now = Stamp::of(&metadata);
         if now.size != self.stamp.size {
             return Err(self.changed("its size is another"));
@@ -184,7 +186,7 @@ impl Source {
         loop {
             match self.file.read_at(buffer, offset) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result.map_err(ConnectorError::io("read", &self.path)),
+                result => return result.map_err(io_error("read", &self.path)),
             }
         }
     }

@@ -3,8 +3,10 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::connector::ConnectorError;
-use crate::connector::blocking::blocking;
+use shardwright_worker::connector::ConnectorError;
+
+use crate::blocking::blocking;
+use crate::trouble::io_error;
 
 /// Copies everything that `reader` gives into the file at `path`; tells how many bytes.
 ///
@@ -15,7 +17,7 @@ pub async fn spool(
     path: impl Into<PathBuf>,
 ) -> Result<u64, ConnectorError> {
     let path = path.into();
-    blocking(move || copy(reader, &path).map_err(ConnectorError::io("spool into", &path))).await
+    blocking(move || copy(reader, &path).map_err(io_error("spool into", &path))).await
 }
 
 fn copy(mut reader: impl Read, path: &Path) -> io::Result<u64> {

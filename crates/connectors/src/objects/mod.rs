@@ -14,15 +14,15 @@ use futures_util::{StreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use shardwright_contracts::limits::{MAX_INITIAL_SHARDS, MAX_KEY_SIZE};
-
-use super::blocking::blocking;
-use super::range::Remainder;
-use super::shelf::Shelf;
-use super::split::even_cuts;
-use super::{
+use shardwright_worker::connector::{
     Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, NoticeKind, Notices, Page,
     PageLimit, Payload, Position, Quantity,
 };
+
+use crate::blocking::blocking;
+use crate::remainder::Remainder;
+use crate::shelf::Shelf;
+use crate::split::even_cuts;
 use open::Opened;
 use place::Place;
 use walk::{FlatWalk, FolderWalk, Found, Walk};

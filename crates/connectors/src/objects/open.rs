@@ -5,10 +5,10 @@ use std::sync::Arc;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreScheme};
+use shardwright_worker::connector::ConnectorError;
 use url::Url;
 
 use super::ListingOrder;
-use crate::connector::ConnectorError;
 
 /// A store, the folder in it, its address without secrets, and how it lists.
 pub(super) struct Opened {

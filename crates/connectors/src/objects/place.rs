@@ -2,7 +2,7 @@
 
 use object_store::path::Path;
 
-use crate::connector::range::Remainder;
+use crate::remainder::Remainder;
 
 /// Greater than every other character, in UTF-8 as well.
 const LAST_CHARACTER: char = '\u{10ffff}';
@@ -92,7 +92,7 @@ fn character_before(character: char) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connector::KeyRange;
+    use shardwright_worker::connector::KeyRange;
 
     fn offset(prefix: &str, remainder: &Remainder) -> Option<String> {
         Place::new(Path::from(prefix)).offset(remainder).map(String::from)

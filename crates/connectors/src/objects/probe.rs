@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use shardwright_frontier::{KeyBuf, prefix_successor};
+use shardwright_worker::connector::{ConnectorError, Item, Page, PageLimit};
 
 use super::between::between;
 use super::walk::list_folder;
 use super::{Bucket, ListingOrder};
-use crate::connector::range::Remainder;
-use crate::connector::split::{Piece, nearest_cut};
-use crate::connector::{ConnectorError, Item, Page, PageLimit};
+use crate::remainder::Remainder;
+use crate::split::{Piece, nearest_cut};
 
 /// How many objects are listed before anything is guessed. One answer of a store.
 pub(super) const LOOK_AHEAD: usize = 1_000;

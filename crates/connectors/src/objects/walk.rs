@@ -3,11 +3,10 @@
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::{ObjectMeta, ObjectStore};
+use shardwright_worker::connector::{ConnectorError, NoticeKind, Notices};
 
 use super::Bucket;
-use crate::connector::ConnectorError;
-use crate::connector::notice::{NoticeKind, Notices};
-use crate::connector::range::Remainder;
+use crate::remainder::Remainder;
 
 /// An object that was found.
 pub(super) struct Found {

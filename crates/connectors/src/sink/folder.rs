@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
+use shardwright_worker::extent::Extent;
+use shardwright_worker::sink::{Segment, Sink, SinkError};
 
-use super::{Segment, Sink, SinkError, run_name, segment_name};
-use crate::extent::Extent;
+use super::{run_name, segment_name};
 
 /// How much is gathered before it is written.
 const BUFFER_BYTES: usize = 64 * 1_024;

@@ -15,12 +15,14 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, WriteMultipart};
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
+use shardwright_worker::connector::ConnectorError;
+use shardwright_worker::extent::Extent;
+use shardwright_worker::sink::{Segment, Sink, SinkError};
 use tempfile::SpooledTempFile;
 
 use self::parts::{Parts, part_of};
-use super::{Segment, Sink, SinkError, run_name, segment_name};
-use crate::connector::{ConnectorError, open_store};
-use crate::extent::Extent;
+use super::{run_name, segment_name};
+use crate::objects::open_store;
 
 /// What is longer goes to a file before it is sent, and is sent in parts.
 const IN_MEMORY_BYTES: usize = 8 << 20;

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, statat};
 use rustix::io::Errno;
 
 use super::identity::{Identities, Identity};
-use crate::connector::range::Remainder;
+use crate::remainder::Remainder;
 
 /// What an entry is, as far as a walk cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

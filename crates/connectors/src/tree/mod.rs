@@ -15,15 +15,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ignore::gitignore::Gitignore;
 use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
-
-use super::blocking::blocking;
-use super::range::Remainder;
-use super::shelf::Shelf;
-use super::split::{even_cuts, nearest_cut};
-use super::{
+use shardwright_worker::connector::{
     Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Notices, Page, PageLimit,
     Payload, Position, Quantity,
 };
+
+use crate::blocking::blocking;
+use crate::remainder::Remainder;
+use crate::shelf::Shelf;
+use crate::split::{even_cuts, nearest_cut};
+use crate::trouble::io_error;
 use identity::{Identities, Identity};
 use listing::{Listed, Listing, path_below};
 use survey::{Survey, survey};
@@ -154,7 +155,7 @@ impl Connector for TreeConnector {
 
 impl Tree {
     fn open(shown: PathBuf, options: &TreeOptions) -> Result<Self, ConnectorError> {
-        let opening = |path| ConnectorError::io("open", path);
+        let opening = |path| io_error("open", path);
         let root = shown.canonicalize().map_err(opening(&shown))?;
         if !root.is_dir() {
             return Err(ConnectorError::NotAFolder { path: shown });
@@ -305,7 +306,7 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::connector::NoticeKind;
+    use shardwright_worker::connector::NoticeKind;
 
     #[test]
     fn a_split_takes_no_unopened_folder_for_something() {

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use shardwright_contracts::limits::MAX_KEY_SIZE;
+use shardwright_worker::connector::Quantity;
 
 use super::Tree;
 use super::identity::Identity;
 use super::ignore_rules::{self, Rules};
 use super::listing::{Kind, Listed, Listing, path_below};
-use crate::connector::Quantity;
-use crate::connector::range::Remainder;
-use crate::connector::split::Piece;
+use crate::remainder::Remainder;
+use crate::split::Piece;
 
 /// What an item weighs beside its bytes, so that empty files count for something.
 const ITEM_WEIGHT: u64 = 256;

@@ -5,14 +5,14 @@ use std::path::Path;
 
 use bytes::Bytes;
 use shardwright_contracts::limits::MAX_KEY_SIZE;
+use shardwright_worker::connector::{ConnectorError, NoticeKind, Notices};
 
 use super::identity::Identity;
 use super::ignore_rules::{self, Rules};
 use super::listing::{Kind, Listed, Listing, path_below};
 use super::{KEY_SPACE_END, Tree};
-use crate::connector::error::{ConnectorError, is_trouble, may_pass};
-use crate::connector::notice::{NoticeKind, Notices};
-use crate::connector::range::Remainder;
+use crate::remainder::Remainder;
+use crate::trouble::{io_error, is_trouble, may_pass};
 
 /// The folders on the way to where a walk stands, outermost first.
 ///
@@ -74,8 +74,8 @@ impl Walk {
         gaps: &mut Gaps<'_>,
     ) -> Result<Self, ConnectorError> {
         let mut walk = Self { folders: Vec::new(), remainder };
-        let root = open_folder(tree, &[], &walk.remainder, gaps)
-            .map_err(ConnectorError::io("list", &tree.shown))?;
+        let root =
+            open_folder(tree, &[], &walk.remainder, gaps).map_err(io_error("list", &tree.shown))?;
         match root {
             Some(folder) => walk.folders.push(folder),
             None => return Err(ConnectorError::StateFolder { path: tree.shown.clone() }),
@@ -248,7 +248,7 @@ fn passed_over(
         Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::SRCH) => NoticeKind::Vanished,
         Some(Errno::NAMETOOLONG) => NoticeKind::TooLong,
         _ if gaps.is_to_stay(&error) => NoticeKind::Unreadable,
-        _ => return Err(ConnectorError::io("read", &path_below(&tree.root, key))(error)),
+        _ => return Err(io_error("read", &path_below(&tree.root, key))(error)),
     };
     gaps.notices.add(key, kind, Some(error.to_string()));
     Ok(())
@@ -259,7 +259,7 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::connector::tree::TreeOptions;
+    use crate::tree::TreeOptions;
 
     fn told(error: io::Error, passes_over_trouble: bool) -> Result<NoticeKind, ConnectorError> {
         let tree = Tree::open("/".into(), &TreeOptions::default()).unwrap();

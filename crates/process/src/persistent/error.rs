@@ -1,7 +1,7 @@
 use std::io;
 
 use super::message::VERSION;
-use crate::process::GuardError;
+use crate::GuardError;
 
 /// What is wrong with a program that is to stay up. It is started anew, and what it had is given
 /// to its successor.

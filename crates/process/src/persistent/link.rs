@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shardwright_coordination::ParkReason;
+use shardwright_worker::job::{Batch, JobFailure};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::PersistentError;
 use super::message::{self, Heard, VERSION};
-use crate::job::{Batch, JobFailure};
 
 /// What came of an item.
 pub(super) type Answer = Result<Done, JobFailure>;

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use shardwright_contracts::RunId;
+use shardwright_worker::connector::Item;
+use shardwright_worker::job::{Assignment, Batch};
 
 use super::PersistentError;
-use crate::connector::Item;
-use crate::job::{Assignment, Batch};
-use crate::process::record::KeyText;
-use crate::process::template::text_of;
+use crate::record::KeyText;
+use crate::template::text_of;
 
 /// The version of the protocol that is spoken here.
 pub(super) const VERSION: u64 = 1;
@@ -167,7 +167,7 @@ mod tests {
     use shardwright_contracts::{FenceEpoch, ShardId, WorkerId};
 
     use super::*;
-    use crate::connector::Payload;
+    use shardwright_worker::connector::Payload;
 
     fn assignment() -> Assignment {
         Assignment {

@@ -20,10 +20,10 @@ use tokio::time::timeout;
 use super::PersistentError;
 use super::link::Link;
 use super::message;
-use crate::process::guard::Group;
-use crate::process::output::COMPLAINT_BYTES;
-use crate::process::run::describe;
-use crate::process::template::Template;
+use crate::guard::Group;
+use crate::output::COMPLAINT_BYTES;
+use crate::run::describe;
+use crate::template::Template;
 
 /// Where a program reads what it is told, and where it answers.
 const READ_FD: i32 = 3;

@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use shardwright_scan::{FileReport, Scanner, Scratch, Skipped};
-
-use crate::job::JobFailure;
+use shardwright_worker::job::JobFailure;
 
 /// Looks at a file, unless it is gone or may not be read. What is lost is not gone on with.
 pub(super) fn scan(

@@ -8,11 +8,11 @@ use futures_util::future::join;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 use shardwright_scan::{FileReport, Skipped};
+use shardwright_worker::connector::Item;
+use shardwright_worker::job::JobFailure;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::{Bench, on_own_thread};
-use crate::connector::Item;
-use crate::job::JobFailure;
 
 /// How many pieces of an object may wait to be looked at.
 const WAITING: usize = 4;

@@ -4,9 +4,9 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 use shardwright_scan::FileReport;
+use shardwright_worker::connector::Item;
 
-use crate::connector::Item;
-use crate::process::{KeyText, to_line};
+use crate::record::{KeyText, to_line};
 
 /// What was found in an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,7 @@
 //! Why a source cannot be read.
 
 use std::io;
-use std::path::{Path, PathBuf};
-
-use rustix::io::Errno;
+use std::path::PathBuf;
 
 /// Why a source cannot be read. What concerns a single item of many is a
 /// [notice](super::Notice) instead.
@@ -17,6 +15,8 @@ pub enum ConnectorError {
         doing: &'static str,
         /// On what.
         path: PathBuf,
+        /// Whether another attempt may go better.
+        transient: bool,
         /// The system's answer.
         source: io::Error,
     },
@@ -100,45 +100,10 @@ impl ConnectorError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Io { source, .. } => may_pass(source),
-            Self::ObjectStore { transient, .. } | Self::Other { transient, .. } => *transient,
+            Self::Io { transient, .. }
+            | Self::ObjectStore { transient, .. }
+            | Self::Other { transient, .. } => *transient,
             _ => false,
         }
     }
-
-    pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { doing, path: path.to_owned(), source }
-    }
-}
-
-/// Whether an error speaks of what the process or machine lacks, or of a disk or a server that is
-/// in trouble, and not of the thing asked for.
-pub(super) fn may_pass(error: &io::Error) -> bool {
-    is_shortage(error) || is_trouble(error)
-}
-
-/// Whether an error speaks of what the process or machine lacks. Whatever is asked for, it would
-/// be the same.
-fn is_shortage(error: &io::Error) -> bool {
-    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
-    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
-}
-
-/// Whether an error speaks of a disk or a server in trouble, all of it or the place asked for.
-pub(super) fn is_trouble(error: &io::Error) -> bool {
-    // A handle that went stale is looked up anew the next time.
-    let troubles = [
-        Errno::IO,
-        Errno::STALE,
-        Errno::TIMEDOUT,
-        Errno::BUSY,
-        Errno::NOTCONN,
-        Errno::CONNRESET,
-        Errno::HOSTDOWN,
-        Errno::HOSTUNREACH,
-        Errno::NETDOWN,
-        Errno::NETUNREACH,
-        Errno::REMOTEIO,
-    ];
-    Errno::from_io_error(error).is_some_and(|errno| troubles.contains(&errno))
 }

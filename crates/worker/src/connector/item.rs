@@ -31,7 +31,8 @@ impl Item {
     }
 
     /// About how much memory the item takes.
-    pub(super) fn footprint(&self) -> usize {
+    #[must_use]
+    pub fn footprint(&self) -> usize {
         let payload = match &self.payload {
             Payload::File(path) => path.as_os_str().len(),
             Payload::Row { bytes, .. } => bytes.len(),
@@ -92,7 +93,8 @@ impl PageLimit {
     }
 
     /// Whether a page that holds this much is full.
-    pub(super) fn is_reached(self, items: usize, bytes: usize) -> bool {
+    #[must_use]
+    pub fn is_reached(self, items: usize, bytes: usize) -> bool {
         items >= self.items.max(1) || bytes >= self.bytes
     }
 }

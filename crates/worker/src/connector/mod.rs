@@ -5,18 +5,8 @@
 //! worker reads a range in pages from wherever its cursor stands. A connector says nothing of
 //! leases, and keeps nothing that a page could not be read without.
 //!
-//! | connector | key | item |
-//! |---|---|---|
-//! | [`TreeConnector`] | path below the root, as raw bytes | a regular file |
-//! | [`LineConnector`] | the row's number, as a [manifest row key] | a line or other row |
-//! | `ObjectConnector` (feature `objects`) | path below the prefix | an object |
-//!
-//! [manifest row key]: shardwright_frontier::ManifestRowKey
-//!
-//! This folder is the outside world to the rest of the crate: it reads files, asks servers and
-//! runs what may block on the runtime's blocking pool.
+//! Connectors for directory trees, files of rows and object stores are in `shardwright-connectors`.
 
-mod blocking;
 mod byte_split;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -24,14 +14,8 @@ mod error;
 mod estimate;
 mod fingerprint;
 mod item;
-mod lines;
 mod notice;
-#[cfg(feature = "objects")]
-mod objects;
 mod range;
-mod shelf;
-mod split;
-mod tree;
 
 use std::future::{Future, ready};
 use std::sync::Arc;
@@ -40,14 +24,8 @@ pub use error::ConnectorError;
 pub use estimate::{Estimate, Quantity};
 pub use fingerprint::Fingerprint;
 pub use item::{Item, Page, PageLimit, Payload, Position};
-pub use lines::{LineConnector, LineOptions, Separator, spool};
 pub use notice::{Notice, NoticeKind, Notices};
-#[cfg(feature = "objects")]
-pub(crate) use objects::open_store;
-#[cfg(feature = "objects")]
-pub use objects::{ListingOrder, ObjectConnector};
 pub use range::KeyRange;
-pub use tree::{TreeConnector, TreeOptions};
 
 /// A source that can be enumerated in key order within any range, from any key on.
 ///

@@ -73,7 +73,8 @@ impl Notices {
         self.kept.is_empty()
     }
 
-    pub(super) fn add(&mut self, key: &[u8], kind: NoticeKind, detail: Option<String>) {
+    /// Adds a notice, kept word for word if there are few of its kind.
+    pub fn add(&mut self, key: &[u8], kind: NoticeKind, detail: Option<String>) {
         let count = self.counts.entry(kind).or_default();
         *count += 1;
         if *count <= KEPT {

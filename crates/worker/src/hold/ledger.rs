@@ -180,44 +180,70 @@ impl<K: Sink> Ledger<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::io;
+    use std::sync::{Arc, Mutex};
 
     use shardwright_contracts::{RunId, ShardId};
 
     use super::*;
-    use crate::sink::{FileSegment, FolderSink};
 
     const SHARD: ShardKey = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));
 
-    /// A folder of one machine, where others have theirs.
-    struct Apart(FolderSink);
+    type Segments = Arc<Mutex<BTreeMap<FenceEpoch, Vec<u8>>>>;
+
+    /// The memory of one machine, where others have theirs.
+    #[derive(Default)]
+    struct Apart(Segments);
+
+    struct Kept {
+        segments: Segments,
+        extent: Extent,
+    }
 
     impl Sink for Apart {
-        type Segment = FileSegment;
+        type Segment = Kept;
 
-        async fn begin(
-            &self,
-            shard: ShardKey,
-            fence: FenceEpoch,
-        ) -> Result<FileSegment, SinkError> {
-            self.0.begin(shard, fence).await
+        async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<Kept, SinkError> {
+            let extent = Extent { shard: shard.shard, fence, length: 0, items: 0, digest: [0; 32] };
+            Ok(Kept { segments: Arc::clone(&self.0), extent })
         }
 
         async fn read(
             &self,
-            run: RunId,
+            _: RunId,
             extent: Extent,
             piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
         ) -> Result<(), SinkError> {
-            self.0.read(run, extent, piece).await
+            let bytes = self.0.lock().unwrap().get(&extent.fence).cloned().unwrap_or_default();
+            piece(&bytes).map_err(|error| SinkError::Io { place: "memory".to_owned(), error })
         }
 
-        fn is_elsewhere(&self, run: RunId, extent: &Extent) -> bool {
-            !self.0.segment_path(run, extent.shard, extent.fence).exists()
+        fn is_elsewhere(&self, _: RunId, extent: &Extent) -> bool {
+            !self.0.lock().unwrap().contains_key(&extent.fence)
         }
 
-        async fn discard(&self, run: RunId) -> Result<(), SinkError> {
-            self.0.discard(run).await
+        async fn discard(&self, _: RunId) -> Result<(), SinkError> {
+            self.0.lock().unwrap().clear();
+            Ok(())
+        }
+    }
+
+    impl Segment for Kept {
+        fn append(&mut self, result: &[u8]) -> Result<(), SinkError> {
+            self.append_copied(result, 1)
+        }
+
+        fn append_copied(&mut self, bytes: &[u8], items: u64) -> Result<(), SinkError> {
+            let mut segments = self.segments.lock().unwrap();
+            segments.entry(self.extent.fence).or_default().extend_from_slice(bytes);
+            self.extent.length += bytes.len() as u64;
+            self.extent.items += items;
+            Ok(())
+        }
+
+        async fn sync(&mut self) -> Result<Option<Extent>, SinkError> {
+            Ok(Some(self.extent))
         }
     }
 
@@ -237,8 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_others_have_on_their_machines_is_left_where_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let sink = Apart(FolderSink::new(folder.path()));
+        let sink = Apart::default();
         let mut extents: Vec<Extent> = (1..MAX_EXTENTS - 1).map(elsewhere).collect();
         for raw in [MAX_EXTENTS - 1, MAX_EXTENTS] {
             let mut segment = sink.begin(SHARD, fence(raw)).await.unwrap();
@@ -256,8 +281,7 @@ mod tests {
 
     #[tokio::test]
     async fn where_all_is_elsewhere_and_there_is_no_room_that_is_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let sink = Apart(FolderSink::new(folder.path()));
+        let sink = Apart::default();
         let mut ledger = ledger((1..=MAX_EXTENTS).map(elsewhere).collect());
         let refusal = ledger.gather(&sink).await;
         assert!(matches!(refusal, Err(SinkError::Scattered { .. })), "{refusal:?}");

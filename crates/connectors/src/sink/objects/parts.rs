@@ -9,8 +9,9 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, FuturesOrdered};
 use futures_util::{FutureExt as _, StreamExt as _};
 use object_store::{GetResult, ObjectStoreExt as _};
+use shardwright_worker::sink::SinkError;
 
-use super::{ObjectSink, SinkError};
+use super::ObjectSink;
 
 /// Most parts that are asked for at a time.
 const PARTS_MAX: usize = 16;

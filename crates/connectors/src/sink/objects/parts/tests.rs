@@ -9,10 +9,10 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result as Stored,
 };
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
+use shardwright_worker::extent::Extent;
 
 use super::super::segment_of;
 use super::*;
-use crate::extent::Extent;
 use crate::sink::{Segment as _, Sink as _};
 
 const RUN: RunId = RunId::from_raw(7);

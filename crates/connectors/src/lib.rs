@@ -1,0 +1,38 @@
+//! Sources of work, and places for results.
+//!
+//! | connector | key | item |
+//! |---|---|---|
+//! | [`TreeConnector`] | path below the root, as raw bytes | a regular file |
+//! | [`LineConnector`] | the row's number, as a [manifest row key] | a line or other row |
+//! | `ObjectConnector` (feature `objects`) | path below the prefix | an object |
+//!
+//! | sink | segments are |
+//! |---|---|
+//! | [`FolderSink`] | files of a folder |
+//! | `ObjectSink` (feature `objects`) | objects below a prefix |
+//!
+//! [manifest row key]: shardwright_frontier::ManifestRowKey
+//!
+//! Connectors and sinks read files and call servers. Blocking calls run on the runtime's blocking
+//! pool.
+#![forbid(unsafe_code)]
+
+mod blocking;
+mod lines;
+#[cfg(feature = "objects")]
+mod objects;
+mod remainder;
+mod shelf;
+mod sink;
+mod split;
+mod tree;
+mod trouble;
+
+pub use lines::{LineConnector, LineOptions, Separator, spool};
+#[cfg(feature = "objects")]
+pub use objects::{ListingOrder, ObjectConnector};
+pub use sink::{FileSegment, FolderSink};
+#[cfg(feature = "objects")]
+pub use sink::{ObjectSegment, ObjectSink};
+pub use tree::{TreeConnector, TreeOptions};
+pub use trouble::io_error;
