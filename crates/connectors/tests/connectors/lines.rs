@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use shardwright_connectors::{LineConnector, LineOptions, Separator, spool};
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Item, LineConnector, LineOptions, PageLimit, Payload, Position,
-    Quantity, Separator, conformance, spool,
+    Connector, ConnectorError, Item, PageLimit, Payload, Position, Quantity, conformance,
 };
 use tempfile::TempDir;
 

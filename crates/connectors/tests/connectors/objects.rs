@@ -9,9 +9,10 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use shardwright_connectors::{ListingOrder, ObjectConnector};
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Item, ListingOrder, NoticeKind, ObjectConnector, Page, PageLimit,
-    Payload, Position, Quantity, conformance,
+    Connector, ConnectorError, Item, NoticeKind, Page, PageLimit, Payload, Position, Quantity,
+    conformance,
 };
 use tempfile::TempDir;
 

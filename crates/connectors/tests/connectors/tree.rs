@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use shardwright_connectors::{TreeConnector, TreeOptions};
 use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Notice, NoticeKind, PageLimit, Payload, Position,
-    Quantity, TreeConnector, TreeOptions, conformance,
+    Quantity, conformance,
 };
 use tempfile::TempDir;
 

@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_as_documented() {
-        let documented = include_str!("../../../../../docs/worker-protocol.md");
+        let documented = include_str!("../../../../docs/worker-protocol.md");
         let payload = Payload::Row { number: 7, bytes: Bytes::from_static(b"./data/a/b") };
         let item = Item { key: Bytes::from_static(b"a/b"), size: Some(12), payload };
         let assignment = assignment();

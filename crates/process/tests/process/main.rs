@@ -10,6 +10,6 @@
 mod missing_programs;
 mod persistent;
 mod programs;
-#[path = "../support/mod.rs"]
+#[path = "../../../worker/tests/support/mod.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part")]
 mod support;

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shardwright_contracts::CursorSemantics::Completed;
-use shardwright_worker::process::{
-    BatchInput, Guard, ProcessPerBatch, ProcessPerItem, Spill, Template,
-};
+use shardwright_process::{BatchInput, Guard, ProcessPerBatch, ProcessPerItem, Spill, Template};
 use shardwright_worker::{Ending, Job, Worker, WorkerError};
 use tokio::time::timeout;
 

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
+use shardwright_process::{PersistentProcess, Spill, Template};
 use shardwright_worker::connector::{Item, Payload};
 use shardwright_worker::job::{Assignment, Batch, Cause, Outcome};
-use shardwright_worker::process::{PersistentProcess, Spill, Template};
 use shardwright_worker::{Job as _, Worker};
 
 use crate::support::{Numbers, RUN, TENANT, env, join, start_with_lease};

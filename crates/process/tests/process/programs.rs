@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
-use shardwright_worker::connector::{Item, Payload};
-use shardwright_worker::job::{Assignment, Batch, Cause, Job, JobFailure};
-use shardwright_worker::process::{
+use shardwright_process::{
     BatchInput, Guard, ItemRecord, ProcessPerBatch, ProcessPerItem, Spill, Template,
 };
+use shardwright_worker::connector::{Item, Payload};
+use shardwright_worker::job::{Assignment, Batch, Cause, Job, JobFailure};
 use shardwright_worker::{Worker, WorkerOptions};
 use tokio::time::timeout;
 

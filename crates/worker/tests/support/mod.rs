@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use shardwright_connectors::FolderSink;
 use shardwright_contracts::{
     BoxFuture, CursorSemantics, CursorUpdate, Env, InitialShardInput, LogicalTime, OpId, RunId,
     ShardId, ShardSpecRef, TenantId,
@@ -18,7 +19,7 @@ use shardwright_worker::connector::{
     Position, Quantity,
 };
 use shardwright_worker::extent::Envelope;
-use shardwright_worker::sink::{FolderSink, Sink};
+use shardwright_worker::sink::Sink;
 use shardwright_worker::{Ending, Observer, Worker, WorkerEvent, each};
 use tokio::time::timeout;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use shardwright_connectors::FolderSink;
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_coordination::ParkReason;
 use shardwright_engine::keyspace::Keyspace;
@@ -10,7 +11,6 @@ use shardwright_engine::{EngineConfig, StoredCoordinator};
 use shardwright_store::memory::{After, Before, Call, Hooks};
 use shardwright_store::{Fault, FaultKind, Write};
 use shardwright_worker::connector::Item;
-use shardwright_worker::sink::FolderSink;
 use shardwright_worker::{
     Ending, Job, JobFailure, Observer, Stop, Worker, WorkerEvent, WorkerOptions, each,
 };

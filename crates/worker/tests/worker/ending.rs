@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shardwright_connectors::{FileSegment, FolderSink};
 use shardwright_contracts::CursorSemantics::{Completed, Dispatched};
 use shardwright_contracts::{FenceEpoch, OpId, RunId, ShardKey};
 use shardwright_coordination::AsyncRunManagement;
 use shardwright_worker::connector::Item;
 use shardwright_worker::extent::Extent;
-use shardwright_worker::sink::{FileSegment, FolderSink, Sink, SinkError};
+use shardwright_worker::sink::{Sink, SinkError};
 use shardwright_worker::{
     Ending, Job, Observer, Stop, Worker, WorkerError, WorkerEvent, WorkerOptions, each,
 };

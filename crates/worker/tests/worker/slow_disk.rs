@@ -7,11 +7,11 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
+use shardwright_connectors::FolderSink;
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::LogicalTime;
 use shardwright_worker::connector::Item;
 use shardwright_worker::extent::{Envelope, MAX_EXTENTS};
-use shardwright_worker::sink::FolderSink;
 use shardwright_worker::{Ending, Stop, Worker, each};
 use tokio::time::timeout;
 

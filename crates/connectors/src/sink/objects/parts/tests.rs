@@ -10,10 +10,10 @@ use object_store::{
 };
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
 use shardwright_worker::extent::Extent;
+use shardwright_worker::sink::{Segment as _, Sink as _};
 
 use super::super::segment_of;
 use super::*;
-use crate::sink::{Segment as _, Sink as _};
 
 const RUN: RunId = RunId::from_raw(7);
 
