@@ -7,13 +7,13 @@ use super::error::{DecodeError, Problem};
 use super::kind::Kind;
 use super::record::VERSION;
 
-/// A record whose fields can be read in the order in which they were written.
+/// A record that can be read field by field, in stored order.
 pub trait ReadFields: Sized {
-    /// Reads the fields, and checks that they go together.
+    /// Reads the fields and checks the record's invariants.
     fn read_fields(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
 }
 
-/// Walks over the bytes of one record, and never past their end.
+/// Reads the bytes of one record.
 #[derive(Debug)]
 pub struct Reader<'a> {
     kind: Kind,
@@ -22,7 +22,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Stands behind the tag of a record that must be of `kind`.
+    /// Checks the tag of a record that must be of `kind`, and continues behind it.
     pub(super) fn open(kind: Kind, value: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Self { kind, rest: value, offset: 0 };
         if value.is_empty() {
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// Fails unless everything has been read.
+    /// Rejects bytes that no field has read.
     pub(super) fn finish(self) -> Result<(), DecodeError> {
         match self.rest.len() {
             0 => Ok(()),
@@ -45,23 +45,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many bytes have been read, to be told if what follows is wrong as a whole.
-    pub(super) const fn offset(&self) -> usize {
+    /// Returns the number of bytes read, which is the offset of the next field.
+    pub const fn offset(&self) -> usize {
         self.offset
     }
 
-    /// Something is wrong with what comes next.
-    pub(super) const fn fail(&self, problem: Problem) -> DecodeError {
+    /// Returns the error for a problem with the next field.
+    pub const fn fail(&self, problem: Problem) -> DecodeError {
         self.fail_at(self.offset, problem)
     }
 
-    /// Something is wrong with what began at `offset`.
-    pub(super) const fn fail_at(&self, offset: usize, problem: Problem) -> DecodeError {
+    /// Returns the error for a problem with the field at `offset`.
+    pub const fn fail_at(&self, offset: usize, problem: Problem) -> DecodeError {
         DecodeError { kind: self.kind, problem, offset }
     }
 
-    /// Passes on a record whose fields go together.
-    pub(super) fn sound<T>(&self, record: Result<T, InvariantViolation>) -> Result<T, DecodeError> {
+    /// Returns the record, or the error for the invariant that it violates.
+    pub fn sound<T>(&self, record: Result<T, InvariantViolation>) -> Result<T, DecodeError> {
         record.map_err(|violation| self.fail(Problem::Invariant(violation)))
     }
 
@@ -69,15 +69,16 @@ impl<'a> Reader<'a> {
         self.fail(Problem::Truncated { needed, left: self.rest.len() })
     }
 
-    fn array<const LEN: usize>(&mut self) -> Result<[u8; LEN], DecodeError> {
+    /// Reads an array of bytes, which has no length in front of it.
+    pub fn array<const LEN: usize>(&mut self) -> Result<[u8; LEN], DecodeError> {
         let (array, rest) = self.rest.split_first_chunk().ok_or_else(|| self.truncated(LEN))?;
         self.rest = rest;
         self.offset += LEN;
         Ok(*array)
     }
 
-    /// One byte, if it means something.
-    pub(super) fn byte<T>(
+    /// Reads one byte and converts it.
+    pub fn byte<T>(
         &mut self,
         meaning: impl FnOnce(u8) -> Result<T, Problem>,
     ) -> Result<T, DecodeError> {
@@ -86,13 +87,13 @@ impl<'a> Reader<'a> {
         meaning(byte).map_err(|problem| self.fail_at(offset, problem))
     }
 
-    /// One byte that names one of several things.
-    pub(super) fn choice<T: TryFrom<u8>>(&mut self, what: &'static str) -> Result<T, DecodeError> {
+    /// Reads an enum of one byte.
+    pub fn choice<T: TryFrom<u8>>(&mut self, what: &'static str) -> Result<T, DecodeError> {
         self.byte(|byte| T::try_from(byte).map_err(|_| Problem::UnknownByte { what, byte }))
     }
 
-    /// One byte that is 0 or 1.
-    pub(super) fn flag(&mut self, what: &'static str) -> Result<bool, DecodeError> {
+    /// Reads a byte that is 0 or 1.
+    pub fn flag(&mut self, what: &'static str) -> Result<bool, DecodeError> {
         self.byte(|byte| match byte {
             0 => Ok(false),
             1 => Ok(true),
@@ -100,16 +101,18 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, DecodeError> {
+    /// Reads four bytes, little-endian.
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, DecodeError> {
+    /// Reads eight bytes, little-endian.
+    pub fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A byte string, borrowed from the record.
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
+    /// Reads a byte string, borrowed from the record.
+    pub fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let len = self.u32()? as usize;
         let (bytes, rest) = self.rest.split_at_checked(len).ok_or_else(|| self.truncated(len))?;
         self.rest = rest;
@@ -117,8 +120,8 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// A byte string that is text, and where it begins.
-    pub(super) fn text(&mut self, what: &'static str) -> Result<(usize, &'a str), DecodeError> {
+    /// Reads a byte string that is UTF-8, and returns its offset with it.
+    pub fn text(&mut self, what: &'static str) -> Result<(usize, &'a str), DecodeError> {
         let offset = self.offset;
         let bytes = self.bytes()?;
         let text = str::from_utf8(bytes);
@@ -134,8 +137,8 @@ impl<'a> Reader<'a> {
         if self.flag("presence")? { read(self).map(Some) } else { Ok(None) }
     }
 
-    /// A list. Memory is reserved only when the bytes of all that are said to follow are there.
-    pub(super) fn list<T>(
+    /// Reads a list. Allocates only if the record is long enough for all items.
+    pub fn list<T>(
         &mut self,
         list: List,
         mut read: impl FnMut(&mut Self) -> Result<T, DecodeError>,
@@ -196,14 +199,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a list may be.
-pub(super) struct List {
-    /// What it is a list of.
-    pub(super) what: &'static str,
-    /// How many there may be.
-    pub(super) max: usize,
-    /// How many bytes each takes.
-    pub(super) item_bytes: usize,
-    /// For how many there is to be room, if there are any.
-    pub(super) reserve: usize,
+/// Limits of a list.
+#[derive(Clone, Copy, Debug)]
+pub struct List {
+    /// Name of the items, plural.
+    pub what: &'static str,
+    /// Most items.
+    pub max: usize,
+    /// Fewest bytes per item.
+    pub item_bytes: usize,
+    /// Capacity to reserve if the list is not empty.
+    pub reserve: usize,
 }
