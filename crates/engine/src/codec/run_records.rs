@@ -1,6 +1,6 @@
 //! Records of the run protocol, apart from those of a shard and of a run.
 
-use shardwright_contracts::{FenceEpoch, LogicalTime, WorkerId};
+use shardwright_contracts::{FenceEpoch, LogicalTime, OpId, WorkerId};
 
 use crate::record;
 
@@ -19,4 +19,15 @@ record! { RunProtocol:
         /// End of its lease.
         deadline: LogicalTime,
     }
+
+    /// Registration in progress, which only the same registration can resume.
+    ///
+    /// `Debug` omits the fingerprint: a reader could test guesses of the registered shards on it.
+    #[derive(Copy)]
+    Stage: Kind::Stage {
+        /// Id of the registration.
+        op: OpId,
+        /// Fingerprint of what it registers.
+        payload_hash: u64,
+    } shows(op)
 }
