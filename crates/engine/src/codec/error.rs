@@ -53,10 +53,10 @@ pub enum Problem {
         /// The version.
         found: u8,
     },
-    /// A byte names nothing.
-    #[error("{byte} names no {what}")]
+    /// A byte is no value of its field.
+    #[error("field {what} cannot be {byte}")]
     UnknownByte {
-        /// What it should name.
+        /// Name of the field.
         what: &'static str,
         /// The byte.
         byte: u8,

@@ -78,9 +78,9 @@ fn bytes_that_name_nothing_are_refused() {
     assert_eq!(broken(&progress, log + 12, &[13]), unknown("operation kind", 13, log + 12));
     assert_eq!(broken(&progress, log + 13, &[3]), unknown("operation result", 3, log + 13));
     let gate = examples::gate();
-    assert_eq!(broken(&gate, 2, &[5]), unknown("run status", 5, 2));
-    assert_eq!(broken(&gate, 3, &[2]), unknown("pause", 2, 3));
-    assert_eq!(broken(&gate, 4, &[2]), unknown("cursor semantics", 2, 4));
+    assert_eq!(broken(&gate, 2, &[5]), unknown("status", 5, 2));
+    assert_eq!(broken(&gate, 3, &[2]), unknown("paused", 2, 3));
+    assert_eq!(broken(&gate, 4, &[2]), unknown("cursor_semantics", 2, 4));
     let run = examples::run();
     let last = run.encode().len() - 1;
     assert_eq!(broken(&run, last, &[2]), unknown("collection", 2, last));
