@@ -21,7 +21,6 @@
 //! [`ShardClaim`] per shard.
 
 mod asker;
-mod clock_mark;
 mod cluster_gate;
 mod cluster_leader;
 mod cluster_plan;
@@ -32,8 +31,6 @@ mod error;
 mod estimate;
 mod field;
 mod fields;
-mod format;
-mod incarnation;
 mod kind;
 mod leaving;
 mod manifest;
@@ -51,13 +48,13 @@ mod run_records;
 mod shard_claim;
 mod shard_parts;
 mod split_ask;
+mod store_records;
 mod target_chunk;
 mod target_head;
 mod waiting;
 mod watermark;
 
 pub use asker::Asker;
-pub use clock_mark::ClockMark;
 pub use cluster_gate::ClusterGate;
 pub use cluster_leader::ClusterLeader;
 pub use cluster_plan::{ClusterFormat, ClusterPlan};
@@ -67,8 +64,6 @@ pub use drain_mark::DrainMark;
 pub use error::{DecodeError, Problem};
 pub use estimate::Estimate;
 pub use field::Field;
-pub use format::Format;
-pub use incarnation::Incarnation;
 pub use kind::Kind;
 pub use leaving::Leaving;
 pub use manifest::Manifest;
@@ -86,6 +81,7 @@ pub use run_records::{Binding, Gate, RunProtocol, Stage};
 pub use shard_claim::ShardClaim;
 pub use shard_parts::{join_shard, split_shard};
 pub use split_ask::SplitAsk;
+pub use store_records::{ClockMark, Format, Incarnation};
 pub use target_chunk::TargetChunk;
 pub use target_head::TargetHead;
 // `record!` refers to these here, so that its callers need not depend on `contracts`.
