@@ -20,26 +20,19 @@
 //! [`ClusterLeader`], targets under one version ([`TargetHead`] and some [`TargetChunk`]s) and a
 //! [`ShardClaim`] per shard.
 
-mod asker;
 mod cluster_gate;
 mod cluster_leader;
 mod cluster_plan;
-mod count;
 mod definition;
 mod drain_mark;
 mod error;
-mod estimate;
 mod field;
 mod fields;
 mod kind;
 mod leaving;
 mod manifest;
-mod named;
 mod node_member;
-mod open_shard;
 mod progress;
-mod purpose;
-mod quota;
 mod reader;
 mod record;
 mod run;
@@ -47,44 +40,34 @@ mod run_parts;
 mod run_records;
 mod shard_claim;
 mod shard_parts;
-mod split_ask;
 mod store_records;
 mod target_chunk;
 mod target_head;
-mod waiting;
-mod watermark;
 
-pub use asker::Asker;
 pub use cluster_gate::ClusterGate;
 pub use cluster_leader::ClusterLeader;
 pub use cluster_plan::{ClusterFormat, ClusterPlan};
-pub use count::Count;
 pub use definition::Definition;
 pub use drain_mark::DrainMark;
 pub use error::{DecodeError, Problem};
-pub use estimate::Estimate;
 pub use field::Field;
 pub use kind::Kind;
 pub use leaving::Leaving;
 pub use manifest::Manifest;
-pub use named::Named;
 pub use node_member::NodeMember;
-pub use open_shard::OpenShard;
 pub use progress::Progress;
-pub use purpose::Purpose;
-pub use quota::Quota;
 pub use reader::{List, ReadFields, Reader};
 pub use record::{Record, VERSION, encode_as};
 pub use run::Run;
 pub use run_parts::{join_run, split_run};
-pub use run_records::{Binding, Gate, RunProtocol, Stage};
+pub use run_records::{
+    Asker, Binding, Count, Estimate, Gate, Named, OpenShard, Purpose, Quota, RunProtocol, SplitAsk,
+    Stage, Waiting, Watermark,
+};
 pub use shard_claim::ShardClaim;
 pub use shard_parts::{join_shard, split_shard};
-pub use split_ask::SplitAsk;
 pub use store_records::{ClockMark, Format, Incarnation};
 pub use target_chunk::TargetChunk;
 pub use target_head::TargetHead;
 // `record!` refers to these here, so that its callers need not depend on `contracts`.
 pub use shardwright_contracts::{CanonicalBytes, CanonicalSink};
-pub use waiting::Waiting;
-pub use watermark::Watermark;

@@ -1,17 +1,21 @@
 //! Records of the run protocol, apart from those of a shard and of a run.
 
+use shardwright_contracts::limits::{MAX_JOB_SIZE, MAX_KEY_SIZE};
 use shardwright_contracts::{
-    CanonicalBytes, CanonicalSink, FenceEpoch, LogicalTime, OpId, RunId, TenantId, WorkerId,
+    CanonicalBytes, CanonicalSink, FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId,
+    WorkerId,
 };
+use shardwright_coordination::ops::SplitRequestSlot;
 use shardwright_coordination::{
-    InvariantViolation, RunConfig, RunGate, RunOpLog, RunRecord, RunStatus,
+    InvariantViolation, Job, RunConfig, RunGate, RunName, RunOpLog, RunRecord, RunStatus,
+    SplitRequest, WorkEstimate,
 };
 
 use super::error::{DecodeError, Problem};
 use super::field::Field;
 use super::reader::Reader;
 use super::run::Run;
-use crate::record;
+use crate::{fields, record};
 
 /// The run protocol, whose records are declared here.
 #[derive(Debug)]
@@ -41,6 +45,48 @@ record! { RunProtocol:
         deadline: LogicalTime,
     }
 
+    /// A worker that found no shard to claim and waits for one.
+    #[derive(Copy)]
+    Waiting: Kind::Waiting {
+        /// When it stops waiting.
+        until: LogicalTime,
+    }
+
+    /// A claimable shard. Its presence is all there is to know.
+    OpenShard: Kind::OpenShard
+
+    /// Split request to the holder of a shard.
+    #[derive(Copy)]
+    SplitAsk: Kind::SplitAsk {
+        /// Fence of the holder. Requests to an earlier holder are void.
+        fence: FenceEpoch,
+        /// The request, and when the next one is permitted.
+        slot: SplitRequestSlot,
+    }
+
+    /// A worker that has requested a split. It limits each worker to one request at a time.
+    #[derive(Copy)]
+    Asker: Kind::Asker {
+        /// The shard to split.
+        shard: ShardId,
+    }
+
+    /// Shards of a run, existing and reserved.
+    #[derive(Copy)]
+    Count: Kind::Count {
+        /// Number of shards that exist.
+        used: u64,
+        /// Number of shards that may exist before the run must reserve more. At least `used`.
+        reserved: u64,
+    } check(Count::checked)
+
+    /// Shards reserved by the runs of one tenant, or by all runs.
+    #[derive(Copy)]
+    Quota: Kind::Quota {
+        /// Number of shards.
+        reserved: u64,
+    }
+
     /// Registration in progress, which only the same registration can resume.
     ///
     /// `Debug` omits the fingerprint: a reader could test guesses of the registered shards on it.
@@ -51,6 +97,38 @@ record! { RunProtocol:
         /// Fingerprint of what it registers.
         payload_hash: u64,
     } shows(op)
+
+    /// Watermark of a run. `Debug` omits the key, which is user data.
+    Watermark: Kind::Watermark {
+        /// Every key below this one is done.
+        reached: Box<[u8]>,
+    } shows() check(Watermark::checked)
+
+    /// A holder's estimate of its remaining work.
+    #[derive(Copy)]
+    Estimate: Kind::Estimate {
+        /// Fence of the holder's lease.
+        fence: FenceEpoch,
+        /// The holder.
+        holder: WorkerId,
+        /// When it made the estimate.
+        at: LogicalTime,
+        /// The estimate.
+        estimate: WorkEstimate,
+    }
+
+    /// Run to which a name refers.
+    #[derive(Copy)]
+    Named: Kind::Named {
+        /// The run.
+        run: RunId,
+    }
+
+    /// Purpose of a run.
+    Purpose: Kind::Purpose {
+        /// Name under which the run was started, and its description.
+        job: Job,
+    } check(Purpose::checked)
 }
 
 impl Gate {
@@ -83,6 +161,41 @@ impl Gate {
         };
         run.checked().map(|_| self)
     }
+}
+
+impl Count {
+    fn checked(self) -> Result<Self, InvariantViolation> {
+        let violation = InvariantViolation("a run has no more shards than it reserved");
+        if self.used <= self.reserved { Ok(self) } else { Err(violation) }
+    }
+}
+
+impl Watermark {
+    fn checked(self) -> Result<Self, InvariantViolation> {
+        let violation = InvariantViolation("a watermark is a key");
+        if self.reached.len() <= MAX_KEY_SIZE { Ok(self) } else { Err(violation) }
+    }
+}
+
+impl Purpose {
+    fn checked(self) -> Result<Self, InvariantViolation> {
+        let violation = InvariantViolation("a description is not longer than is kept");
+        if self.job.description.len() <= MAX_JOB_SIZE { Ok(self) } else { Err(violation) }
+    }
+}
+
+fields! { RunProtocol:
+    SplitRequest { asker: WorkerId, asked_at: LogicalTime, expires_at: LogicalTime }
+    SplitRequestSlot { open: Option<SplitRequest>, not_before: Option<LogicalTime> }
+    WorkEstimate {
+        done_items: u64,
+        done_bytes: u64,
+        left_items: Option<u64>,
+        left_bytes: Option<u64>,
+        left_ms: Option<u64>,
+        is_indivisible: bool,
+    }
+    Job { name: RunName, description: Box<[u8]> }
 }
 
 /// Implements `Field` for enums of one byte.
@@ -118,5 +231,16 @@ impl Field<RunProtocol> for RunConfig {
             <Option<u32> as Field<RunProtocol>>::get(reader, "max_shard_retries")?;
         Self::try_new(cursor_semantics, lease_duration_ms, max_shard_retries)
             .map_err(|error| reader.fail_at(offset, Problem::Config(error)))
+    }
+}
+
+impl Field<RunProtocol> for RunName {
+    fn put<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
+        sink.put_bytes(self.as_str().as_bytes());
+    }
+
+    fn get(reader: &mut Reader<'_>, _name: &'static str) -> Result<Self, DecodeError> {
+        let name = str::from_utf8(reader.bytes()?).ok().and_then(|name| Self::new(name).ok());
+        reader.sound(name.ok_or(InvariantViolation("a run's name is a name")))
     }
 }
