@@ -20,41 +20,32 @@
 //! [`ClusterLeader`], targets under one version ([`TargetHead`] and some [`TargetChunk`]s) and a
 //! [`ShardClaim`] per shard.
 
-mod cluster_gate;
-mod cluster_leader;
-mod cluster_plan;
+mod cluster_records;
 mod definition;
-mod drain_mark;
 mod error;
 mod field;
 mod fields;
 mod kind;
-mod leaving;
 mod manifest;
-mod node_member;
 mod progress;
 mod reader;
 mod record;
 mod run;
 mod run_parts;
 mod run_records;
-mod shard_claim;
 mod shard_parts;
 mod store_records;
 mod target_chunk;
-mod target_head;
 
-pub use cluster_gate::ClusterGate;
-pub use cluster_leader::ClusterLeader;
-pub use cluster_plan::{ClusterFormat, ClusterPlan};
+pub use cluster_records::{
+    ClusterFormat, ClusterGate, ClusterLeader, ClusterPlan, ClusterProtocol, DrainMark, Leaving,
+    NodeMember, ShardClaim, TargetHead,
+};
 pub use definition::Definition;
-pub use drain_mark::DrainMark;
 pub use error::{DecodeError, Problem};
 pub use field::Field;
 pub use kind::Kind;
-pub use leaving::Leaving;
 pub use manifest::Manifest;
-pub use node_member::NodeMember;
 pub use progress::Progress;
 pub use reader::{List, ReadFields, Reader};
 pub use record::{Record, VERSION, encode_as};
@@ -64,10 +55,8 @@ pub use run_records::{
     Asker, Binding, Count, Estimate, Gate, Named, OpenShard, Purpose, Quota, RunProtocol, SplitAsk,
     Stage, Waiting, Watermark,
 };
-pub use shard_claim::ShardClaim;
 pub use shard_parts::{join_shard, split_shard};
 pub use store_records::{ClockMark, Format, Incarnation};
 pub use target_chunk::TargetChunk;
-pub use target_head::TargetHead;
 // `record!` refers to these here, so that its callers need not depend on `contracts`.
 pub use shardwright_contracts::{CanonicalBytes, CanonicalSink};

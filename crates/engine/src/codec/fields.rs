@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use shardwright_contracts::{CanonicalBytes, CanonicalSink, Cursor, CursorUpdate, ShardSpec};
 use shardwright_coordination::{LeaseHolder, OpLog, OpLogEntry, RunConfig};
-use shardwright_placement::{Holder, Incarnation, NodeAddress};
+use shardwright_placement::NodeAddress;
 
 use super::error::{DecodeError, Problem};
 use super::reader::{List, Reader};
@@ -35,12 +35,6 @@ pub(super) fn put_config<S: CanonicalSink + ?Sized>(sink: &mut S, config: &RunCo
     put_optional(sink, max_shard_retries.map(NonZeroU32::get), S::put_u32);
 }
 
-pub(super) fn put_holder<S: CanonicalSink + ?Sized>(sink: &mut S, holder: &Holder) {
-    let Holder { address, incarnation } = holder;
-    sink.put_bytes(address.as_str().as_bytes());
-    sink.put_u64(incarnation.as_raw());
-}
-
 pub(super) fn put_lease<S: CanonicalSink + ?Sized>(sink: &mut S, lease: LeaseHolder) {
     let LeaseHolder { owner, deadline } = lease;
     owner.write_canonical(sink);
@@ -66,11 +60,6 @@ impl Reader<'_> {
     pub(super) fn address(&mut self) -> Result<NodeAddress, DecodeError> {
         let (offset, text) = self.text("address")?;
         NodeAddress::parse(text).map_err(|error| self.fail_at(offset, Problem::Address(error)))
-    }
-
-    pub(super) fn holder(&mut self) -> Result<Holder, DecodeError> {
-        let address = self.address()?;
-        Ok(Holder { address, incarnation: Incarnation::from_raw(self.u64()?) })
     }
 
     pub(super) fn config(&mut self) -> Result<RunConfig, DecodeError> {

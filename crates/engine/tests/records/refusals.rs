@@ -234,7 +234,7 @@ fn records_of_a_cluster_are_what_a_cluster_can_have() {
     assert_eq!(broken(&plan, 2, &[2]), (problem, 2));
     let none = Problem::ShardCount(ShardCountError(0));
     assert_eq!(broken(&plan, 3, &[0; 4]), (none, 3));
-    let problem = Problem::UnknownByte { what: "format of a cluster", byte: 9 };
+    let problem = Problem::UnknownByte { what: "format", byte: 9 };
     assert_eq!(broken(&plan, 7, &[9]), (problem, 7));
     let weight = Problem::Zero { what: "weight" };
     assert_eq!(broken(&examples::weighing(3), 2, &[0; 4]), (weight, 2));
