@@ -21,19 +21,14 @@
 //! [`ShardClaim`] per shard.
 
 mod cluster_records;
-mod definition;
 mod error;
 mod field;
-mod fields;
 mod kind;
-mod manifest;
-mod progress;
 mod reader;
 mod record;
 mod run;
-mod run_parts;
 mod run_records;
-mod shard_parts;
+mod shard;
 mod store_records;
 mod target_chunk;
 
@@ -41,21 +36,17 @@ pub use cluster_records::{
     ClusterFormat, ClusterGate, ClusterLeader, ClusterPlan, ClusterProtocol, DrainMark, Leaving,
     NodeMember, ShardClaim, TargetHead,
 };
-pub use definition::Definition;
 pub use error::{DecodeError, Problem};
 pub use field::Field;
 pub use kind::Kind;
-pub use manifest::Manifest;
-pub use progress::Progress;
 pub use reader::{List, ReadFields, Reader};
 pub use record::{Record, VERSION, encode_as};
-pub use run::Run;
-pub use run_parts::{join_run, split_run};
+pub use run::{Manifest, Run, join_run, split_run};
 pub use run_records::{
     Asker, Binding, Count, Estimate, Gate, Named, OpenShard, Purpose, Quota, RunProtocol, SplitAsk,
     Stage, Waiting, Watermark,
 };
-pub use shard_parts::{join_shard, split_shard};
+pub use shard::{Definition, Progress, join_shard, split_shard};
 pub use store_records::{ClockMark, Format, Incarnation};
 pub use target_chunk::TargetChunk;
 // `record!` refers to these here, so that its callers need not depend on `contracts`.

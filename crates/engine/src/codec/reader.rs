@@ -1,6 +1,3 @@
-use shardwright_contracts::{
-    FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
-};
 use shardwright_coordination::InvariantViolation;
 
 use super::error::{DecodeError, Problem};
@@ -129,14 +126,6 @@ impl<'a> Reader<'a> {
         Ok((offset, text))
     }
 
-    /// What follows a presence byte, if it is there.
-    pub(super) fn optional<T>(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
-    ) -> Result<Option<T>, DecodeError> {
-        if self.flag("presence")? { read(self).map(Some) } else { Ok(None) }
-    }
-
     /// Reads a list. Allocates only if the record is long enough for all items.
     pub fn list<T>(
         &mut self,
@@ -161,41 +150,6 @@ impl<'a> Reader<'a> {
             items.push(read(self)?);
         }
         Ok(items)
-    }
-
-    pub(super) fn tenant(&mut self) -> Result<TenantId, DecodeError> {
-        self.array().map(TenantId::from_bytes)
-    }
-
-    pub(super) fn run(&mut self) -> Result<RunId, DecodeError> {
-        self.u64().map(RunId::from_raw)
-    }
-
-    pub(super) fn shard(&mut self) -> Result<ShardId, DecodeError> {
-        self.u64().map(ShardId::from_raw)
-    }
-
-    pub(super) fn shard_key(&mut self) -> Result<ShardKey, DecodeError> {
-        Ok(ShardKey::new(self.run()?, self.shard()?))
-    }
-
-    pub(super) fn worker(&mut self) -> Result<WorkerId, DecodeError> {
-        self.u64().map(WorkerId::from_raw)
-    }
-
-    pub(super) fn op(&mut self) -> Result<OpId, DecodeError> {
-        self.u64().map(OpId::from_raw)
-    }
-
-    pub(super) fn time(&mut self) -> Result<LogicalTime, DecodeError> {
-        self.u64().map(LogicalTime::from_millis)
-    }
-
-    pub(super) fn fence(&mut self) -> Result<FenceEpoch, DecodeError> {
-        let offset = self.offset;
-        let raw = self.u64()?;
-        let zero = |_| self.fail_at(offset, Problem::Zero { what: "fence" });
-        FenceEpoch::from_raw(raw).map_err(zero)
     }
 }
 

@@ -1,56 +1,75 @@
+//! A run as two records: [`Run`] and [`Manifest`].
+
+use std::num::NonZeroU64;
+
 use bytes::Bytes;
-use shardwright_contracts::{CanonicalBytes, CanonicalSink, LogicalTime, RunId, ShardId, TenantId};
+use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
+use shardwright_contracts::{
+    CanonicalBytes, CanonicalSink, CursorSemantics, LogicalTime, RunId, ShardId, TenantId,
+};
 use shardwright_coordination::{InvariantViolation, RunConfig, RunOpLog, RunRecord, RunStatus};
 
 use super::error::DecodeError;
-use super::fields::{put_config, put_flag, put_op_log, put_optional};
+use super::field::Field;
 use super::kind::Kind;
-use super::reader::{ReadFields, Reader};
-use super::record::{Record, encode_as};
+use super::reader::{List, Reader};
+use super::record::encode_as;
+use super::run_records::RunProtocol;
+use crate::record;
 
-/// A run, apart from its manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// Whose it is.
-    pub tenant: TenantId,
-    /// Its id.
-    pub run: RunId,
-    /// How its shards are to be worked on.
-    pub config: RunConfig,
-    /// Where it is in its life.
-    pub status: RunStatus,
-    /// Whether nothing new is handed out.
-    pub paused: bool,
-    /// When it was created.
-    pub created_at: LogicalTime,
-    /// When it ended, if it has.
-    pub completed_at: Option<LogicalTime>,
-    /// What was done to it lately.
-    pub op_log: RunOpLog,
-    /// Whether it is being deleted, shard by shard: nothing may be added to it any more.
-    pub collecting: bool,
+record! { RunProtocol:
+    /// A run without its manifest.
+    Run: Kind::Run {
+        /// Tenant of the run.
+        tenant: TenantId,
+        /// Id of the run.
+        run: RunId,
+        /// Configuration of the run.
+        config: RunConfig,
+        /// Status of the run.
+        status: RunStatus,
+        /// Whether the run is paused: no shard is handed out.
+        paused: bool,
+        /// When the run was created.
+        created_at: LogicalTime,
+        /// When the run ended, if it has.
+        completed_at: Option<LogicalTime>,
+        /// Recent operations.
+        op_log: RunOpLog,
+        /// Whether the run is being deleted, shard by shard. Nothing may be added to it then.
+        collecting: bool,
+    } lends(RunFields) check(Run::checked)
+
+    /// Root shards of a run: none until they are registered, and then always the same.
+    #[derive(Default)]
+    Manifest: Kind::Manifest {
+        /// Ids of the shards, ascending.
+        root_shards: Vec<ShardId>,
+    } lends(ManifestFields) check(Manifest::checked)
 }
 
 impl Run {
-    /// Encodes a run without taking it apart.
+    /// Encodes a run from its whole record.
     #[must_use]
     pub fn encode_of(record: &RunRecord, collecting: bool) -> Bytes {
-        let fields = Fields {
-            tenant: &record.tenant,
-            run: record.run,
-            config: &record.config,
-            status: record.status,
-            paused: record.paused,
-            created_at: record.created_at,
-            completed_at: record.completed_at,
-            op_log: &record.op_log,
-            collecting,
+        let RunRecord { tenant, run, config, status, paused, .. } = record;
+        let RunRecord { created_at, completed_at, op_log, .. } = record;
+        let fields = RunFields {
+            tenant,
+            run,
+            config,
+            status,
+            paused,
+            created_at,
+            completed_at,
+            op_log,
+            collecting: &collecting,
         };
         encode_as(Kind::Run, &fields)
     }
 
-    /// Puts the run together with its root shards, which may be none of its own.
-    pub(super) fn with_roots(self, root_shards: Vec<ShardId>) -> RunRecord {
+    /// Joins the run with root shards, which may be those of another run.
+    fn with_roots(self, root_shards: Vec<ShardId>) -> RunRecord {
         let Self { tenant, run, config, status, paused, created_at, completed_at, op_log, .. } =
             self;
         RunRecord {
@@ -66,7 +85,8 @@ impl Run {
         }
     }
 
-    /// The run with the shortest manifest that it could have, for whoever does not look at that.
+    /// Returns the run with the shortest manifest it could have, for callers that do not read the
+    /// manifest.
     pub(crate) fn alone(self) -> Result<RunRecord, InvariantViolation> {
         let initializing = self.status == RunStatus::Initializing;
         let record = self.with_roots(if initializing { vec![] } else { vec![ShardId::SINGLE] });
@@ -74,87 +94,81 @@ impl Run {
         Ok(record)
     }
 
-    /// Passes on a run that can be. The rules are those of the whole run, and are written there.
+    /// Returns the run if it satisfies the invariants of a whole run.
     pub(super) fn checked(self) -> Result<Self, InvariantViolation> {
         let collecting = self.collecting;
-        let record = self.alone()?;
-        let RunRecord { tenant, run, config, status, paused, created_at, .. } = record;
-        let RunRecord { completed_at, op_log, .. } = record;
-        Ok(Self {
-            tenant,
-            run,
+        let (run, _) = split_run(self.alone()?, collecting);
+        Ok(run)
+    }
+}
+
+impl Manifest {
+    /// Encodes the manifest of a run from the run's whole record.
+    #[must_use]
+    pub fn encode_of(record: &RunRecord) -> Bytes {
+        encode_as(Kind::Manifest, &ManifestFields { root_shards: &record.root_shards })
+    }
+
+    /// Returns the manifest if a run can have it. The invariants are those of a whole run. The
+    /// check uses a cancelled run because that may have any manifest.
+    fn checked(self) -> Result<Self, InvariantViolation> {
+        let config = RunConfig {
+            cursor_semantics: CursorSemantics::Completed,
+            lease_duration_ms: NonZeroU64::MIN,
+            max_shard_retries: None,
+        };
+        let run = RunRecord {
+            tenant: TenantId::from_bytes([0; 32]),
+            run: RunId::from_raw(0),
             config,
-            status,
-            paused,
-            created_at,
-            completed_at,
-            op_log,
-            collecting,
-        })
-    }
-}
-
-impl Record for Run {
-    const KIND: Kind = Kind::Run;
-}
-
-impl CanonicalBytes for Run {
-    fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
-        let fields = Fields {
-            tenant: &self.tenant,
-            run: self.run,
-            config: &self.config,
-            status: self.status,
-            paused: self.paused,
-            created_at: self.created_at,
-            completed_at: self.completed_at,
-            op_log: &self.op_log,
-            collecting: self.collecting,
+            status: RunStatus::Cancelled,
+            paused: false,
+            created_at: LogicalTime::ZERO,
+            completed_at: Some(LogicalTime::ZERO),
+            root_shards: self.root_shards,
+            op_log: RunOpLog::new(),
         };
-        fields.write_canonical(sink);
+        run.check_invariants()?;
+        Ok(Self { root_shards: run.root_shards })
     }
 }
 
-impl ReadFields for Run {
-    fn read_fields(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let run = Self {
-            tenant: reader.tenant()?,
-            run: reader.run()?,
-            config: reader.config()?,
-            status: reader.choice("run status")?,
-            paused: reader.flag("pause")?,
-            created_at: reader.time()?,
-            completed_at: reader.optional(Reader::time)?,
-            op_log: reader.op_log()?,
-            collecting: reader.flag("collection")?,
-        };
-        reader.sound(run.checked())
+/// Separates a run into its two records.
+#[must_use]
+pub fn split_run(record: RunRecord, collecting: bool) -> (Run, Manifest) {
+    // No `..`: a new field must be stored too.
+    let RunRecord {
+        tenant,
+        run,
+        config,
+        status,
+        paused,
+        created_at,
+        completed_at,
+        root_shards,
+        op_log,
+    } = record;
+    let run =
+        Run { tenant, run, config, status, paused, created_at, completed_at, op_log, collecting };
+    (run, Manifest { root_shards })
+}
+
+/// Joins the two records of a run, and checks the run's invariants. The result does not contain
+/// `collecting`.
+pub fn join_run(run: Run, manifest: Manifest) -> Result<RunRecord, InvariantViolation> {
+    let record = run.with_roots(manifest.root_shards);
+    record.check_invariants()?;
+    Ok(record)
+}
+
+impl Field<RunProtocol> for Vec<ShardId> {
+    fn put<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
+        sink.put_len(self.len());
+        self.iter().for_each(|shard| shard.write_canonical(sink));
     }
-}
 
-/// The same, borrowed.
-struct Fields<'a> {
-    tenant: &'a TenantId,
-    run: RunId,
-    config: &'a RunConfig,
-    status: RunStatus,
-    paused: bool,
-    created_at: LogicalTime,
-    completed_at: Option<LogicalTime>,
-    op_log: &'a RunOpLog,
-    collecting: bool,
-}
-
-impl CanonicalBytes for Fields<'_> {
-    fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
-        self.tenant.write_canonical(sink);
-        self.run.write_canonical(sink);
-        put_config(sink, self.config);
-        self.status.write_canonical(sink);
-        put_flag(sink, self.paused);
-        self.created_at.write_canonical(sink);
-        put_optional(sink, self.completed_at, |sink, time| time.write_canonical(sink));
-        put_op_log(sink, self.op_log);
-        put_flag(sink, self.collecting);
+    fn get(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
+        let list = List { what: "root shards", max: MAX_INITIAL_SHARDS, item_bytes: 8, reserve: 0 };
+        reader.list(list, |reader| <ShardId as Field<RunProtocol>>::get(reader, name))
     }
 }

@@ -7,8 +7,8 @@ use shardwright_contracts::{
 };
 use shardwright_coordination::ops::SplitRequestSlot;
 use shardwright_coordination::{
-    InvariantViolation, Job, RunConfig, RunGate, RunName, RunOpLog, RunRecord, RunStatus,
-    SplitRequest, WorkEstimate,
+    InvariantViolation, Job, OpKind, OpResult, ParkReason, RunConfig, RunGate, RunName, RunOpLog,
+    RunRecord, RunStatus, ShardStatus, SplitRequest, WorkEstimate,
 };
 
 use super::error::{DecodeError, Problem};
@@ -213,7 +213,7 @@ macro_rules! choices {
     )+};
 }
 
-choices!(RunStatus);
+choices!(RunStatus, ShardStatus, ParkReason, OpKind, OpResult);
 
 impl Field<RunProtocol> for RunConfig {
     fn put<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {

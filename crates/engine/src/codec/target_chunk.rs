@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 
-use shardwright_contracts::{CanonicalBytes, CanonicalSink};
+use shardwright_contracts::{CanonicalBytes, CanonicalSink, LogicalTime};
 use shardwright_coordination::InvariantViolation;
 use shardwright_placement::limits::{MAX_FLAGS, MAX_NUM_SHARDS, MAX_TARGET_CHUNKS};
 use shardwright_placement::{Flag, Flags, NodeAddress, Since, Target};
 
+use super::cluster_records::ClusterProtocol;
 use super::error::{DecodeError, Problem};
-use super::fields::put_optional;
+use super::field::Field;
 use super::kind::Kind;
 use super::reader::{List, ReadFields, Reader};
 use super::record::Record;
@@ -48,7 +49,7 @@ impl CanonicalBytes for TargetChunk {
         sink.put_len(self.targets.len());
         for Target { node, flags, since } in &self.targets {
             let number = node.as_ref().and_then(|node| numbers.get(node).copied());
-            put_optional(sink, number, S::put_u32);
+            Field::<ClusterProtocol>::put(&number, sink);
             let (tag, time) = match since {
                 Since::Unknown => (0, None),
                 Since::Placed(time) => (1, Some(time)),
@@ -65,7 +66,7 @@ impl CanonicalBytes for TargetChunk {
 impl ReadFields for TargetChunk {
     fn read_fields(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let list = List { what: "nodes", max: SHARDS_MAX, item_bytes: 4 + 1, reserve: 0 };
-        let names = reader.list(list, Reader::address)?;
+        let names = reader.list(list, |reader| NodeAddress::get(reader, "node"))?;
         let mut distinct: Vec<&NodeAddress> = names.iter().collect();
         distinct.sort_unstable();
         let is_distinct = distinct.windows(2).all(|pair| pair.first() != pair.get(1));
@@ -84,7 +85,7 @@ fn target(
     names: &[NodeAddress],
     used: &mut usize,
 ) -> Result<Target, DecodeError> {
-    let node = match reader.optional(Reader::u32)? {
+    let node = match <Option<u32> as Field<ClusterProtocol>>::get(reader, "node")? {
         None => None,
         Some(number) => {
             let number = number as usize;
@@ -97,10 +98,10 @@ fn target(
         0 => Ok(None),
         1 => Ok(Some(Since::Placed as fn(_) -> _)),
         2 => Ok(Some(Since::Moved as fn(_) -> _)),
-        byte => Err(Problem::UnknownByte { what: "origin of a target", byte }),
+        byte => Err(Problem::UnknownByte { what: "since", byte }),
     })? {
         None => Since::Unknown,
-        Some(since) => since(reader.time()?),
+        Some(since) => since(LogicalTime::from_millis(reader.u64()?)),
     };
     let offset = reader.offset();
     let list = List { what: "flags", max: MAX_FLAGS, item_bytes: 4 + 1, reserve: 0 };

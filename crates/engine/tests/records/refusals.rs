@@ -71,19 +71,19 @@ fn other_kinds_and_versions_are_refused() {
 fn bytes_that_name_nothing_are_refused() {
     let unknown = |what, byte, offset| (Problem::UnknownByte { what, byte }, offset);
     let (progress, parked) = (examples::progress(), examples::parked());
-    assert_eq!(broken(&progress, 2, &[4]), unknown("shard status", 4, 2));
-    assert_eq!(broken(&progress, 3, &[2]), unknown("presence", 2, 3));
-    assert_eq!(broken(&parked, 4, &[5]), unknown("park reason", 5, 4));
+    assert_eq!(broken(&progress, 2, &[4]), unknown("status", 4, 2));
+    assert_eq!(broken(&progress, 3, &[2]), unknown("park", 2, 3));
+    assert_eq!(broken(&parked, 4, &[5]), unknown("reason", 5, 4));
     let log = 2 + 1 + 1 + 8 + 17 + 7 + 8;
-    assert_eq!(broken(&progress, log + 12, &[13]), unknown("operation kind", 13, log + 12));
-    assert_eq!(broken(&progress, log + 13, &[3]), unknown("operation result", 3, log + 13));
+    assert_eq!(broken(&progress, log + 12, &[13]), unknown("kind", 13, log + 12));
+    assert_eq!(broken(&progress, log + 13, &[3]), unknown("result", 3, log + 13));
     let gate = examples::gate();
     assert_eq!(broken(&gate, 2, &[5]), unknown("status", 5, 2));
     assert_eq!(broken(&gate, 3, &[2]), unknown("paused", 2, 3));
     assert_eq!(broken(&gate, 4, &[2]), unknown("cursor_semantics", 2, 4));
     let run = examples::run();
     let last = run.encode().len() - 1;
-    assert_eq!(broken(&run, last, &[2]), unknown("collection", 2, last));
+    assert_eq!(broken(&run, last, &[2]), unknown("collecting", 2, last));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_chunk_of_targets_has_one_encoding() {
     assert_eq!(rule(broken(&chunk, 45, &[2])), in_turn);
     // A node that no shard needs.
     assert_eq!(rule(broken(&chunk, 45, &[0])), in_turn);
-    let origin = Problem::UnknownByte { what: "origin of a target", byte: 3 };
+    let origin = Problem::UnknownByte { what: "since", byte: 3 };
     assert_eq!(broken(&chunk, 25, &[3]), (origin, 25));
     let value = chunk.encode();
     let at = value.len() - 6;
