@@ -1,23 +1,32 @@
 //! Every stored record as bytes, and back.
 //!
-//! A record begins with a byte that names its [`Kind`] and a version byte, so that a value under
-//! the wrong key, or one from the future, is told from what belongs there. The fields follow in
-//! the canonical framing: integers little-endian, byte strings and lists behind a `u32`, options
-//! behind a presence byte, enums one byte.
+//! A record starts with a [`Kind`] byte and a version byte, so that decoding rejects a value under
+//! the wrong key or of a later version. The fields follow in the canonical framing: integers
+//! little-endian, byte strings and lists behind a `u32`, options behind a presence byte, enums one
+//! byte.
 //!
-//! There is exactly one encoding of each record, and decoding accepts no other: whatever decodes
-//! encodes to the same bytes. Decoding is total. It refuses what is cut short, what has bytes to
-//! spare, bytes that name nothing and records that no operation can have produced, and it reserves
-//! no memory that the input does not pay for. Encoding checks nothing: a record is checked before
-//! it is stored by whoever changed it.
+//! Each record has exactly one encoding: bytes that decode encode to the same bytes. Decoding is
+//! total. It rejects truncated records, trailing bytes, unknown bytes and records that no operation
+//! can have written. It allocates no more than the input's length justifies. Encoding checks
+//! nothing: an operation checks a record before storing it.
 //!
-//! A shard is two records, because every checkpoint writes one of them: its [`Definition`] (what
-//! it is, up to 41 kB) and its [`Progress`] (where it stands). A run is two as well: [`Run`] and
-//! its [`Manifest`], which never changes. [`split_shard`], [`join_shard`], [`split_run`] and
-//! [`join_run`] go between those and the records that the operations know.
+//! | file | content |
+//! |---|---|
+//! | `kind` | the registry of kinds |
+//! | `record`, `field` | [`Record`], [`Field`] and the macro [`record!`](crate::record) |
+//! | `reader`, `error` | reading fields, and why a value cannot be read |
+//! | `store_records` | clock mark, incarnation and format of the store |
+//! | `run_records` | records of the run protocol |
+//! | `shard`, `run` | a shard and a run, two records each |
+//! | `cluster_records`, `target_chunk` | records of the cluster protocol |
+//!
+//! A shard is two records because every checkpoint writes one of them: [`Definition`] is up to
+//! 41 kB long and rarely changes, [`Progress`] is short. A run is a [`Run`] and a [`Manifest`],
+//! which never changes. [`split_shard`], [`join_shard`], [`split_run`] and [`join_run`] convert
+//! between these and the records of the operations.
 //!
 //! A cluster is a [`ClusterPlan`], its members ([`NodeMember`], [`ClusterGate`]), a
-//! [`ClusterLeader`], targets under one version ([`TargetHead`] and some [`TargetChunk`]s) and a
+//! [`ClusterLeader`], targets under one version ([`TargetHead`] and [`TargetChunk`]s) and a
 //! [`ShardClaim`] per shard.
 
 mod cluster_records;
@@ -49,5 +58,6 @@ pub use run_records::{
 pub use shard::{Definition, Progress, join_shard, split_shard};
 pub use store_records::{ClockMark, Format, Incarnation};
 pub use target_chunk::TargetChunk;
+
 // `record!` refers to these here, so that its callers need not depend on `contracts`.
 pub use shardwright_contracts::{CanonicalBytes, CanonicalSink};

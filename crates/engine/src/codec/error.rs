@@ -4,38 +4,38 @@ use shardwright_placement::{FlagError, NodeAddressError, ShardCountError};
 
 use super::kind::Kind;
 
-/// A stored value that is not the record it should be.
+/// A stored value that is not the expected record.
 ///
-/// Says what and where, and of the user's bytes only how many there are.
+/// Of user data it contains only lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored {kind} cannot be read, at byte {offset}: {problem}")]
 pub struct DecodeError {
-    /// Which record was expected.
+    /// The expected kind.
     pub kind: Kind,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
-    /// Where: how many bytes lie before what is wrong.
+    /// Offset of the problem, in bytes.
     pub offset: usize,
 }
 
-/// What is wrong with a stored value.
+/// Problem of a stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Nothing is left of it. So a store tells what it knows to be other bytes than were written.
+    /// It is empty, by which a store reports that it lost or damaged the bytes.
     #[error("its bytes are gone, or are not those that were written")]
     Empty,
-    /// It ends too soon.
+    /// It ends inside a field.
     #[error("{needed} more bytes are needed and {left} are left")]
     Truncated {
-        /// How many bytes the next field needs.
+        /// Bytes that the field needs.
         needed: usize,
-        /// How many there are.
+        /// Bytes that remain.
         left: usize,
     },
-    /// It goes on after its last field.
+    /// It continues after the last field.
     #[error("{extra} bytes are left over")]
     Trailing {
-        /// How many bytes.
+        /// Number of bytes.
         extra: usize,
     },
     /// It is a record of another kind, or of none.
@@ -44,10 +44,10 @@ pub enum Problem {
         None => "nothing",
     })]
     OtherKind {
-        /// The byte that should name the kind.
+        /// Its first byte.
         found: u8,
     },
-    /// It is of a version that this code does not know.
+    /// It has an unknown version.
     #[error("its version is {found}")]
     OtherVersion {
         /// The version.
@@ -61,50 +61,50 @@ pub enum Problem {
         /// The byte.
         byte: u8,
     },
-    /// A list is longer than it may be.
+    /// A list is too long.
     #[error("{count} {what} are more than {max}")]
     TooMany {
-        /// What there are too many of.
+        /// Name of the items.
         what: &'static str,
-        /// How many there are said to be.
+        /// Number of items, according to the record.
         count: usize,
-        /// How many there may be.
+        /// Most items.
         max: usize,
     },
-    /// A number is zero that never is.
+    /// A number is zero that must not be.
     #[error("a {what} is never zero")]
     Zero {
-        /// What the number is.
+        /// Name of the field.
         what: &'static str,
     },
-    /// A token is present and empty, which is written as absent.
+    /// A token is present and empty. An empty token is stored as absent.
     #[error("an empty token is written as none")]
     EmptyToken,
-    /// Range and metadata do not make a shard.
+    /// Range and metadata are no valid shard.
     #[error("{0}")]
     Spec(ShardSpecInputError),
-    /// Key and token do not make a cursor.
+    /// Key and token are no valid cursor.
     #[error("{0}")]
     Cursor(CursorInputError),
-    /// Numbers do not make a run's configuration.
+    /// The fields are no valid run configuration.
     #[error("{0}")]
     Config(RunConfigError),
-    /// Bytes are no text.
+    /// A string is not UTF-8.
     #[error("the bytes of a {what} are no text")]
     NotText {
-        /// What they should be.
+        /// Name of the field.
         what: &'static str,
     },
-    /// A text is no address of a node.
+    /// A string is no node address.
     #[error("{0}")]
     Address(NodeAddressError),
-    /// A text is no flag of a shard, or flags do not go together.
+    /// A string is no flag of a shard, or the flags exclude each other.
     #[error("{0}")]
     Flag(FlagError),
-    /// No cluster has that many shards.
+    /// The number is no shard count of a cluster.
     #[error("{0}")]
     ShardCount(ShardCountError),
-    /// The fields do not go together.
+    /// The record violates an invariant.
     #[error("{0}")]
     Invariant(InvariantViolation),
 }

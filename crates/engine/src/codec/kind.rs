@@ -1,9 +1,9 @@
 use std::fmt;
 
-/// Declares the kinds with their bytes and their names for people.
+/// Declares the kinds with their bytes and display names.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $byte:literal, $name:literal;)+) => {
-        /// What a stored value is. The first byte of each says so.
+        /// Kind of a record: its first byte.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Kind {
@@ -14,8 +14,7 @@ macro_rules! kinds {
             /// Every kind, in the order of their bytes.
             pub const ALL: &[Self] = &[$(Self::$kind),+];
 
-            /// The kind that a byte stands for. Zero stands for none, so that a value of zeros is
-            /// no record.
+            /// Returns the kind of a byte. Zero is no kind, so that zeros are no record.
             #[must_use]
             pub const fn from_byte(byte: u8) -> Option<Self> {
                 match byte {
@@ -24,7 +23,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What people call it.
+            /// Returns the display name.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -36,74 +35,74 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// What a shard is.
+    /// Definition of a shard.
     Definition = 1, "shard definition";
-    /// Where a shard stands.
+    /// Progress of a shard.
     Progress = 2, "shard progress";
-    /// A run, apart from its manifest.
+    /// A run without its manifest.
     Run = 3, "run";
-    /// The root shards of a run.
+    /// Root shards of a run.
     Manifest = 4, "manifest";
-    /// What operations on a run's shards need to know of the run.
+    /// State of a run that its shards' operations need.
     Gate = 5, "gate";
-    /// Who owns a shard.
+    /// Owner of a shard.
     Binding = 6, "owner binding";
-    /// A worker that found nothing to do.
+    /// A worker that waits for a shard to claim.
     Waiting = 7, "waiting worker";
-    /// What has been asked of a shard's holder.
+    /// Split request to the holder of a shard.
     SplitAsk = 8, "split request";
-    /// Of which shard a worker has asked a part.
+    /// Shard whose split a worker has requested.
     Asker = 9, "asker";
-    /// How many shards a run has, and how many it may have.
+    /// Shards of a run, existing and reserved.
     Count = 10, "shard count";
-    /// How many shards are reserved, by a tenant or by all.
+    /// Shards reserved by a tenant, or by all.
     Quota = 11, "quota";
-    /// A registration that is under way.
+    /// Registration in progress.
     Stage = 12, "stage";
-    /// Up to where the clock may have been read.
+    /// Upper bound of every time that the clock has returned.
     ClockMark = 13, "clock mark";
-    /// How often the store was set up or restored.
+    /// Number of times the store was set up or restored.
     Incarnation = 14, "incarnation";
-    /// How the store is laid out.
+    /// Layout of the store.
     Format = 15, "format";
-    /// A shard that could be claimed.
+    /// A claimable shard.
     OpenShard = 16, "open shard";
-    /// Up to where a run was told to be done.
+    /// Watermark of a run.
     Watermark = 17, "watermark";
-    /// What a holder thinks of the work that it has left.
+    /// A holder's estimate of its remaining work.
     Estimate = 18, "estimate";
-    /// To which run a name points.
+    /// Run to which a name refers.
     Named = 19, "named run";
-    /// What a run is for.
+    /// Purpose of a run.
     Purpose = 20, "purpose of a run";
-    /// How a cluster maps ids to shards, and how it is stored.
+    /// Properties of a cluster that never change.
     ClusterPlan = 21, "cluster";
     /// A node that is a member of a cluster.
     NodeMember = 22, "cluster member";
     /// A gate of a cluster.
     ClusterGate = 23, "cluster gate";
-    /// Who leads a cluster.
+    /// Leader of a cluster.
     ClusterLeader = 24, "cluster leader";
-    /// What holds for all targets of a cluster together.
+    /// State of all targets of a cluster.
     TargetHead = 25, "target header";
-    /// Where some shards of a cluster should be.
+    /// Targets of some shards of a cluster.
     TargetChunk = 26, "target chunk";
-    /// Who has claimed a shard of a cluster.
+    /// Holder of a shard of a cluster.
     ShardClaim = 27, "shard claim";
-    /// A node that an operator wants empty.
+    /// An operator's order to empty a node.
     DrainMark = 28, "drain mark";
     /// A node that is about to leave.
     Leaving = 29, "leaving node";
 }
 
 impl Kind {
-    /// The byte that stands for it.
+    /// Returns the byte of the kind.
     #[must_use]
     pub const fn as_byte(self) -> u8 {
         self as u8
     }
 
-    /// What a stored value says that it is.
+    /// Returns the kind that a stored value claims to be.
     #[must_use]
     pub fn of(value: &[u8]) -> Option<Self> {
         value.first().copied().and_then(Self::from_byte)

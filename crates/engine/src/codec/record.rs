@@ -61,7 +61,7 @@ impl CanonicalSink for Length {
 /// | clause | effect |
 /// |---|---|
 /// | `shows(a, b)` | `Debug` prints these fields only |
-/// | `lends(Name)` | declares a private struct `Name`: the same fields, borrowed, for [`encode_as`](crate::codec::encode_as) |
+/// | `lends(Name)` | declares a private struct `Name`: the fields, borrowed, for `encode_as` |
 /// | `check(path)` | decoding calls `path`, which returns the record or the violated invariant |
 #[macro_export]
 macro_rules! record {

@@ -12,7 +12,7 @@ use super::kind::Kind;
 use super::reader::{List, ReadFields, Reader};
 use super::record::Record;
 
-/// Most shards of a chunk.
+/// Most shards per chunk.
 const SHARDS_MAX: usize = MAX_NUM_SHARDS.div_ceil(MAX_TARGET_CHUNKS) as usize;
 /// Fewest bytes of a target: no node, an unknown time, no flags.
 const TARGET_BYTES: usize = 1 + 1 + 4;
@@ -21,10 +21,10 @@ const NAMED_TWICE: InvariantViolation = InvariantViolation("a chunk names each n
 const OUT_OF_TURN: InvariantViolation =
     InvariantViolation("a chunk names nodes in the order in which shards need them");
 
-/// Where some neighbouring shards of a cluster should be; the key says which.
+/// Targets of consecutive shards of a cluster. The key has the number of the chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetChunk {
-    /// The targets, in the order of shards.
+    /// The targets, in order of shards.
     pub targets: Vec<Target>,
 }
 
@@ -34,7 +34,7 @@ impl Record for TargetChunk {
 
 impl CanonicalBytes for TargetChunk {
     fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
-        // Many shards share few nodes, so each is named once and then by its number.
+        // Many shards share few nodes: each name is stored once and then referred to by number.
         let mut numbers = BTreeMap::new();
         let mut names = Vec::new();
         for node in self.targets.iter().filter_map(|target| target.node.as_ref()) {
@@ -79,7 +79,7 @@ impl ReadFields for TargetChunk {
     }
 }
 
-/// Reads a target, of which `used` names have been needed before.
+/// Reads a target. Earlier targets refer to the first `used` names.
 fn target(
     reader: &mut Reader<'_>,
     names: &[NodeAddress],
