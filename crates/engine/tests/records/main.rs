@@ -9,6 +9,7 @@
 mod any;
 #[path = "../checks/mod.rs"]
 mod checks;
+mod declared;
 mod examples;
 mod golden;
 mod properties;
