@@ -4,12 +4,17 @@
 default:
     @just --list
 
-# What continuous integration runs.
-check: test
+# Before a commit: formatting, tidy, lints, and the tests of the crates that changed.
+check:
+    cargo xtask check
 
-# Everything that must pass: formatting, lints, tidy, tests, examples, benches, docs.
+# Every kind of check; what continuous integration runs first.
 test:
     cargo xtask test
+
+# The same kinds in larger quantity; `just prove 8` shares eight minutes out.
+prove MINUTES="":
+    cargo xtask prove {{ if MINUTES == "" { "" } else { "--minutes " + MINUTES } }}
 
 # The rules that no compiler checks.
 tidy:

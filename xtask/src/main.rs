@@ -11,11 +11,17 @@
 mod bench;
 mod bench_run;
 mod bench_scan;
+mod check;
 mod deny;
 mod processor;
 mod proof;
+mod prove;
+mod steps;
+mod sweep;
 mod system_packages;
 mod test;
+#[cfg(test)]
+mod test_names;
 mod tidy;
 mod tla;
 mod workspace;
@@ -34,8 +40,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Everything that must pass: formatting, lints, tidy, tests, examples, benches, docs.
+    /// Before a commit: formatting, tidy, lints, and the tests of the crates that changed.
+    Check,
+    /// Every kind of check: formatting, tidy, lints, tests, chaos, specification, docs.
     Test,
+    /// The same kinds in larger quantity: more worlds, longer chaos, larger bounds.
+    Prove {
+        /// Share so many minutes out instead of running everything to its end.
+        #[arg(long)]
+        minutes: Option<u64>,
+    },
     /// The rules that no compiler checks: crate edges, banned calls, sizes, forbidden words.
     Tidy,
     /// Visits every state of the run protocol within bounds too large for every day.
@@ -52,7 +66,7 @@ enum Chore {
     },
     /// Plants every known bug in the run protocol, one at a time, and shows which seed caught it.
     MutantsPlanted,
-    /// Troubles real workers on a real etcd: `--minutes N`; ends with a table and a verdict.
+    /// Real workers on a real etcd under faults, until each has come once or for `--minutes N`.
     Chaos {
         /// What it is told; `cargo xtask chaos -- --help` explains it.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -91,7 +105,9 @@ fn main() -> ExitCode {
 fn run(chore: &Chore) -> anyhow::Result<()> {
     let metadata = workspace::metadata()?;
     match chore {
+        Chore::Check => check::run(&metadata),
         Chore::Test => test::run(&metadata),
+        Chore::Prove { minutes } => prove::run(&metadata, *minutes),
         Chore::Tidy => tidy::run(&metadata),
         Chore::Model { tla: false } => proof::model(&metadata),
         Chore::Model { tla: true } => tla::large(&metadata),

@@ -1,7 +1,9 @@
 //! Where the workspace is, and how its cargo is called.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
@@ -33,6 +35,29 @@ pub(crate) fn has_subcommand(metadata: &Metadata, name: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// The same, but stopped after a time, if there is a limit. A command that was stopped had not
+/// failed, so it counts as a success.
+pub(crate) fn succeed_within(command: &mut Command, limit: Option<Duration>) -> Result<()> {
+    let Some(limit) = limit else { return succeed(command) };
+    // A group of its own, so that whatever it starts is stopped with it.
+    let mut child =
+        command.process_group(0).spawn().with_context(|| format!("could not start {command:?}"))?;
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return if status.success() { Ok(()) } else { bail!("{status}") };
+        }
+        if Instant::now() > deadline {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    succeed(Command::new("kill").args(["-TERM", "--", &format!("-{}", child.id())]))?;
+    child.wait()?;
+    println!("stopped after {} s; nothing was found", limit.as_secs());
+    Ok(())
+}
+
 /// Runs a command to its end, with its output on the terminal.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("could not start {command:?}"))?;
@@ -40,4 +65,41 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
         bail!("{status}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_command_that_reaches_its_limit_is_stopped_with_its_children_and_has_not_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "sleep 600 & echo $! > child; wait";
+        let start = Instant::now();
+        let mut command = shell(script);
+        command.current_dir(folder.path());
+        succeed_within(&mut command, Some(Duration::from_millis(500))).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(300));
+        let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
+        let stat = format!("/proc/{}/stat", child.trim());
+        // Gone, or a zombie that init has not reaped yet.
+        let is_gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+        while !is_gone() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn a_command_that_fails_before_its_limit_has_failed() {
+        let limit = Some(Duration::from_secs(600));
+        assert!(succeed_within(&mut shell("exit 3"), limit).is_err());
+        assert!(succeed_within(&mut shell("exit 0"), limit).is_ok());
+        assert!(succeed_within(&mut shell("exit 3"), None).is_err());
+    }
 }

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+#[path = "../src/test_names.rs"]
+mod test_names;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -11,39 +14,6 @@ fn root() -> &'static Path {
 
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
-}
-
-/// The names of all tests in the sources.
-fn tests() -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let mut folders = vec![root().join("crates"), root().join("examples")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                names.extend(tests_in(&fs::read_to_string(path).unwrap()));
-            }
-        }
-    }
-    names
-}
-
-/// The functions that come right after an attribute that makes them tests.
-fn tests_in(text: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut is_test = false;
-    for line in text.lines().map(str::trim) {
-        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
-            is_test = true;
-        } else if let Some((_, rest)) = line.split_once("fn ") {
-            let name = rest.split(['(', '<']).next().unwrap_or_default().to_owned();
-            names.extend(is_test.then_some(name));
-            is_test = false;
-        }
-    }
-    names
 }
 
 /// The cells with proof, one of each row of the page's tables.
@@ -65,7 +35,7 @@ fn marked<'t>(text: &'t str, mark: &'t str) -> impl Iterator<Item = &'t str> {
 
 #[test]
 fn every_row_names_tests_that_exist() {
-    let (page, tests) = (read("docs/guarantees.md"), tests());
+    let (page, tests) = (read("docs/guarantees.md"), test_names::below(root()));
     let proofs = proofs(&page);
     assert!(proofs.len() > 20, "the page was not understood: {proofs:?}");
     for (claim, proof) in proofs {
@@ -87,4 +57,94 @@ fn every_fault_that_is_named_exists() {
         }
     }
     assert!(named > 10, "the page was not understood");
+}
+
+// `cargo xtask test` runs every test and chaos until each fault has come once; `cargo xtask prove`
+// adds quantity, never a kind. So whatever the simulator and chaos can do must occur in a test.
+
+/// The texts of all Rust files below a folder, by path.
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let (mut files, mut folders) = (Vec::new(), vec![root().join(folder)]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                files.push((path, text));
+            }
+        }
+    }
+    files
+}
+
+/// The words that come right after a beginning, wherever it stands.
+fn words_after<'t>(text: &'t str, beginning: &'t str) -> impl Iterator<Item = &'t str> {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    text.split(beginning)
+        .skip(1)
+        .map(move |rest| rest.split(|letter| !is_part(letter)).next().unwrap_or_default())
+}
+
+#[test]
+fn every_kind_of_world_is_swept_by_a_test() {
+    let tests = sources("crates/sim/tests");
+    let simulator = sources("crates/sim/src");
+    let structs = simulator.iter().flat_map(|(_, text)| words_after(text, "pub struct "));
+    let sweeps: Vec<&str> = structs.filter(|name| name.ends_with("Sweep")).collect();
+    assert!(sweeps.len() >= 3, "the simulator was not understood: {sweeps:?}");
+    for sweep in sweeps {
+        // Its complaints are all findings, and every fault and outcome that was never seen.
+        let judged = |text: &str| {
+            words_after(text, " = ").any(|word| word == sweep) && text.contains(".complaints()")
+        };
+        assert!(tests.iter().any(|(_, text)| judged(text)), "no test sweeps by {sweep}");
+    }
+}
+
+#[test]
+fn every_list_of_oracles_is_hunted_with_by_a_test() {
+    let tests: String = sources("crates/sim/tests").into_iter().map(|(_, text)| text).collect();
+    let lists = sources("crates/sim/src");
+    let lists = lists.iter().filter(|(_, text)| text.contains("pub const ALL: &[&Oracle]"));
+    let modules: Vec<&str> =
+        lists.map(|(path, _)| path.file_stem().unwrap().to_str().unwrap()).collect();
+    assert!(modules.len() >= 3, "the simulator was not understood: {modules:?}");
+    for module in &modules {
+        let lists = modules.iter().filter(|other| *other == module).count();
+        let uses = tests.matches(&format!("in {module}::ALL")).count();
+        let uses = uses + tests.matches(&format!("::{module}::ALL")).count();
+        assert!(uses >= lists, "{lists} lists of oracles in {module}, tests use {uses}");
+    }
+}
+
+#[test]
+fn every_kind_of_planted_bug_is_hunted_by_a_test() {
+    let tests: String = sources("crates/sim/tests").into_iter().map(|(_, text)| text).collect();
+    let simulator = sources("crates/sim/src");
+    let kinds: BTreeSet<&str> = simulator
+        .iter()
+        .flat_map(|(_, text)| {
+            let hunts = words_after(text, "pub fn ").filter(|name| name.starts_with("hunt_in_"));
+            words_after(text, "impl Bug for ").chain(hunts)
+        })
+        .collect();
+    assert!(kinds.len() >= 3, "the simulator was not understood: {kinds:?}");
+    for kind in kinds {
+        assert!(tests.contains(kind), "no test hunts for {kind}");
+    }
+}
+
+#[test]
+fn every_fault_of_chaos_is_in_a_deck() {
+    let text = read("crates/chaos/src/nemesis.rs");
+    let variants = text.split("pub enum Fault {").nth(1).unwrap().split("\n}").next().unwrap();
+    let variants = variants.lines().map(str::trim).filter(|line| !line.starts_with("//"));
+    let variants: BTreeSet<&str> =
+        variants.map(|line| line.trim_end_matches(',')).filter(|line| !line.is_empty()).collect();
+    assert_eq!(variants.len(), 16, "chaos was not understood: {variants:?}");
+    let decks = text.split("pub const OF_").skip(1).map(|deck| deck.split(';').next().unwrap());
+    let decks: BTreeSet<&str> = decks.flat_map(|deck| words_after(deck, "Self::")).collect();
+    assert_eq!(variants, decks);
 }

@@ -52,8 +52,9 @@ impl Tlc {
             .with_context(|| format!("could not prepare {}", folder.display()))?;
         let output = folder.join("output.txt");
         let (stdout, start) = (File::create(&output)?, Instant::now());
+        let archive = self.archive(job);
         // The status of a run that came to an end repeats what the output says, without names.
-        let status = command(&self.jar, job, &folder)
+        let status = command(&self.jar, job, &folder, &archive)
             .stdin(Stdio::null())
             .stderr(stdout.try_clone()?)
             .stdout(stdout)
@@ -73,6 +74,20 @@ impl Tlc {
             println!("{name}: TLC ended with {status}; all that it printed is in {output}");
         }
         Ok(report)
+    }
+
+    /// Loaded classes, kept for the next start of the JVM. The first of the longer runs makes the
+    /// archive, since these come one at a time.
+    fn archive(&self, job: &Job<'_>) -> Option<String> {
+        let archive = self.folder.join("classes.jsa");
+        let option = if archive.exists() {
+            "SharedArchiveFile"
+        } else if job.effort == Effort::Short {
+            return None;
+        } else {
+            "ArchiveClassesAtExit"
+        };
+        Some(format!("-XX:{option}={}", archive.display()))
     }
 
     fn copy(&self, job: &Job<'_>, folder: &Path) -> Result<()> {
@@ -96,14 +111,14 @@ impl Tlc {
     }
 }
 
-fn command(jar: &Path, job: &Job<'_>, folder: &Path) -> Command {
+fn command(jar: &Path, job: &Job<'_>, folder: &Path, archive: &Option<String>) -> Command {
     let (options, workers): (&[&str], _) = match job.effort {
         Effort::Short => (&["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"], "1"),
-        Effort::Medium => (&["-XX:+UseSerialGC"], "2"),
+        Effort::Medium => (&["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"], "2"),
         Effort::Long => (&["-XX:+UseParallelGC"], "2"),
     };
     let mut command = Command::new("java");
-    command.args(options);
+    command.args(options).args(archive);
     // TLC unpacks its standard modules there, and two at a time would do it to the same files.
     command.arg("-Djava.io.tmpdir=.").arg("-cp").arg(jar).arg("tlc2.TLC");
     // A run that has ended and a world without work are no deadlocks. The choice of fingerprint
@@ -117,6 +132,23 @@ fn command(jar: &Path, job: &Job<'_>, folder: &Path) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_longer_run_makes_the_archive_of_classes_and_all_later_ones_use_it() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().to_owned();
+        let tlc = Tlc { jar: PathBuf::new(), specs: PathBuf::new(), folder };
+        let option = |effort| {
+            let job = Job { name: "x", module: "A.tla", config: "", broken: None, effort };
+            tlc.archive(&job).unwrap_or_default()
+        };
+        assert_eq!(option(Effort::Short), "");
+        assert!(option(Effort::Medium).starts_with("-XX:ArchiveClassesAtExit="));
+        fs::write(root.path().join("classes.jsa"), "").unwrap();
+        for effort in [Effort::Short, Effort::Medium, Effort::Long] {
+            assert!(option(effort).starts_with("-XX:SharedArchiveFile="), "{effort:?}");
+        }
+    }
 
     #[test]
     fn a_copy_has_the_modules_the_broken_file_and_the_configuration() {

@@ -1,0 +1,239 @@
+//! `cargo xtask prove`: the checks of `cargo xtask test` in larger quantity.
+//!
+//! Rule: it adds quantity, never a kind. Whatever can be found here, in principle the test command
+//! can find as well, so each row of the table names the test or the step that is its smaller twin.
+
+use std::fmt;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+use cargo_metadata::Metadata;
+
+use crate::steps::{self, Action, Step};
+use crate::sweep::Sweep;
+use crate::workspace;
+
+/// Worlds of each kind, if time is not limited.
+const SEEDS: u64 = 20_000;
+/// The seeds below are those of the tests.
+const FIRST_SEED: u64 = 1_000;
+/// Minutes of chaos, if time is not limited.
+const CHAOS_MINUTES: u64 = 30;
+/// How large an input may be, and how many seconds a target gets.
+const FUZZ_LIMITS: &str = "-max_len=20000 -max_total_time=60";
+/// Every fault comes in less; chaos that is given less time ends when each has come once.
+const DECK: Duration = Duration::from_secs(180);
+
+/// What does the same in the test command, in smaller quantity.
+#[derive(Clone, Copy, Debug)]
+enum Twin {
+    /// A test, by the name of its function.
+    Test(&'static str),
+    /// A step of the test command, by its name.
+    Step(&'static str),
+}
+
+impl fmt::Display for Twin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Test(name) => write!(formatter, "test `{name}`"),
+            Self::Step(name) => write!(formatter, "step `{name}`"),
+        }
+    }
+}
+
+/// One row: what is run, and its twin.
+#[derive(Debug)]
+struct Prover {
+    step: Step,
+    twin: Twin,
+}
+
+/// Tools that are installed apart from the toolchain.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tools {
+    deny: bool,
+    mutants: bool,
+    fuzz: bool,
+}
+
+/// Runs everything, or as much as fits into `minutes`.
+pub(crate) fn run(metadata: &Metadata, minutes: Option<u64>) -> Result<()> {
+    let tools = Tools {
+        deny: workspace::has_subcommand(metadata, "deny"),
+        mutants: workspace::has_subcommand(metadata, "mutants"),
+        fuzz: has_fuzz(),
+    };
+    let time = minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    let mut steps =
+        vec![Step::cargo("programs", "build --workspace --all-features --bins --locked")];
+    for Prover { step, twin } in provers(time, tools, first_seed()) {
+        println!("{}: more of the {twin}", step.name);
+        steps.push(step);
+    }
+    steps::run(metadata, &steps)
+}
+
+/// The rows, each with an equal share of the time that there is.
+fn provers(time: Option<Duration>, tools: Tools, start: u64) -> Vec<Prover> {
+    let mut provers = vec![
+        sweep("worlds of the protocol", &[], start, SWEEP_OF_PROTOCOL),
+        sweep("worlds of the engine", &["--engine"], start, SWEEP_OF_ENGINE),
+        sweep("worlds of clusters", &["--clusters"], start, SWEEP_OF_CLUSTERS),
+        Prover { step: Step::built("planted bugs", "sim", "planted"), twin: Twin::Test(HUNT) },
+        Prover {
+            step: Step::built("model, large bounds", "model", "large"),
+            twin: Twin::Test("every_rule_holds_in_every_world_and_every_sight_is_seen"),
+        },
+        Prover {
+            step: Step::chore("specification (TLC), large bounds", "model --tla"),
+            twin: Twin::Step("specification (TLC)"),
+        },
+    ];
+    if tools.mutants {
+        let line = "mutants --package shardwright-contracts --package shardwright-frontier \
+                    --package shardwright-coordination --package shardwright-placement";
+        provers.push(Prover { step: Step::cargo("mutants", line), twin: Twin::Test(HUNT) });
+    }
+    if tools.fuzz {
+        provers.extend(FUZZ_TARGETS.iter().map(|(target, test)| {
+            let line = format!("run nightly cargo fuzz run {target} -- {FUZZ_LIMITS}");
+            Prover { step: Step::on_path("fuzz", "rustup", &line), twin: Twin::Test(test) }
+        }));
+    }
+    if let Some(time) = time {
+        // Chaos gets a share, too.
+        let share = time / u32::try_from(provers.len() + 1).unwrap_or(u32::MAX);
+        provers.iter_mut().for_each(|prover| prover.step.limit = Some(share));
+        provers.push(chaos((share > DECK).then_some(share.as_secs() / 60)));
+    } else {
+        provers.push(chaos(Some(CHAOS_MINUTES)));
+        let benches = "build --workspace --benches --all-features --locked";
+        provers.push(Prover {
+            step: Step::cargo("benches build", benches),
+            twin: Twin::Step("lints"),
+        });
+    }
+    if tools.deny {
+        // Tidy says which crates may be used; this adds their licences and sources.
+        provers.push(Prover {
+            step: Step::chore("licences and sources", "deny"),
+            twin: Twin::Step("tidy"),
+        });
+    }
+    provers
+}
+
+const SWEEP_OF_PROTOCOL: &str = "a_thousand_worlds_break_no_sentence_and_leave_nothing_untried";
+const SWEEP_OF_ENGINE: &str =
+    "a_thousand_worlds_around_a_store_break_no_sentence_and_see_every_fault";
+const SWEEP_OF_CLUSTERS: &str =
+    "a_thousand_clusters_break_no_sentence_and_see_every_fault_and_outcome";
+const HUNT: &str = "every_planted_bug_is_caught_and_every_oracle_catches_one";
+
+/// Fuzz targets, and the property test that calls the same check.
+const FUZZ_TARGETS: &[(&str, &str)] = &[
+    ("composite", "any_bytes_are_a_composite_or_an_error"),
+    ("hint", "any_bytes_are_a_hint_or_an_error"),
+    ("key_arithmetic", "key_arithmetic_agrees_with_big_integers"),
+    ("metadata", "any_bytes_are_metadata_or_an_error"),
+    ("record", "any_bytes_are_a_record_or_an_error"),
+    ("scan", "no_bytes_make_a_scan_panic"),
+    ("scan_rules", "no_text_makes_reading_rules_panic"),
+    ("store_key", "any_bytes_are_a_key_or_none"),
+];
+
+fn sweep(
+    name: &'static str,
+    flags: &'static [&'static str],
+    start: u64,
+    test: &'static str,
+) -> Prover {
+    let action = Action::Sweep(Sweep { flags, start, seeds: SEEDS });
+    Prover { step: Step::new(name, action), twin: Twin::Test(test) }
+}
+
+fn chaos(minutes: Option<u64>) -> Prover {
+    let line = minutes.map_or(String::new(), |minutes| format!("--minutes {minutes}"));
+    Prover { step: Step::built("etcd chaos", "chaos", &line), twin: Twin::Step("etcd chaos") }
+}
+
+/// Other seeds for each commit, and the same for each run of it.
+fn first_seed() -> u64 {
+    let output = Command::new("git").args(["rev-parse", "HEAD"]).output();
+    let text = output.map(|output| output.stdout).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let commit = text.get(..8).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    FIRST_SEED + commit.unwrap_or_default()
+}
+
+/// Whether cargo-fuzz is installed, and the nightly compiler that it needs.
+fn has_fuzz() -> bool {
+    let mut version = Command::new("rustup");
+    version.args(["run", "nightly", "cargo", "fuzz", "--version"]);
+    version.output().is_ok_and(|output| output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+    use crate::{test, test_names};
+
+    const ALL: Tools = Tools { deny: true, mutants: true, fuzz: true };
+    const EIGHT: Duration = Duration::from_secs(480);
+
+    #[test]
+    fn whatever_is_proved_has_a_smaller_twin_in_the_test_command() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let (tests, plan) = (test_names::below(root), test::plan(true));
+        for time in [None, Some(EIGHT)] {
+            for Prover { step, twin } in provers(time, ALL, 0) {
+                let exists = match twin {
+                    Twin::Test(name) => tests.contains(name),
+                    Twin::Step(name) => plan.iter().any(|step| step.name == name),
+                };
+                assert!(exists, "{}: there is no {twin}", step.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_fuzz_target_is_run() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/fuzz_targets");
+        let files = std::fs::read_dir(folder).unwrap();
+        let stem =
+            |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let files: BTreeSet<String> = files.map(|file| stem(file.unwrap().path())).collect();
+        let targets = FUZZ_TARGETS.iter().map(|(target, _)| (*target).to_owned()).collect();
+        assert_eq!(files, targets);
+    }
+
+    #[test]
+    fn a_limit_is_shared_out_and_nothing_without_one_is_run_but_chaos_and_licences() {
+        let provers = provers(Some(EIGHT), Tools::default(), 0);
+        let limits: Duration = provers.iter().filter_map(|prover| prover.step.limit).sum();
+        assert!(limits < EIGHT && limits > EIGHT / 2, "{limits:?}");
+        let free = provers.iter().filter(|prover| prover.step.limit.is_none());
+        let free: Vec<String> = free.map(|prover| prover.step.heading()).collect();
+        assert_eq!(free, ["== etcd chaos: chaos"]);
+    }
+
+    #[test]
+    fn without_a_limit_there_is_more_of_everything() {
+        let lines: Vec<String> =
+            provers(None, ALL, 5).iter().map(|prover| prover.step.heading()).collect();
+        let has = |line: &str| lines.iter().any(|one| one.ends_with(line));
+        assert!(has("sim --clusters --start 5 --seeds 20000"), "{lines:?}");
+        assert!(has("chaos --minutes 30") && has("cargo xtask deny"), "{lines:?}");
+        assert!(has("-- -max_len=20000 -max_total_time=60"), "{lines:?}");
+    }
+
+    #[test]
+    fn the_seeds_are_not_those_of_the_tests() {
+        assert!(first_seed() >= FIRST_SEED);
+    }
+}
