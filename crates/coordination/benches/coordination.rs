@@ -1,4 +1,10 @@
 //! What the protocol costs in memory, beside what it cannot do without, and how it grows.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench may use the real world"
+)]
 
 #[path = "../../frontier/benches/support/mod.rs"]
 mod support;

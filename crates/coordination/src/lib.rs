@@ -30,6 +30,15 @@
 //! | [`session`] | one shard, held by one worker |
 //! | [`in_memory`] | the executable specification |
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "tests may use the real world"
+    )
+)]
 
 pub mod async_traits;
 #[cfg(feature = "conformance")]

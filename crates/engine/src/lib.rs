@@ -10,6 +10,15 @@
 //! | [`cluster`] | the cluster protocol over any store |
 //! | [`watch`] | a value that changes, and those who wait for it |
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "tests may use the real world"
+    )
+)]
 
 pub mod cluster;
 pub mod codec;

@@ -1,4 +1,9 @@
 //! The world as it is: the one place here that knows a runtime, a clock and chance.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this module may use the real world"
+)]
 
 mod blocking;
 #[cfg(feature = "etcd")]

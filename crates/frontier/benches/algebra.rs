@@ -1,5 +1,11 @@
 //! How long key arithmetic takes beside a plain copy and beside big integers, and what staging a
 //! shard costs.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench may use the real world"
+)]
 
 mod support;
 

@@ -1,4 +1,10 @@
 //! How long the shard router takes to place one id, beside the plain way to do the same.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench may use the real world"
+)]
 
 mod support;
 

@@ -15,6 +15,15 @@
 //! a hot path touches the heap. What comes back borrows from the buffer and is gone with the next
 //! write to it.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "tests may use the real world"
+    )
+)]
 
 pub mod builder;
 pub mod hint;

@@ -1,5 +1,10 @@
 //! The real world: sockets, and how calls go over them. The only module that may know a runtime,
 //! a clock or the network.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this module may use the real world"
+)]
 
 mod client;
 mod http;

@@ -1,4 +1,10 @@
 //! Nodes and a gate on real sockets of this machine.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests may use the real world"
+)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics is a test that fails")]
 
 use std::sync::Arc;

@@ -54,6 +54,15 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "tests may use the real world"
+    )
+)]
 
 mod address;
 mod chunks;

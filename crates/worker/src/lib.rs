@@ -14,6 +14,15 @@
 //! The crate does no IO: `shardwright-connectors` reads sources and keeps results,
 //! `shardwright-process` runs programs.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "tests may use the real world"
+    )
+)]
 
 pub mod connector;
 pub mod extent;

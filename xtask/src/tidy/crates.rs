@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cargo_metadata::{DependencyKind, Metadata, Package, TargetKind};
+use cargo_metadata::{DependencyKind, Metadata, Package};
 
 /// The prefix that the name of a crate has and its folder has not.
 pub(crate) const PREFIX: &str = "shardwright-";
@@ -14,33 +14,14 @@ pub(crate) struct Crate {
     /// The folder relative to the workspace root.
     pub(crate) folder: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
-    pub(crate) targets: Vec<Target>,
 }
 
 /// One dependency as a manifest declares it.
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    pub(crate) renamed: bool,
     pub(crate) kind: DependencyKind,
     /// A path dependency, as opposed to one from a registry.
     pub(crate) local: bool,
-}
-
-/// The root file of something cargo builds.
-pub(crate) struct Target {
-    pub(crate) path: PathBuf,
-    pub(crate) kind: Kind,
-}
-
-/// What a target is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A library, a binary, or the script that builds one.
-    Production,
-    /// A folder `tests` of integration tests.
-    Test,
-    /// A bench or an example, which demonstrates rather than ships.
-    Demonstration,
 }
 
 impl Crate {
@@ -71,45 +52,19 @@ fn one_crate(root: &Path, package: &Package) -> Crate {
     let manifest = relative(package.manifest_path.as_std_path());
     let dependencies = package.dependencies.iter().map(|dependency| Dependency {
         name: dependency.name.clone(),
-        renamed: dependency.rename.is_some(),
         kind: dependency.kind,
         local: dependency.path.is_some(),
-    });
-    let targets = package.targets.iter().map(|target| Target {
-        path: relative(target.src_path.as_std_path()),
-        kind: kind(&target.kind),
     });
     Crate {
         name: package.name.to_string(),
         folder: manifest.parent().unwrap_or(Path::new("")).to_owned(),
         dependencies: dependencies.collect(),
-        targets: targets.collect(),
-    }
-}
-
-fn kind(kinds: &[TargetKind]) -> Kind {
-    if kinds.contains(&TargetKind::Test) {
-        Kind::Test
-    } else if kinds.contains(&TargetKind::Bench) || kinds.contains(&TargetKind::Example) {
-        Kind::Demonstration
-    } else {
-        Kind::Production
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn target_kinds_tell_shipped_code_from_tests_and_demonstrations() {
-        assert_eq!(kind(&[TargetKind::Lib]), Kind::Production);
-        assert_eq!(kind(&[TargetKind::Bin]), Kind::Production);
-        assert_eq!(kind(&[TargetKind::CustomBuild]), Kind::Production);
-        assert_eq!(kind(&[TargetKind::Test]), Kind::Test);
-        assert_eq!(kind(&[TargetKind::Bench]), Kind::Demonstration);
-        assert_eq!(kind(&[TargetKind::Example]), Kind::Demonstration);
-    }
 
     #[test]
     fn a_short_name_drops_the_prefix_and_nothing_else() {
@@ -123,7 +78,6 @@ mod tests {
         let crates = from_metadata(&metadata);
         let xtask = crates.iter().find(|one| one.name == "xtask").unwrap();
         assert_eq!(xtask.manifest(), Path::new("xtask/Cargo.toml"));
-        assert_eq!(xtask.targets[0].path, Path::new("xtask/src/main.rs"));
-        assert!(xtask.dependencies.iter().any(|one| one.name == "syn" && !one.local));
+        assert!(xtask.dependencies.iter().any(|one| one.name == "clap" && !one.local));
     }
 }

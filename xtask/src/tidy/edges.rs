@@ -9,9 +9,8 @@ use std::collections::BTreeSet;
 
 use cargo_metadata::DependencyKind;
 
-use super::ban_table;
 use super::crates::{Crate, Dependency, PREFIX, short_name};
-use super::layers::{Layer, SIBLINGS, beneath, layer};
+use super::layers::{Layer, PURE, SIBLINGS, beneath, layer};
 use super::violation::Violation;
 
 /// What a pure crate may use from outside, and why that keeps it pure.
@@ -64,7 +63,7 @@ fn wrong_with(
         let why = format!("{} are siblings: none may name another, not even in a test", siblings());
         return Some(("an edge between siblings", why));
     }
-    let pure = ban_table::is_pure(layer.name);
+    let pure = PURE.contains(&layer.name);
     if ours && (pure || !dev) && !beneath.contains(name) {
         let allowed: Vec<&str> = beneath.iter().copied().collect();
         let allowed = if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") };
@@ -75,10 +74,6 @@ fn wrong_with(
     }
     if dev {
         return None;
-    }
-    if !ours && dependency.renamed && ban_table::profile(layer.name).is_some() {
-        let why = "under another name the banned calls of a crate are not recognized";
-        return Some(("a renamed dependency", why.to_owned()));
     }
     if !ours && pure && !PURE_EXTERNAL.iter().any(|(allowed, _)| *allowed == name) {
         let allowed: Vec<String> =
@@ -104,16 +99,10 @@ mod tests {
         };
         let dependencies = dependencies.iter().map(|(name, kind)| Dependency {
             name: (*name).to_owned(),
-            renamed: false,
             kind: *kind,
             local: name.starts_with(PREFIX) || *name == "xtask",
         });
-        Crate {
-            name: name.to_owned(),
-            folder: folder.into(),
-            dependencies: dependencies.collect(),
-            targets: Vec::new(),
-        }
+        Crate { name: name.to_owned(), folder: folder.into(), dependencies: dependencies.collect() }
     }
 
     fn violations(one: Crate) -> Vec<String> {
@@ -196,16 +185,5 @@ mod tests {
         }
         assert!(allows("shardwright-coordination", "rand", Development));
         assert!(allows("shardwright-engine", "tokio", Normal));
-    }
-
-    #[test]
-    fn a_renamed_dependency_is_forbidden_where_calls_are_banned() {
-        let renamed = |name| {
-            let mut one = named(name, &[("tokio", DependencyKind::Normal)]);
-            one.dependencies[0].renamed = true;
-            violations(one)
-        };
-        assert!(renamed("shardwright-engine")[0].contains("renamed"));
-        assert!(renamed("shardwright-server").is_empty());
     }
 }

@@ -39,6 +39,13 @@ const fn row(name: &'static str, arrows: &'static [&'static str]) -> Layer {
 /// Crates side by side, none of which may name another.
 pub(crate) const SIBLINGS: &[&str] = &["frontier", "coordination", "placement"];
 
+/// The pure crates: a result there depends on the arguments and nothing else.
+pub(crate) const PURE: &[&str] = &["contracts", "frontier", "coordination", "placement"];
+
+/// The crates that the simulator runs: all they do must be replayable, except in their module
+/// `world`, which adapts the real runtime.
+pub(crate) const SIMULATED: &[&str] = &["engine", "worker", "node"];
+
 /// The row of a crate, by its short name.
 pub(crate) fn layer(name: &str) -> Option<&'static Layer> {
     LAYERS.iter().find(|layer| layer.name == name)

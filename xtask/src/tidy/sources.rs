@@ -1,4 +1,4 @@
-//! The text of the tree: every Rust file, parsed once, every manifest and every document.
+//! The text of the tree: every Rust file, every document, every manifest and Clippy setting.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,20 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::violation::Violation;
-
-/// One Rust file.
-pub(crate) struct Source {
-    pub(crate) text: String,
-    pub(crate) syntax: syn::Result<syn::File>,
-}
-
 /// All files that any rule looks at, by their path relative to the workspace root.
 #[derive(Default)]
 pub(crate) struct Sources {
-    pub(crate) rust: BTreeMap<PathBuf, Source>,
-    pub(crate) manifests: BTreeMap<PathBuf, String>,
+    pub(crate) rust: BTreeMap<PathBuf, String>,
     pub(crate) documents: BTreeMap<PathBuf, String>,
+    pub(crate) settings: BTreeMap<PathBuf, String>,
 }
 
 impl Sources {
@@ -47,32 +39,14 @@ impl Sources {
     }
 
     fn insert(&mut self, path: &Path, text: String) {
-        if has_extension(path, "rs") {
-            let syntax = syn::parse_file(&text);
-            self.rust.insert(path.to_owned(), Source { text, syntax });
+        let files = if has_extension(path, "rs") {
+            &mut self.rust
         } else if has_extension(path, "md") {
-            self.documents.insert(path.to_owned(), text);
+            &mut self.documents
         } else {
-            self.manifests.insert(path.to_owned(), text);
-        }
-    }
-
-    /// The syntax of a file, if the file is there and parses.
-    pub(crate) fn syntax(&self, path: &Path) -> Option<&syn::File> {
-        self.rust.get(path).and_then(|source| source.syntax.as_ref().ok())
-    }
-
-    /// Files that no rule can look into because they are not Rust.
-    pub(crate) fn unparsed(&self) -> Vec<Violation> {
-        self.rust
-            .iter()
-            .filter_map(|(path, source)| {
-                let error = source.syntax.as_ref().err()?;
-                let line = error.span().start().line;
-                let why = "a file that does not parse cannot be checked";
-                Some(Violation::new(path, line, error.to_string(), why))
-            })
-            .collect()
+            &mut self.settings
+        };
+        files.insert(path.to_owned(), text);
     }
 
     #[cfg(test)]
@@ -86,7 +60,7 @@ impl Sources {
 }
 
 fn is_wanted(path: &Path) -> bool {
-    has_extension(path, "rs") || has_extension(path, "md") || path.ends_with("Cargo.toml")
+    ["rs", "md", "toml"].iter().any(|extension| has_extension(path, extension))
 }
 
 fn has_extension(path: &Path, wanted: &str) -> bool {
@@ -103,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_manifests_and_documents_are_read_and_build_output_is_not() {
+    fn sources_settings_and_documents_are_read_and_build_output_is_not() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["src", "target", ".git"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -115,18 +89,9 @@ mod tests {
         let sources = Sources::load(folder.path()).unwrap();
         let paths: Vec<_> = sources.rust.keys().collect();
         assert_eq!(paths, [Path::new("src/lib.rs")]);
-        let manifests: Vec<_> = sources.manifests.keys().collect();
-        assert_eq!(manifests, [Path::new("Cargo.toml")]);
+        let settings: Vec<_> = sources.settings.keys().collect();
+        assert_eq!(settings, [Path::new("Cargo.toml")]);
         let documents: Vec<_> = sources.documents.keys().collect();
         assert_eq!(documents, [Path::new("notes.md")]);
-        assert!(sources.syntax(Path::new("src/lib.rs")).is_some());
-    }
-
-    #[test]
-    fn a_file_that_does_not_parse_is_a_violation_at_its_line() {
-        let sources = Sources::from_texts(&[("a.rs", "fn f() {}\nfn fn"), ("b.rs", "fn g() {}")]);
-        let found: Vec<String> = sources.unparsed().iter().map(Violation::to_string).collect();
-        assert_eq!(found.len(), 1);
-        assert!(found[0].starts_with("a.rs:2: "), "{found:?}");
     }
 }

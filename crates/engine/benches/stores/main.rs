@@ -1,5 +1,11 @@
 //! What the run protocol costs on each store, beside the physical limit or the plainest rival in
 //! the same run. `cargo xtask bench-stores` prints the table that `docs/benchmarks.md` records.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench may use the real world"
+)]
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a bench that fails panics")]
 

@@ -1,5 +1,11 @@
 //! What the cluster driver does where stores fail, processes die and several share a cluster.
 #![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests may use the real world"
+)]
+#![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,

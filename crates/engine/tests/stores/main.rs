@@ -1,5 +1,11 @@
 //! The run protocol on every store: conformance, differential, crashes and damage.
 #![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests may use the real world"
+)]
+#![allow(
     clippy::indexing_slicing,
     clippy::panic,
     clippy::unreachable,

@@ -1,6 +1,12 @@
 //! What a call costs: through a gate to an object on a node, beside two bare hops of the same
 //! messages, all on sockets of this machine and in one run.
 #![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench may use the real world"
+)]
+#![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a bench prints, and one that panics has failed"

@@ -1,4 +1,10 @@
 //! What routing and planning cost, and how much a plan moves beside what other ways would.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench may use the real world"
+)]
 
 mod movement;
 mod planning;

@@ -1,4 +1,10 @@
 //! Routing a call touches no heap. A binary of its own: the counter is its allocator.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests may use the real world"
+)]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 #[path = "../support/mod.rs"]

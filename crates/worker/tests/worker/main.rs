@@ -1,5 +1,11 @@
 //! The worker loop: claims, items, commits, failures and stops.
 #![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests may use the real world"
+)]
+#![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
