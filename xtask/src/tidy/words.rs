@@ -5,6 +5,7 @@
 //! - `select!` without `biased;` in a simulated crate: which ready branch wins would be random.
 //! - Words that hide the subject or the verb of a sentence. Each has a ceiling that only falls.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::crates::short_name;
@@ -33,7 +34,7 @@ const THIS_FILE: &str = "xtask/src/tidy/words.rs";
 
 /// Everything wrong with the words of the tree.
 pub(crate) fn check(sources: &Sources) -> Vec<Violation> {
-    let mut violations: Vec<Violation> = over_ceiling(sources, CEILINGS).collect();
+    let mut violations = over_ceiling(sources, CEILINGS);
     for (path, text) in &sources.rust {
         violations.extend(ignored_tests(path, text));
         if is_simulated(path) {
@@ -43,26 +44,28 @@ pub(crate) fn check(sources: &Sources) -> Vec<Violation> {
     violations
 }
 
-fn over_ceiling(
-    sources: &Sources,
-    ceilings: &[(&'static str, usize)],
-) -> impl Iterator<Item = Violation> {
+fn over_ceiling(sources: &Sources, ceilings: &[(&str, usize)]) -> Vec<Violation> {
+    let mut counts: BTreeMap<&str, usize> = ceilings.iter().map(|(word, _)| (*word, 0)).collect();
     let files = sources.rust.iter().chain(&sources.documents);
-    let texts: Vec<String> = files
-        .filter(|(path, _)| **path != Path::new(THIS_FILE))
-        .map(|(_, text)| text.to_lowercase())
-        .collect();
-    ceilings.iter().filter_map(move |(word, ceiling)| {
-        let count: usize = texts.iter().map(|text| count(text, word)).sum();
+    for (_, text) in files.filter(|(path, _)| **path != Path::new(THIS_FILE)) {
+        count(&text.to_lowercase(), &mut counts);
+    }
+    let over = ceilings.iter().filter_map(|(word, ceiling)| {
+        let count = counts.get(word).copied().unwrap_or_default();
         let what = format!("the word `{word}` occurs {count} times");
         let why = format!("at most {ceiling} are left; name the component and use its verb");
         (count > *ceiling).then(|| Violation::new(Path::new(THIS_FILE), 1, what, why))
-    })
+    });
+    over.collect()
 }
 
-/// How often a word occurs as a whole; parts of a name count as words.
-fn count(text: &str, word: &str) -> usize {
-    text.split(|letter: char| !letter.is_alphanumeric()).filter(|part| *part == word).count()
+/// Counts words where they occur as a whole; parts of a name count as words.
+fn count(text: &str, counts: &mut BTreeMap<&str, usize>) {
+    for word in text.split(|letter: char| !letter.is_alphanumeric()) {
+        if let Some(count) = counts.get_mut(word) {
+            *count += 1;
+        }
+    }
 }
 
 fn ignored_tests(path: &Path, text: &str) -> Vec<Violation> {
@@ -127,12 +130,14 @@ mod tests {
     fn a_word_over_its_ceiling_is_a_violation() {
         let sources =
             Sources::from_texts(&[("a.rs", "fn anew() {}\n// Anew."), ("b.md", "anew_x")]);
-        let found = |ceiling| over_ceiling(&sources, &[("anew", ceiling)]).count();
+        let found = |ceiling| over_ceiling(&sources, &[("anew", ceiling)]).len();
         assert_eq!((found(2), found(3)), (1, 0));
     }
 
     #[test]
     fn only_whole_words_count() {
-        assert_eq!(count("told, retold, told_so and untold", "told"), 2);
+        let mut counts = BTreeMap::from([("told", 0)]);
+        count("told, retold, told_so and untold", &mut counts);
+        assert_eq!(counts["told"], 2);
     }
 }
