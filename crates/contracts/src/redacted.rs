@@ -4,6 +4,12 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Redacted<'a>(pub &'a [u8]);
 
+impl AsRef<[u8]> for Redacted<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.0
+    }
+}
+
 impl fmt::Debug for Redacted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

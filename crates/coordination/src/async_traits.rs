@@ -1,8 +1,8 @@
-//! What every backend can do, for callers that wait.
+//! The seed's async traits: methods that every [`Backend`] has.
 //!
-//! The same operations as in [`crate::traits`], shaped for backends that talk to a store or a
-//! server: they take `&self`, own the clock, and give owned values in futures that can move
-//! between threads.
+//! The same operations as in [`crate::traits`], for callers that wait: the methods take `&self`
+//! and no time, and return owned values in futures that can move between threads. Each method
+//! builds one request of [`crate::operation`] and narrows its answer.
 
 use std::future::Future;
 
@@ -11,6 +11,7 @@ use shardwright_contracts::{
     SplitResidualPlan, TenantId, WorkerId,
 };
 
+use crate::backend::{Backend, execute};
 use crate::error::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CreateRunError, DeclineError,
     ParkError, RegisterShardsError, ReleaseError, RenewError, RunQueryError, RunTransitionError,
@@ -18,6 +19,12 @@ use crate::error::{
 };
 use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
+use crate::operation::{
+    Acquire, ChangeRun, Checkpoint, Claim, CollectClaimCandidates, Complete, CreateRun,
+    CreateRunWithShards, DeclineSplit, GetRun, GetRunProgress, ListShards, ParkShard,
+    RegisterShards, Release, Renew, RequestSplit, RunTransition, SplitReplace, SplitResidual,
+    UnparkShard, narrow,
+};
 use crate::ops::{SplitReplaceResult, SplitResidualResult};
 use crate::progress::RunProgress;
 use crate::record::{RunConfig, RunRecord};
@@ -26,7 +33,7 @@ use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
 use crate::traits::{ClaimOutlook, CreateRunWithShardsError};
 
-/// What moving a shard's cursor gives; with a replay, nothing is told besides.
+/// What moving a shard's cursor gives; a replay comes without a notice.
 pub type Checkpointed = Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError>;
 /// What replacing a shard by children gives.
 pub type SplitReplaced = Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>;
@@ -34,21 +41,25 @@ pub type SplitReplaced = Result<IdempotentOutcome<SplitReplaceResult>, SplitRepl
 pub type SplitOff = Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError>;
 
 /// Operations on shards; see [`crate::traits::CoordinationBackend`].
-pub trait AsyncCoordinationBackend: Send + Sync {
+pub trait AsyncCoordinationBackend: Backend {
     /// Gives a shard to `worker`.
     fn acquire_and_restore(
         &self,
         tenant: TenantId,
         key: ShardKey,
         worker: WorkerId,
-    ) -> impl Future<Output = Result<RestoredShardState, AcquireError>> + Send;
+    ) -> impl Future<Output = Result<RestoredShardState, AcquireError>> + Send {
+        execute(self, tenant, Acquire { key, worker })
+    }
 
     /// Makes a lease last longer.
     fn renew(
         &self,
         tenant: TenantId,
         lease: &Lease,
-    ) -> impl Future<Output = Result<RenewResult, RenewError>> + Send;
+    ) -> impl Future<Output = Result<RenewResult, RenewError>> + Send {
+        execute(self, tenant, Renew { lease: *lease })
+    }
 
     /// Moves a shard's cursor forward.
     fn checkpoint(
@@ -57,7 +68,10 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> impl Future<Output = Checkpointed> + Send;
+    ) -> impl Future<Output = Checkpointed> + Send {
+        let request = Checkpoint { lease: *lease, cursor, op }.into();
+        async move { narrow::<_, Checkpoint<&[u8]>>(self.call(tenant, request).await) }
+    }
 
     /// Finishes a shard.
     fn complete(
@@ -66,9 +80,12 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, CompleteError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, CompleteError>> + Send {
+        let request = Complete { lease: *lease, cursor, op }.into();
+        async move { narrow::<_, Complete<&[u8]>>(self.call(tenant, request).await) }
+    }
 
-    /// Stops a shard until somebody unparks it.
+    /// Stops a shard until an operator unparks it.
     fn park_shard(
         &self,
         tenant: TenantId,
@@ -76,7 +93,10 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         reason: ParkReason,
         detail: &[u8],
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, ParkError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, ParkError>> + Send {
+        let request = ParkShard { lease: *lease, reason, detail, op }.into();
+        async move { narrow::<_, ParkShard<&[u8]>>(self.call(tenant, request).await) }
+    }
 
     /// Gives a lease back.
     fn release(
@@ -84,7 +104,9 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         tenant: TenantId,
         lease: &Lease,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, ReleaseError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, ReleaseError>> + Send {
+        execute(self, tenant, Release { lease: *lease, op })
+    }
 
     /// Replaces a shard by children.
     fn split_replace(
@@ -93,7 +115,10 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         lease: &Lease,
         plan: &SplitReplacePlan<'_>,
         op: OpId,
-    ) -> impl Future<Output = SplitReplaced> + Send;
+    ) -> impl Future<Output = SplitReplaced> + Send {
+        let request = SplitReplace { lease: *lease, parts: plan.children().to_vec(), op }.into();
+        async move { narrow::<_, SplitReplace<&[u8]>>(self.call(tenant, request).await) }
+    }
 
     /// Gives the right part of a shard to a new one.
     fn split_residual(
@@ -102,16 +127,22 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         lease: &Lease,
         plan: &SplitResidualPlan<'_>,
         op: OpId,
-    ) -> impl Future<Output = SplitOff> + Send;
+    ) -> impl Future<Output = SplitOff> + Send {
+        let (narrowed, residual) = (plan.narrowed(), plan.residual());
+        let request = SplitResidual { lease: *lease, narrowed, residual, op }.into();
+        async move { narrow::<_, SplitResidual<&[u8]>>(self.call(tenant, request).await) }
+    }
 
-    /// Asks the holder of a shard for a part of it, for `patience_ms`.
+    /// Requests a part of a shard from its holder, for `patience_ms`.
     fn request_split(
         &self,
         tenant: TenantId,
         key: ShardKey,
         asker: WorkerId,
         patience_ms: u64,
-    ) -> impl Future<Output = Result<(), SplitRequestError>> + Send;
+    ) -> impl Future<Output = Result<(), SplitRequestError>> + Send {
+        execute(self, tenant, RequestSplit { key, asker, patience_ms })
+    }
 
     /// Refuses to split for `pause_ms`.
     fn decline_split(
@@ -119,18 +150,24 @@ pub trait AsyncCoordinationBackend: Send + Sync {
         tenant: TenantId,
         lease: &Lease,
         pause_ms: u64,
-    ) -> impl Future<Output = Result<(), DeclineError>> + Send;
+    ) -> impl Future<Output = Result<(), DeclineError>> + Send {
+        execute(self, tenant, DeclineSplit { lease: *lease, pause_ms })
+    }
 }
 
+impl<B: Backend + ?Sized> AsyncCoordinationBackend for B {}
+
 /// Operations on runs; see [`crate::traits::RunManagement`].
-pub trait AsyncRunManagement: Send + Sync {
+pub trait AsyncRunManagement: Backend {
     /// Makes a run that waits for its shards.
     fn create_run(
         &self,
         tenant: TenantId,
         run: RunId,
         config: RunConfig,
-    ) -> impl Future<Output = Result<(), CreateRunError>> + Send;
+    ) -> impl Future<Output = Result<(), CreateRunError>> + Send {
+        execute(self, tenant, CreateRun { run, config })
+    }
 
     /// Registers the shards of a run and starts it.
     fn register_shards(
@@ -139,7 +176,10 @@ pub trait AsyncRunManagement: Send + Sync {
         run: RunId,
         shards: &[InitialShardInput<'_>],
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RegisterShardsError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RegisterShardsError>> + Send {
+        let request = RegisterShards { run, shards: shards.to_vec(), op }.into();
+        async move { narrow::<_, RegisterShards<&[u8]>>(self.call(tenant, request).await) }
+    }
 
     /// Makes a run and starts it with its shards, or does neither.
     fn create_run_with_shards(
@@ -149,21 +189,28 @@ pub trait AsyncRunManagement: Send + Sync {
         config: RunConfig,
         shards: &[InitialShardInput<'_>],
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, CreateRunWithShardsError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, CreateRunWithShardsError>> + Send {
+        let request = CreateRunWithShards { run, config, shards: shards.to_vec(), op }.into();
+        async move { narrow::<_, CreateRunWithShards<&[u8]>>(self.call(tenant, request).await) }
+    }
 
     /// The run as it is stored.
     fn get_run(
         &self,
         tenant: TenantId,
         run: RunId,
-    ) -> impl Future<Output = Result<RunRecord, RunQueryError>> + Send;
+    ) -> impl Future<Output = Result<RunRecord, RunQueryError>> + Send {
+        execute(self, tenant, GetRun { run })
+    }
 
     /// How far the run has come.
     fn get_run_progress(
         &self,
         tenant: TenantId,
         run: RunId,
-    ) -> impl Future<Output = Result<RunProgress, RunQueryError>> + Send;
+    ) -> impl Future<Output = Result<RunProgress, RunQueryError>> + Send {
+        execute(self, tenant, GetRunProgress { run })
+    }
 
     /// Summaries of the run's shards that pass `filter`, in key order.
     fn list_shards(
@@ -171,7 +218,9 @@ pub trait AsyncRunManagement: Send + Sync {
         tenant: TenantId,
         run: RunId,
         filter: ShardFilter,
-    ) -> impl Future<Output = Result<Vec<ShardSummary>, RunQueryError>> + Send;
+    ) -> impl Future<Output = Result<Vec<ShardSummary>, RunQueryError>> + Send {
+        execute(self, tenant, ListShards { run, filter })
+    }
 
     /// Ends a run as done.
     fn complete_run(
@@ -179,7 +228,9 @@ pub trait AsyncRunManagement: Send + Sync {
         tenant: TenantId,
         run: RunId,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send {
+        execute(self, tenant, ChangeRun { run, change: RunTransition::Complete, op })
+    }
 
     /// Ends a run as failed.
     fn fail_run(
@@ -187,7 +238,9 @@ pub trait AsyncRunManagement: Send + Sync {
         tenant: TenantId,
         run: RunId,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send {
+        execute(self, tenant, ChangeRun { run, change: RunTransition::Fail, op })
+    }
 
     /// Ends a run as cancelled.
     fn cancel_run(
@@ -195,15 +248,19 @@ pub trait AsyncRunManagement: Send + Sync {
         tenant: TenantId,
         run: RunId,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send {
+        execute(self, tenant, ChangeRun { run, change: RunTransition::Cancel, op })
+    }
 
-    /// Hands out nothing new of a run for the time being.
+    /// Stops handing out shards of a run.
     fn pause_run(
         &self,
         tenant: TenantId,
         run: RunId,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send {
+        execute(self, tenant, ChangeRun { run, change: RunTransition::Pause, op })
+    }
 
     /// Hands out shards of a run again.
     fn resume_run(
@@ -211,7 +268,9 @@ pub trait AsyncRunManagement: Send + Sync {
         tenant: TenantId,
         run: RunId,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, RunTransitionError>> + Send {
+        execute(self, tenant, ChangeRun { run, change: RunTransition::Resume, op })
+    }
 
     /// Shards of the run that `worker` may be able to acquire, at most `limit` of them.
     fn collect_claim_candidates(
@@ -220,7 +279,9 @@ pub trait AsyncRunManagement: Send + Sync {
         run: RunId,
         worker: WorkerId,
         limit: usize,
-    ) -> impl Future<Output = Result<(Vec<ShardId>, ClaimOutlook), RunQueryError>> + Send;
+    ) -> impl Future<Output = Result<(Vec<ShardId>, ClaimOutlook), RunQueryError>> + Send {
+        execute(self, tenant, CollectClaimCandidates { run, worker, limit })
+    }
 
     /// Makes a parked shard active again.
     fn unpark_shard(
@@ -228,26 +289,33 @@ pub trait AsyncRunManagement: Send + Sync {
         tenant: TenantId,
         key: ShardKey,
         op: OpId,
-    ) -> impl Future<Output = Result<IdempotentOutcome<()>, UnparkError>> + Send;
+    ) -> impl Future<Output = Result<IdempotentOutcome<()>, UnparkError>> + Send {
+        execute(self, tenant, UnparkShard { key, op })
+    }
 }
 
-/// Taking whichever shard of a run can be had; see [`crate::facade::ShardClaiming`].
-pub trait AsyncShardClaiming: Send + Sync {
+impl<B: Backend + ?Sized> AsyncRunManagement for B {}
+
+/// Claiming any available shard of a run; see [`crate::facade::ShardClaiming`].
+pub trait AsyncShardClaiming: Backend {
     /// Acquires some shard of the run for `worker`, or says when to try again.
     fn claim_next_available(
         &self,
         tenant: TenantId,
         run: RunId,
         worker: WorkerId,
-    ) -> impl Future<Output = Result<RestoredShardState, ClaimError>> + Send;
+    ) -> impl Future<Output = Result<RestoredShardState, ClaimError>> + Send {
+        execute(self, tenant, Claim { run, worker })
+    }
 
-    /// Waits until there may be something to claim that was not there before. A backend that
-    /// cannot tell waits for ever, so a caller sets a limit of its own.
+    /// Waits until there may be something to claim that was not there before; see
+    /// [`Backend::claimable`].
     fn something_to_claim(&self, tenant: TenantId, run: RunId) -> impl Future<Output = ()> + Send {
-        let _ = (tenant, run);
-        std::future::pending()
+        self.claimable(tenant, run)
     }
 }
+
+impl<B: Backend + ?Sized> AsyncShardClaiming for B {}
 
 /// What time it is. Pure code asks nobody else.
 pub trait Clock: Send + Sync {

@@ -2,8 +2,8 @@
 //!
 //! A backend under test implements [`Harness`] and calls the macro
 //! [`conformance_suite!`](crate::conformance_suite), which makes one test of each scenario.
-//! Scenarios use the async traits only, and bring their own tenants and runs, so they can share
-//! one backend. A scenario that fails panics with what it saw.
+//! Scenarios use the methods of the async traits only, and bring their own tenants and runs, so
+//! they can share one backend. A scenario that fails panics with what it saw.
 //!
 //! The suite says what is the same everywhere. What a backend adds (limits, room, sessions,
 //! faults) it tests by itself.
@@ -19,6 +19,7 @@ pub mod events;
 pub mod idempotency;
 pub mod leases;
 pub mod lists;
+pub mod names;
 pub mod runs;
 pub mod splits;
 pub mod strangers;
@@ -30,7 +31,8 @@ use shardwright_contracts::{
     TenantId, WorkerId,
 };
 
-use crate::async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming};
+use crate::async_traits::{AsyncCoordinationBackend, AsyncRunManagement};
+use crate::backend::Backend;
 use crate::events::StateTransitionEvent;
 use crate::lease::Lease;
 use crate::record::RunConfig;
@@ -50,7 +52,7 @@ use assert_refused;
 /// between two claims.
 pub trait Harness: Sync {
     /// The backend.
-    type Backend: AsyncCoordinationBackend + AsyncRunManagement + AsyncShardClaiming;
+    type Backend: Backend;
 
     /// The backend.
     fn backend(&self) -> &Self::Backend;
@@ -234,6 +236,11 @@ macro_rules! conformance_suite {
             lists::{
                 a_list_shows_what_passes_its_filter,
                 a_list_is_in_key_order_and_of_the_moment,
+            }
+            names::{
+                a_name_points_to_one_run_at_a_time,
+                a_name_is_refused_for_a_used_run_or_a_long_description,
+                the_last_estimate_of_each_holder_is_listed,
             }
             events::{
                 what_takes_effect_is_told_once_and_in_order,

@@ -8,10 +8,13 @@
 use std::fmt;
 use std::future::Future;
 
-use shardwright_contracts::limits::{MAX_JOB_SIZE, MAX_RUN_NAME_SIZE};
+use shardwright_contracts::limits::MAX_RUN_NAME_SIZE;
 use shardwright_contracts::{Redacted, RunId, TenantId};
 
-use crate::error::InfraError;
+use crate::backend::{Backend, execute};
+use crate::error::reason::{JobTooLarge, RunIdUsed};
+use crate::error::{CoordError, InfraError};
+use crate::operation::{FindRun, JobOf, ListJobs, NameRun, narrow};
 
 /// What people call a run: 1 to 40 ASCII letters, digits, `-`, `_` and `.`, not beginning with a
 /// dot.
@@ -105,15 +108,15 @@ impl fmt::Debug for Job {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameRunError {
     /// There is, or was, a run of that id.
-    #[error("{run} has been used before")]
+    #[error("{}", RunIdUsed { run: *run })]
     RunIdUsed {
         /// The id.
         run: RunId,
     },
-    /// Too much was to be written down about it.
-    #[error("a run's purpose of {length} bytes exceeds {max}", max = MAX_JOB_SIZE)]
+    /// The description is too long.
+    #[error("{}", JobTooLarge { length: *length })]
     JobTooLarge {
-        /// How much.
+        /// Its length.
         length: usize,
     },
     /// Something below failed.
@@ -121,14 +124,39 @@ pub enum NameRunError {
     BackendError(#[from] InfraError),
 }
 
-/// Finding runs by their names.
-pub trait AsyncRunDirectory: Send + Sync {
+impl From<NameRunError> for CoordError {
+    fn from(error: NameRunError) -> Self {
+        match error {
+            NameRunError::RunIdUsed { run } => RunIdUsed { run }.into(),
+            NameRunError::JobTooLarge { length } => JobTooLarge { length }.into(),
+            NameRunError::BackendError(error) => error.into(),
+        }
+    }
+}
+
+impl TryFrom<CoordError> for NameRunError {
+    type Error = CoordError;
+
+    fn try_from(error: CoordError) -> Result<Self, CoordError> {
+        match error {
+            CoordError::RunIdUsed(RunIdUsed { run }) => Ok(Self::RunIdUsed { run }),
+            CoordError::JobTooLarge(JobTooLarge { length }) => Ok(Self::JobTooLarge { length }),
+            CoordError::BackendError(error) => Ok(Self::BackendError(error)),
+            other => Err(other),
+        }
+    }
+}
+
+/// Finding runs by their names. Every [`Backend`] can.
+pub trait AsyncRunDirectory: Backend {
     /// The run to which a name points. It may not have been created yet, or be gone.
     fn find_run(
         &self,
         tenant: TenantId,
         name: RunName,
-    ) -> impl Future<Output = Result<Option<RunId>, InfraError>> + Send;
+    ) -> impl Future<Output = Result<Option<RunId>, InfraError>> + Send {
+        execute(self, tenant, FindRun { name })
+    }
 
     /// Points the name of `job` to `run`, which must be new, if it still points to `instead_of`;
     /// gives the run to which it points afterwards.
@@ -138,21 +166,31 @@ pub trait AsyncRunDirectory: Send + Sync {
         run: RunId,
         job: &Job,
         instead_of: Option<RunId>,
-    ) -> impl Future<Output = Result<RunId, NameRunError>> + Send;
+    ) -> impl Future<Output = Result<RunId, NameRunError>> + Send {
+        let description = &*job.description;
+        let request = NameRun { run, name: job.name, description, instead_of }.into();
+        async move { narrow::<_, NameRun<&[u8]>>(self.call(tenant, request).await) }
+    }
 
     /// What a run is for, if it was given a name.
     fn job_of(
         &self,
         tenant: TenantId,
         run: RunId,
-    ) -> impl Future<Output = Result<Option<Job>, InfraError>> + Send;
+    ) -> impl Future<Output = Result<Option<Job>, InfraError>> + Send {
+        execute(self, tenant, JobOf { run })
+    }
 
     /// Every run that was given a name and is not gone, in the order of ids.
     fn list_jobs(
         &self,
         tenant: TenantId,
-    ) -> impl Future<Output = Result<Vec<(RunId, Job)>, InfraError>> + Send;
+    ) -> impl Future<Output = Result<Vec<(RunId, Job)>, InfraError>> + Send {
+        execute(self, tenant, ListJobs {})
+    }
 }
+
+impl<B: Backend + ?Sized> AsyncRunDirectory for B {}
 
 #[cfg(test)]
 mod tests {

@@ -8,18 +8,20 @@
 //!
 //! Each refusal is a type of its own in [`reason`], documented and worded once. Each operation has
 //! an enum of the refusals it may give on some backend, so that a caller's `match` needs no arm for
-//! those of others. Every such enum converts into [`CoordError`], which has them all.
+//! those of others. Every such enum converts into [`CoordError`], which has them all, and back.
 //!
 //! Messages never contain key bytes, another tenant's id, a worker's id or a payload fingerprint.
 
 mod operation;
 pub mod reason;
+#[cfg(test)]
+pub(crate) mod samples;
 
 pub use operation::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
-    DeclineError, ParkError, RegisterShardsError, ReleaseError, RenewError, RunQueryError,
-    RunTransitionError, SplitError, SplitReplaceError, SplitRequestError, SplitResidualError,
-    UnparkError,
+    CreateRunWithShardsError, DeclineError, ParkError, RegisterShardsError, ReleaseError,
+    RenewError, RunQueryError, RunTransitionError, SplitError, SplitReplaceError,
+    SplitRequestError, SplitResidualError, UnparkError,
 };
 pub use shardwright_contracts::InfraError;
 

@@ -7,8 +7,10 @@ use std::future::Future;
 
 use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardId, TenantId, WorkerId};
 
+use crate::backend::{Backend, execute};
 use crate::error::InfraError;
 use crate::lease::Lease;
+use crate::operation::{ListEstimates, PublishEstimate};
 
 /// How far a holder is, as it sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,20 +44,26 @@ pub struct HeldEstimate {
     pub estimate: WorkEstimate,
 }
 
-/// Telling and hearing estimates.
-pub trait AsyncWorkEstimates: Send + Sync {
+/// Publishing and listing estimates. Every [`Backend`] can.
+pub trait AsyncWorkEstimates: Backend {
     /// Tells how far the holder of `lease` is. It is gone when its holder is.
     fn publish_estimate(
         &self,
         tenant: TenantId,
         lease: &Lease,
         estimate: WorkEstimate,
-    ) -> impl Future<Output = Result<(), InfraError>> + Send;
+    ) -> impl Future<Output = Result<(), InfraError>> + Send {
+        execute(self, tenant, PublishEstimate { lease: *lease, estimate })
+    }
 
     /// What the holders of a run's shards told last, in the order of shards.
     fn list_estimates(
         &self,
         tenant: TenantId,
         run: RunId,
-    ) -> impl Future<Output = Result<Vec<HeldEstimate>, InfraError>> + Send;
+    ) -> impl Future<Output = Result<Vec<HeldEstimate>, InfraError>> + Send {
+        execute(self, tenant, ListEstimates { run })
+    }
 }
+
+impl<B: Backend + ?Sized> AsyncWorkEstimates for B {}

@@ -2,20 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
+use shardwright_contracts::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 
 use crate::error::reason::NoneAvailable;
-use crate::error::{AcquireError, ClaimError, RunQueryError};
-use crate::lease::Lease;
+use crate::error::{AcquireError, ClaimError};
+use crate::operation::Claim;
 use crate::planted::{self, Defect};
-use crate::restore::{AcquireResultView, AcquireScratch, CapacityHint};
-use crate::traits::{CoordinationBackend, RunManagement};
+use crate::restore::{AcquireResultView, AcquireScratch};
+use crate::traits::{CoordinationBackend, RunManagement, execute};
 
-/// How many candidates are looked at before the next ones are asked for.
-const CANDIDATES_AT_A_TIME: usize = 16;
-
-/// Taking whichever shard of a run can be had.
-pub trait ShardClaiming {
+/// Claiming any available shard of a run.
+pub trait ShardClaiming: CoordinationBackend {
     /// Acquires some shard of the run for `worker`, or says when to try again.
     fn claim_next_available<'s>(
         &mut self,
@@ -24,50 +21,16 @@ pub trait ShardClaiming {
         run: RunId,
         worker: WorkerId,
         scratch: &'s mut AcquireScratch,
-    ) -> Result<AcquireResultView<'s>, ClaimError>;
+    ) -> Result<AcquireResultView<'s>, ClaimError> {
+        let state = execute(self, now, tenant, Claim { run, worker })?;
+        Ok(scratch.lend(&state))
+    }
 }
 
 /// Everything that a backend can do.
 pub trait CoordinationFacade: CoordinationBackend + RunManagement + ShardClaiming {}
 
 impl<B: CoordinationBackend + RunManagement + ShardClaiming> CoordinationFacade for B {}
-
-/// Finds a shard of the run that `worker` can acquire, and acquires it into `scratch`.
-///
-/// Looking and acquiring are two steps, and somebody else may come between: then the next
-/// candidate is tried. The acquire decides; the list of candidates is only a hint.
-pub(crate) fn claim(
-    backend: &mut (impl CoordinationBackend + RunManagement),
-    now: LogicalTime,
-    tenant: TenantId,
-    run: RunId,
-    worker: WorkerId,
-    scratch: &mut AcquireScratch,
-) -> Result<(Lease, CapacityHint), ClaimError> {
-    let mut candidates = Vec::with_capacity(CANDIDATES_AT_A_TIME);
-    let mut walk = ClaimWalk::new();
-    loop {
-        let limit = walk.limit(CANDIDATES_AT_A_TIME);
-        let found = backend
-            .collect_claim_candidates_into(now, tenant, run, worker, limit, &mut candidates)
-            .map_err(|error| match error {
-                RunQueryError::RunNotFound(reason) => ClaimError::from(reason),
-                RunQueryError::TenantMismatch(reason) => reason.into(),
-                RunQueryError::BackendError(reason) => reason.into(),
-            })?;
-        candidates.retain(|candidate| !walk.passed.contains(candidate));
-        if candidates.is_empty() {
-            return Err(walk.none(found.earliest_deadline).into());
-        }
-        for &shard in &candidates {
-            let key = ShardKey::new(run, shard);
-            match backend.acquire_and_restore_into(now, tenant, key, worker, scratch) {
-                Ok(acquired) => return Ok((acquired.lease, acquired.capacity)),
-                Err(refusal) => _ = walk.pass_over(shard, refusal)?,
-            }
-        }
-    }
-}
 
 /// A claim on its way along candidates, of which none could be acquired so far.
 #[derive(Debug, Default)]
@@ -95,6 +58,12 @@ impl ClaimWalk {
     #[must_use]
     pub const fn new() -> Self {
         Self { earliest_deadline: None, passed: BTreeSet::new() }
+    }
+
+    /// Whether a candidate was passed over and would be again.
+    #[must_use]
+    pub fn has_passed(&self, shard: ShardId) -> bool {
+        self.passed.contains(&shard)
     }
 
     /// How many candidates to ask for where those that were passed over may come again: so many
@@ -155,7 +124,7 @@ fn earliest(one: Option<LogicalTime>, other: Option<LogicalTime>) -> Option<Logi
 
 #[cfg(test)]
 mod tests {
-    use shardwright_contracts::FenceEpoch;
+    use shardwright_contracts::{FenceEpoch, ShardKey};
 
     use super::*;
     use crate::error::reason::{

@@ -7,6 +7,7 @@
 
 mod backend;
 mod claiming;
+mod directory;
 mod management;
 mod pooled;
 mod room;
@@ -21,6 +22,7 @@ use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_T
 use shardwright_contracts::{FenceEpoch, RunId, ShardKey, SlabTooLarge, TenantId};
 
 use crate::cooldown::ClaimCooldowns;
+use crate::directory::{Job, RunName};
 use crate::error::reason::{RunNotFound, ShardNotFound};
 use crate::events::{EventCollector, StateTransitionEvent};
 use crate::planted::{self, Defect};
@@ -84,6 +86,8 @@ pub struct InMemoryCoordinator {
 struct TenantState {
     runs: BTreeMap<RunId, RunState>,
     shard_count: usize,
+    names: BTreeMap<RunName, RunId>,
+    jobs: BTreeMap<RunId, Job>,
 }
 
 /// A shard's run and the bytes of its shards, borrowed for one operation.

@@ -22,11 +22,11 @@
 //! | [`split_execution`] | ids of derived shards |
 //! | [`error`] | refusals, failures below, exhaustion |
 //! | [`events`] | what happened, as data |
-//! | [`traits`], [`facade`] | what a backend can do |
-//! | [`async_traits`] | the same, for callers that wait |
-//! | [`synchronized`] | the one as the other |
-//! | [`directory`] | names for runs |
-//! | [`estimate`] | what holders think of the work they have left |
+//! | [`operation`] | every operation as data: requests, replies, one table |
+//! | [`backend`] | what a backend implements: one method |
+//! | [`async_traits`], [`directory`], [`estimate`] | its operations as methods that wait |
+//! | [`traits`], [`facade`] | the same, with the time as an argument |
+//! | [`synchronized`] | a sync backend as an async one |
 //! | [`session`] | one shard, held by one worker |
 //! | [`in_memory`] | the executable specification |
 #![forbid(unsafe_code)]
@@ -41,6 +41,7 @@
 )]
 
 pub mod async_traits;
+pub mod backend;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod cooldown;
@@ -53,6 +54,7 @@ pub mod guard;
 pub mod in_memory;
 pub mod lease;
 pub mod op_log;
+pub mod operation;
 pub mod ops;
 pub mod payload;
 pub mod planted;
@@ -69,13 +71,14 @@ pub mod traits;
 pub mod waiting;
 
 pub use async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, Clock};
+pub use backend::Backend;
 pub use cooldown::ClaimCooldowns;
 pub use directory::{AsyncRunDirectory, Job, NameRunError, RunName, RunNameError};
 pub use error::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
-    DeclineError, InfraError, ParkError, RegisterShardsError, ReleaseError, RenewError,
-    RunQueryError, RunTransitionError, SplitError, SplitReplaceError, SplitRequestError,
-    SplitResidualError, UnparkError,
+    CreateRunWithShardsError, DeclineError, InfraError, ParkError, RegisterShardsError,
+    ReleaseError, RenewError, RunQueryError, RunTransitionError, SplitError, SplitReplaceError,
+    SplitRequestError, SplitResidualError, UnparkError,
 };
 pub use estimate::{AsyncWorkEstimates, HeldEstimate, WorkEstimate};
 pub use events::{EventCollector, EventKind, RedactedKey, StateTransitionEvent};
@@ -90,6 +93,7 @@ pub use op_log::{
     IdempotentOutcome, OpAttempt, OpConflict, OpKind, OpLog, OpLogEntry, OpResult, RunOpLog,
     RunOpLogEntry, check_op_idempotency,
 };
+pub use operation::{Answer, Operation, Reply, Request, RunTransition};
 pub use ops::{SplitReplaceResult, SplitResidualResult};
 pub use progress::{ProgressCounter, RunProgress, RunTerminalEvaluation, evaluate_run_terminal};
 pub use record::{
@@ -110,5 +114,5 @@ pub use split_execution::{DerivedShardKind, derive_split_shard_id};
 pub use status::{ParkReason, RunStatus, ShardStatus, UnknownByte};
 pub use summary::{ShardFilter, ShardSummary};
 pub use synchronized::Synchronized;
-pub use traits::{ClaimOutlook, CoordinationBackend, CreateRunWithShardsError, RunManagement};
+pub use traits::{ClaimOutlook, CoordinationBackend, RunManagement};
 pub use waiting::WaitingWorkers;

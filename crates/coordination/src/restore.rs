@@ -141,6 +141,12 @@ impl AcquireScratch {
         self.snapshot()
     }
 
+    /// Copies an acquired shard in, and lends it out again.
+    pub fn lend(&mut self, state: &RestoredShardState) -> AcquireResultView<'_> {
+        let (lease, capacity) = (state.lease, state.capacity);
+        AcquireResultView { lease, snapshot: self.copy(&state.snapshot()), capacity }
+    }
+
     /// The shard that was copied in last. Only active shards are.
     #[must_use]
     pub fn snapshot(&self) -> ShardSnapshotView<'_> {

@@ -1,4 +1,8 @@
-//! What every backend can do, asked one call at a time with the time as an argument.
+//! The seed's sync traits: one call at a time, with the time as an argument.
+//!
+//! A backend implements [`CoordinationBackend::call`]. The other methods are provided: each builds
+//! one request of [`crate::operation`] and narrows its answer. A backend that can avoid copies or
+//! the heap overrides them.
 
 use shardwright_contracts::{
     CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, SplitReplacePlan,
@@ -12,6 +16,12 @@ use crate::error::{
 };
 use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
+use crate::operation::{
+    Acquire, Answer, ChangeRun, Checkpoint, CollectClaimCandidates, Complete, CreateRun,
+    CreateRunWithShards, DeclineSplit, GetRun, GetRunProgress, ListShards, Operation, ParkShard,
+    RegisterShards, Release, Renew, Request, RequestSplit, RunTransition, SplitReplace,
+    SplitResidual, UnparkShard, narrow,
+};
 use crate::ops::{SplitReplaceResult, SplitResidualResult};
 use crate::progress::RunProgress;
 use crate::record::{RunConfig, RunRecord};
@@ -19,12 +29,12 @@ use crate::restore::{AcquireResultView, AcquireScratch, HolderNotice, RenewResul
 use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
 
-/// Operations on shards. What each does and refuses is written in [`crate::ops`].
-///
-/// Whatever a backend does besides, it keeps these promises: a tenant never sees or changes
-/// another's shards; of the writers of a shard at most one is accepted per fence; an operation id
-/// has one effect; a cursor never moves back or out of its shard; children tile their parent.
+/// Operations on shards. What each does and refuses is written in [`crate::ops`]. The promises of
+/// [`crate::Backend::call`] hold here too.
 pub trait CoordinationBackend {
+    /// Executes a request in the name of `tenant`.
+    fn call(&mut self, now: LogicalTime, tenant: TenantId, request: Request<&[u8]>) -> Answer;
+
     /// Gives a shard to `worker` and copies it into `scratch`.
     fn acquire_and_restore_into<'s>(
         &mut self,
@@ -33,7 +43,10 @@ pub trait CoordinationBackend {
         key: ShardKey,
         worker: WorkerId,
         scratch: &'s mut AcquireScratch,
-    ) -> Result<AcquireResultView<'s>, AcquireError>;
+    ) -> Result<AcquireResultView<'s>, AcquireError> {
+        let state = execute(self, now, tenant, Acquire { key, worker })?;
+        Ok(scratch.lend(&state))
+    }
 
     /// Makes a lease last longer.
     fn renew(
@@ -41,9 +54,11 @@ pub trait CoordinationBackend {
         now: LogicalTime,
         tenant: TenantId,
         lease: &Lease,
-    ) -> Result<RenewResult, RenewError>;
+    ) -> Result<RenewResult, RenewError> {
+        execute(self, now, tenant, Renew { lease: *lease })
+    }
 
-    /// Moves a shard's cursor forward. With a replay nothing is told besides.
+    /// Moves a shard's cursor forward. A replay comes without a notice.
     fn checkpoint(
         &mut self,
         now: LogicalTime,
@@ -51,7 +66,9 @@ pub trait CoordinationBackend {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError>;
+    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError> {
+        execute(self, now, tenant, Checkpoint { lease: *lease, cursor, op })
+    }
 
     /// Finishes a shard.
     fn complete(
@@ -61,9 +78,11 @@ pub trait CoordinationBackend {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, CompleteError>;
+    ) -> Result<IdempotentOutcome<()>, CompleteError> {
+        execute(self, now, tenant, Complete { lease: *lease, cursor, op })
+    }
 
-    /// Stops a shard until somebody unparks it.
+    /// Stops a shard until an operator unparks it.
     fn park_shard(
         &mut self,
         now: LogicalTime,
@@ -72,7 +91,9 @@ pub trait CoordinationBackend {
         reason: ParkReason,
         detail: &[u8],
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, ParkError>;
+    ) -> Result<IdempotentOutcome<()>, ParkError> {
+        execute(self, now, tenant, ParkShard { lease: *lease, reason, detail, op })
+    }
 
     /// Gives a lease back.
     fn release(
@@ -81,7 +102,9 @@ pub trait CoordinationBackend {
         tenant: TenantId,
         lease: &Lease,
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, ReleaseError>;
+    ) -> Result<IdempotentOutcome<()>, ReleaseError> {
+        execute(self, now, tenant, Release { lease: *lease, op })
+    }
 
     /// Replaces a shard by children.
     fn split_replace(
@@ -91,7 +114,10 @@ pub trait CoordinationBackend {
         lease: &Lease,
         plan: &SplitReplacePlan<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError>;
+    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError> {
+        let parts = plan.children().to_vec();
+        execute(self, now, tenant, SplitReplace { lease: *lease, parts, op })
+    }
 
     /// Gives the right part of a shard to a new one.
     fn split_residual(
@@ -101,9 +127,13 @@ pub trait CoordinationBackend {
         lease: &Lease,
         plan: &SplitResidualPlan<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError>;
+    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
+        let (narrowed, residual) = (plan.narrowed(), plan.residual());
+        execute(self, now, tenant, SplitResidual { lease: *lease, narrowed, residual, op })
+    }
 
-    /// Asks the holder of a shard for a part of it. The holder sees it with its next answer.
+    /// Requests a part of a shard from its holder, until `expires_at`; a moment that has passed
+    /// means now. The holder sees the request with its next answer.
     fn request_split(
         &mut self,
         now: LogicalTime,
@@ -111,20 +141,27 @@ pub trait CoordinationBackend {
         key: ShardKey,
         asker: WorkerId,
         expires_at: LogicalTime,
-    ) -> Result<(), SplitRequestError>;
+    ) -> Result<(), SplitRequestError> {
+        let patience_ms = expires_at.millis_since(now);
+        execute(self, now, tenant, RequestSplit { key, asker, patience_ms })
+    }
 
-    /// Refuses to split for now: nobody asks again before `not_before`.
+    /// Refuses to split: requests before `not_before` are refused. A moment that has passed means
+    /// now.
     fn decline_split(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         lease: &Lease,
         not_before: LogicalTime,
-    ) -> Result<(), DeclineError>;
+    ) -> Result<(), DeclineError> {
+        let pause_ms = not_before.millis_since(now);
+        execute(self, now, tenant, DeclineSplit { lease: *lease, pause_ms })
+    }
 }
 
 /// Operations on runs. They need no lease.
-pub trait RunManagement {
+pub trait RunManagement: CoordinationBackend {
     /// Makes a run that waits for its shards.
     fn create_run(
         &mut self,
@@ -132,7 +169,9 @@ pub trait RunManagement {
         tenant: TenantId,
         run: RunId,
         config: RunConfig,
-    ) -> Result<(), CreateRunError>;
+    ) -> Result<(), CreateRunError> {
+        execute(self, now, tenant, CreateRun { run, config })
+    }
 
     /// Registers the shards of a run and starts it.
     fn register_shards(
@@ -142,7 +181,9 @@ pub trait RunManagement {
         run: RunId,
         shards: &[InitialShardInput<'_>],
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RegisterShardsError>;
+    ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
+        execute(self, now, tenant, RegisterShards { run, shards: shards.to_vec(), op })
+    }
 
     /// Makes a run and starts it with its shards, or does neither: a refusal leaves no run behind
     /// that waits for shards. A run of the same configuration that does wait is started.
@@ -154,10 +195,15 @@ pub trait RunManagement {
         config: RunConfig,
         shards: &[InitialShardInput<'_>],
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError>;
+    ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
+        let shards = shards.to_vec();
+        execute(self, now, tenant, CreateRunWithShards { run, config, shards, op })
+    }
 
     /// The run as it is stored.
-    fn get_run(&mut self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError>;
+    fn get_run(&mut self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError> {
+        execute(self, LogicalTime::ZERO, tenant, GetRun { run })
+    }
 
     /// How far the run has come.
     fn get_run_progress(
@@ -165,7 +211,9 @@ pub trait RunManagement {
         now: LogicalTime,
         tenant: TenantId,
         run: RunId,
-    ) -> Result<RunProgress, RunQueryError>;
+    ) -> Result<RunProgress, RunQueryError> {
+        execute(self, now, tenant, GetRunProgress { run })
+    }
 
     /// Puts summaries of the run's shards that pass `filter` into `out`, in key order.
     fn list_shards_into(
@@ -175,7 +223,10 @@ pub trait RunManagement {
         run: RunId,
         filter: ShardFilter,
         out: &mut Vec<ShardSummary>,
-    ) -> Result<(), RunQueryError>;
+    ) -> Result<(), RunQueryError> {
+        *out = execute(self, now, tenant, ListShards { run, filter })?;
+        Ok(())
+    }
 
     /// Ends a run as done.
     fn complete_run(
@@ -184,7 +235,9 @@ pub trait RunManagement {
         tenant: TenantId,
         run: RunId,
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError>;
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        execute(self, now, tenant, ChangeRun { run, change: RunTransition::Complete, op })
+    }
 
     /// Ends a run as failed.
     fn fail_run(
@@ -193,7 +246,9 @@ pub trait RunManagement {
         tenant: TenantId,
         run: RunId,
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError>;
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        execute(self, now, tenant, ChangeRun { run, change: RunTransition::Fail, op })
+    }
 
     /// Ends a run as cancelled.
     fn cancel_run(
@@ -202,16 +257,20 @@ pub trait RunManagement {
         tenant: TenantId,
         run: RunId,
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError>;
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        execute(self, now, tenant, ChangeRun { run, change: RunTransition::Cancel, op })
+    }
 
-    /// Hands out nothing new of a run for the time being.
+    /// Stops handing out shards of a run.
     fn pause_run(
         &mut self,
         now: LogicalTime,
         tenant: TenantId,
         run: RunId,
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError>;
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        execute(self, now, tenant, ChangeRun { run, change: RunTransition::Pause, op })
+    }
 
     /// Hands out shards of a run again.
     fn resume_run(
@@ -220,7 +279,9 @@ pub trait RunManagement {
         tenant: TenantId,
         run: RunId,
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError>;
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        execute(self, now, tenant, ChangeRun { run, change: RunTransition::Resume, op })
+    }
 
     /// Makes a parked shard active again.
     fn unpark_shard(
@@ -229,7 +290,9 @@ pub trait RunManagement {
         tenant: TenantId,
         key: ShardKey,
         op: OpId,
-    ) -> Result<IdempotentOutcome<()>, UnparkError>;
+    ) -> Result<IdempotentOutcome<()>, UnparkError> {
+        execute(self, now, tenant, UnparkShard { key, op })
+    }
 
     /// Puts up to `limit` shards that `worker` could acquire into `out`, in the order in which it
     /// should try them. Different workers start at different places.
@@ -241,7 +304,22 @@ pub trait RunManagement {
         worker: WorkerId,
         limit: usize,
         out: &mut Vec<ShardId>,
-    ) -> Result<ClaimOutlook, RunQueryError>;
+    ) -> Result<ClaimOutlook, RunQueryError> {
+        let request = CollectClaimCandidates { run, worker, limit };
+        let (found, outlook) = execute(self, now, tenant, request)?;
+        *out = found;
+        Ok(outlook)
+    }
+}
+
+/// Executes one operation and narrows the answer to its types.
+pub(crate) fn execute<'a, O: Operation<&'a [u8]>>(
+    backend: &mut (impl CoordinationBackend + ?Sized),
+    now: LogicalTime,
+    tenant: TenantId,
+    operation: O,
+) -> Result<O::Output, O::Error> {
+    narrow::<_, O>(backend.call(now, tenant, operation.into()))
 }
 
 /// What a look for shards to acquire found besides candidates.
@@ -251,13 +329,4 @@ pub struct ClaimOutlook {
     pub earliest_deadline: Option<LogicalTime>,
 }
 
-/// Why a run was not created and started.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CreateRunWithShardsError {
-    /// It could not be created.
-    #[error(transparent)]
-    Create(#[from] CreateRunError),
-    /// Its shards could not be registered.
-    #[error(transparent)]
-    Register(#[from] RegisterShardsError),
-}
+pub use crate::error::CreateRunWithShardsError;

@@ -1,16 +1,18 @@
 //! What workers do to shards.
 
 use shardwright_contracts::{
-    Cursor, CursorUpdate, OpId, ShardKey, ShardSpec, SplitReplacePlan, SplitResidualPlan, TenantId,
-    WorkerId,
+    Cursor, OpId, ShardSpec, SplitReplacePlan, SplitResidualPlan, TenantId, WorkerId,
 };
-use shardwright_coordination::async_traits::{SplitOff, SplitReplaced};
+use shardwright_coordination::async_traits::{Checkpointed, SplitOff, SplitReplaced};
+use shardwright_coordination::error::reason::SplitInvalid;
+use shardwright_coordination::operation::{
+    Checkpoint, Complete, ParkShard, Release, Renew, SplitReplace, SplitResidual,
+};
 use shardwright_coordination::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep};
 use shardwright_coordination::{
-    AcquireError, AcquireResultView, AcquireScratch, AsyncCoordinationBackend, CheckpointError,
-    CompleteError, Context, DeclineError, HolderNotice, IdempotentOutcome, Lease, OwnerLiveness,
-    ParkError, ParkReason, ReleaseError, RenewError, RenewResult, RestoredShardState, ShardHead,
-    ShardRecord, SplitError, SplitRequestError, UnparkError,
+    AcquireError, AcquireResultView, AcquireScratch, CompleteError, Context, HolderNotice,
+    IdempotentOutcome, OwnerLiveness, ParkError, ReleaseError, RenewError, RenewResult,
+    RestoredShardState, ShardHead, ShardRecord, SplitError, UnparkError,
 };
 use shardwright_store::Write;
 
@@ -20,17 +22,9 @@ use crate::operate::{Done, Verdict};
 use crate::planted::{self, Defect};
 use crate::shard::Place;
 
-impl AsyncCoordinationBackend for StoredCoordinator {
-    async fn acquire_and_restore(
-        &self,
-        tenant: TenantId,
-        key: ShardKey,
-        worker: WorkerId,
-    ) -> Result<RestoredShardState, AcquireError> {
-        self.acquire(Place { tenant, key }, worker).await
-    }
-
-    async fn renew(&self, tenant: TenantId, lease: &Lease) -> Result<RenewResult, RenewError> {
+impl StoredCoordinator {
+    pub(crate) async fn renew(&self, tenant: TenantId, request: Renew) -> Result<RenewResult, RenewError> {
+        let lease = &request.lease;
         let place = Place { tenant, key: lease.key() };
         let renewed = self.core.on_shard(place, Some(lease), "renew", |context, draft| {
             let renewed = ops::renew(context, &mut draft.record, lease, &mut draft.events)?;
@@ -42,13 +36,8 @@ impl AsyncCoordinationBackend for StoredCoordinator {
         Ok(RenewResult { new_deadline, notice: aside.notice, capacity: aside.capacity })
     }
 
-    async fn checkpoint(
-        &self,
-        tenant: TenantId,
-        lease: &Lease,
-        cursor: CursorUpdate<'_>,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError> {
+    pub(crate) async fn checkpoint(&self, tenant: TenantId, request: Checkpoint<&[u8]>) -> Checkpointed {
+        let (lease, cursor, op) = (&request.lease, request.cursor, request.op);
         let place = Place { tenant, key: lease.key() };
         let mut attempts = 0;
         let moved = self.core.on_shard(place, Some(lease), "checkpoint", |context, draft| {
@@ -66,13 +55,8 @@ impl AsyncCoordinationBackend for StoredCoordinator {
         Ok(answer.map(|()| aside.notice))
     }
 
-    async fn complete(
-        &self,
-        tenant: TenantId,
-        lease: &Lease,
-        cursor: CursorUpdate<'_>,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, CompleteError> {
+    pub(crate) async fn complete(&self, tenant: TenantId, request: Complete<&[u8]>) -> Result<IdempotentOutcome<()>, CompleteError> {
+        let (lease, cursor, op) = (&request.lease, request.cursor, request.op);
         let place = Place { tenant, key: lease.key() };
         let done = self.core.on_shard(place, Some(lease), "complete", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
@@ -81,14 +65,9 @@ impl AsyncCoordinationBackend for StoredCoordinator {
         Ok(done.await?.answer)
     }
 
-    async fn park_shard(
-        &self,
-        tenant: TenantId,
-        lease: &Lease,
-        reason: ParkReason,
-        detail: &[u8],
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, ParkError> {
+    pub(crate) async fn park_shard(&self, tenant: TenantId, request: ParkShard<&[u8]>) -> Result<IdempotentOutcome<()>, ParkError> {
+        let ParkShard { lease, reason, detail, op } = request;
+        let lease = &lease;
         let place = Place { tenant, key: lease.key() };
         let parked = self.core.on_shard(place, Some(lease), "park", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
@@ -97,12 +76,8 @@ impl AsyncCoordinationBackend for StoredCoordinator {
         Ok(parked.await?.answer)
     }
 
-    async fn release(
-        &self,
-        tenant: TenantId,
-        lease: &Lease,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, ReleaseError> {
+    pub(crate) async fn release(&self, tenant: TenantId, request: Release) -> Result<IdempotentOutcome<()>, ReleaseError> {
+        let (lease, op) = (&request.lease, request.op);
         let place = Place { tenant, key: lease.key() };
         let released = self.core.on_shard(place, Some(lease), "release", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
@@ -111,13 +86,9 @@ impl AsyncCoordinationBackend for StoredCoordinator {
         Ok(released.await?.answer)
     }
 
-    async fn split_replace(
-        &self,
-        tenant: TenantId,
-        lease: &Lease,
-        plan: &SplitReplacePlan<'_>,
-        op: OpId,
-    ) -> SplitReplaced {
+    pub(crate) async fn split_replace(&self, tenant: TenantId, request: SplitReplace<&[u8]>) -> SplitReplaced {
+        let (lease, op) = (&request.lease, request.op);
+        let plan = &SplitReplacePlan::from_parts(&request.parts).map_err(SplitInvalid::from)?;
         let place = Place { tenant, key: lease.key() };
         let split = self.core.on_shard(place, Some(lease), "split_replace", |context, draft| {
             match ops::split_replace(context, &draft.record, lease, plan, op)? {
@@ -135,13 +106,9 @@ impl AsyncCoordinationBackend for StoredCoordinator {
         Ok(done?.answer)
     }
 
-    async fn split_residual(
-        &self,
-        tenant: TenantId,
-        lease: &Lease,
-        plan: &SplitResidualPlan<'_>,
-        op: OpId,
-    ) -> SplitOff {
+    pub(crate) async fn split_residual(&self, tenant: TenantId, request: SplitResidual<&[u8]>) -> SplitOff {
+        let (lease, op) = (&request.lease, request.op);
+        let plan = &SplitResidualPlan::from_parts(request.narrowed, request.residual);
         let place = Place { tenant, key: lease.key() };
         let split = self.core.on_shard(place, Some(lease), "split_residual", |context, draft| {
             match ops::split_residual(context, &draft.record, lease, plan, op)? {
@@ -160,24 +127,6 @@ impl AsyncCoordinationBackend for StoredCoordinator {
         Ok(done?.answer)
     }
 
-    async fn request_split(
-        &self,
-        tenant: TenantId,
-        key: ShardKey,
-        asker: WorkerId,
-        patience_ms: u64,
-    ) -> Result<(), SplitRequestError> {
-        self.ask_for_split(Place { tenant, key }, asker, patience_ms).await
-    }
-
-    async fn decline_split(
-        &self,
-        tenant: TenantId,
-        lease: &Lease,
-        pause_ms: u64,
-    ) -> Result<(), DeclineError> {
-        self.decline(Place { tenant, key: lease.key() }, lease, pause_ms).await
-    }
 }
 
 impl StoredCoordinator {

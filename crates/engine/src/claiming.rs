@@ -8,9 +8,9 @@ use shardwright_contracts::{Env, LogicalTime, RunId, ShardId, ShardKey, TenantId
 use shardwright_coordination::error::reason::{RunNotFound, Throttled};
 use shardwright_coordination::facade::{ClaimWalk, PassedOver};
 use shardwright_coordination::guard::check_handing_out;
+use shardwright_coordination::operation::Claim;
 use shardwright_coordination::{
-    AcquireError, AsyncShardClaiming, ClaimError, ClaimOutlook, InfraError, RestoredShardState,
-    RunQueryError,
+    AcquireError, ClaimError, ClaimOutlook, InfraError, RestoredShardState, RunQueryError,
 };
 use shardwright_store::{Commit, Expect, Revision, Store};
 
@@ -25,13 +25,9 @@ use crate::view::RunView;
 const CANDIDATES_AT_A_TIME: usize = 4;
 const OPERATION: &str = "claim";
 
-impl AsyncShardClaiming for StoredCoordinator {
-    async fn claim_next_available(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        worker: WorkerId,
-    ) -> Result<RestoredShardState, ClaimError> {
+impl StoredCoordinator {
+    pub(crate) async fn claim_next_available(&self, tenant: TenantId, request: Claim) -> Result<RestoredShardState, ClaimError> {
+        let Claim { run, worker } = request;
         let now = self.core.now().await?;
         self.core.check_cooldown(now, tenant, worker)?;
         let view = self.core.view(tenant, run).await?;
@@ -51,7 +47,7 @@ impl AsyncShardClaiming for StoredCoordinator {
         }
     }
 
-    async fn something_to_claim(&self, tenant: TenantId, run: RunId) {
+    pub(crate) async fn something_to_claim(&self, tenant: TenantId, run: RunId) {
         // Without a view nobody can tell; the caller's own limit ends the wait.
         let Ok(view) = self.core.view(tenant, run).await else { return pending().await };
         let now = self.core.now_at_most().await;

@@ -2,7 +2,8 @@
 
 use shardwright_contracts::limits::MAX_JOB_SIZE;
 use shardwright_contracts::{RunId, TenantId};
-use shardwright_coordination::{AsyncRunDirectory, InfraError, Job, NameRunError, RunName};
+use shardwright_coordination::operation::{FindRun, JobOf, NameRun};
+use shardwright_coordination::{InfraError, Job, NameRunError};
 use shardwright_store::{
     Commit, CommitError, Expect, Key, Revision, ScanPage, Snapshot, Store, Versioned,
 };
@@ -14,19 +15,16 @@ use crate::keyspace::StoreKey;
 
 const OPERATION: &str = "name_run";
 
-impl AsyncRunDirectory for StoredCoordinator {
-    async fn find_run(&self, tenant: TenantId, name: RunName) -> Result<Option<RunId>, InfraError> {
+impl StoredCoordinator {
+    pub(crate) async fn find_run(&self, tenant: TenantId, request: FindRun) -> Result<Option<RunId>, InfraError> {
+        let name = request.name;
         let found = self.core.look_up::<Named>(&self.core.keys.name(tenant, name)).await?;
         Ok(found.map(|(named, _)| named.run))
     }
 
-    async fn name_run(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        job: &Job,
-        instead_of: Option<RunId>,
-    ) -> Result<RunId, NameRunError> {
+    pub(crate) async fn name_run(&self, tenant: TenantId, request: NameRun<&[u8]>) -> Result<RunId, NameRunError> {
+        let NameRun { run, name, instead_of, description } = request;
+        let job = &Job { name, description: description.into() };
         let length = job.description.len();
         if length > MAX_JOB_SIZE {
             return Err(NameRunError::JobTooLarge { length });
@@ -78,12 +76,13 @@ impl AsyncRunDirectory for StoredCoordinator {
         Err(unknown.or(fault::contention(OPERATION)).into())
     }
 
-    async fn job_of(&self, tenant: TenantId, run: RunId) -> Result<Option<Job>, InfraError> {
+    pub(crate) async fn job_of(&self, tenant: TenantId, request: JobOf) -> Result<Option<Job>, InfraError> {
+        let run = request.run;
         let found = self.core.look_up::<Purpose>(&self.core.keys.purpose(tenant, run)).await?;
         Ok(found.map(|(purpose, _)| purpose.job))
     }
 
-    async fn list_jobs(&self, tenant: TenantId) -> Result<Vec<(RunId, Job)>, InfraError> {
+    pub(crate) async fn list_jobs(&self, tenant: TenantId) -> Result<Vec<(RunId, Job)>, InfraError> {
         let (_, entries) = self.core.list(&self.core.keys.purposes(tenant)).await?;
         let jobs = entries.iter().filter_map(|(key, found)| {
             let Some(StoreKey::Purpose(_, run)) = self.core.keys.parse(key) else { return None };

@@ -2,10 +2,9 @@
 //!
 //! It lies outside what those who wait for work watch, so that telling it wakes nobody.
 
-use shardwright_contracts::{RunId, ShardKey, TenantId};
-use shardwright_coordination::{
-    AsyncWorkEstimates, HeldEstimate, InfraError, Lease, RunStatus, WorkEstimate,
-};
+use shardwright_contracts::{ShardKey, TenantId};
+use shardwright_coordination::operation::{ListEstimates, PublishEstimate};
+use shardwright_coordination::{HeldEstimate, InfraError, RunStatus};
 use shardwright_store::{Commit, Expect, Store};
 
 use crate::codec::{Estimate, Gate, Record};
@@ -15,13 +14,10 @@ use crate::keyspace::StoreKey;
 
 const OPERATION: &str = "estimate";
 
-impl AsyncWorkEstimates for StoredCoordinator {
-    async fn publish_estimate(
-        &self,
-        tenant: TenantId,
-        lease: &Lease,
-        estimate: WorkEstimate,
-    ) -> Result<(), InfraError> {
+impl StoredCoordinator {
+    pub(crate) async fn publish_estimate(&self, tenant: TenantId, request: PublishEstimate) -> Result<(), InfraError> {
+        let PublishEstimate { lease, estimate } = request;
+        let lease = &lease;
         let (core, ShardKey { run, .. }) = (&self.core, lease.key());
         let at = core.now().await?;
         let told = Estimate { fence: lease.fence(), holder: lease.owner(), at, estimate };
@@ -46,11 +42,8 @@ impl AsyncWorkEstimates for StoredCoordinator {
         Ok(())
     }
 
-    async fn list_estimates(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-    ) -> Result<Vec<HeldEstimate>, InfraError> {
+    pub(crate) async fn list_estimates(&self, tenant: TenantId, request: ListEstimates) -> Result<Vec<HeldEstimate>, InfraError> {
+        let run = request.run;
         let (_, entries) = self.core.list(&self.core.keys.estimates(tenant, run)).await?;
         let told = entries.iter().filter_map(|(key, found)| {
             let StoreKey::Estimate(_, key) = self.core.keys.parse(key)? else { return None };

@@ -25,6 +25,7 @@ pub mod codec;
 pub mod keyspace;
 
 mod backend;
+mod call;
 mod claiming;
 mod clock;
 mod collection;

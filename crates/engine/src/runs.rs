@@ -1,14 +1,15 @@
 //! What operators do to runs.
 
-use shardwright_contracts::{
-    InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
-};
+use shardwright_contracts::{LogicalTime, OpId, RunId, TenantId};
 use shardwright_coordination::error::reason::RunNotFound;
+use shardwright_coordination::operation::{
+    CreateRun, CreateRunWithShards, GetRun, GetRunProgress, ListShards, RegisterShards,
+};
 use shardwright_coordination::ops::{self, RunCall, RunChange};
 use shardwright_coordination::{
-    AsyncRunManagement, ClaimOutlook, CreateRunError, CreateRunWithShardsError, EventCollector,
-    IdempotentOutcome, InfraError, RegisterShardsError, RunConfig, RunProgress, RunQueryError,
-    RunRecord, RunTransitionError, ShardFilter, ShardRecord, ShardSummary, UnparkError,
+    CreateRunError, CreateRunWithShardsError, EventCollector, IdempotentOutcome, InfraError,
+    RegisterShardsError, RunProgress, RunQueryError, RunRecord, RunTransition, RunTransitionError,
+    ShardRecord, ShardSummary,
 };
 use shardwright_store::{Commit, CommitBuilder, CommitError, Expect, Revision, Store};
 
@@ -17,38 +18,11 @@ use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
 use crate::planted::{self, Defect};
 use crate::reading::StoredRun;
-use crate::shard::Place;
 use crate::unknown::{UnknownChange, UnknownChanges, newly_logged};
 
-/// Which change of a run is asked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    Complete,
-    Fail,
-    Cancel,
-    Pause,
-    Resume,
-}
-
-impl Change {
-    const fn operation(self) -> &'static str {
-        match self {
-            Self::Complete => "complete_run",
-            Self::Fail => "fail_run",
-            Self::Cancel => "cancel_run",
-            Self::Pause => "pause_run",
-            Self::Resume => "resume_run",
-        }
-    }
-}
-
-impl AsyncRunManagement for StoredCoordinator {
-    async fn create_run(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        config: RunConfig,
-    ) -> Result<(), CreateRunError> {
+impl StoredCoordinator {
+    pub(crate) async fn create_run(&self, tenant: TenantId, request: CreateRun) -> Result<(), CreateRunError> {
+        let CreateRun { run, config } = request;
         const OPERATION: &str = "create_run";
         let core = &self.core;
         let mut unknown = UnknownChanges::default();
@@ -89,32 +63,24 @@ impl AsyncRunManagement for StoredCoordinator {
         Err(unknown.or(fault::contention(OPERATION)).into())
     }
 
-    async fn register_shards(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        shards: &[InitialShardInput<'_>],
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
+    pub(crate) async fn register_shards(&self, tenant: TenantId, request: RegisterShards<&[u8]>) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
+        let RegisterShards { run, shards, op } = request;
+        let shards = &shards;
         let found = |_: &RunCall, _: Option<&RunRecord>, _: &mut EventCollector| Ok(None);
         self.register(tenant, run, shards, op, found).await
     }
 
-    async fn create_run_with_shards(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        config: RunConfig,
-        shards: &[InitialShardInput<'_>],
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
+    pub(crate) async fn create_run_with_shards(&self, tenant: TenantId, request: CreateRunWithShards<&[u8]>) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
+        let CreateRunWithShards { run, config, shards, op } = request;
+        let shards = &shards;
         let made = |call: &RunCall, found: Option<&RunRecord>, events: &mut EventCollector| {
             Ok(ops::adopt_run(call, run, config, found, events)?)
         };
         self.register(tenant, run, shards, op, made).await
     }
 
-    async fn get_run(&self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError> {
+    pub(crate) async fn get_run(&self, tenant: TenantId, request: GetRun) -> Result<RunRecord, RunQueryError> {
+        let run = request.run;
         let mut record = self.core.look_at(tenant, run, "get_run").await?.record;
         if planted::is_active(Defect::RootsHidden) {
             record.root_shards.clear();
@@ -122,11 +88,8 @@ impl AsyncRunManagement for StoredCoordinator {
         Ok(record)
     }
 
-    async fn get_run_progress(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-    ) -> Result<RunProgress, RunQueryError> {
+    pub(crate) async fn get_run_progress(&self, tenant: TenantId, request: GetRunProgress) -> Result<RunProgress, RunQueryError> {
+        let run = request.run;
         const OPERATION: &str = "get_run_progress";
         let now = self.core.now_at_most().await;
         let found = self.core.look_at(tenant, run, OPERATION).await?;
@@ -134,12 +97,8 @@ impl AsyncRunManagement for StoredCoordinator {
         Ok(progress.ok_or(RunNotFound { run })?)
     }
 
-    async fn list_shards(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        filter: ShardFilter,
-    ) -> Result<Vec<ShardSummary>, RunQueryError> {
+    pub(crate) async fn list_shards(&self, tenant: TenantId, request: ListShards) -> Result<Vec<ShardSummary>, RunQueryError> {
+        let ListShards { run, filter } = request;
         const OPERATION: &str = "list_shards";
         let now = self.core.now_at_most().await;
         let found = self.core.look_at(tenant, run, OPERATION).await?;
@@ -156,69 +115,6 @@ impl AsyncRunManagement for StoredCoordinator {
         Ok(listed)
     }
 
-    async fn complete_run(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.change(tenant, run, Change::Complete, op).await
-    }
-
-    async fn fail_run(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.change(tenant, run, Change::Fail, op).await
-    }
-
-    async fn cancel_run(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.change(tenant, run, Change::Cancel, op).await
-    }
-
-    async fn pause_run(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.change(tenant, run, Change::Pause, op).await
-    }
-
-    async fn resume_run(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.change(tenant, run, Change::Resume, op).await
-    }
-
-    async fn collect_claim_candidates(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-        worker: WorkerId,
-        limit: usize,
-    ) -> Result<(Vec<ShardId>, ClaimOutlook), RunQueryError> {
-        self.candidates(tenant, run, worker, limit).await
-    }
-
-    async fn unpark_shard(
-        &self,
-        tenant: TenantId,
-        key: ShardKey,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, UnparkError> {
-        self.unpark(Place { tenant, key }, op).await
-    }
 }
 
 impl StoredCoordinator {
@@ -239,14 +135,14 @@ impl StoredCoordinator {
         Ok(shards)
     }
 
-    async fn change(
+    pub(crate) async fn change(
         &self,
         tenant: TenantId,
         run: RunId,
-        change: Change,
+        change: RunTransition,
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        let (core, operation) = (&self.core, change.operation());
+        let (core, operation) = (&self.core, change.name());
         let mut unknown = UnknownChanges::default();
         for conflicts in 0..=core.config.conflict_retries {
             core.back_off(conflicts).await;
@@ -268,7 +164,7 @@ impl StoredCoordinator {
             let before = has_gate.then(|| Gate::of(&record));
             let mut events = core.publisher.collector();
             let call = RunCall { now, tenant };
-            let change = protocol_change(change, &progress);
+            let change = RunChange::of(change, &progress);
             let logged_before = record.op_log.clone();
             match ops::change_run(&call, &mut record, change, op, &mut events) {
                 Ok(IdempotentOutcome::Executed(())) => {}
@@ -307,15 +203,15 @@ impl StoredCoordinator {
     /// done before is answered by the op log, and nobody has to count.
     async fn progress_for(
         &self,
-        change: Change,
+        change: RunTransition,
         found: &StoredRun,
         now: LogicalTime,
         op: OpId,
     ) -> Result<Option<RunProgress>, InfraError> {
-        if change != Change::Complete || is_logged(&found.record, op) {
+        if change != RunTransition::Complete || is_logged(&found.record, op) {
             return Ok(Some(RunProgress::default()));
         }
-        self.core.progress_of(found, now, change.operation()).await
+        self.core.progress_of(found, now, change.name()).await
     }
 }
 
@@ -355,14 +251,4 @@ impl Core {
 
 fn is_logged(record: &RunRecord, op: OpId) -> bool {
     record.op_log.entries().any(|entry| entry.op == op)
-}
-
-const fn protocol_change(change: Change, progress: &RunProgress) -> RunChange<'_> {
-    match change {
-        Change::Complete => RunChange::Complete(progress),
-        Change::Fail => RunChange::Fail,
-        Change::Cancel => RunChange::Cancel,
-        Change::Pause => RunChange::Pause,
-        Change::Resume => RunChange::Resume,
-    }
 }

@@ -349,6 +349,8 @@ pub const fn name(refusal: &CoordError) -> &'static str {
         CoordError::ManifestInvalid(reason) => manifest(reason),
         CoordError::ShardLimitExceeded(_) => "ShardLimitExceeded",
         CoordError::RunLimitExceeded(_) => "RunLimitExceeded",
+        CoordError::RunIdUsed(_) => "RunIdUsed",
+        CoordError::JobTooLarge(_) => "JobTooLarge",
         CoordError::ResourceExhausted(_) => "ResourceExhausted",
         CoordError::BackendError(reason) => infra(reason),
     }

@@ -131,8 +131,9 @@ pub(crate) const fn refusal(error: &CoordError) -> Option<Sight> {
         CoordError::CursorRegression(_) => Sight::CursorRegression,
         CoordError::CursorOutOfBounds(_) => Sight::CursorOutOfBounds,
         CoordError::SplitInvalid(_) => Sight::SplitInvalid,
-        // Nothing here is missing, too large, throttled or made twice, no number runs out, and
-        // nobody asks for a split; a shard that parks itself is an answer, not a refusal.
+        // Nothing here is missing, too large, throttled or made twice, no number runs out, no run
+        // has a name, and nobody asks for a split; a shard that parks itself is an answer, not a
+        // refusal.
         CoordError::RunNotFound(_)
         | CoordError::RunAlreadyExists(_)
         | CoordError::ConfigMismatch(_)
@@ -152,6 +153,8 @@ pub(crate) const fn refusal(error: &CoordError) -> Option<Sight> {
         | CoordError::ManifestInvalid(_)
         | CoordError::ShardLimitExceeded(_)
         | CoordError::RunLimitExceeded(_)
+        | CoordError::RunIdUsed(_)
+        | CoordError::JobTooLarge(_)
         | CoordError::ResourceExhausted(_)
         | CoordError::BackendError(_) => return None,
     })

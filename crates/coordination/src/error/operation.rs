@@ -8,15 +8,17 @@ use shardwright_contracts::{CursorRegression, FenceEpochError, ManifestValidatio
 use super::InfraError;
 use super::reason::{
     AlreadyLeased, CheckpointMissingKey, ConfigMismatch, CursorKeyTooLarge, CursorOutOfBounds,
-    CursorTokenTooLarge, LeaseExpired, NoneAvailable, NotLeased, NotParked, ParkDetailTooLarge,
-    RetriesExhausted, RunAlreadyExists, RunLimitExceeded, RunNotActive, RunNotFound, RunPaused,
-    RunTerminal, RunUnfinished, ShardNotFound, ShardTerminal, SplitAlreadyRequested, SplitDeclined,
-    SplitInvalid, SplitRequestOver, StaleFence, TenantMismatch, Throttled, WrongStatus,
+    CursorTokenTooLarge, JobTooLarge, LeaseExpired, NoneAvailable, NotLeased, NotParked,
+    ParkDetailTooLarge, RetriesExhausted, RunAlreadyExists, RunIdUsed, RunLimitExceeded,
+    RunNotActive, RunNotFound, RunPaused, RunTerminal, RunUnfinished, ShardNotFound, ShardTerminal,
+    SplitAlreadyRequested, SplitDeclined, SplitInvalid, SplitRequestOver, StaleFence,
+    TenantMismatch, Throttled, WrongStatus,
 };
 use crate::op_log::OpConflict;
 use crate::shard_limits::ShardLimitViolation;
 
-/// Declares an error enum with one variant per refusal, and its conversion into `CoordError`.
+/// Declares an error enum with one variant per refusal, and its conversions into `CoordError` and
+/// back. The way back returns the error if it is one of another operation.
 ///
 /// A refusal speaks for itself. What the machinery below failed at is the source of the
 /// operation's failure, so that whoever walks along sources finds it.
@@ -38,6 +40,29 @@ macro_rules! operation_error {
                     $($name::$variant(reason) => Self::$variant(reason),)*
                     $($name::$backend(reason) => Self::$backend(reason),)?
                 }
+            }
+        }
+
+        impl TryFrom<CoordError> for $name {
+            type Error = CoordError;
+
+            fn try_from(error: CoordError) -> Result<Self, CoordError> {
+                match error {
+                    $(CoordError::$variant(reason) => Ok(Self::$variant(reason)),)*
+                    $(CoordError::$backend(reason) => Ok(Self::$backend(reason)),)?
+                    other => Err(other),
+                }
+            }
+        }
+
+        #[cfg(test)]
+        impl super::samples::Samples for $name {
+            fn samples() -> Vec<Self> {
+                use super::samples::Sample as _;
+                vec![
+                    $(Self::$variant(<$reason>::sample()),)*
+                    $(Self::$backend(InfraError::sample()),)?
+                ]
             }
         }
     };
@@ -145,9 +170,24 @@ pub enum CoordError {
     #[error(transparent)]
     RunLimitExceeded(#[from] RunLimitExceeded),
     #[error(transparent)]
+    RunIdUsed(#[from] RunIdUsed),
+    #[error(transparent)]
+    JobTooLarge(#[from] JobTooLarge),
+    #[error(transparent)]
     ResourceExhausted(#[from] SlabFull),
     #[error("{0}")]
     BackendError(#[from] InfraError),
+}
+
+impl TryFrom<CoordError> for InfraError {
+    type Error = CoordError;
+
+    fn try_from(error: CoordError) -> Result<Self, CoordError> {
+        match error {
+            CoordError::BackendError(error) => Ok(error),
+            other => Err(other),
+        }
+    }
 }
 
 operation_error! {
@@ -318,6 +358,42 @@ operation_error! {
         RunNotFound(RunNotFound),
         TenantMismatch(TenantMismatch),
     } or BackendError
+}
+
+/// Why a run was not created and started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CreateRunWithShardsError {
+    #[error(transparent)]
+    Create(#[from] CreateRunError),
+    #[error(transparent)]
+    Register(#[from] RegisterShardsError),
+}
+
+/// A failure of the machinery counts as one of the registration.
+impl From<InfraError> for CreateRunWithShardsError {
+    fn from(error: InfraError) -> Self {
+        Self::Register(error.into())
+    }
+}
+
+impl From<CreateRunWithShardsError> for CoordError {
+    fn from(error: CreateRunWithShardsError) -> Self {
+        match error {
+            CreateRunWithShardsError::Create(error) => error.into(),
+            CreateRunWithShardsError::Register(error) => error.into(),
+        }
+    }
+}
+
+impl TryFrom<CoordError> for CreateRunWithShardsError {
+    type Error = CoordError;
+
+    fn try_from(error: CoordError) -> Result<Self, CoordError> {
+        match RegisterShardsError::try_from(error) {
+            Ok(error) => Ok(error.into()),
+            Err(error) => CreateRunError::try_from(error).map(Into::into),
+        }
+    }
 }
 
 #[cfg(test)]

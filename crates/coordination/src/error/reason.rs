@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use shardwright_contracts::limits::MAX_JOB_SIZE;
 use shardwright_contracts::{
     FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, SplitValidationError, TenantId, WorkerId,
 };
@@ -225,6 +226,22 @@ pub struct NoneAvailable {
 pub struct RunLimitExceeded {
     /// The bound.
     pub max: usize,
+}
+
+/// A run of that id exists or existed; a name points to new runs only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{run} has been used before")]
+pub struct RunIdUsed {
+    /// The id.
+    pub run: RunId,
+}
+
+/// The description of a run is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a run's purpose of {length} bytes exceeds {max}", max = MAX_JOB_SIZE)]
+pub struct JobTooLarge {
+    /// Its length.
+    pub length: usize,
 }
 
 /// The shard was acquired too often in a row without progress, and is parked now.

@@ -6,29 +6,32 @@ use shardwright_contracts::{
 use super::room::of_spawned;
 use super::run_state::{RunState, Standing};
 use super::{InMemoryCoordinator, Located, PooledShard, PooledShardMut};
+use crate::async_traits::{Checkpointed, SplitOff, SplitReplaced};
 use crate::error::reason::{ShardNotFound, SplitInvalid};
 use crate::error::{
-    AcquireError, CheckpointError, CompleteError, DeclineError, ParkError, ReleaseError,
-    RenewError, SplitReplaceError, SplitRequestError, SplitResidualError,
+    AcquireError, CompleteError, DeclineError, InfraError, ParkError, ReleaseError, RenewError,
+    SplitReplaceError, SplitRequestError, SplitResidualError, UnparkError,
 };
 use crate::events::EventCollector;
 use crate::guard::Context;
 use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
-use crate::ops::{
-    self, Acquired, NewShard, ReplaceStep, ResidualStep, SplitReplaceResult, SplitResidualResult,
+use crate::operation::{
+    Acquire, Answer, Checkpoint, Complete, DeclineSplit, ParkShard, Release, Reply, Request,
+    RequestSplit, SplitReplace, SplitResidual, UnparkShard, widen,
 };
+use crate::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep, RunCall};
 use crate::planted::{self, Defect};
-use crate::restore::{AcquireResultView, AcquireScratch, HolderNotice, RenewResult, SplitRequest};
-use crate::status::ParkReason;
+use crate::restore::{
+    AcquireResultView, AcquireScratch, HolderNotice, RenewResult, RestoredShardState, SplitRequest,
+};
 use crate::traits::CoordinationBackend;
 
 impl InMemoryCoordinator {
     /// Runs an operation on one shard and brings the indexes up to date.
-    pub(super) fn on_shard<T, E: From<ShardNotFound>>(
+    fn on_shard<T, E: From<ShardNotFound>>(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
+        call: RunCall,
         key: ShardKey,
         operation: impl FnOnce(
             &Context<'_>,
@@ -36,15 +39,14 @@ impl InMemoryCoordinator {
             &mut EventCollector,
         ) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.on_shard_then(now, tenant, key, operation, |_, outcome| outcome)
+        self.on_shard_then(call, key, operation, |_, outcome| outcome)
     }
 
     /// Like [`InMemoryCoordinator::on_shard`], and completes the outcome with what the shard's run
     /// has to say, while it is at hand.
     fn on_shard_then<T, U, E: From<ShardNotFound>>(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
+        call: RunCall,
         key: ShardKey,
         operation: impl FnOnce(
             &Context<'_>,
@@ -53,6 +55,7 @@ impl InMemoryCoordinator {
         ) -> Result<T, E>,
         complete: impl FnOnce(&mut RunState, T) -> U,
     ) -> Result<U, E> {
+        let RunCall { now, tenant } = call;
         let mut events = self.collector();
         let result = self.locate(tenant, key).map_err(E::from).and_then(|located| {
             let Located { run, room, gate } = located;
@@ -159,6 +162,43 @@ impl From<ReserveError> for crate::error::SplitError {
 }
 
 impl CoordinationBackend for InMemoryCoordinator {
+    fn call(&mut self, now: LogicalTime, tenant: TenantId, request: Request<&[u8]>) -> Answer {
+        let call = RunCall { now, tenant };
+        match request {
+            Request::Acquire(it) => widen(self.acquire(call, &it)),
+            Request::Renew(it) => widen(self.renew(now, tenant, &it.lease)),
+            Request::Checkpoint(Checkpoint { lease, cursor, op }) => {
+                widen(self.checkpoint(now, tenant, &lease, cursor, op))
+            }
+            Request::Complete(it) => widen(self.finish(call, &it)),
+            Request::ParkShard(it) => widen(self.park(call, &it)),
+            Request::Release(it) => widen(self.give_back(call, &it)),
+            Request::SplitReplace(it) => widen(self.replace(call, &it)),
+            Request::SplitResidual(it) => widen(self.split_off(call, &it)),
+            Request::RequestSplit(it) => widen(self.ask_for_split(call, &it)),
+            Request::DeclineSplit(it) => widen(self.decline(call, &it)),
+            Request::CreateRun(it) => widen(self.make_run(call, &it)),
+            Request::RegisterShards(it) => widen(self.register(call, &it)),
+            Request::CreateRunWithShards(it) => widen(self.make_run_with_shards(call, it)),
+            Request::GetRun(it) => widen(self.record_of(call, &it)),
+            Request::GetRunProgress(it) => widen(self.progress_of(call, it.run)),
+            Request::ListShards(it) => widen(self.list(call, &it)),
+            Request::ChangeRun(it) => widen(self.change_run(call, &it)),
+            Request::UnparkShard(it) => widen(self.unpark(call, &it)),
+            Request::CollectClaimCandidates(it) => widen(self.list_candidates(call, &it)),
+            Request::Claim(it) => widen(self.claim(call, &it)),
+            Request::FindRun(it) => widen(Ok::<_, InfraError>(self.find(tenant, it.name))),
+            Request::NameRun(it) => widen(self.name(tenant, &it)),
+            Request::JobOf(it) => widen(Ok::<_, InfraError>(self.job(tenant, it.run))),
+            Request::ListJobs(_) => widen(Ok::<_, InfraError>(self.jobs(tenant))),
+            Request::PublishEstimate(it) => {
+                self.publish_estimate_of(call, &it);
+                Ok(Reply::Done)
+            }
+            Request::ListEstimates(it) => widen(Ok::<_, InfraError>(self.estimates(call, it.run))),
+        }
+    }
+
     fn acquire_and_restore_into<'s>(
         &mut self,
         now: LogicalTime,
@@ -168,8 +208,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         scratch: &'s mut AcquireScratch,
     ) -> Result<AcquireResultView<'s>, AcquireError> {
         self.on_shard_then(
-            now,
-            tenant,
+            RunCall { now, tenant },
             key,
             |context, shard, events| match ops::acquire(context, shard, worker, 0, events)? {
                 Acquired::Granted(lease) => Ok((lease, scratch.restore(shard))),
@@ -194,8 +233,7 @@ impl CoordinationBackend for InMemoryCoordinator {
     ) -> Result<RenewResult, RenewError> {
         let key = lease.key();
         self.on_shard_then(
-            now,
-            tenant,
+            RunCall { now, tenant },
             key,
             |context, shard, events| ops::renew(context, shard, lease, events),
             |run, renewed| RenewResult {
@@ -213,11 +251,10 @@ impl CoordinationBackend for InMemoryCoordinator {
         lease: &Lease,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError> {
+    ) -> Checkpointed {
         let key = lease.key();
         self.on_shard_then(
-            now,
-            tenant,
+            RunCall { now, tenant },
             key,
             |context, shard, events| ops::checkpoint(context, shard, lease, cursor, op, events),
             |run, outcome| {
@@ -228,93 +265,91 @@ impl CoordinationBackend for InMemoryCoordinator {
             },
         )
     }
+}
 
-    fn complete(
+/// What [`CoordinationBackend::call`] does to shards.
+impl InMemoryCoordinator {
+    fn acquire(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        cursor: CursorUpdate<'_>,
-        op: OpId,
+        call: RunCall,
+        request: &Acquire,
+    ) -> Result<RestoredShardState, AcquireError> {
+        let RunCall { now, tenant } = call;
+        let Acquire { key, worker } = *request;
+        let mut scratch = AcquireScratch::new();
+        let acquired = self.acquire_and_restore_into(now, tenant, key, worker, &mut scratch)?;
+        Ok(RestoredShardState::from_view(&acquired))
+    }
+
+    fn finish(
+        &mut self,
+        call: RunCall,
+        request: &Complete<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, CompleteError> {
-        self.on_shard(now, tenant, lease.key(), |context, shard, events| {
-            ops::complete(context, shard, lease, cursor, op, events)
+        let Complete { lease, cursor, op } = request;
+        self.on_shard(call, lease.key(), |context, shard, events| {
+            ops::complete(context, shard, lease, *cursor, *op, events)
         })
     }
 
-    fn park_shard(
+    fn park(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        reason: ParkReason,
-        detail: &[u8],
-        op: OpId,
+        call: RunCall,
+        request: &ParkShard<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, ParkError> {
-        self.on_shard(now, tenant, lease.key(), |context, shard, events| {
-            ops::park(context, shard, lease, reason, detail, op, events)
+        let ParkShard { lease, reason, detail, op } = request;
+        self.on_shard(call, lease.key(), |context, shard, events| {
+            ops::park(context, shard, lease, *reason, detail, *op, events)
         })
     }
 
-    fn release(
+    fn give_back(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        op: OpId,
+        call: RunCall,
+        request: &Release,
     ) -> Result<IdempotentOutcome<()>, ReleaseError> {
-        self.on_shard(now, tenant, lease.key(), |context, shard, events| {
-            ops::release(context, shard, lease, op, events)
+        let Release { lease, op } = request;
+        self.on_shard(call, lease.key(), |context, shard, events| {
+            ops::release(context, shard, lease, *op, events)
         })
     }
 
-    fn split_replace(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        plan: &SplitReplacePlan<'_>,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<SplitReplaceResult>, SplitReplaceError> {
-        let key = lease.key();
-        let step = self.on_shard(now, tenant, key, |context, shard, _| {
-            ops::split_replace(context, shard, lease, plan, op)
+    fn replace(&mut self, call: RunCall, request: &SplitReplace<&[u8]>) -> SplitReplaced {
+        let SplitReplace { lease, parts, op } = request;
+        let (key, plan) = (lease.key(), SplitReplacePlan::from_parts(parts));
+        let plan = plan.map_err(SplitInvalid::from)?;
+        let step = self.on_shard(call, key, |context, shard, _| {
+            ops::split_replace(context, shard, lease, &plan, *op)
         })?;
         let pending = match step {
             ReplaceStep::Replayed(result) => return Ok(IdempotentOutcome::Replayed(result)),
             ReplaceStep::Ready(pending) => pending,
         };
-        let children = self.reserve_children(tenant, key, pending.children())?;
-        let result = self.on_shard(now, tenant, key, |context, shard, events| {
+        let children = self.reserve_children(call.tenant, key, pending.children())?;
+        let result = self.on_shard(call, key, |context, shard, events| {
             Ok::<_, SplitReplaceError>(pending.apply(context, shard, events))
         })?;
-        self.insert_children(tenant, key, children);
+        self.insert_children(call.tenant, key, children);
         Ok(IdempotentOutcome::Executed(result))
     }
 
-    fn split_residual(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        plan: &SplitResidualPlan<'_>,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<SplitResidualResult>, SplitResidualError> {
-        let key = lease.key();
-        let step = self.on_shard(now, tenant, key, |context, shard, _| {
-            ops::split_residual(context, shard, lease, plan, op)
+    fn split_off(&mut self, call: RunCall, request: &SplitResidual<&[u8]>) -> SplitOff {
+        let SplitResidual { lease, narrowed, residual, op } = request;
+        let (key, plan) = (lease.key(), SplitResidualPlan::from_parts(*narrowed, *residual));
+        let step = self.on_shard(call, key, |context, shard, _| {
+            ops::split_residual(context, shard, lease, &plan, *op)
         })?;
         let pending = match step {
             ResidualStep::Replayed(result) => return Ok(IdempotentOutcome::Replayed(result)),
             ResidualStep::Ready(pending) => pending,
         };
-        let children = self.reserve_children(tenant, key, &[*pending.residual()])?;
-        let applied = self.on_shard(now, tenant, key, |context, shard, events| {
+        let children = self.reserve_children(call.tenant, key, &[*pending.residual()])?;
+        let applied = self.on_shard(call, key, |context, shard, events| {
             Ok::<_, SplitResidualError>(pending.apply(context, shard, events)?)
         });
         match applied {
             Ok(result) => {
-                self.insert_children(tenant, key, children);
+                self.insert_children(call.tenant, key, children);
                 Ok(IdempotentOutcome::Executed(result))
             }
             Err(error) => {
@@ -324,20 +359,20 @@ impl CoordinationBackend for InMemoryCoordinator {
         }
     }
 
-    fn request_split(
+    fn ask_for_split(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        key: ShardKey,
-        asker: WorkerId,
-        expires_at: LogicalTime,
+        call: RunCall,
+        request: &RequestSplit,
     ) -> Result<(), SplitRequestError> {
+        let RunCall { now, tenant } = call;
+        let RequestSplit { key, asker, patience_ms } = *request;
         let mut events = self.collector();
         let Located { run, gate, .. } = self.locate(tenant, key)?;
         let context = Context::new(now, tenant, &gate);
         let open_elsewhere = run.has_asked_elsewhere(&context, asker, key.shard);
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
+        let expires_at = now.saturating_add(patience_ms);
         let request = SplitRequest { asker, asked_at: now, expires_at };
         ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events)?;
         run.set_request_slot(key.shard, slot);
@@ -345,23 +380,29 @@ impl CoordinationBackend for InMemoryCoordinator {
         Ok(())
     }
 
-    fn decline_split(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        lease: &Lease,
-        not_before: LogicalTime,
-    ) -> Result<(), DeclineError> {
+    fn decline(&mut self, call: RunCall, request: &DeclineSplit) -> Result<(), DeclineError> {
+        let (RunCall { now, tenant }, DeclineSplit { lease, pause_ms }) = (call, request);
         let key = lease.key();
         let mut events = self.collector();
         let Located { run, gate, .. } = self.locate(tenant, key)?;
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
         let context = Context::new(now, tenant, &gate);
+        let not_before = now.saturating_add(*pause_ms);
         ops::decline_split(&context, head, &mut slot, lease, not_before, &mut events)?;
         run.set_request_slot(key.shard, slot);
         self.publish(events);
         Ok(())
+    }
+
+    fn unpark(
+        &mut self,
+        call: RunCall,
+        request: &UnparkShard,
+    ) -> Result<IdempotentOutcome<()>, UnparkError> {
+        self.on_shard(call, request.key, |context, shard, events| {
+            ops::unpark(context, shard, request.op, events)
+        })
     }
 }
 

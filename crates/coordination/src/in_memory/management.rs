@@ -1,42 +1,49 @@
-use shardwright_contracts::{
-    InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
-};
+use shardwright_contracts::{InitialShardInput, RunId, ShardId, ShardKey, TenantId};
 
 use super::run_state::RunState;
 use super::{InMemoryCoordinator, PooledShard, PooledShardMut};
 use crate::error::reason::{RunLimitExceeded, RunNotFound};
 use crate::error::{
-    ClaimError, CreateRunError, RegisterShardsError, RunQueryError, RunTransitionError, UnparkError,
+    ClaimError, CreateRunError, CreateRunWithShardsError, RegisterShardsError, RunQueryError,
+    RunTransitionError,
 };
 use crate::guard::check_handing_out;
 use crate::op_log::IdempotentOutcome;
+use crate::operation::{
+    ChangeRun, CollectClaimCandidates, CreateRun, CreateRunWithShards, GetRun, ListShards,
+    RegisterShards, RunTransition,
+};
 use crate::ops::{self, RegisterStep, RunCall, RunChange};
 use crate::planted::{self, Defect};
 use crate::progress::{ProgressCounter, RunProgress};
 use crate::record::{RunConfig, RunRecord, ShardHead};
-use crate::summary::{ShardFilter, ShardSummary};
-use crate::traits::{ClaimOutlook, CreateRunWithShardsError, RunManagement};
+use crate::summary::ShardSummary;
+use crate::traits::{ClaimOutlook, RunManagement};
+
+/// Everything is answered by `call`.
+impl RunManagement for InMemoryCoordinator {}
 
 impl InMemoryCoordinator {
-    fn change_run(
+    pub(super) fn change_run(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        change: RunChange<'_>,
-        op: OpId,
+        call: RunCall,
+        request: &ChangeRun,
     ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        let ChangeRun { run, change, op } = *request;
+        let progress = match change {
+            RunTransition::Complete => self.progress_of(call, run)?,
+            _ => RunProgress::default(),
+        };
         let mut events = self.collector();
-        let result = self.run_mut(tenant, run).map_err(Into::into).and_then(|state| {
-            let call = RunCall { now, tenant };
-            ops::change_run(&call, &mut state.record, change, op, &mut events)
-        });
+        let state = self.run_mut(call.tenant, run)?;
+        let change = RunChange::of(change, &progress);
+        let result = ops::change_run(&call, &mut state.record, change, op, &mut events);
         self.publish(events);
         let has_paused =
             change == RunChange::Pause && matches!(result, Ok(IdempotentOutcome::Executed(())));
         if has_paused && planted::is_active(Defect::PauseSpreads) {
             let runs =
-                self.tenants.get_mut(&tenant).into_iter().flat_map(|it| it.runs.values_mut());
+                self.tenants.get_mut(&call.tenant).into_iter().flat_map(|it| it.runs.values_mut());
             runs.filter(|run| run.record.status == crate::status::RunStatus::Active)
                 .for_each(|run| run.record.paused = true);
         }
@@ -95,18 +102,18 @@ impl InMemoryCoordinator {
     }
 }
 
-impl RunManagement for InMemoryCoordinator {
-    fn create_run(
+/// What [`crate::CoordinationBackend::call`] does to runs.
+impl InMemoryCoordinator {
+    pub(super) fn make_run(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        config: RunConfig,
+        call: RunCall,
+        request: &CreateRun,
     ) -> Result<(), CreateRunError> {
+        let CreateRun { run, config } = *request;
+        let tenant = call.tenant;
         let mut events = self.collector();
         let existing = self.tenants.get(&tenant).and_then(|tenant| tenant.runs.get(&run));
         let existing = existing.map(|state| &state.record);
-        let call = RunCall { now, tenant };
         let record = ops::create_run(&call, run, config, existing, &mut events)?;
         self.check_run_limit()?;
         self.insert_run(tenant, run, record);
@@ -114,18 +121,16 @@ impl RunManagement for InMemoryCoordinator {
         Ok(())
     }
 
-    fn register_shards(
+    pub(super) fn register(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        shards: &[InitialShardInput<'_>],
-        op: OpId,
+        call: RunCall,
+        request: &RegisterShards<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
-        let call = RunCall { now, tenant };
+        let RegisterShards { run, shards, op } = request;
+        let (tenant, run) = (call.tenant, *run);
         let record = &self.run_mut(tenant, run)?.record;
         let config = record.config;
-        let pending = match ops::register_shards(&call, record, shards, op)? {
+        let pending = match ops::register_shards(&call, record, shards, *op)? {
             RegisterStep::Replayed => return Ok(IdempotentOutcome::Replayed(())),
             RegisterStep::Ready(pending) => pending,
         };
@@ -138,26 +143,23 @@ impl RunManagement for InMemoryCoordinator {
         Ok(IdempotentOutcome::Executed(()))
     }
 
-    fn create_run_with_shards(
+    pub(super) fn make_run_with_shards(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        config: RunConfig,
-        shards: &[InitialShardInput<'_>],
-        op: OpId,
+        call: RunCall,
+        request: CreateRunWithShards<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
-        let call = RunCall { now, tenant };
+        let CreateRunWithShards { run, config, shards, op } = request;
+        let tenant = call.tenant;
         let mut events = self.collector();
         let existing = self.run_mut(tenant, run).ok().map(|state| &state.record);
         let adopted = ops::adopt_run(&call, run, config, existing, &mut events)?;
         let Some(mut record) = adopted else {
-            return Ok(self.register_shards(now, tenant, run, shards, op)?);
+            return Ok(self.register(call, &RegisterShards { run, shards, op })?);
         };
         self.check_run_limit().map_err(CreateRunError::from)?;
-        let step = ops::register_shards(&call, &record, shards, op)?;
+        let step = ops::register_shards(&call, &record, &shards, op)?;
         // Room comes first: without it there is to be no run either.
-        let stored = self.store_manifest(tenant, run, config, shards)?;
+        let stored = self.store_manifest(tenant, run, config, &shards)?;
         if let RegisterStep::Ready(pending) = step {
             pending.apply(&call, &mut record, &mut events);
         }
@@ -167,22 +169,25 @@ impl RunManagement for InMemoryCoordinator {
         Ok(IdempotentOutcome::Executed(()))
     }
 
-    fn get_run(&mut self, tenant: TenantId, run: RunId) -> Result<RunRecord, RunQueryError> {
-        Ok(self.run_mut(tenant, run)?.record.clone())
+    pub(super) fn record_of(
+        &mut self,
+        call: RunCall,
+        request: &GetRun,
+    ) -> Result<RunRecord, RunQueryError> {
+        Ok(self.run_mut(call.tenant, request.run)?.record.clone())
     }
 
-    fn get_run_progress(
+    pub(super) fn progress_of(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
+        call: RunCall,
         run: RunId,
-    ) -> Result<RunProgress, RunQueryError> {
+    ) -> Result<RunProgress, RunNotFound> {
         let Self { tenants, room, config, .. } = self;
         let state = tenants
-            .get_mut(&tenant)
+            .get_mut(&call.tenant)
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
-        let mut counter = ProgressCounter::new(now, config.fence_floor);
+        let mut counter = ProgressCounter::new(call.now, config.fence_floor);
         for shard in state.shards.iter() {
             counter.add(&shard.head, shard.spec(room), shard.cursor(room));
         }
@@ -191,111 +196,51 @@ impl RunManagement for InMemoryCoordinator {
         Ok(progress)
     }
 
-    fn list_shards_into(
+    pub(super) fn list(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        filter: ShardFilter,
-        out: &mut Vec<ShardSummary>,
-    ) -> Result<(), RunQueryError> {
+        call: RunCall,
+        request: &ListShards,
+    ) -> Result<Vec<ShardSummary>, RunQueryError> {
+        let ListShards { run, filter } = *request;
         let Self { tenants, room, config, .. } = self;
         let state = tenants
-            .get_mut(&tenant)
+            .get_mut(&call.tenant)
             .and_then(|tenant| tenant.runs.get_mut(&run))
             .ok_or(RunNotFound { run })?;
-        out.clear();
+        let mut listed = Vec::new();
         for shard in state.shards.iter_mut() {
-            let summary =
-                ShardSummary::of(&PooledShardMut { shard, room }, now, config.fence_floor);
+            let shard = PooledShardMut { shard, room };
+            let summary = ShardSummary::of(&shard, call.now, config.fence_floor);
             if filter.admits(&summary) {
-                out.push(summary);
+                listed.push(summary);
             }
         }
-        ShardSummary::sort(out);
-        Ok(())
+        ShardSummary::sort(&mut listed);
+        Ok(listed)
     }
 
-    fn complete_run(
+    pub(super) fn list_candidates(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        let progress = self.get_run_progress(now, tenant, run).map_err(|error| match error {
-            RunQueryError::RunNotFound(reason) => RunTransitionError::from(reason),
-            RunQueryError::TenantMismatch(reason) => reason.into(),
-            RunQueryError::BackendError(reason) => reason.into(),
-        })?;
-        self.change_run(now, tenant, run, RunChange::Complete(&progress), op)
+        call: RunCall,
+        request: &CollectClaimCandidates,
+    ) -> Result<(Vec<ShardId>, ClaimOutlook), RunNotFound> {
+        let mut found = Vec::new();
+        let outlook = self.candidates(call, request, &mut found)?;
+        Ok((found, outlook))
     }
 
-    fn fail_run(
+    /// Puts shards that could be acquired into `out`, in the order in which to try them.
+    pub(super) fn candidates(
         &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.change_run(now, tenant, run, RunChange::Fail, op)
-    }
-
-    fn cancel_run(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.change_run(now, tenant, run, RunChange::Cancel, op)
-    }
-
-    fn pause_run(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.change_run(now, tenant, run, RunChange::Pause, op)
-    }
-
-    fn resume_run(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        self.change_run(now, tenant, run, RunChange::Resume, op)
-    }
-
-    fn unpark_shard(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        key: ShardKey,
-        op: OpId,
-    ) -> Result<IdempotentOutcome<()>, UnparkError> {
-        self.on_shard(now, tenant, key, |context, shard, events| {
-            ops::unpark(context, shard, op, events)
-        })
-    }
-
-    fn collect_claim_candidates_into(
-        &mut self,
-        now: LogicalTime,
-        tenant: TenantId,
-        run: RunId,
-        worker: WorkerId,
-        limit: usize,
+        call: RunCall,
+        request: &CollectClaimCandidates,
         out: &mut Vec<ShardId>,
-    ) -> Result<ClaimOutlook, RunQueryError> {
+    ) -> Result<ClaimOutlook, RunNotFound> {
+        let CollectClaimCandidates { run, worker, limit } = *request;
         out.clear();
         let floor = self.config.fence_floor;
-        let state = self.run_mut(tenant, run)?;
-        state.expire(now);
+        let state = self.run_mut(call.tenant, run)?;
+        state.expire(call.now);
         if check_handing_out::<ClaimError>(&state.record.gate(floor)).is_err() {
             return Ok(ClaimOutlook { earliest_deadline: None });
         }

@@ -5,6 +5,7 @@ use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId, WorkerId};
 
 use super::pooled::PooledShard;
 use super::shard_table::{Row, ShardTable};
+use crate::estimate::HeldEstimate;
 use crate::facade::rotated;
 use crate::guard::{Context, hands_out};
 use crate::ops::{self, SplitRequestSlot};
@@ -31,6 +32,8 @@ pub(super) struct RunState {
     asked: BTreeMap<WorkerId, ShardId>,
     /// The greatest watermark told so far.
     pub(super) watermark: Option<Box<[u8]>>,
+    /// The last estimate of each shard's holder.
+    pub(super) estimates: BTreeMap<ShardId, HeldEstimate>,
 }
 
 /// A shard that could be acquired.
@@ -69,6 +72,7 @@ impl RunState {
             requests: BTreeMap::new(),
             asked: BTreeMap::new(),
             watermark: None,
+            estimates: BTreeMap::new(),
         }
     }
 

@@ -6,6 +6,7 @@ use crate::error::reason::{RunTerminal, WrongStatus};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::check_tenant_of;
 use crate::op_log::{IdempotentOutcome, OpKind, check_op_idempotency};
+use crate::operation::RunTransition;
 use crate::payload;
 use crate::planted::{self, Defect};
 use crate::progress::{RunProgress, RunTerminalEvaluation, evaluate_run_terminal};
@@ -27,7 +28,19 @@ pub enum RunChange<'a> {
     Resume,
 }
 
-impl RunChange<'_> {
+impl<'a> RunChange<'a> {
+    /// The change that a request names, with what it has to know of the run's shards.
+    #[must_use]
+    pub const fn of(transition: RunTransition, progress: &'a RunProgress) -> Self {
+        match transition {
+            RunTransition::Complete => Self::Complete(progress),
+            RunTransition::Fail => Self::Fail,
+            RunTransition::Cancel => Self::Cancel,
+            RunTransition::Pause => Self::Pause,
+            RunTransition::Resume => Self::Resume,
+        }
+    }
+
     const fn kind(self) -> OpKind {
         match self {
             Self::Complete(_) => OpKind::CompleteRun,

@@ -2,10 +2,18 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use shardwright_contracts::{CursorSemantics, LogicalTime, ShardId, ShardSpecRef};
+use shardwright_contracts::{
+    CursorSemantics, CursorUpdate, InitialShardInput, LogicalTime, OpId, RunId, ShardId, ShardKey,
+    ShardSpecRef, WorkerId,
+};
 
 use super::*;
+use crate::async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming};
+use crate::error::{RenewError, RunQueryError};
 use crate::in_memory::{CoordinatorRuntimeConfig, InMemoryCoordinator};
+use crate::record::RunConfig;
+use crate::status::ParkReason;
+use crate::summary::ShardFilter;
 
 const TENANT: TenantId = TenantId::from_bytes([1; 32]);
 const RUN: RunId = RunId::from_raw(7);

@@ -1,7 +1,4 @@
-//! An async backend for callers that do not wait: the sync traits over the async ones.
-
-mod backend;
-mod management;
+//! An async backend for callers that do not wait: the sync traits over a [`Backend`].
 
 use std::future::Future;
 use std::io;
@@ -10,9 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+use shardwright_contracts::{LogicalTime, TenantId};
+use shardwright_coordination::{
+    Answer, Backend, CoordinationBackend, Request, RunManagement, ShardClaiming,
+};
 use tokio::runtime::{Builder, Runtime};
 
-/// A backend of the async traits as one of the sync traits.
+/// A [`Backend`] as one of the sync traits.
 ///
 /// It has a runtime of its own, with a thread on which sessions are kept alive and watches are
 /// followed between calls. A call occupies the thread it is made on until it is answered, like any
@@ -71,6 +72,16 @@ impl<B> Blocking<B> {
         }
     }
 }
+
+impl<B: Backend> CoordinationBackend for Blocking<B> {
+    fn call(&mut self, _now: LogicalTime, tenant: TenantId, request: Request<&[u8]>) -> Answer {
+        self.wait_for(|backend| backend.call(tenant, request))
+    }
+}
+
+impl<B: Backend> RunManagement for Blocking<B> {}
+
+impl<B: Backend> ShardClaiming for Blocking<B> {}
 
 impl<B> Drop for Blocking<B> {
     fn drop(&mut self) {

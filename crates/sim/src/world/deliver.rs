@@ -162,7 +162,7 @@ impl<S: System> World<S> {
             now = now.saturating_sub(self.rng.between(1, 120));
         }
         let now = LogicalTime::from_millis(now);
-        let request = &as_asked_by(door, &envelope.request, now);
+        let request = &as_asked_at(&envelope.request, now);
         let run = (*tenant, request.run());
         self.look_again(run)?;
         let call = match door {
@@ -375,17 +375,15 @@ impl TenantWorld {
     }
 }
 
-/// The async traits take time spans, which end now at the earliest.
-fn as_asked_by(door: Door, request: &Request, now: LogicalTime) -> Request {
+/// Operations carry time spans, which end now at the earliest.
+fn as_asked_at(request: &Request, now: LogicalTime) -> Request {
     let mut request = request.clone();
-    if door == Door::Awaited {
-        match &mut request {
-            Request::RequestSplit { expires_at: moment, .. }
-            | Request::Holder { act: HolderAct::Decline { not_before: moment }, .. } => {
-                *moment = now.max(*moment);
-            }
-            _ => {}
+    match &mut request {
+        Request::RequestSplit { expires_at: moment, .. }
+        | Request::Holder { act: HolderAct::Decline { not_before: moment }, .. } => {
+            *moment = now.max(*moment);
         }
+        _ => {}
     }
     request
 }

@@ -1,0 +1,79 @@
+use shardwright_contracts::limits::MAX_JOB_SIZE;
+use shardwright_contracts::{RunId, TenantId};
+
+use super::InMemoryCoordinator;
+use crate::directory::{Job, NameRunError, RunName};
+use crate::error::InfraError;
+use crate::estimate::HeldEstimate;
+use crate::operation::{NameRun, PublishEstimate};
+use crate::ops::RunCall;
+use crate::status::RunStatus;
+
+/// Names of runs, and estimates of holders.
+impl InMemoryCoordinator {
+    pub(super) fn find(&self, tenant: TenantId, name: RunName) -> Option<RunId> {
+        self.tenants.get(&tenant)?.names.get(&name).copied()
+    }
+
+    pub(super) fn job(&self, tenant: TenantId, run: RunId) -> Option<Job> {
+        self.tenants.get(&tenant)?.jobs.get(&run).cloned()
+    }
+
+    pub(super) fn jobs(&self, tenant: TenantId) -> Vec<(RunId, Job)> {
+        let jobs = self.tenants.get(&tenant).into_iter().flat_map(|tenant| &tenant.jobs);
+        jobs.map(|(run, job)| (*run, job.clone())).collect()
+    }
+
+    pub(super) fn name(
+        &mut self,
+        tenant: TenantId,
+        request: &NameRun<&[u8]>,
+    ) -> Result<RunId, NameRunError> {
+        let NameRun { run, name, instead_of, description } = *request;
+        if description.len() > MAX_JOB_SIZE {
+            return Err(NameRunError::JobTooLarge { length: description.len() });
+        }
+        match self.find(tenant, name) {
+            Some(named) if named == run || Some(named) != instead_of => return Ok(named),
+            _ => {}
+        }
+        let state = self.tenants.entry(tenant).or_default();
+        if state.runs.contains_key(&run) || state.jobs.contains_key(&run) {
+            return Err(NameRunError::RunIdUsed { run });
+        }
+        let max = self.config.max_total_runs;
+        if state.jobs.len() >= max {
+            let message = format!("another named run would exceed the limit of {max}").into();
+            return Err(InfraError::NotApplied { operation: "name_run", message }.into());
+        }
+        state.names.insert(name, run);
+        state.jobs.insert(run, Job { name, description: description.into() });
+        Ok(run)
+    }
+
+    /// Keeps an estimate if it is the holder's. It is advice, so nothing else is refused.
+    pub(super) fn publish_estimate_of(&mut self, call: RunCall, request: &PublishEstimate) {
+        let PublishEstimate { lease, estimate } = *request;
+        let (shard, fence, holder) = (lease.shard(), lease.fence(), lease.owner());
+        let Ok(state) = self.run_mut(call.tenant, lease.run()) else { return };
+        let is_held = state.shards.find(shard).is_some_and(|shard| {
+            shard.head.fence == fence && shard.head.lease.is_some_and(|lease| lease.owner == holder)
+        });
+        if is_held && state.record.status == RunStatus::Active {
+            let told = HeldEstimate { shard, fence, holder, at: call.now, estimate };
+            state.estimates.insert(shard, told);
+        }
+    }
+
+    /// The estimates of those that still hold their shards.
+    pub(super) fn estimates(&mut self, call: RunCall, run: RunId) -> Vec<HeldEstimate> {
+        let floor = self.config.fence_floor;
+        let Ok(state) = self.run_mut(call.tenant, run) else { return Vec::new() };
+        let is_held = |told: &&HeldEstimate| {
+            state.shards.find(told.shard).is_some_and(|shard| {
+                shard.head.fence == told.fence && shard.head.holder_at(call.now, floor).is_some()
+            })
+        };
+        state.estimates.values().filter(is_held).copied().collect()
+    }
+}

@@ -1,0 +1,172 @@
+use shardwright_contracts::{RunId, ShardId};
+
+use super::Operation;
+use crate::directory::Job;
+use crate::error::{CoordError, InfraError};
+use crate::estimate::HeldEstimate;
+use crate::op_log::IdempotentOutcome;
+use crate::ops::{SplitReplaceResult, SplitResidualResult};
+use crate::progress::RunProgress;
+use crate::record::RunRecord;
+use crate::restore::{HolderNotice, RenewResult, RestoredShardState};
+use crate::summary::ShardSummary;
+use crate::traits::ClaimOutlook;
+
+/// What a backend returns to a request that it did not refuse: one variant per shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A shard was acquired or claimed.
+    Granted(Box<RestoredShardState>),
+    /// A lease was extended.
+    Renewed(RenewResult),
+    /// A cursor was advanced; a first execution may carry a notice.
+    Noticed(IdempotentOutcome<Option<HolderNotice>>),
+    /// An operation with an id took effect.
+    Applied(IdempotentOutcome<()>),
+    /// A shard was replaced by children.
+    Replaced(IdempotentOutcome<SplitReplaceResult>),
+    /// The right part of a shard became a new one.
+    Residual(IdempotentOutcome<SplitResidualResult>),
+    /// An operation without an id took effect.
+    Done,
+    /// A run's record.
+    Run(Box<RunRecord>),
+    /// How far a run is.
+    Progress(RunProgress),
+    /// A list of shards.
+    Shards(Vec<ShardSummary>),
+    /// Shards to try, and when the first lease ends.
+    Candidates(Vec<ShardId>, ClaimOutlook),
+    /// The run to which a name points, if any.
+    Found(Option<RunId>),
+    /// The run to which a name points now.
+    Named(RunId),
+    /// What a run is for, if it has a name.
+    Job(Option<Job>),
+    /// The named runs.
+    Jobs(Vec<(RunId, Job)>),
+    /// The estimates of a run's holders.
+    Estimates(Vec<HeldEstimate>),
+}
+
+/// What a backend answers to a request.
+pub type Answer = Result<Reply, CoordError>;
+
+impl Reply {
+    /// Whether the operation had taken effect before, so that nothing changed now.
+    #[must_use]
+    pub const fn is_replay(&self) -> bool {
+        match self {
+            Self::Noticed(outcome) => outcome.is_replay(),
+            Self::Applied(outcome) => outcome.is_replay(),
+            Self::Replaced(outcome) => outcome.is_replay(),
+            Self::Residual(outcome) => outcome.is_replay(),
+            Self::Granted(_)
+            | Self::Renewed(_)
+            | Self::Done
+            | Self::Run(_)
+            | Self::Progress(_)
+            | Self::Shards(_)
+            | Self::Candidates(..)
+            | Self::Found(_)
+            | Self::Named(_)
+            | Self::Job(_)
+            | Self::Jobs(_)
+            | Self::Estimates(_) => false,
+        }
+    }
+}
+
+/// Turns what a typed operation gave into an answer.
+pub fn widen<T: Into<Reply>, E: Into<CoordError>>(result: Result<T, E>) -> Answer {
+    result.map(Into::into).map_err(Into::into)
+}
+
+/// Turns an answer into what the typed operation gives. A reply or an error of another operation
+/// becomes [`InfraError::Corrupt`].
+pub fn narrow<B, O: Operation<B>>(answer: Answer) -> Result<O::Output, O::Error> {
+    match answer {
+        Ok(reply) => O::Output::try_from(reply)
+            .map_err(|_| mismatch(O::NAME, "the backend sent the reply of another operation")),
+        Err(error) => Err(O::Error::try_from(error).unwrap_or_else(|other| {
+            mismatch(O::NAME, &format!("the backend sent the error of another operation: {other}"))
+        })),
+    }
+}
+
+fn mismatch<E: From<InfraError>>(operation: &'static str, message: &str) -> E {
+    InfraError::Corrupt { operation, message: message.into() }.into()
+}
+
+/// Converts a shape into its variant and back. A boxed shape is written `in Box*`.
+macro_rules! replies {
+    ($($variant:ident($shape:ty) $(in $boxed:ident $star:tt)?;)*) => {$(
+        impl From<$shape> for Reply {
+            fn from(shape: $shape) -> Self {
+                Self::$variant($($boxed::new)?(shape))
+            }
+        }
+
+        impl TryFrom<Reply> for $shape {
+            type Error = Reply;
+
+            fn try_from(reply: Reply) -> Result<Self, Reply> {
+                match reply {
+                    Reply::$variant(shape) => Ok($($star)? shape),
+                    other => Err(other),
+                }
+            }
+        }
+    )*};
+}
+
+replies! {
+    Granted(RestoredShardState) in Box*;
+    Renewed(RenewResult);
+    Noticed(IdempotentOutcome<Option<HolderNotice>>);
+    Applied(IdempotentOutcome<()>);
+    Replaced(IdempotentOutcome<SplitReplaceResult>);
+    Residual(IdempotentOutcome<SplitResidualResult>);
+    Run(RunRecord) in Box*;
+    Progress(RunProgress);
+    Shards(Vec<ShardSummary>);
+    Found(Option<RunId>);
+    Named(RunId);
+    Job(Option<Job>);
+    Jobs(Vec<(RunId, Job)>);
+    Estimates(Vec<HeldEstimate>);
+}
+
+impl From<()> for Reply {
+    fn from((): ()) -> Self {
+        Self::Done
+    }
+}
+
+impl TryFrom<Reply> for () {
+    type Error = Reply;
+
+    fn try_from(reply: Reply) -> Result<Self, Reply> {
+        match reply {
+            Reply::Done => Ok(()),
+            other => Err(other),
+        }
+    }
+}
+
+impl From<(Vec<ShardId>, ClaimOutlook)> for Reply {
+    fn from((shards, outlook): (Vec<ShardId>, ClaimOutlook)) -> Self {
+        Self::Candidates(shards, outlook)
+    }
+}
+
+impl TryFrom<Reply> for (Vec<ShardId>, ClaimOutlook) {
+    type Error = Reply;
+
+    fn try_from(reply: Reply) -> Result<Self, Reply> {
+        match reply {
+            Reply::Candidates(shards, outlook) => Ok((shards, outlook)),
+            other => Err(other),
+        }
+    }
+}
