@@ -23,7 +23,11 @@ use crate::planted::{self, Defect};
 use crate::shard::Place;
 
 impl StoredCoordinator {
-    pub(crate) async fn renew(&self, tenant: TenantId, request: Renew) -> Result<RenewResult, RenewError> {
+    pub(crate) async fn renew(
+        &self,
+        tenant: TenantId,
+        request: Renew,
+    ) -> Result<RenewResult, RenewError> {
         let lease = &request.lease;
         let place = Place { tenant, key: lease.key() };
         let renewed = self.core.on_shard(place, Some(lease), "renew", |context, draft| {
@@ -36,7 +40,11 @@ impl StoredCoordinator {
         Ok(RenewResult { new_deadline, notice: aside.notice, capacity: aside.capacity })
     }
 
-    pub(crate) async fn checkpoint(&self, tenant: TenantId, request: Checkpoint<&[u8]>) -> Checkpointed {
+    pub(crate) async fn checkpoint(
+        &self,
+        tenant: TenantId,
+        request: Checkpoint<&[u8]>,
+    ) -> Checkpointed {
         let (lease, cursor, op) = (&request.lease, request.cursor, request.op);
         let place = Place { tenant, key: lease.key() };
         let mut attempts = 0;
@@ -55,7 +63,11 @@ impl StoredCoordinator {
         Ok(answer.map(|()| aside.notice))
     }
 
-    pub(crate) async fn complete(&self, tenant: TenantId, request: Complete<&[u8]>) -> Result<IdempotentOutcome<()>, CompleteError> {
+    pub(crate) async fn complete(
+        &self,
+        tenant: TenantId,
+        request: Complete<&[u8]>,
+    ) -> Result<IdempotentOutcome<()>, CompleteError> {
         let (lease, cursor, op) = (&request.lease, request.cursor, request.op);
         let place = Place { tenant, key: lease.key() };
         let done = self.core.on_shard(place, Some(lease), "complete", |context, draft| {
@@ -65,7 +77,11 @@ impl StoredCoordinator {
         Ok(done.await?.answer)
     }
 
-    pub(crate) async fn park_shard(&self, tenant: TenantId, request: ParkShard<&[u8]>) -> Result<IdempotentOutcome<()>, ParkError> {
+    pub(crate) async fn park_shard(
+        &self,
+        tenant: TenantId,
+        request: ParkShard<&[u8]>,
+    ) -> Result<IdempotentOutcome<()>, ParkError> {
         let ParkShard { lease, reason, detail, op } = request;
         let lease = &lease;
         let place = Place { tenant, key: lease.key() };
@@ -76,7 +92,11 @@ impl StoredCoordinator {
         Ok(parked.await?.answer)
     }
 
-    pub(crate) async fn release(&self, tenant: TenantId, request: Release) -> Result<IdempotentOutcome<()>, ReleaseError> {
+    pub(crate) async fn release(
+        &self,
+        tenant: TenantId,
+        request: Release,
+    ) -> Result<IdempotentOutcome<()>, ReleaseError> {
         let (lease, op) = (&request.lease, request.op);
         let place = Place { tenant, key: lease.key() };
         let released = self.core.on_shard(place, Some(lease), "release", |context, draft| {
@@ -86,7 +106,11 @@ impl StoredCoordinator {
         Ok(released.await?.answer)
     }
 
-    pub(crate) async fn split_replace(&self, tenant: TenantId, request: SplitReplace<&[u8]>) -> SplitReplaced {
+    pub(crate) async fn split_replace(
+        &self,
+        tenant: TenantId,
+        request: SplitReplace<&[u8]>,
+    ) -> SplitReplaced {
         let (lease, op) = (&request.lease, request.op);
         let plan = &SplitReplacePlan::from_parts(&request.parts).map_err(SplitInvalid::from)?;
         let place = Place { tenant, key: lease.key() };
@@ -106,7 +130,11 @@ impl StoredCoordinator {
         Ok(done?.answer)
     }
 
-    pub(crate) async fn split_residual(&self, tenant: TenantId, request: SplitResidual<&[u8]>) -> SplitOff {
+    pub(crate) async fn split_residual(
+        &self,
+        tenant: TenantId,
+        request: SplitResidual<&[u8]>,
+    ) -> SplitOff {
         let (lease, op) = (&request.lease, request.op);
         let plan = &SplitResidualPlan::from_parts(request.narrowed, request.residual);
         let place = Place { tenant, key: lease.key() };
@@ -126,7 +154,6 @@ impl StoredCoordinator {
         let done: Result<Done<_>, SplitError> = split.await;
         Ok(done?.answer)
     }
-
 }
 
 impl StoredCoordinator {

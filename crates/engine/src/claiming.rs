@@ -26,7 +26,11 @@ const CANDIDATES_AT_A_TIME: usize = 4;
 const OPERATION: &str = "claim";
 
 impl StoredCoordinator {
-    pub(crate) async fn claim_next_available(&self, tenant: TenantId, request: Claim) -> Result<RestoredShardState, ClaimError> {
+    pub(crate) async fn claim_next_available(
+        &self,
+        tenant: TenantId,
+        request: Claim,
+    ) -> Result<RestoredShardState, ClaimError> {
         let Claim { run, worker } = request;
         let now = self.core.now().await?;
         self.core.check_cooldown(now, tenant, worker)?;

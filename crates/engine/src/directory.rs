@@ -16,13 +16,21 @@ use crate::keyspace::StoreKey;
 const OPERATION: &str = "name_run";
 
 impl StoredCoordinator {
-    pub(crate) async fn find_run(&self, tenant: TenantId, request: FindRun) -> Result<Option<RunId>, InfraError> {
+    pub(crate) async fn find_run(
+        &self,
+        tenant: TenantId,
+        request: FindRun,
+    ) -> Result<Option<RunId>, InfraError> {
         let name = request.name;
         let found = self.core.look_up::<Named>(&self.core.keys.name(tenant, name)).await?;
         Ok(found.map(|(named, _)| named.run))
     }
 
-    pub(crate) async fn name_run(&self, tenant: TenantId, request: NameRun<&[u8]>) -> Result<RunId, NameRunError> {
+    pub(crate) async fn name_run(
+        &self,
+        tenant: TenantId,
+        request: NameRun<&[u8]>,
+    ) -> Result<RunId, NameRunError> {
         let NameRun { run, name, instead_of, description } = request;
         let job = &Job { name, description: description.into() };
         let length = job.description.len();
@@ -76,13 +84,20 @@ impl StoredCoordinator {
         Err(unknown.or(fault::contention(OPERATION)).into())
     }
 
-    pub(crate) async fn job_of(&self, tenant: TenantId, request: JobOf) -> Result<Option<Job>, InfraError> {
+    pub(crate) async fn job_of(
+        &self,
+        tenant: TenantId,
+        request: JobOf,
+    ) -> Result<Option<Job>, InfraError> {
         let run = request.run;
         let found = self.core.look_up::<Purpose>(&self.core.keys.purpose(tenant, run)).await?;
         Ok(found.map(|(purpose, _)| purpose.job))
     }
 
-    pub(crate) async fn list_jobs(&self, tenant: TenantId) -> Result<Vec<(RunId, Job)>, InfraError> {
+    pub(crate) async fn list_jobs(
+        &self,
+        tenant: TenantId,
+    ) -> Result<Vec<(RunId, Job)>, InfraError> {
         let (_, entries) = self.core.list(&self.core.keys.purposes(tenant)).await?;
         let jobs = entries.iter().filter_map(|(key, found)| {
             let Some(StoreKey::Purpose(_, run)) = self.core.keys.parse(key) else { return None };

@@ -15,7 +15,11 @@ use crate::keyspace::StoreKey;
 const OPERATION: &str = "estimate";
 
 impl StoredCoordinator {
-    pub(crate) async fn publish_estimate(&self, tenant: TenantId, request: PublishEstimate) -> Result<(), InfraError> {
+    pub(crate) async fn publish_estimate(
+        &self,
+        tenant: TenantId,
+        request: PublishEstimate,
+    ) -> Result<(), InfraError> {
         let PublishEstimate { lease, estimate } = request;
         let lease = &lease;
         let (core, ShardKey { run, .. }) = (&self.core, lease.key());
@@ -42,7 +46,11 @@ impl StoredCoordinator {
         Ok(())
     }
 
-    pub(crate) async fn list_estimates(&self, tenant: TenantId, request: ListEstimates) -> Result<Vec<HeldEstimate>, InfraError> {
+    pub(crate) async fn list_estimates(
+        &self,
+        tenant: TenantId,
+        request: ListEstimates,
+    ) -> Result<Vec<HeldEstimate>, InfraError> {
         let run = request.run;
         let (_, entries) = self.core.list(&self.core.keys.estimates(tenant, run)).await?;
         let told = entries.iter().filter_map(|(key, found)| {

@@ -21,7 +21,11 @@ use crate::reading::StoredRun;
 use crate::unknown::{UnknownChange, UnknownChanges, newly_logged};
 
 impl StoredCoordinator {
-    pub(crate) async fn create_run(&self, tenant: TenantId, request: CreateRun) -> Result<(), CreateRunError> {
+    pub(crate) async fn create_run(
+        &self,
+        tenant: TenantId,
+        request: CreateRun,
+    ) -> Result<(), CreateRunError> {
         let CreateRun { run, config } = request;
         const OPERATION: &str = "create_run";
         let core = &self.core;
@@ -63,14 +67,22 @@ impl StoredCoordinator {
         Err(unknown.or(fault::contention(OPERATION)).into())
     }
 
-    pub(crate) async fn register_shards(&self, tenant: TenantId, request: RegisterShards<&[u8]>) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
+    pub(crate) async fn register_shards(
+        &self,
+        tenant: TenantId,
+        request: RegisterShards<&[u8]>,
+    ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
         let RegisterShards { run, shards, op } = request;
         let shards = &shards;
         let found = |_: &RunCall, _: Option<&RunRecord>, _: &mut EventCollector| Ok(None);
         self.register(tenant, run, shards, op, found).await
     }
 
-    pub(crate) async fn create_run_with_shards(&self, tenant: TenantId, request: CreateRunWithShards<&[u8]>) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
+    pub(crate) async fn create_run_with_shards(
+        &self,
+        tenant: TenantId,
+        request: CreateRunWithShards<&[u8]>,
+    ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
         let CreateRunWithShards { run, config, shards, op } = request;
         let shards = &shards;
         let made = |call: &RunCall, found: Option<&RunRecord>, events: &mut EventCollector| {
@@ -79,7 +91,11 @@ impl StoredCoordinator {
         self.register(tenant, run, shards, op, made).await
     }
 
-    pub(crate) async fn get_run(&self, tenant: TenantId, request: GetRun) -> Result<RunRecord, RunQueryError> {
+    pub(crate) async fn get_run(
+        &self,
+        tenant: TenantId,
+        request: GetRun,
+    ) -> Result<RunRecord, RunQueryError> {
         let run = request.run;
         let mut record = self.core.look_at(tenant, run, "get_run").await?.record;
         if planted::is_active(Defect::RootsHidden) {
@@ -88,7 +104,11 @@ impl StoredCoordinator {
         Ok(record)
     }
 
-    pub(crate) async fn get_run_progress(&self, tenant: TenantId, request: GetRunProgress) -> Result<RunProgress, RunQueryError> {
+    pub(crate) async fn get_run_progress(
+        &self,
+        tenant: TenantId,
+        request: GetRunProgress,
+    ) -> Result<RunProgress, RunQueryError> {
         let run = request.run;
         const OPERATION: &str = "get_run_progress";
         let now = self.core.now_at_most().await;
@@ -97,7 +117,11 @@ impl StoredCoordinator {
         Ok(progress.ok_or(RunNotFound { run })?)
     }
 
-    pub(crate) async fn list_shards(&self, tenant: TenantId, request: ListShards) -> Result<Vec<ShardSummary>, RunQueryError> {
+    pub(crate) async fn list_shards(
+        &self,
+        tenant: TenantId,
+        request: ListShards,
+    ) -> Result<Vec<ShardSummary>, RunQueryError> {
         let ListShards { run, filter } = request;
         const OPERATION: &str = "list_shards";
         let now = self.core.now_at_most().await;
@@ -114,7 +138,6 @@ impl StoredCoordinator {
         }
         Ok(listed)
     }
-
 }
 
 impl StoredCoordinator {

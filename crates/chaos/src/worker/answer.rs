@@ -4,10 +4,10 @@ use shardwright_coordination::error::reason::{
     AlreadyLeased, NotParked, RunNotActive, ShardTerminal, StaleFence,
 };
 use shardwright_coordination::{
-    CoordError, CreateRunWithShardsError, InfraError, RestoredShardState, RunStatus, ShardStatus,
+    Answer, CoordError, InfraError, Reply, RestoredShardState, RunStatus, ShardStatus,
 };
 
-use crate::history::{Acquired, Outcome, Refusal, Status};
+use crate::history::{Acquired, Facts, Outcome, Refusal, Status};
 use crate::keys;
 
 impl From<ShardStatus> for Status {
@@ -21,8 +21,27 @@ impl From<ShardStatus> for Status {
     }
 }
 
+/// What a call came to.
+pub(super) fn outcome(answer: &Answer) -> Outcome {
+    let reply = match answer {
+        Ok(reply) => reply,
+        Err(error) => return failure(error.clone()),
+    };
+    let mut facts = Facts { replayed: reply.is_replay(), ..Facts::default() };
+    match reply {
+        Reply::Granted(state) => facts.acquired = Some(acquired(state)),
+        Reply::Replaced(split) => {
+            let children = split.clone().into_inner().children;
+            facts.children = children.iter().map(|child| child.as_raw()).collect();
+        }
+        Reply::Residual(split) => facts.children = vec![split.into_inner().residual.as_raw()],
+        _ => {}
+    }
+    Outcome::Done(facts)
+}
+
 /// Why a call was not done.
-pub(super) fn failure(error: CoordError) -> Outcome {
+fn failure(error: CoordError) -> Outcome {
     let refusal = match error {
         CoordError::BackendError(InfraError::NotApplied { .. }) => {
             return Outcome::NotApplied(error.to_string());
@@ -60,16 +79,8 @@ pub(super) fn failure(error: CoordError) -> Outcome {
     Outcome::Refused(refusal)
 }
 
-/// Why a run was not registered.
-pub(super) fn registration_failure(error: CreateRunWithShardsError) -> Outcome {
-    match error {
-        CreateRunWithShardsError::Create(error) => failure(error.into()),
-        CreateRunWithShardsError::Register(error) => failure(error.into()),
-    }
-}
-
 /// A shard as it was handed out.
-pub(super) fn acquired(state: &RestoredShardState) -> Acquired {
+fn acquired(state: &RestoredShardState) -> Acquired {
     let spec = state.spec.as_spec_ref();
     Acquired {
         shard: state.lease.key().shard.as_raw(),

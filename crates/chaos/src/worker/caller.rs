@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use shardwright_contracts::{
-    CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardKey, ShardSpecRef, SplitChild,
-    WorkerId, plan_split_replace_with_children, plan_split_residual,
+    CursorInput, OpId, RunId, ShardId, ShardInput, ShardKey, SpecInput, SplitPart, WorkerId,
+};
+use shardwright_coordination::operation::{
+    Acquire, ChangeRun, Checkpoint, Claim, Complete, CreateRunWithShards, DeclineSplit, ParkShard,
+    Release, Renew, RequestSplit, SplitReplace, SplitResidual, UnparkShard,
 };
 use shardwright_coordination::{
-    AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _, CoordError,
-    HolderNotice, IdempotentOutcome, Lease, ParkReason, RestoredShardState,
+    Backend as _, HolderNotice, Lease, ParkReason, Reply, Request, RestoredShardState,
+    RunTransition,
 };
 use shardwright_engine::AsyncEtcdCoordinator;
 
-use super::answer::{acquired, failure, registration_failure};
-use crate::history::{Action, Facts, Outcome, Piece, Recorder, Root};
+use super::answer::outcome;
+use crate::history::{Action, Outcome, Piece, Recorder, Root};
 use crate::keys::key;
 use crate::plan::{self, TENANT};
 
@@ -31,8 +34,6 @@ pub(super) struct Given {
     pub(super) state: Option<RestoredShardState>,
     pub(super) notice: Option<HolderNotice>,
 }
-
-type Answered = (Outcome, Given);
 
 impl Caller {
     pub(super) const fn new(
@@ -53,179 +54,90 @@ impl Caller {
         run: u64,
         lease: Option<&Lease>,
         action: &Action,
-    ) -> Result<Answered> {
+    ) -> Result<(Outcome, Given)> {
+        let request = self.request(RunId::from_raw(run), lease, action)?;
         let call = self.recorder.call(self.worker, run, action.clone())?;
-        let run = RunId::from_raw(run);
-        let (outcome, given) = match lease {
-            Some(lease) => self.holder_call(lease, action).await?,
-            None => self.other_call(run, action).await?,
-        };
+        let answer = self.coordinator.call(TENANT, request.as_ref()).await;
+        let outcome = outcome(&answer);
         self.recorder.answer(call, outcome.clone())?;
-        Ok((outcome, given))
+        Ok((outcome, answer.map_or_else(|_| Given::default(), Given::from)))
     }
 
-    async fn other_call(&self, run: RunId, action: &Action) -> Result<Answered> {
-        let backend = &self.coordinator;
-        let key = |shard: &u64| ShardKey::new(run, ShardId::from_raw(*shard));
+    /// What an action of the history asks.
+    fn request(
+        &self,
+        run: RunId,
+        lease: Option<&Lease>,
+        action: &Action,
+    ) -> Result<Request<Vec<u8>>> {
+        let (worker, id) = (self.id(), |op: &u64| OpId::from_raw(*op));
+        let key_of = |shard: &u64| ShardKey::new(run, ShardId::from_raw(*shard));
+        let lease = || lease.copied().with_context(|| format!("{action:?} needs a lease"));
+        let at = |number: &u64| CursorInput::at(bytes(*number));
         Ok(match action {
-            Action::Register { op, roots } => self.register(run, *op, roots).await?,
-            Action::Claim => {
-                let claimed = backend.claim_next_available(TENANT, run, self.id()).await;
-                handed_out(claimed.map_err(CoordError::from))
+            Action::Register { op, roots } => {
+                let (config, shards) = (plan::config()?, roots.iter().map(root).collect());
+                CreateRunWithShards { run, config, shards, op: id(op) }.into()
             }
-            Action::Acquire { shard } => {
-                let got = backend.acquire_and_restore(TENANT, key(shard), self.id()).await;
-                handed_out(got.map_err(CoordError::from))
-            }
-            Action::Unpark { shard, op } => {
-                idempotent(backend.unpark_shard(TENANT, key(shard), OpId::from_raw(*op)).await)
-            }
+            Action::Claim => Claim { run, worker }.into(),
+            Action::Acquire { shard } => Acquire { key: key_of(shard), worker }.into(),
+            Action::Unpark { shard, op } => UnparkShard { key: key_of(shard), op: id(op) }.into(),
             Action::CompleteRun { op } => {
-                idempotent(backend.complete_run(TENANT, run, OpId::from_raw(*op)).await)
+                ChangeRun { run, change: RunTransition::Complete, op: id(op) }.into()
             }
             Action::RequestSplit { shard } => {
-                plain(backend.request_split(TENANT, key(shard), self.id(), 1_000).await)
+                RequestSplit { key: key_of(shard), asker: worker, patience_ms: 1_000 }.into()
             }
-            _ => anyhow::bail!("{action:?} needs a lease"),
-        })
-    }
-
-    async fn holder_call(&self, lease: &Lease, action: &Action) -> Result<Answered> {
-        let backend = &self.coordinator;
-        let id = |op: &u64| OpId::from_raw(*op);
-        Ok(match action {
-            Action::Renew { .. } => match backend.renew(TENANT, lease).await {
-                Ok(renewed) => (done(false), Given { notice: renewed.notice, state: None }),
-                Err(error) => refused(error),
-            },
-            Action::Checkpoint { op, key: at, .. } => {
-                let bytes = key(*at);
-                let cursor = CursorUpdate::at(&bytes);
-                match backend.checkpoint(TENANT, lease, cursor, id(op)).await {
-                    Ok(outcome) => {
-                        let replayed = outcome.is_replay();
-                        let notice = outcome.into_inner();
-                        (done(replayed), Given { notice, state: None })
-                    }
-                    Err(error) => refused(error),
-                }
+            Action::Renew { .. } => Renew { lease: lease()? }.into(),
+            Action::Checkpoint { op, key, .. } => {
+                Checkpoint { lease: lease()?, cursor: at(key), op: id(op) }.into()
             }
-            Action::Complete { op, key: at, .. } => {
-                let bytes = key(*at);
-                let cursor = CursorUpdate::at(&bytes);
-                idempotent(backend.complete(TENANT, lease, cursor, id(op)).await)
+            Action::Complete { op, key, .. } => {
+                Complete { lease: lease()?, cursor: at(key), op: id(op) }.into()
             }
             Action::Park { op, .. } => {
-                let parked = backend.park_shard(TENANT, lease, ParkReason::Other, b"", id(op));
-                idempotent(parked.await)
+                let (lease, reason, detail) = (lease()?, ParkReason::Other, Vec::new());
+                ParkShard { lease, reason, detail, op: id(op) }.into()
             }
-            Action::Release { op, .. } => idempotent(backend.release(TENANT, lease, id(op)).await),
-            Action::DeclineSplit { .. } => plain(backend.decline_split(TENANT, lease, 300).await),
+            Action::Release { op, .. } => Release { lease: lease()?, op: id(op) }.into(),
+            Action::DeclineSplit { .. } => DeclineSplit { lease: lease()?, pause_ms: 300 }.into(),
             Action::SplitReplace { op, children, .. } => {
-                self.split_replace(lease, *op, children).await?
+                let parts = children.iter().map(part).collect();
+                SplitReplace { lease: lease()?, parts, op: id(op) }.into()
             }
             Action::SplitResidual { op, start, at, end, .. } => {
-                self.split_residual(lease, *op, [*start, *at, *end]).await?
+                let (narrowed, residual) = (range(*start, *at), range(*at, *end));
+                SplitResidual { lease: lease()?, narrowed, residual, op: id(op) }.into()
             }
-            _ => anyhow::bail!("{action:?} needs no lease"),
-        })
-    }
-
-    async fn register(&self, run: RunId, op: u64, roots: &[Root]) -> Result<Answered> {
-        let bounds: Vec<_> = roots.iter().map(|root| (key(root.start), key(root.end))).collect();
-        let shards: Vec<InitialShardInput<'_>> = roots
-            .iter()
-            .zip(&bounds)
-            .map(|(root, (start, end))| InitialShardInput {
-                shard: ShardId::from_raw(root.shard),
-                spec: ShardSpecRef::new(start, end, b""),
-                cursor: CursorUpdate::initial(),
-            })
-            .collect();
-        let op = OpId::from_raw(op);
-        let config = plan::config()?;
-        let made = self.coordinator.create_run_with_shards(TENANT, run, config, &shards, op).await;
-        Ok(match made {
-            Ok(outcome) => (done(outcome.is_replay()), Given::default()),
-            Err(error) => (registration_failure(error), Given::default()),
-        })
-    }
-
-    async fn split_replace(&self, lease: &Lease, op: u64, pieces: &[Piece]) -> Result<Answered> {
-        let bytes: Vec<_> = pieces
-            .iter()
-            .map(|piece| (key(piece.start), key(piece.end), piece.cursor.map(key)))
-            .collect();
-        let children: Vec<SplitChild<'_>> = bytes
-            .iter()
-            .map(|(start, end, cursor)| SplitChild {
-                spec: ShardSpecRef::new(start, end, b""),
-                cursor: CursorUpdate::new(cursor.as_ref().map(|key| key.as_slice()), None),
-            })
-            .collect();
-        let (Some((start, ..)), Some((_, end, _))) = (bytes.first(), bytes.last()) else {
-            anyhow::bail!("a split without children")
-        };
-        let cursor = bytes.first().and_then(|(_, _, cursor)| cursor.as_ref());
-        let cursor = CursorUpdate::new(cursor.map(|key| key.as_slice()), None);
-        let parent = ShardSpecRef::new(start, end, b"");
-        let plan = plan_split_replace_with_children(parent, cursor, &children)?;
-        let split = self.coordinator.split_replace(TENANT, lease, &plan, OpId::from_raw(op)).await;
-        Ok(match split {
-            Ok(outcome) => {
-                let replayed = outcome.is_replay();
-                let children = outcome.into_inner().children;
-                let children = children.iter().map(|child| child.as_raw()).collect();
-                (Outcome::Done(Facts { replayed, children, acquired: None }), Given::default())
-            }
-            Err(error) => refused(error),
-        })
-    }
-
-    async fn split_residual(&self, lease: &Lease, op: u64, bounds: [u64; 3]) -> Result<Answered> {
-        let [start, at, end] = bounds.map(key);
-        let parent = ShardSpecRef::new(&start, &end, b"");
-        let plan = plan_split_residual(parent, CursorUpdate::initial(), &at)?;
-        let split = self.coordinator.split_residual(TENANT, lease, &plan, OpId::from_raw(op)).await;
-        Ok(match split {
-            Ok(outcome) => {
-                let replayed = outcome.is_replay();
-                let children = vec![outcome.into_inner().residual.as_raw()];
-                (Outcome::Done(Facts { replayed, children, acquired: None }), Given::default())
-            }
-            Err(error) => refused(error),
         })
     }
 }
 
-fn done(replayed: bool) -> Outcome {
-    Outcome::Done(Facts { replayed, ..Facts::default() })
-}
-
-fn refused(error: impl Into<CoordError>) -> Answered {
-    (failure(error.into()), Given::default())
-}
-
-fn plain(result: Result<(), impl Into<CoordError>>) -> Answered {
-    match result {
-        Ok(()) => (done(false), Given::default()),
-        Err(error) => refused(error),
-    }
-}
-
-fn idempotent(result: Result<IdempotentOutcome<()>, impl Into<CoordError>>) -> Answered {
-    match result {
-        Ok(outcome) => (done(outcome.is_replay()), Given::default()),
-        Err(error) => refused(error),
-    }
-}
-
-fn handed_out(result: Result<RestoredShardState, CoordError>) -> Answered {
-    match result {
-        Ok(state) => {
-            let facts = Facts { acquired: Some(acquired(&state)), ..Facts::default() };
-            (Outcome::Done(facts), Given { state: Some(state), notice: None })
+impl From<Reply> for Given {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Granted(state) => Self { state: Some(*state), notice: None },
+            Reply::Renewed(renewed) => Self { state: None, notice: renewed.notice },
+            Reply::Noticed(outcome) => Self { state: None, notice: outcome.into_inner() },
+            _ => Self::default(),
         }
-        Err(error) => (failure(error), Given::default()),
     }
+}
+
+fn bytes(number: u64) -> Vec<u8> {
+    key(number).to_vec()
+}
+
+fn range(start: u64, end: u64) -> SpecInput<Vec<u8>> {
+    SpecInput::new(bytes(start), bytes(end), Vec::new())
+}
+
+fn root(root: &Root) -> ShardInput<Vec<u8>> {
+    let (shard, spec) = (ShardId::from_raw(root.shard), range(root.start, root.end));
+    ShardInput { shard, spec, cursor: CursorInput::initial() }
+}
+
+fn part(piece: &Piece) -> SplitPart<Vec<u8>> {
+    let cursor = CursorInput::new(piece.cursor.map(bytes), None);
+    SplitPart { spec: range(piece.start, piece.end), cursor }
 }

@@ -8,4 +8,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 mod hot_path;
+mod requests;
 mod size;

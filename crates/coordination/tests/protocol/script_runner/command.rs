@@ -1,7 +1,7 @@
 //! What a line of a story asks for.
 
 use shardwright_contracts::{FenceEpoch, OpId, WorkerId};
-use shardwright_coordination::{CoordinatorRuntimeConfig, ParkReason, ShardFilter};
+use shardwright_coordination::{CoordinatorRuntimeConfig, ParkReason, RunTransition, ShardFilter};
 
 use super::literal::{CursorText, RangeText};
 
@@ -49,7 +49,7 @@ pub(super) enum RunAction {
     Create(Settings),
     Register(Vec<RangeText>, OpId),
     CreateWithShards(Settings, Vec<RangeText>, OpId),
-    Change(Change, OpId),
+    Change(RunTransition, OpId),
     Unpark { shard: String, op: OpId },
     Show,
     Progress,
@@ -64,11 +64,14 @@ pub(super) struct Settings {
     pub(super) dispatched: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
-    Complete,
-    Fail,
-    Cancel,
-    Pause,
-    Resume,
+impl Action {
+    /// Whether the answer also tells what else there is to do.
+    pub(super) const fn wants_hint(&self) -> bool {
+        matches!(
+            self,
+            Self::Acquire { hint: true, .. }
+                | Self::Claim { hint: true }
+                | Self::Renew { hint: true, .. }
+        )
+    }
 }

@@ -65,14 +65,13 @@
 //! the runner looks whether every run and shard is as before and no event was told. If not, the
 //! answer ends with `(yet something changed)`; an acquire that parks a shard is meant to do that.
 
-mod act;
 mod command;
 mod diff;
 mod literal;
-mod manage;
 mod names;
 mod parse;
 mod render;
+mod request;
 mod story;
 mod world;
 

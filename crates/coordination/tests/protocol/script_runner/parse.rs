@@ -4,9 +4,11 @@ use std::iter::Peekable;
 use std::str::SplitWhitespace;
 
 use shardwright_contracts::{FenceEpoch, OpId, WorkerId};
-use shardwright_coordination::{CoordinatorRuntimeConfig, ParkReason, ShardFilter, ShardStatus};
+use shardwright_coordination::{
+    CoordinatorRuntimeConfig, ParkReason, RunTransition, ShardFilter, ShardStatus,
+};
 
-use super::command::{Action, Change, Command, Line, RunAction, Settings};
+use super::command::{Action, Command, Line, RunAction, Settings};
 use super::literal::{CursorText, Misspelt, RangeText, key, number, ranges};
 
 const DEFAULT_TENANT: &str = "acme";
@@ -94,11 +96,11 @@ fn run_action(name: &str, words: &mut Words<'_>) -> Parsed<RunAction> {
         "create-run-with-shards" => {
             RunAction::CreateWithShards(settings(words)?, words.ranges()?, words.op()?)
         }
-        "complete-run" => RunAction::Change(Change::Complete, words.op()?),
-        "fail-run" => RunAction::Change(Change::Fail, words.op()?),
-        "cancel-run" => RunAction::Change(Change::Cancel, words.op()?),
-        "pause-run" => RunAction::Change(Change::Pause, words.op()?),
-        "resume-run" => RunAction::Change(Change::Resume, words.op()?),
+        "complete-run" => RunAction::Change(RunTransition::Complete, words.op()?),
+        "fail-run" => RunAction::Change(RunTransition::Fail, words.op()?),
+        "cancel-run" => RunAction::Change(RunTransition::Cancel, words.op()?),
+        "pause-run" => RunAction::Change(RunTransition::Pause, words.op()?),
+        "resume-run" => RunAction::Change(RunTransition::Resume, words.op()?),
         "unpark" => RunAction::Unpark { shard: words.next()?.to_owned(), op: words.op()? },
         "progress" => RunAction::Progress,
         "list" => RunAction::List(filter(words)?),

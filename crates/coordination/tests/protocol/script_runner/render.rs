@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use shardwright_contracts::{CursorSemantics, CursorUpdate, LogicalTime, ShardId, WorkerId};
 use shardwright_coordination::{
-    AcquireResultView, CapacityHint, EventKind, HolderNotice, IdempotentOutcome, RenewResult,
+    CapacityHint, EventKind, HolderNotice, RenewResult, Reply, Request, RestoredShardState,
     RunProgress, RunRecord, RunTerminalEvaluation, ShardSummary, StateTransitionEvent,
     evaluate_run_terminal,
 };
@@ -14,22 +14,43 @@ use super::names::Names;
 /// Longer keys are told by their length.
 const KEY_WIDTH: usize = 24;
 
-pub(super) fn outcome<T>(outcome: IdempotentOutcome<T>, made: &str) -> Vec<String> {
-    let word = if outcome.is_replay() { "replayed" } else { "done" };
-    vec![format!("{word}{made}")]
+/// The word for a request that has no other answer.
+pub(super) const fn done(request: &Request<&[u8]>) -> &'static str {
+    match request {
+        Request::RequestSplit(_) => "asked",
+        Request::DeclineSplit(_) => "declined",
+        _ => "done",
+    }
 }
 
-pub(super) fn checkpointed(outcome: IdempotentOutcome<Option<HolderNotice>>) -> Vec<String> {
-    let word = if outcome.is_replay() { "replayed" } else { "done" };
-    vec![format!("{word}{}", notice(outcome.into_inner()))]
+pub(super) fn reply(names: &Names, reply: &Reply, done: &str, with_hint: bool) -> Vec<String> {
+    let word = if reply.is_replay() { "replayed" } else { "done" };
+    match reply {
+        Reply::Granted(state) => granted(names, state, with_hint),
+        Reply::Renewed(renewal) => renewed(renewal, with_hint),
+        Reply::Noticed(outcome) => vec![format!("{word}{}", notice(outcome.into_inner()))],
+        Reply::Applied(_) => vec![word.to_owned()],
+        Reply::Replaced(outcome) => {
+            let children = outcome.clone().into_inner().children;
+            vec![format!("{word}: {}", shards(names, &children))]
+        }
+        Reply::Residual(outcome) => {
+            vec![format!("{word}: {}", names.of_shard(outcome.into_inner().residual))]
+        }
+        Reply::Done => vec![done.to_owned()],
+        Reply::Run(record) => run(names, record),
+        Reply::Progress(counted) => progress(counted),
+        Reply::Shards(listed) if listed.is_empty() => vec!["none".to_owned()],
+        Reply::Shards(listed) => listed.iter().map(|shard| summary(names, shard)).collect(),
+        Reply::Candidates(found, outlook) => {
+            vec![format!("{}; {}", shards(names, found), first_deadline(outlook.earliest_deadline))]
+        }
+        other => vec![format!("{other:?}")],
+    }
 }
 
-pub(super) fn granted(
-    names: &Names,
-    acquired: &AcquireResultView<'_>,
-    with_hint: bool,
-) -> Vec<String> {
-    let (lease, snapshot) = (&acquired.lease, &acquired.snapshot);
+fn granted(names: &Names, state: &RestoredShardState, with_hint: bool) -> Vec<String> {
+    let (lease, snapshot) = (&state.lease, state.snapshot());
     let mut told = format!(
         "granted {} with fence {} until {}: {}, cursor {}",
         names.of_shard(lease.key().shard),
@@ -51,10 +72,10 @@ pub(super) fn granted(
         let spawned: Vec<ShardId> = snapshot.spawned.iter().map(|one| one.shard).collect();
         told += &format!(", spawned {}", shards(names, &spawned));
     }
-    with_capacity(told, &acquired.capacity, with_hint)
+    with_capacity(told, &state.capacity, with_hint)
 }
 
-pub(super) fn renewed(result: &RenewResult, with_hint: bool) -> Vec<String> {
+fn renewed(result: &RenewResult, with_hint: bool) -> Vec<String> {
     let until = result.new_deadline.as_millis();
     let told = format!("renewed until {until}{}", notice(result.notice));
     with_capacity(told, &result.capacity, with_hint)
@@ -85,14 +106,6 @@ fn notice(notice: Option<HolderNotice>) -> String {
         told += &format!(", {} asked at {asked} for a part until {expires}", worker(asker));
     }
     told
-}
-
-pub(super) fn candidates(
-    names: &Names,
-    found: &[ShardId],
-    earliest_deadline: Option<LogicalTime>,
-) -> Vec<String> {
-    vec![format!("{}; {}", shards(names, found), first_deadline(earliest_deadline))]
 }
 
 fn first_deadline(deadline: Option<LogicalTime>) -> String {
@@ -126,7 +139,7 @@ pub(super) fn summary(names: &Names, shard: &ShardSummary) -> String {
     told
 }
 
-pub(super) fn run(names: &Names, record: &RunRecord) -> Vec<String> {
+fn run(names: &Names, record: &RunRecord) -> Vec<String> {
     let mut told = format!("{} {}", names.of_run(record.run), lower(record.status));
     if record.paused {
         told += ", paused";
@@ -150,7 +163,7 @@ pub(super) fn run(names: &Names, record: &RunRecord) -> Vec<String> {
     answer
 }
 
-pub(super) fn progress(progress: &RunProgress) -> Vec<String> {
+fn progress(progress: &RunProgress) -> Vec<String> {
     let RunProgress { active, leased, done, split, parked, ref watermark } = *progress;
     let watermark = watermark.as_deref().map_or("none".into(), key);
     let evaluation = match evaluate_run_terminal(progress) {

@@ -3,29 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 
-use shardwright_contracts::{
-    FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
-};
+use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::{
-    AcquireScratch, CoordinatorRuntimeConfig, InMemoryCoordinator, Lease, RunManagement, RunRecord,
-    ShardFilter, ShardSummary, StateTransitionEvent,
+    CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, Lease, Reply, Request,
+    RunManagement, RunRecord, ShardFilter, ShardSummary, StateTransitionEvent,
 };
 
 use super::command::{Command, Line};
 use super::names::Names;
 use super::parse::default_runtime_config;
+use super::render;
+use super::request::Unsent;
 
 /// What a command answers, line by line; an error is a mistake in the story, not a refusal.
 pub(super) type Answer = Result<Vec<String>, String>;
 
 pub(super) struct World {
-    pub(super) coordinator: InMemoryCoordinator,
-    pub(super) scratch: AcquireScratch,
+    coordinator: InMemoryCoordinator,
     pub(super) names: Names,
     pub(super) now: LogicalTime,
     /// The lease that each worker was granted last, for each shard.
-    pub(super) leases: BTreeMap<(WorkerId, ShardKey), Lease>,
-    pub(super) untold_events: Vec<StateTransitionEvent>,
+    leases: BTreeMap<(WorkerId, ShardKey), Lease>,
+    untold_events: Vec<StateTransitionEvent>,
     known_runs: BTreeSet<(TenantId, RunId)>,
 }
 
@@ -49,7 +48,6 @@ impl World {
     pub(super) fn new() -> Self {
         Self {
             coordinator: coordinator(default_runtime_config()),
-            scratch: AcquireScratch::new(),
             names: Names::default(),
             now: LogicalTime::ZERO,
             leases: BTreeMap::new(),
@@ -72,8 +70,14 @@ impl World {
         }
         let before = self.visible_state();
         let mut answer = match &line.command {
-            Command::Worker(worker, action) => self.act(scope, *worker, action)?,
-            Command::Run(action) => self.manage(scope, action)?,
+            Command::Worker(worker, action) => {
+                let request = self.request_of(scope, *worker, action);
+                self.send(scope, request, action.wants_hint())?
+            }
+            Command::Run(action) => {
+                let request = self.request_about(scope, action);
+                self.send(scope, request, false)?
+            }
             Command::ShowShard(shard) => self.show_shard(scope, shard)?,
             Command::Events => self.tell_events(),
             Command::RaiseFloor(floor) => {
@@ -91,6 +95,70 @@ impl World {
         }
         self.untold_events.extend(events);
         Ok(answer)
+    }
+
+    /// Sends a request and puts the answer into words.
+    fn send(
+        &mut self,
+        scope: Scope,
+        request: Result<Request<&[u8]>, Unsent>,
+        with_hint: bool,
+    ) -> Answer {
+        let request = match request {
+            Ok(request) => request,
+            Err(Unsent::Refused(why)) => return Ok(vec![why]),
+            Err(Unsent::Mistake(mistake)) => return Err(mistake),
+        };
+        let shown = request.lease().copied();
+        let done = render::done(&request);
+        let reply = match self.coordinator.call(self.now, scope.tenant, request) {
+            Ok(reply) => reply,
+            Err(error) => return Ok(self.refusal(&error)),
+        };
+        self.remember(shown, &reply);
+        Ok(render::reply(&self.names, &reply, done, with_hint))
+    }
+
+    /// Takes note of leases and of the names of new shards.
+    fn remember(&mut self, shown: Option<Lease>, reply: &Reply) {
+        let parent = shown.map(|lease| lease.shard());
+        match (reply, shown, parent) {
+            (Reply::Granted(state), ..) => {
+                self.leases.insert((state.lease.owner(), state.lease.key()), state.lease);
+            }
+            (Reply::Renewed(renewed), Some(lease), _) => {
+                let renewed = lease.renewed(renewed.new_deadline);
+                self.leases.insert((lease.owner(), lease.key()), renewed);
+            }
+            (Reply::Replaced(split), _, Some(parent)) => {
+                let children = split.clone().into_inner().children;
+                children.iter().for_each(|child| _ = self.names.derive(parent, *child));
+            }
+            (Reply::Residual(split), _, Some(parent)) => {
+                self.names.derive(parent, split.into_inner().residual);
+            }
+            _ => {}
+        }
+    }
+
+    fn show_shard(&mut self, scope: Scope, name: &str) -> Answer {
+        let (wanted, Scope { tenant, run, .. }) = (self.names.shard(name)?, scope);
+        let (mut shards, all) = (Vec::new(), ShardFilter::all());
+        let listed = self.coordinator.list_shards_into(self.now, tenant, run, all, &mut shards);
+        Ok(match (listed, shards.iter().find(|shard| shard.shard == wanted)) {
+            (Err(error), _) => self.refusal(&error),
+            (Ok(()), Some(shard)) => vec![render::summary(&self.names, shard)],
+            (Ok(()), None) => vec!["not there".to_owned()],
+        })
+    }
+
+    /// Tells the events since they were last asked for.
+    fn tell_events(&mut self) -> Vec<String> {
+        if self.untold_events.is_empty() {
+            return vec!["none".to_owned()];
+        }
+        let events = std::mem::take(&mut self.untold_events);
+        events.iter().map(|event| render::event(&self.names, event)).collect()
     }
 
     /// All runs and shards as anybody can see them, and how much room they take.
@@ -130,20 +198,8 @@ impl World {
     }
 
     /// A refusal in words, with its causes.
-    pub(super) fn refusal(&self, error: &dyn Error) -> Vec<String> {
+    fn refusal(&self, error: &dyn Error) -> Vec<String> {
         vec![format!("refused: {}", self.names.in_text(&with_causes(error)))]
-    }
-
-    /// Names the shards that a split of `parent` made.
-    pub(super) fn name_children(&mut self, parent: ShardId, children: &[ShardId]) -> String {
-        let names: Vec<String> =
-            children.iter().map(|&child| self.names.derive(parent, child)).collect();
-        match names.as_slice() {
-            [first, .., last] if names.len() > 8 => {
-                format!("{first} to {last}, {} in all", names.len())
-            }
-            _ => names.join(" "),
-        }
     }
 }
 

@@ -4,12 +4,24 @@
 //! rest still means something, which is how a failing sequence is made short.
 
 use shardwright_contracts::{
-    CursorSemantics, FenceEpoch, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
+    CursorInput, CursorSemantics, FenceEpoch, OpId, RunId, ShardId, ShardInput, ShardKey,
+    SpecInput, TenantId, WorkerId,
 };
-use shardwright_coordination::{Lease, ParkReason, RunConfig, ShardFilter, ShardStatus};
+use shardwright_coordination::operation::{
+    Acquire, ChangeRun, Checkpoint, Claim, CollectClaimCandidates, Complete, CreateRun,
+    CreateRunWithShards, DeclineSplit, FindRun, GetRun, GetRunProgress, JobOf, ListJobs,
+    ListShards, NameRun, ParkShard, RegisterShards, Release, Renew, RequestSplit, SplitReplace,
+    SplitResidual, UnparkShard,
+};
+use shardwright_coordination::{
+    Lease, ParkReason, Request, RunConfig, RunName, RunTransition, ShardFilter, ShardStatus,
+};
 
-use super::memory::{Held, Memory};
-use super::op::{Change, Hold, Mark, Op, Part, Roots, Text};
+use super::memory::{Held, Memory, Part};
+use super::op::Op;
+
+/// Requests of the sequences own their bytes.
+type Call = Request<Vec<u8>>;
 
 /// One step of a sequence: what kind of call, and the numbers that decide its details.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +50,8 @@ enum Kind {
     Ask,
     Decline,
     Unpark,
+    Name,
+    Names,
     Look,
     Progress,
     List,
@@ -63,6 +77,8 @@ const WEIGHTS: &[(Kind, u32)] = &[
     (Kind::Ask, 7),
     (Kind::Decline, 4),
     (Kind::Unpark, 4),
+    (Kind::Name, 3),
+    (Kind::Names, 2),
     (Kind::Look, 1),
     (Kind::Progress, 4),
     (Kind::List, 3),
@@ -91,41 +107,56 @@ pub(crate) fn draw(rng: &mut fastrand::Rng) -> Vec<Choice> {
 }
 
 impl Choice {
-    /// The call that this choice means after what has happened.
+    /// The step that this choice means after what has happened.
     pub(crate) fn resolve(self, memory: &Memory) -> Op {
         let mut dice = Dice(fastrand::Rng::with_seed(self.dice));
-        let tenant = dice.tenant();
-        let run = RunId::from_raw(if dice.one_in(4) { 2 } else { 1 });
         match self.kind {
-            Kind::Create => Op::Create(tenant, run, dice.config()),
-            Kind::Register => Op::Register(tenant, run, dice.roots(), dice.op()),
-            Kind::CreateWith => Op::CreateWith(tenant, run, dice.config(), dice.roots(), dice.op()),
+            Kind::Advance => return Op::Advance(dice.pause(memory)),
+            Kind::Repeat => {
+                if let Some(op) = dice.pick(&memory.history) {
+                    return op.clone();
+                }
+            }
+            _ => {}
+        }
+        let tenant = dice.tenant();
+        let (tenant, request) = self.resolve_call(&mut dice, memory, tenant);
+        Op::Call(tenant, request)
+    }
+
+    fn resolve_call(self, dice: &mut Dice, memory: &Memory, tenant: TenantId) -> (TenantId, Call) {
+        let run = RunId::from_raw(if dice.one_in(4) { 2 } else { 1 });
+        let request = match self.kind {
+            Kind::Create => CreateRun { run, config: dice.config() }.into(),
+            Kind::Register => RegisterShards { run, shards: dice.roots(), op: dice.op() }.into(),
+            Kind::CreateWith => {
+                let (config, shards) = (dice.config(), dice.roots());
+                CreateRunWithShards { run, config, shards, op: dice.op() }.into()
+            }
             Kind::Acquire => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
-                Op::Acquire(tenant, key, dice.worker())
+                return (tenant, Acquire { key, worker: dice.worker() }.into());
             }
-            Kind::Claim => Op::Claim(tenant, run, dice.worker()),
+            Kind::Claim => Claim { run, worker: dice.worker() }.into(),
             Kind::Candidates => {
                 let limit = if dice.one_in(3) { dice.0.usize(..4) } else { 1_000 };
-                Op::Candidates(tenant, run, dice.worker(), limit)
+                CollectClaimCandidates { run, worker: dice.worker(), limit }.into()
             }
             Kind::Ask => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
-                Op::Ask(tenant, key, dice.worker(), dice.0.u64(..150))
+                let (asker, patience_ms) = (dice.worker(), dice.0.u64(..150));
+                return (tenant, RequestSplit { key, asker, patience_ms }.into());
             }
             Kind::Unpark => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
-                Op::Unpark(tenant, key, dice.op())
+                return (tenant, UnparkShard { key, op: dice.op() }.into());
             }
-            Kind::Look => Op::Look(tenant, run),
-            Kind::Progress => Op::Progress(tenant, run),
-            Kind::List => Op::List(tenant, run, dice.filter()),
-            Kind::Change => Op::Change(tenant, run, dice.change(), dice.op()),
-            Kind::Advance => Op::Advance(dice.pause(memory)),
-            Kind::Repeat => match dice.pick(&memory.history) {
-                Some(op) => op.clone(),
-                None => Op::Look(tenant, run),
-            },
+            Kind::Name => dice.naming(),
+            Kind::Names => dice.names(run),
+            Kind::Progress => GetRunProgress { run }.into(),
+            Kind::List => ListShards { run, filter: dice.filter() }.into(),
+            Kind::Change => ChangeRun { run, change: dice.change(), op: dice.op() }.into(),
+            Kind::Look | Kind::Advance | Kind::Repeat => GetRun { run }.into(),
             Kind::Renew
             | Kind::Checkpoint
             | Kind::Complete
@@ -133,32 +164,46 @@ impl Choice {
             | Kind::Release
             | Kind::Replace
             | Kind::Residual
-            | Kind::Decline => self.resolve_hold(&mut dice, memory, tenant),
-        }
+            | Kind::Decline => return self.resolve_hold(dice, memory, tenant),
+        };
+        (tenant, request)
     }
 
     /// Something a holder does, mostly with a lease that is still good.
-    fn resolve_hold(self, dice: &mut Dice, memory: &Memory, stranger: TenantId) -> Op {
+    fn resolve_hold(
+        self,
+        dice: &mut Dice,
+        memory: &Memory,
+        stranger: TenantId,
+    ) -> (TenantId, Call) {
         let Some(held) = dice.held(memory) else {
-            return Op::Claim(stranger, RunId::from_raw(1), dice.worker());
+            return (stranger, Claim { run: RunId::from_raw(1), worker: dice.worker() }.into());
         };
         let tenant = if dice.one_in(25) { stranger } else { held.tenant };
         let lease = if dice.one_in(20) { dice.forged(&held.lease) } else { held.lease };
-        let hold = match self.kind {
-            Kind::Checkpoint => Hold::Checkpoint(dice.mark(held), dice.op()),
-            Kind::Complete => Hold::Complete(dice.last_mark(held), dice.op()),
-            Kind::Park => Hold::Park(dice.reason(), dice.detail(), dice.op()),
-            Kind::Release => Hold::Release(dice.op()),
-            Kind::Replace => dice.replacement(held),
+        let request = match self.kind {
+            Kind::Checkpoint => Checkpoint { lease, cursor: dice.mark(held), op: dice.op() }.into(),
+            Kind::Complete => {
+                Complete { lease, cursor: dice.last_mark(held), op: dice.op() }.into()
+            }
+            Kind::Park => {
+                let (reason, detail) = (dice.reason(), dice.detail());
+                ParkShard { lease, reason, detail, op: dice.op() }.into()
+            }
+            Kind::Release => Release { lease, op: dice.op() }.into(),
+            Kind::Replace => dice.replacement(lease, held),
             Kind::Residual => {
                 let parent = dice.parent(held);
-                let boundary = dice.key_in(&parent);
-                Hold::Residual { parent, boundary, op: dice.op() }
+                let cut = dice.key_in(&parent);
+                let Part { start, end, metadata, .. } = parent;
+                let narrowed = SpecInput::new(start, cut.clone(), metadata.clone());
+                let residual = SpecInput::new(cut, end, metadata);
+                SplitResidual { lease, narrowed, residual, op: dice.op() }.into()
             }
-            Kind::Decline => Hold::Decline { pause_ms: dice.0.u64(..150) },
-            _ => Hold::Renew,
+            Kind::Decline => DeclineSplit { lease, pause_ms: dice.0.u64(..150) }.into(),
+            _ => Renew { lease }.into(),
         };
-        Op::Hold(tenant, lease, hold)
+        (tenant, request)
     }
 }
 
@@ -223,34 +268,54 @@ impl Dice {
         Lease::new(tenant, lease.key(), owner, fence, lease.deadline())
     }
 
+    /// One of few names, for one of few runs.
+    fn naming(&mut self) -> Call {
+        let run = RunId::from_raw(self.0.u64(1..=6));
+        let instead_of = self.0.bool().then(|| RunId::from_raw(self.0.u64(1..=6)));
+        let description = vec![b'j'; self.0.usize(..4)];
+        NameRun { run, name: self.name(), instead_of, description }.into()
+    }
+
+    fn names(&mut self, run: RunId) -> Call {
+        match self.0.u32(..3) {
+            0 => FindRun { name: self.name() }.into(),
+            1 => JobOf { run }.into(),
+            _ => ListJobs {}.into(),
+        }
+    }
+
+    fn name(&mut self) -> RunName {
+        RunName::new(if self.one_in(3) { "weekly" } else { "nightly" }).unwrap()
+    }
+
     /// A key of one or two letters that is likely to be in the range.
-    fn key_in(&mut self, part: &Part) -> Text {
-        let letter = |text: &Text, none: u8| text.0.first().copied().unwrap_or(none);
+    fn key_in(&mut self, part: &Part) -> Vec<u8> {
+        let letter = |text: &Vec<u8>, none: u8| text.first().copied().unwrap_or(none);
         let (first, last) = (letter(&part.start, b'a'), letter(&part.end, b'z'));
         let mut key = vec![self.0.u8(first.min(last)..=last.max(first))];
         if self.one_in(2) {
             key.push(self.0.u8(b'a'..=b'z'));
         }
-        Text(key)
+        key
     }
 
-    fn token(&mut self) -> Text {
+    fn token(&mut self) -> Vec<u8> {
         let length = if self.one_in(60) { 16_385 } else { self.0.usize(..4) };
-        Text(vec![b't'; length])
+        vec![b't'; length]
     }
 
-    fn mark(&mut self, held: &Held) -> Mark {
+    fn mark(&mut self, held: &Held) -> CursorInput<Vec<u8>> {
         let last_key = match self.0.u32(..40) {
             0 => None,
-            1 => Some(Text(vec![b'k'; 4_097])),
-            2 => Some(Text(b"zzz".to_vec())),
+            1 => Some(vec![b'k'; 4_097]),
+            2 => Some(b"zzz".to_vec()),
             _ => Some(self.key_in(&held.part)),
         };
-        Mark { last_key, token: self.token() }
+        CursorInput::new(last_key, Some(self.token()))
     }
 
     /// Mostly where the shard stands, which is always good enough to complete it.
-    fn last_mark(&mut self, held: &Held) -> Mark {
+    fn last_mark(&mut self, held: &Held) -> CursorInput<Vec<u8>> {
         if self.one_in(3) { self.mark(held) } else { held.part.cursor.clone() }
     }
 
@@ -258,9 +323,9 @@ impl Dice {
         *self.pick(ParkReason::ALL).unwrap()
     }
 
-    fn detail(&mut self) -> Text {
+    fn detail(&mut self) -> Vec<u8> {
         let length = if self.one_in(10) { 1_025 } else { self.0.usize(..9) };
-        Text(vec![b'd'; length])
+        vec![b'd'; length]
     }
 
     /// The shard as the holder knows it, or another range, whose plans do not fit the shard.
@@ -269,18 +334,17 @@ impl Dice {
         match self.0.u32(..12) {
             0 => parent.start = self.key_in(&held.part),
             1 => parent.end = self.key_in(&held.part),
-            2 => parent.cursor = Mark::default(),
-            3 => {
-                parent.cursor = Mark { last_key: Some(self.key_in(&held.part)), ..Mark::default() }
-            }
+            2 => parent.cursor = CursorInput::initial(),
+            3 => parent.cursor = CursorInput::at(self.key_in(&held.part)),
             _ => {}
         }
         parent
     }
 
-    fn replacement(&mut self, held: &Held) -> Hold {
+    fn replacement(&mut self, lease: Lease, held: &Held) -> Call {
         let parent = self.parent(held);
-        let mut cuts: Vec<Text> = (0..self.0.usize(1..=3)).map(|_| self.key_in(&parent)).collect();
+        let count = self.0.usize(1..=3);
+        let mut cuts: Vec<Vec<u8>> = (0..count).map(|_| self.key_in(&parent)).collect();
         if !self.one_in(8) {
             cuts.retain(|cut| parent.start < *cut && *cut < parent.end);
         }
@@ -295,23 +359,20 @@ impl Dice {
                 start: start.clone(),
                 end: end.clone(),
                 metadata: parent.metadata.clone(),
-                cursor: Mark::default(),
+                cursor: CursorInput::initial(),
             })
             .collect();
         let holds_cursor = |child: &&mut Part| {
-            parent
-                .cursor
-                .last_key
-                .as_ref()
-                .is_some_and(|key| child.start <= *key && *key < child.end)
+            parent.last_key().is_some_and(|key| *child.start <= *key && *key < *child.end)
         };
         if let Some(child) = children.iter_mut().find(holds_cursor).filter(|_| !self.one_in(5)) {
             child.cursor = parent.cursor.clone();
         }
-        Hold::Replace { parent, children, op: self.op() }
+        let parts = children.iter().map(Part::to_split).collect();
+        SplitReplace { lease, parts, op: self.op() }.into()
     }
 
-    fn roots(&mut self) -> Roots {
+    fn roots(&mut self) -> Vec<ShardInput<Vec<u8>>> {
         let mut cuts: Vec<u8> = (0..self.0.usize(2..=5)).map(|_| self.0.u8(b'b'..=b'y')).collect();
         cuts.sort_unstable();
         cuts.dedup();
@@ -319,17 +380,21 @@ impl Dice {
             .windows(2)
             .zip(0..)
             .map(|(bounds, id)| {
-                let (start, end) = (Text(vec![bounds[0]]), Text(vec![bounds[1]]));
-                let metadata = Text(vec![b'm'; self.0.usize(..3)]);
+                let (start, end) = (vec![bounds[0]], vec![bounds[1]]);
+                let metadata = vec![b'm'; self.0.usize(..3)];
                 let cursor = match self.one_in(8) {
-                    true => Mark { last_key: Some(start.clone()), token: Text::default() },
-                    false => Mark::default(),
+                    true => CursorInput::at(start.clone()),
+                    false => CursorInput::initial(),
                 };
                 (ShardId::from_raw(id), Part { start, end, metadata, cursor })
             })
             .collect();
         self.spoil(&mut roots);
-        Roots(roots)
+        let input = |(shard, part): &(ShardId, Part)| {
+            let part = part.to_split();
+            ShardInput { shard: *shard, spec: part.spec, cursor: part.cursor }
+        };
+        roots.iter().map(input).collect()
     }
 
     /// Now and then a manifest is none.
@@ -339,9 +404,9 @@ impl Dice {
         match fate {
             0 => *id = ShardId::from_raw(0),
             1 => *id = ShardId::from_raw(1 << 63),
-            2 => part.end = Text::default(),
-            3 => part.start = Text(b"a".to_vec()),
-            4 => part.cursor.last_key = Some(Text(b"zz".to_vec())),
+            2 => part.end = Vec::new(),
+            3 => part.start = b"a".to_vec(),
+            4 => part.cursor = CursorInput::at(b"zz".to_vec()),
             5 => roots.clear(),
             _ => {}
         }
@@ -362,13 +427,13 @@ impl Dice {
         }
     }
 
-    fn change(&mut self) -> Change {
+    fn change(&mut self) -> RunTransition {
         match self.0.u32(..12) {
-            0..3 => Change::Complete,
-            3 => Change::Fail,
-            4 => Change::Cancel,
-            5..8 => Change::Pause,
-            _ => Change::Resume,
+            0..3 => RunTransition::Complete,
+            3 => RunTransition::Fail,
+            4 => RunTransition::Cancel,
+            5..8 => RunTransition::Pause,
+            _ => RunTransition::Resume,
         }
     }
 

@@ -1,9 +1,40 @@
 //! What the test remembers of a sequence, to choose what comes next.
 
-use shardwright_contracts::{LogicalTime, ShardId, ShardKey, TenantId};
-use shardwright_coordination::{IdempotentOutcome, Lease, RestoredShardState};
+use shardwright_contracts::{
+    CursorInput, CursorUpdate, LogicalTime, ShardId, ShardKey, ShardSpecRef, SplitPart, TenantId,
+};
+use shardwright_coordination::operation::{Checkpoint, SplitResidual};
+use shardwright_coordination::{
+    Answer, IdempotentOutcome, Lease, Reply, Request, RestoredShardState,
+};
 
-use super::op::{Answer, Hold, Mark, Op, Part, Roots, Text};
+use super::op::Op;
+
+/// A range that owns its bytes, with how far it is processed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Vec<u8>,
+    pub(crate) metadata: Vec<u8>,
+    pub(crate) cursor: CursorInput<Vec<u8>>,
+}
+
+impl Part {
+    pub(crate) fn of(spec: ShardSpecRef<'_>, cursor: CursorUpdate<'_>) -> Self {
+        let [start, end, metadata] =
+            [spec.start(), spec.end(), spec.metadata()].map(<[u8]>::to_vec);
+        Self { start, end, metadata, cursor: cursor.map(|bytes| bytes.to_vec()) }
+    }
+
+    pub(crate) fn last_key(&self) -> Option<&[u8]> {
+        self.cursor.as_ref().last_key()
+    }
+
+    pub(crate) fn to_split(&self) -> SplitPart<Vec<u8>> {
+        let spec = ShardSpecRef::new(&self.start, &self.end, &self.metadata);
+        SplitPart { spec: spec.map(|bytes| bytes.to_vec()), cursor: self.cursor.clone() }
+    }
+}
 
 /// A lease that was granted, and the shard as its holder knows it.
 #[derive(Clone, Debug)]
@@ -27,51 +58,46 @@ impl Memory {
     }
 
     /// Takes note of what a call came to.
-    pub(crate) fn note(&mut self, op: &Op, answer: &Answer) {
-        match (op, answer) {
-            (Op::Advance(millis), _) => {
-                self.now = self.now.saturating_add(*millis);
-                return;
+    pub(crate) fn note(&mut self, tenant: TenantId, request: &Request<Vec<u8>>, answer: &Answer) {
+        self.history.push(Op::Call(tenant, request.clone()));
+        let Ok(reply) = answer else { return };
+        match (request, reply) {
+            (_, Reply::Granted(state)) => self.granted(tenant, state),
+            (Request::RegisterShards(it), _) => {
+                it.shards
+                    .iter()
+                    .for_each(|root| self.know(tenant, ShardKey::new(it.run, root.shard)));
             }
-            (
-                Op::Acquire(tenant, ..) | Op::Claim(tenant, ..),
-                Answer::Acquire(Ok(state)) | Answer::Claim(Ok(state)),
-            ) => self.granted(*tenant, state),
-            (Op::Register(tenant, run, roots, _), Answer::Register(Ok(_)))
-            | (Op::CreateWith(tenant, run, _, roots, _), Answer::CreateWith(Ok(_))) => {
-                let Roots(roots) = roots;
-                let keys = roots.iter().map(|(shard, _)| ShardKey::new(*run, *shard));
-                keys.for_each(|key| self.know(*tenant, key));
+            (Request::CreateRunWithShards(it), _) => {
+                it.shards
+                    .iter()
+                    .for_each(|root| self.know(tenant, ShardKey::new(it.run, root.shard)));
             }
-            (Op::Hold(tenant, lease, hold), answer) => self.held(*tenant, lease, hold, answer),
             _ => {}
         }
-        self.history.push(op.clone());
+        if let Some(lease) = request.lease() {
+            self.held(tenant, lease, request, reply);
+        }
+    }
+
+    pub(crate) fn advance(&mut self, millis: u64) {
+        self.now = self.now.saturating_add(millis);
     }
 
     fn granted(&mut self, tenant: TenantId, state: &RestoredShardState) {
-        let (spec, cursor) = (state.spec.as_spec_ref(), state.cursor.as_update());
-        let part = Part {
-            start: Text(spec.start().to_vec()),
-            end: Text(spec.end().to_vec()),
-            metadata: Text(spec.metadata().to_vec()),
-            cursor: Mark {
-                last_key: cursor.last_key().map(|key| Text(key.to_vec())),
-                token: Text(cursor.token().unwrap_or_default().to_vec()),
-            },
-        };
+        let part = Part::of(state.spec.as_spec_ref(), state.cursor.as_update());
         self.know(tenant, state.lease.key());
         self.held.push(Held { tenant, lease: state.lease, part });
     }
 
-    fn held(&mut self, tenant: TenantId, lease: &Lease, hold: &Hold, answer: &Answer) {
+    fn held(&mut self, tenant: TenantId, lease: &Lease, request: &Request<Vec<u8>>, reply: &Reply) {
         let key = lease.key();
-        match answer {
-            Answer::Replace(Ok(outcome)) => {
-                let children = outcome.clone().into_inner().children.clone();
+        match reply {
+            Reply::Replaced(outcome) => {
+                let children = outcome.clone().into_inner().children;
                 children.into_iter().for_each(|child| self.know_child(tenant, key, child));
             }
-            Answer::Residual(Ok(outcome)) => {
+            Reply::Residual(outcome) => {
                 let residual = outcome.into_inner().residual;
                 self.know_child(tenant, key, residual);
             }
@@ -79,17 +105,16 @@ impl Memory {
         }
         let is_same = |held: &&mut Held| held.tenant == tenant && held.lease == *lease;
         let Some(held) = self.held.iter_mut().rev().find(is_same) else { return };
-        match (hold, answer) {
-            (Hold::Renew, Answer::Renew(Ok(renewed))) => {
-                held.lease = held.lease.renewed(renewed.new_deadline);
-            }
-            (Hold::Checkpoint(mark, _), Answer::Checkpoint(Ok(IdempotentOutcome::Executed(_)))) => {
-                held.part.cursor = mark.clone();
-            }
+        match (request, reply) {
+            (_, Reply::Renewed(renewed)) => held.lease = lease.renewed(renewed.new_deadline),
             (
-                Hold::Residual { boundary, .. },
-                Answer::Residual(Ok(IdempotentOutcome::Executed(_))),
-            ) => held.part.end = boundary.clone(),
+                Request::Checkpoint(Checkpoint { cursor, .. }),
+                Reply::Noticed(IdempotentOutcome::Executed(_)),
+            ) => held.part.cursor = cursor.clone(),
+            (
+                Request::SplitResidual(SplitResidual { narrowed, .. }),
+                Reply::Residual(IdempotentOutcome::Executed(_)),
+            ) => held.part.end = narrowed.as_ref().end().to_vec(),
             _ => {}
         }
     }

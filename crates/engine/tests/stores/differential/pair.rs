@@ -10,9 +10,12 @@ use std::time::Duration;
 
 use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::error::reason::Throttled;
+use shardwright_coordination::operation::{
+    Acquire, Claim, CollectClaimCandidates, GetRun, GetRunProgress, ListJobs, ListShards,
+};
 use shardwright_coordination::{
-    AcquireError, CapacityHint, ClaimError, ClaimOutlook, CoordinatorRuntimeConfig, EventKind,
-    InMemoryCoordinator, RestoredShardState, ShardFilter, ShardLimits, StateTransitionEvent,
+    Answer, CapacityHint, ClaimOutlook, CoordError, CoordinatorRuntimeConfig, EventKind,
+    InMemoryCoordinator, Reply, Request, ShardFilter, ShardLimits, StateTransitionEvent,
     Synchronized,
 };
 use shardwright_engine::keyspace::Keyspace;
@@ -20,7 +23,7 @@ use shardwright_engine::{EngineConfig, Heard, Listener, Sessions, StoredCoordina
 use shardwright_store::{AnyStore, SessionClock, Store};
 
 use super::memory::Memory;
-use super::op::{Answer, Op, perform};
+use super::op::{Op, perform};
 use super::tally::Tally;
 use crate::support::audit::audit;
 use crate::support::world::World;
@@ -162,35 +165,46 @@ impl Pair {
     /// Does one thing to both and compares what they say. The mood decides which of several
     /// coordinators does it, and whether watches are followed before.
     pub(crate) fn step(&mut self, op: &Op, mood: u64) -> Result<(), Mismatch> {
-        if let Op::Advance(millis) = op {
-            self.world.advance(*millis);
-            self.memory.note(op, &Answer::Time);
-            return Ok(());
+        match op {
+            Op::Advance(millis) => {
+                self.world.advance(*millis);
+                self.memory.advance(*millis);
+                Ok(())
+            }
+            Op::Call(tenant, request) => self.call(*tenant, request, mood),
         }
+    }
+
+    fn call(
+        &mut self,
+        tenant: TenantId,
+        request: &Request<Vec<u8>>,
+        mood: u64,
+    ) -> Result<(), Mismatch> {
         if !self.setting.is_lazy || mood.is_multiple_of(8) {
             self.world.run_tasks();
         }
         let place = (mood >> 32) as usize % self.engines.len();
-        let stored = self.world.block_on(perform(&self.engines[place].0, op));
+        let stored = self.world.block_on(perform(&self.engines[place].0, tenant, request));
         let mut events = self.heard(place);
-        let reference = match (op, &stored) {
-            (Op::Claim(tenant, run, worker), Answer::Claim(claimed)) => {
-                self.claim_alike(*tenant, *run, *worker, claimed, &events)?
-            }
-            _ => self.world.block_on(perform(&self.reference, op)),
+        let reference = match request {
+            Request::Claim(claim) => self.claim_alike(tenant, claim, &stored, &events)?,
+            _ => self.world.block_on(perform(&self.reference, tenant, request)),
         };
         let mut expected = self.reference.lock().unwrap().take_events();
-        if matches!(op, Op::Claim(..)) {
+        if matches!(request, Request::Claim(_)) {
             // Which of several shards is tried first is nobody's business.
             let order = |event: &StateTransitionEvent| format!("{event:?}");
             expected.sort_by_key(order);
             events.sort_by_key(order);
         }
         let strict = !self.setting.has_two;
-        same("answers", &comparable(&reference, op, strict), &comparable(&stored, op, strict))?;
+        let [expected_answer, answer] =
+            [&reference, &stored].map(|answer| comparable(answer, request, strict));
+        same("answers", &expected_answer, &answer)?;
         same("events", &expected, &events)?;
-        self.tally.count(&stored);
-        self.memory.note(op, &stored);
+        self.tally.count(request, &stored);
+        self.memory.note(tenant, request, &stored);
         Ok(())
     }
 
@@ -199,31 +213,25 @@ impl Pair {
     fn claim_alike(
         &mut self,
         tenant: TenantId,
-        run: RunId,
-        worker: WorkerId,
-        claimed: &Result<RestoredShardState, ClaimError>,
+        claim: &Claim,
+        claimed: &Answer,
         events: &[StateTransitionEvent],
     ) -> Result<Answer, Mismatch> {
+        let Claim { run, worker } = *claim;
         let now = self.world.now();
         let until = self.cooldowns.get(&(tenant, worker)).copied();
         if let Some(retry_after) = until.filter(|until| now < *until) {
-            return Ok(Answer::Claim(Err(Throttled { retry_after }.into())));
+            return Ok(Err(Throttled { retry_after }.into()));
         }
-        let acquire = |shard| {
-            let op = Op::Acquire(tenant, ShardKey::new(run, shard), worker);
-            match self.world.block_on(perform(&self.reference, &op)) {
-                Answer::Acquire(result) => result,
-                _ => unreachable!(),
-            }
+        let ask = |request: Request<Vec<u8>>| {
+            self.world.block_on(perform(&self.reference, tenant, &request))
         };
-        let Ok(state) = claimed else {
-            let claim = Op::Claim(tenant, run, worker);
-            return Ok(self.world.block_on(perform(&self.reference, &claim)));
-        };
+        let acquire = |shard| ask(Acquire { key: ShardKey::new(run, shard), worker }.into());
+        let Ok(Reply::Granted(state)) = claimed else { return Ok(ask(claim.clone().into())) };
         // On its way it may have found shards that had been tried too often.
         for event in events {
             if let EventKind::ShardParked { shard, .. } = event.kind {
-                let parked = matches!(acquire(shard), Err(AcquireError::RetriesExhausted(_)));
+                let parked = matches!(acquire(shard), Err(CoordError::RetriesExhausted(_)));
                 same("whether a claim parks a shard", &parked, &true)?;
             }
         }
@@ -232,10 +240,7 @@ impl Pair {
             let until = now.saturating_add(self.setting.cooldown_ms);
             self.cooldowns.insert((tenant, worker), until);
         }
-        match acquired {
-            Ok(state) => Ok(Answer::Claim(Ok(state))),
-            Err(refusal) => Ok(Answer::Acquire(Err(refusal))),
-        }
+        Ok(acquired)
     }
 
     /// What was told since it was last asked for.
@@ -257,12 +262,13 @@ impl Pair {
     /// Compares everything there is, and counts what is stored.
     pub(crate) fn compare_all(&mut self) -> Result<(), Mismatch> {
         for tenant in [1, 2].map(|byte| TenantId::from_bytes([byte; TenantId::SIZE])) {
+            self.call(tenant, &ListJobs {}.into(), 0)?;
             for run in [1, 2].map(RunId::from_raw) {
-                self.step(&Op::Look(tenant, run), 0)?;
-                self.step(&Op::List(tenant, run, ShardFilter::all()), 0)?;
-                self.step(&Op::Progress(tenant, run), 0)?;
-                let anybody = WorkerId::from_raw(0);
-                self.step(&Op::Candidates(tenant, run, anybody, 1_000), 0)?;
+                self.call(tenant, &GetRun { run }.into(), 0)?;
+                self.call(tenant, &ListShards { run, filter: ShardFilter::all() }.into(), 0)?;
+                self.call(tenant, &GetRunProgress { run }.into(), 0)?;
+                let (worker, limit) = (WorkerId::from_raw(0), 1_000);
+                self.call(tenant, &CollectClaimCandidates { run, worker, limit }.into(), 0)?;
             }
         }
         let store = self.engines[0].0.store();
@@ -273,12 +279,12 @@ impl Pair {
 
 /// An answer without what is not part of the protocol: the order of candidates; and, where others
 /// work on the same store, hints, which may be behind.
-fn comparable(answer: &Answer, op: &Op, strict: bool) -> Answer {
+fn comparable(answer: &Answer, request: &Request<Vec<u8>>, strict: bool) -> Answer {
     let mut answer = answer.clone();
     match &mut answer {
-        Answer::Candidates(Ok((shards, outlook))) => {
+        Ok(Reply::Candidates(shards, outlook)) => {
             shards.sort_unstable();
-            if matches!(op, Op::Candidates(.., limit) if *limit < 1_000) {
+            if matches!(request, Request::CollectClaimCandidates(it) if it.limit < 1_000) {
                 let count = shards.len() as u64;
                 *shards = vec![shardwright_contracts::ShardId::from_raw(count)];
             }
@@ -286,13 +292,9 @@ fn comparable(answer: &Answer, op: &Op, strict: bool) -> Answer {
                 (*shards, *outlook) = (Vec::new(), ClaimOutlook::default());
             }
         }
-        Answer::Acquire(Ok(state)) | Answer::Claim(Ok(state)) if !strict => {
-            state.capacity = CapacityHint::default();
-        }
-        Answer::Renew(Ok(renewed)) if !strict => renewed.capacity = CapacityHint::default(),
-        Answer::Claim(Err(ClaimError::NoneAvailable(reason))) if !strict => {
-            reason.earliest_deadline = None;
-        }
+        Ok(Reply::Granted(state)) if !strict => state.capacity = CapacityHint::default(),
+        Ok(Reply::Renewed(renewed)) if !strict => renewed.capacity = CapacityHint::default(),
+        Err(CoordError::NoneAvailable(reason)) if !strict => reason.earliest_deadline = None,
         _ => {}
     }
     answer

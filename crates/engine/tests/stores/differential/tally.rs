@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use shardwright_coordination::{CreateRunWithShardsError, IdempotentOutcome};
-
-use super::op::Answer;
+use shardwright_coordination::{Answer, CoordError, Request};
 
 /// How often each kind of call had each kind of outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(BTreeMap<String, u64>);
 
 impl Tally {
-    pub(crate) fn count(&mut self, answer: &Answer) {
-        let (call, outcome) = describe(answer);
-        let name = if outcome.is_empty() { call.to_owned() } else { format!("{call} {outcome}") };
-        *self.0.entry(name).or_default() += 1;
+    pub(crate) fn count(&mut self, request: &Request<Vec<u8>>, answer: &Answer) {
+        let outcome = match answer {
+            Ok(reply) if reply.is_replay() => "replayed".to_owned(),
+            Ok(_) => "done".to_owned(),
+            Err(error) => variant(error),
+        };
+        *self.0.entry(format!("{} {outcome}", request.name())).or_default() += 1;
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -37,52 +38,8 @@ impl std::fmt::Display for Tally {
     }
 }
 
-fn describe(answer: &Answer) -> (&'static str, String) {
-    match answer {
-        Answer::Create(result) => ("create", plain(result)),
-        Answer::Register(result) => ("register", idempotent(result)),
-        Answer::CreateWith(Err(CreateRunWithShardsError::Create(error))) => {
-            ("create with", variant(error))
-        }
-        Answer::CreateWith(Err(CreateRunWithShardsError::Register(error))) => {
-            ("create with", variant(error))
-        }
-        Answer::CreateWith(result) => ("create with", idempotent(result)),
-        Answer::Acquire(result) => ("acquire", plain(result)),
-        Answer::Claim(result) => ("claim", plain(result)),
-        Answer::Candidates(result) => ("candidates", plain(result)),
-        Answer::Renew(result) => ("renew", plain(result)),
-        Answer::Checkpoint(result) => ("checkpoint", idempotent(result)),
-        Answer::Complete(result) => ("complete", idempotent(result)),
-        Answer::Park(result) => ("park", idempotent(result)),
-        Answer::Release(result) => ("release", idempotent(result)),
-        Answer::Replace(result) => ("replace", idempotent(result)),
-        Answer::Residual(result) => ("residual", idempotent(result)),
-        Answer::Decline(result) => ("decline", plain(result)),
-        Answer::Ask(result) => ("ask", plain(result)),
-        Answer::Unpark(result) => ("unpark", idempotent(result)),
-        Answer::Look(result) => ("look", plain(result)),
-        Answer::Progress(result) => ("progress", plain(result)),
-        Answer::List(result) => ("list", plain(result)),
-        Answer::Change(result) => ("change", idempotent(result)),
-        Answer::NoPlan => ("no plan", String::new()),
-        Answer::Time => ("time", String::new()),
-    }
-}
-
-fn plain<T, E: std::fmt::Debug>(result: &Result<T, E>) -> String {
-    result.as_ref().map_or_else(variant, |_| "done".to_owned())
-}
-
-fn idempotent<T, E: std::fmt::Debug>(result: &Result<IdempotentOutcome<T>, E>) -> String {
-    let outcome = |outcome: &IdempotentOutcome<T>| {
-        if outcome.is_replay() { "replayed" } else { "done" }.to_owned()
-    };
-    result.as_ref().map_or_else(variant, outcome)
-}
-
 /// The name of an error's variant; of a split that is invalid, why.
-fn variant(error: &impl std::fmt::Debug) -> String {
+fn variant(error: &CoordError) -> String {
     let mut text = String::new();
     write!(text, "{error:?}").unwrap();
     let names = |text: &str| text.split(['(', ' ']).next().unwrap_or_default().to_owned();
@@ -94,29 +51,20 @@ fn variant(error: &impl std::fmt::Debug) -> String {
 
 /// What must have happened at least once.
 const MEANT: &[&str] = &[
-    "acquire AlreadyLeased",
-    "acquire RetriesExhausted",
-    "acquire RunNotActive",
-    "acquire RunPaused",
-    "acquire ShardNotFound",
-    "acquire ShardTerminal",
-    "acquire done",
-    "ask NotLeased",
-    "ask RunNotActive",
-    "ask ShardNotFound",
-    "ask ShardTerminal",
-    "ask SplitAlreadyRequested",
-    "ask SplitDeclined",
-    "ask done",
-    "candidates RunNotFound",
-    "candidates done",
-    "change OpIdConflict",
-    "change RunNotFound",
-    "change RunTerminal",
-    "change RunUnfinished",
-    "change WrongStatus",
-    "change done",
-    "change replayed",
+    "acquire_and_restore AlreadyLeased",
+    "acquire_and_restore RetriesExhausted",
+    "acquire_and_restore RunNotActive",
+    "acquire_and_restore RunPaused",
+    "acquire_and_restore ShardNotFound",
+    "acquire_and_restore ShardTerminal",
+    "acquire_and_restore done",
+    "change_run OpIdConflict",
+    "change_run RunNotFound",
+    "change_run RunTerminal",
+    "change_run RunUnfinished",
+    "change_run WrongStatus",
+    "change_run done",
+    "change_run replayed",
     "checkpoint CheckpointMissingKey",
     "checkpoint CursorKeyTooLarge",
     "checkpoint CursorOutOfBounds",
@@ -131,12 +79,14 @@ const MEANT: &[&str] = &[
     "checkpoint TenantMismatch",
     "checkpoint done",
     "checkpoint replayed",
-    "claim NoneAvailable",
-    "claim RunNotActive",
-    "claim RunNotFound",
-    "claim RunPaused",
-    "claim Throttled",
-    "claim done",
+    "claim_next_available NoneAvailable",
+    "claim_next_available RunNotActive",
+    "claim_next_available RunNotFound",
+    "claim_next_available RunPaused",
+    "claim_next_available Throttled",
+    "claim_next_available done",
+    "collect_claim_candidates RunNotFound",
+    "collect_claim_candidates done",
     "complete CursorOutOfBounds",
     "complete CursorRegression",
     "complete LeaseExpired",
@@ -145,39 +95,43 @@ const MEANT: &[&str] = &[
     "complete StaleFence",
     "complete done",
     "complete replayed",
-    "create ConfigMismatch",
-    "create RunAlreadyExists",
-    "create done",
-    "create with ConfigMismatch",
-    "create with ManifestInvalid",
-    "create with OpIdConflict",
-    "create with ShardLimitExceeded",
-    "create with WrongStatus",
-    "create with done",
-    "create with replayed",
-    "decline LeaseExpired",
-    "decline StaleFence",
-    "decline done",
-    "list RunNotFound",
-    "list done",
-    "look RunNotFound",
-    "look done",
-    "no plan",
-    "park LeaseExpired",
-    "park ParkDetailTooLarge",
-    "park ShardTerminal",
-    "park StaleFence",
-    "park done",
-    "park replayed",
-    "progress RunNotFound",
-    "progress done",
-    "register ManifestInvalid",
-    "register OpIdConflict",
-    "register RunNotFound",
-    "register ShardLimitExceeded",
-    "register WrongStatus",
-    "register done",
-    "register replayed",
+    "create_run ConfigMismatch",
+    "create_run RunAlreadyExists",
+    "create_run done",
+    "create_run_with_shards ConfigMismatch",
+    "create_run_with_shards ManifestInvalid",
+    "create_run_with_shards OpIdConflict",
+    "create_run_with_shards ShardLimitExceeded",
+    "create_run_with_shards WrongStatus",
+    "create_run_with_shards done",
+    "create_run_with_shards replayed",
+    "decline_split LeaseExpired",
+    "decline_split StaleFence",
+    "decline_split done",
+    "find_run done",
+    "get_run RunNotFound",
+    "get_run done",
+    "get_run_progress RunNotFound",
+    "get_run_progress done",
+    "job_of done",
+    "list_jobs done",
+    "list_shards RunNotFound",
+    "list_shards done",
+    "name_run RunIdUsed",
+    "name_run done",
+    "park_shard LeaseExpired",
+    "park_shard ParkDetailTooLarge",
+    "park_shard ShardTerminal",
+    "park_shard StaleFence",
+    "park_shard done",
+    "park_shard replayed",
+    "register_shards ManifestInvalid",
+    "register_shards OpIdConflict",
+    "register_shards RunNotFound",
+    "register_shards ShardLimitExceeded",
+    "register_shards WrongStatus",
+    "register_shards done",
+    "register_shards replayed",
     "release LeaseExpired",
     "release ShardTerminal",
     "release StaleFence",
@@ -190,26 +144,33 @@ const MEANT: &[&str] = &[
     "renew StaleFence",
     "renew TenantMismatch",
     "renew done",
-    "replace LeaseExpired",
-    "replace OpIdConflict",
-    "replace Plan",
-    "replace ShardLimitExceeded",
-    "replace ShardTerminal",
-    "replace StaleFence",
-    "replace done",
-    "replace replayed",
-    "residual LeaseExpired",
-    "residual OpIdConflict",
-    "residual Plan",
-    "residual ShardLimitExceeded",
-    "residual ShardTerminal",
-    "residual StaleFence",
-    "residual done",
-    "residual replayed",
-    "unpark NotParked",
-    "unpark OpIdConflict",
-    "unpark RunTerminal",
-    "unpark ShardNotFound",
-    "unpark done",
-    "unpark replayed",
+    "request_split NotLeased",
+    "request_split RunNotActive",
+    "request_split ShardNotFound",
+    "request_split ShardTerminal",
+    "request_split SplitAlreadyRequested",
+    "request_split SplitDeclined",
+    "request_split done",
+    "split_replace LeaseExpired",
+    "split_replace OpIdConflict",
+    "split_replace Plan",
+    "split_replace ShardLimitExceeded",
+    "split_replace ShardTerminal",
+    "split_replace StaleFence",
+    "split_replace done",
+    "split_replace replayed",
+    "split_residual LeaseExpired",
+    "split_residual OpIdConflict",
+    "split_residual Plan",
+    "split_residual ShardLimitExceeded",
+    "split_residual ShardTerminal",
+    "split_residual StaleFence",
+    "split_residual done",
+    "split_residual replayed",
+    "unpark_shard NotParked",
+    "unpark_shard OpIdConflict",
+    "unpark_shard RunTerminal",
+    "unpark_shard ShardNotFound",
+    "unpark_shard done",
+    "unpark_shard replayed",
 ];
