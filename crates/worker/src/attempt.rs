@@ -18,6 +18,18 @@ pub(crate) struct Attempted {
     pub(crate) retries: u32,
 }
 
+/// A batch to work on, and how.
+pub(crate) struct Attempts<'a> {
+    pub(crate) env: &'a dyn Env,
+    pub(crate) policy: &'a RetryPolicy,
+    /// What ends it early, if anything does.
+    pub(crate) stop: Option<&'a Stop>,
+    pub(crate) assignment: &'a Assignment,
+    /// The number of the first item.
+    pub(crate) sequence: u64,
+    pub(crate) items: Vec<Item>,
+}
+
 /// Works on a batch. Items that fail are tried again one by one, so that none is held
 /// responsible for its neighbours: who failed in company gets one try alone at once, which is not
 /// one of those that the policy allows. What is the worker's own fault is tried with one of them:
@@ -25,15 +37,8 @@ pub(crate) struct Attempted {
 ///
 /// Once `stop` is told, no item is tried again: the first that would be and those after it are not
 /// among what is given, as if they had not been begun.
-pub(crate) async fn attempt<J: Job, E: Env>(
-    job: &J,
-    env: &E,
-    policy: &RetryPolicy,
-    stop: Option<&Stop>,
-    assignment: &Assignment,
-    sequence: u64,
-    items: Vec<Item>,
-) -> Vec<Attempted> {
+pub(crate) async fn attempt<J: Job>(job: &J, attempts: Attempts<'_>) -> Vec<Attempted> {
+    let Attempts { env, policy, stop, assignment, sequence, items } = attempts;
     let mut outcomes =
         job.process(Batch { assignment, sequence, items: &items, attempt: 1 }).await.into_iter();
     let is_alone = items.len() == 1;

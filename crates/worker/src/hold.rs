@@ -29,13 +29,10 @@ use self::advice::Advice;
 use self::care::{Alone, Solitude};
 use self::lease_cell::LeaseCell;
 use self::work::Work;
-use crate::Env;
 use crate::backend::Backend;
-use crate::connector::Connector;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
-use crate::job::{Assignment, Job};
-use crate::sink::Sink;
+use crate::job::Assignment;
 use crate::worker::Shared;
 
 /// How holding a shard ended.
@@ -65,13 +62,13 @@ impl From<WorkerError> for Stopped {
 }
 
 /// Who holds what.
-pub(crate) struct Holder<'w, B, C, J, K, E> {
-    pub(crate) shared: &'w Shared<B, C, J, K, E>,
+pub(crate) struct Holder<'w, B> {
+    pub(crate) shared: &'w Shared<B>,
     pub(crate) slot: usize,
     pub(crate) worker: WorkerId,
 }
 
-impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E> {
+impl<B: Backend> Holder<'_, B> {
     /// Works on a shard that was acquired after `asked_at`. While `turn` is kept, nobody else of
     /// this worker acquires one.
     pub(crate) async fn hold<'t>(
@@ -124,7 +121,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E
     /// Works for as long as the lease can be kept.
     async fn work_on(
         &self,
-        work: Work<'_, B, C, J, K, E>,
+        work: Work<'_, B>,
         lease: &LeaseCell,
         advice: &Advice,
     ) -> Result<End, Stopped> {

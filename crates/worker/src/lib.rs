@@ -32,7 +32,9 @@ pub mod sink;
 mod attempt;
 mod backend;
 mod bells;
+mod builder;
 mod create;
+mod erased;
 mod error;
 mod event;
 mod hold;
@@ -46,13 +48,13 @@ mod tracker;
 mod worker;
 
 pub use backend::Backend;
+pub use builder::WorkerBuilder;
 pub use create::create_run;
 pub use error::WorkerError;
 pub use event::{Observer, WorkerEvent};
 pub use job::{Job, JobFailure, each};
 pub use options::WorkerOptions;
 pub use retry::RetryPolicy;
-use shardwright_contracts::Env;
 
 pub use stop::Stop;
-pub use worker::{Ending, Worker, WorkerBuilder};
+pub use worker::{Ending, Worker};

@@ -5,19 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, select_biased};
-use shardwright_contracts::{Env, OpId, ShardKey, WorkerId};
+use shardwright_contracts::{OpId, ShardKey, WorkerId};
 use shardwright_coordination::{
     ClaimError, RunStatus, RunTerminalEvaluation, RunTransitionError, SplitRequestError,
     evaluate_run_terminal,
 };
 
 use crate::backend::Backend;
-use crate::connector::Connector;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::hold::Holder;
-use crate::job::Job;
-use crate::sink::Sink;
 use crate::straggler::worth_asking;
 use crate::worker::{Ending, Shared};
 
@@ -29,8 +26,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 const PATIENCE_MS: u64 = 10_000;
 
 /// One place of a worker.
-pub(crate) struct Slot<B, C, J, K, E> {
-    shared: Arc<Shared<B, C, J, K, E>>,
+pub(crate) struct Slot<B> {
+    shared: Arc<Shared<B>>,
     number: usize,
     worker: WorkerId,
 }
@@ -41,8 +38,8 @@ enum Next {
     End(Ending),
 }
 
-impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Slot<B, C, J, K, E> {
-    pub(crate) fn new(shared: Arc<Shared<B, C, J, K, E>>, number: usize) -> Self {
+impl<B: Backend> Slot<B> {
+    pub(crate) fn new(shared: Arc<Shared<B>>, number: usize) -> Self {
         // Nobody else ever had the name.
         let worker = WorkerId::from_raw(shared.env.random());
         Self { shared, number, worker }
@@ -103,11 +100,7 @@ impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Slot<B, C, J, K, E> {
     }
 
     /// Finds out whether anything is left, asks for a part of it, and waits.
-    async fn idle(
-        &self,
-        holder: &Holder<'_, B, C, J, K, E>,
-        wait: &mut Duration,
-    ) -> Result<Next, WorkerError> {
+    async fn idle(&self, holder: &Holder<'_, B>, wait: &mut Duration) -> Result<Next, WorkerError> {
         let shared = &*self.shared;
         let progress = shared.backend.get_run_progress(shared.tenant, shared.run).await;
         let progress = progress.map_err(WorkerError::coordination)?;

@@ -10,30 +10,22 @@ use tokio::sync::{Mutex, oneshot};
 
 use crate::backend::Backend;
 use crate::bells::Bells;
-use crate::connector::Connector;
+use crate::builder::WorkerBuilder;
+use crate::erased::{DynConnector, DynJob, DynSink};
 use crate::error::WorkerError;
 use crate::event::Observer;
-use crate::job::Job;
 use crate::options::WorkerOptions;
 use crate::retry::RetryPolicy;
-use crate::sink::{Discard, Sink};
 use crate::slot::Slot;
 use crate::stop::Stop;
 
-/// Between two tries of something that the store did not do.
-const BACKOFF: RetryPolicy = RetryPolicy {
-    retries: u32::MAX,
-    first_wait: Duration::from_millis(20),
-    longest_wait: Duration::from_secs(2),
-};
-
 /// What the slots of a worker share.
-pub(crate) struct Shared<B, C, J, K, E> {
+pub(crate) struct Shared<B> {
     pub(crate) backend: B,
-    pub(crate) connector: C,
-    pub(crate) job: J,
-    pub(crate) sink: K,
-    pub(crate) env: E,
+    pub(crate) connector: Arc<dyn DynConnector>,
+    pub(crate) job: Arc<dyn DynJob>,
+    pub(crate) sink: Arc<dyn DynSink>,
+    pub(crate) env: Arc<dyn Env>,
     pub(crate) tenant: TenantId,
     pub(crate) run: RunId,
     pub(crate) options: WorkerOptions,
@@ -47,10 +39,10 @@ pub(crate) struct Shared<B, C, J, K, E> {
     pub(crate) bells: Bells,
     /// How often a shard may be acquired without progress before it parks itself.
     pub(crate) retry_limit: Option<NonZeroU32>,
-    lease: Duration,
+    pub(crate) lease: Duration,
 }
 
-impl<B, C, J, K, E> Shared<B, C, J, K, E> {
+impl<B> Shared<B> {
     /// For how long a lease is used after it was asked for. The rest of it is for the work to
     /// stop in.
     pub(crate) fn usable_lease(&self) -> Duration {
@@ -73,130 +65,19 @@ pub enum Ending {
 }
 
 /// Works on the shards of one run.
-pub struct Worker<B, C, J, K, E> {
-    shared: Arc<Shared<B, C, J, K, E>>,
+pub struct Worker<B> {
+    pub(crate) shared: Arc<Shared<B>>,
 }
 
-impl Worker<(), (), (), (), ()> {
+impl Worker<()> {
     /// Begins to put a worker for a run together.
     #[must_use]
-    pub fn builder(tenant: TenantId, run: RunId) -> WorkerBuilder<(), (), (), Discard, ()> {
-        let settings = Settings {
-            tenant,
-            run,
-            options: WorkerOptions::default(),
-            stop: Stop::default(),
-            observer: Arc::new(()),
-        };
-        WorkerBuilder { backend: (), connector: (), job: (), sink: Discard, env: (), settings }
+    pub fn builder(tenant: TenantId, run: RunId) -> WorkerBuilder<(), (), (), ()> {
+        WorkerBuilder::new(tenant, run)
     }
 }
 
-/// What a worker is made of. It needs a backend, an environment, a connector and a job.
-pub struct WorkerBuilder<B, C, J, K, E> {
-    backend: B,
-    connector: C,
-    job: J,
-    sink: K,
-    env: E,
-    settings: Settings,
-}
-
-struct Settings {
-    tenant: TenantId,
-    run: RunId,
-    options: WorkerOptions,
-    stop: Stop,
-    observer: Arc<dyn Observer>,
-}
-
-impl<B, C, J, K, E> WorkerBuilder<B, C, J, K, E> {
-    /// Where the run is coordinated.
-    pub fn backend<N: Backend>(self, backend: N) -> WorkerBuilder<N, C, J, K, E> {
-        let Self { connector, job, sink, env, settings, .. } = self;
-        WorkerBuilder { backend, connector, job, sink, env, settings }
-    }
-
-    /// Where the items are.
-    pub fn connector<N: Connector>(self, connector: N) -> WorkerBuilder<B, N, J, K, E> {
-        let Self { backend, job, sink, env, settings, .. } = self;
-        WorkerBuilder { backend, connector, job, sink, env, settings }
-    }
-
-    /// What is done with each item.
-    pub fn job<N: Job>(self, job: N) -> WorkerBuilder<B, C, N, K, E> {
-        let Self { backend, connector, sink, env, settings, .. } = self;
-        WorkerBuilder { backend, connector, job, sink, env, settings }
-    }
-
-    /// Where results go; unless it is said, nowhere.
-    pub fn sink<N: Sink>(self, sink: N) -> WorkerBuilder<B, C, J, N, E> {
-        let Self { backend, connector, job, env, settings, .. } = self;
-        WorkerBuilder { backend, connector, job, sink, env, settings }
-    }
-
-    /// Time, tasks and chance.
-    pub fn env<N: Env>(self, env: N) -> WorkerBuilder<B, C, J, K, N> {
-        let Self { backend, connector, job, sink, settings, .. } = self;
-        WorkerBuilder { backend, connector, job, sink, env, settings }
-    }
-
-    /// How it works.
-    #[must_use]
-    pub fn options(mut self, options: WorkerOptions) -> Self {
-        self.settings.options = options;
-        self
-    }
-
-    /// What can tell it to stop.
-    #[must_use]
-    pub fn stop(mut self, stop: Stop) -> Self {
-        self.settings.stop = stop;
-        self
-    }
-
-    /// Who wants to know what it does.
-    #[must_use]
-    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.settings.observer = observer;
-        self
-    }
-}
-
-impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> WorkerBuilder<B, C, J, K, E> {
-    /// Looks the run up, and makes the worker.
-    pub async fn build(self) -> Result<Worker<B, C, J, K, E>, WorkerError> {
-        let Self { backend, connector, job, sink, env, settings } = self;
-        let Settings { tenant, run, options, stop, observer } = settings;
-        let record = backend.get_run(tenant, run).await.map_err(WorkerError::coordination)?;
-        let lease = Duration::from_millis(record.config.lease_duration_ms.get());
-        let shared = Shared {
-            backend,
-            connector,
-            job,
-            sink,
-            env,
-            tenant,
-            run,
-            options,
-            stop,
-            observer,
-            backoff: BACKOFF,
-            claiming: Mutex::new(()),
-            bells: Bells::default(),
-            retry_limit: record.config.max_shard_retries,
-            lease,
-        };
-        Ok(Worker { shared: Arc::new(shared) })
-    }
-
-    /// Makes the worker and lets it work; see [`Worker::run`].
-    pub async fn run(self) -> Result<Ending, WorkerError> {
-        self.build().await?.run().await
-    }
-}
-
-impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Worker<B, C, J, K, E> {
+impl<B: Backend> Worker<B> {
     /// Works until the run is done, or nothing but parked shards is left of it, or it is told to
     /// stop.
     pub async fn run(self) -> Result<Ending, WorkerError> {

@@ -20,6 +20,7 @@ mod range;
 use std::future::{Future, ready};
 use std::sync::Arc;
 
+pub use crate::erased::SharedConnector;
 pub use error::ConnectorError;
 pub use estimate::{Estimate, Quantity};
 pub use fingerprint::Fingerprint;

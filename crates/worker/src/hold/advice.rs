@@ -8,12 +8,9 @@ use shardwright_coordination::{RestoredShardState, WorkEstimate};
 
 use super::Holder;
 use super::lease_cell::LeaseCell;
-use crate::Env;
 use crate::backend::Backend;
 use crate::connector::{Connector, KeyRange};
-use crate::job::Job;
 use crate::pace::{Left, Pace};
-use crate::sink::Sink;
 
 /// The first estimate comes soon, because whoever waits already has nothing to go by.
 const FIRST_AFTER: Duration = Duration::from_millis(50);
@@ -78,7 +75,7 @@ impl Advice {
     }
 }
 
-impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E> {
+impl<B: Backend> Holder<'_, B> {
     /// What is left of a shard, and how long it will take.
     pub(super) async fn outlook(&self, advice: &Advice) -> WorkEstimate {
         let (range, after) = advice.place();

@@ -1,18 +1,15 @@
 //! Moving a shard's cursor, and ending.
 
-use shardwright_contracts::{CursorSemantics, CursorUpdate, Env, OpId};
+use shardwright_contracts::{CursorSemantics, CursorUpdate, OpId};
 use shardwright_coordination::{CheckpointError, CompleteError};
 
 use super::work::Work;
 use super::{End, Stopped, stopped_by};
 use crate::backend::Backend;
-use crate::connector::Connector;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
-use crate::job::Job;
-use crate::sink::Sink;
 
-impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> {
+impl<B: Backend> Work<'_, B> {
     /// A new operation id, to be kept for as long as one operation is repeated.
     pub(super) fn new_op(&self) -> OpId {
         OpId::from_raw(self.holder.shared.env.random())

@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use shardwright_contracts::{Env, ShardSpec, plan_split_residual};
+use shardwright_contracts::{ShardSpec, plan_split_residual};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{DeclineError, SplitResidualError};
 
 use super::work::Work;
 use super::{Stopped, stopped_by};
 use crate::backend::Backend;
-use crate::connector::Connector;
 use crate::event::WorkerEvent;
-use crate::job::Job;
-use crate::sink::Sink;
 
 /// How long nobody is to ask for a part of what cannot be divided, for now or for good.
 const INDIVISIBLE_FOR: Duration = Duration::from_secs(2);
@@ -38,7 +35,7 @@ enum Boundary {
     Unknown,
 }
 
-impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> {
+impl<B: Backend> Work<'_, B> {
     /// Answers a request for a part of the shard: with a part, or with a time to ask again.
     pub(super) async fn answer(&mut self) -> Result<(), Stopped> {
         let outlook = self.holder.outlook(self.advice).await;

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use shardwright_contracts::ShardSpec;
+use shardwright_contracts::{BoxFuture, ShardSpec};
 
-use crate::connector::{Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position};
+use crate::connector::{ConnectorError, Item, KeyRange, Page, PageLimit, Position};
+use crate::erased::DynConnector;
 
 /// What was read of a shard and not handed out yet.
 #[derive(Debug)]
@@ -48,13 +49,12 @@ impl Feed {
     }
 
     /// Reads the next page. It takes what it needs along, so that it can go on beside the work.
-    pub(super) fn read<'c, C: Connector>(
+    pub(super) fn read<'c>(
         &self,
-        connector: &'c C,
+        connector: &'c dyn DynConnector,
         limit: PageLimit,
-    ) -> impl Future<Output = Result<Page, ConnectorError>> + Send + use<'c, C> {
-        let (range, position) = (self.range.clone(), self.position.clone());
-        async move { connector.page(&range, &position, limit).await }
+    ) -> BoxFuture<'c, Result<Page, ConnectorError>> {
+        connector.page(self.range.clone(), self.position.clone(), limit)
     }
 
     /// Takes a page in. The range may have been narrowed while it was read.

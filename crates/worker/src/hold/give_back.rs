@@ -8,14 +8,10 @@ use shardwright_coordination::ReleaseError;
 
 use super::Holder;
 use super::lease_cell::LeaseCell;
-use crate::Env;
 use crate::backend::Backend;
-use crate::connector::Connector;
 use crate::event::WorkerEvent;
-use crate::job::Job;
-use crate::sink::Sink;
 
-impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E> {
+impl<B: Backend> Holder<'_, B> {
     /// Gives the shard back, however often that takes.
     pub(super) async fn give_back(&self, cell: &LeaseCell) -> Result<(), ReleaseError> {
         let shared = self.shared;

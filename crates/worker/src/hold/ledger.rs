@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use shardwright_contracts::{FenceEpoch, ShardKey};
 
+use crate::erased::{DynSegment, DynSink};
 use crate::extent::{Envelope, Extent, MAX_EXTENTS};
 use crate::options::WorkerOptions;
-use crate::sink::{Segment, Sink, SinkError};
+use crate::sink::SinkError;
 
 /// A commit may take this part of the time at most.
 const COMMIT_SHARE: u32 = 10;
@@ -20,10 +21,10 @@ pub(super) struct Tries {
 }
 
 /// What is done of a shard, and how much of it is committed.
-pub(super) struct Ledger<K: Sink> {
+pub(super) struct Ledger {
     shard: ShardKey,
     fence: FenceEpoch,
-    segment: Option<K::Segment>,
+    segment: Option<Box<dyn DynSegment>>,
     /// Extents of earlier holders.
     earlier: Vec<Extent>,
     envelope: Envelope,
@@ -36,7 +37,7 @@ pub(super) struct Ledger<K: Sink> {
     commit_cost: Duration,
 }
 
-impl<K: Sink> Ledger<K> {
+impl Ledger {
     pub(super) fn new(
         shard: ShardKey,
         fence: FenceEpoch,
@@ -75,16 +76,16 @@ impl<K: Sink> Ledger<K> {
         self.committed.as_deref()
     }
 
-    async fn segment(&mut self, sink: &K) -> Result<&mut K::Segment, SinkError> {
+    async fn segment(&mut self, sink: &dyn DynSink) -> Result<&mut dyn DynSegment, SinkError> {
         let segment = match self.segment.take() {
             Some(segment) => segment,
             None => sink.begin(self.shard, self.fence).await?,
         };
-        Ok(self.segment.insert(segment))
+        Ok(&mut **self.segment.insert(segment))
     }
 
     /// If earlier holders left results in too many places, brings them together.
-    pub(super) async fn gather(&mut self, sink: &K) -> Result<(), SinkError> {
+    pub(super) async fn gather(&mut self, sink: &dyn DynSink) -> Result<(), SinkError> {
         // One more will come.
         if self.earlier.len() < MAX_EXTENTS {
             return Ok(());
@@ -118,7 +119,7 @@ impl<K: Sink> Ledger<K> {
     /// Notes that everything up to an item is done.
     pub(super) async fn enter(
         &mut self,
-        sink: &K,
+        sink: &dyn DynSink,
         key: &[u8],
         bytes: u64,
         tries: Tries,
@@ -187,6 +188,7 @@ mod tests {
     use shardwright_contracts::{RunId, ShardId};
 
     use super::*;
+    use crate::sink::{Segment, Sink};
 
     const SHARD: ShardKey = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(2));
 
@@ -231,7 +233,7 @@ mod tests {
 
     impl Segment for Kept {
         fn append(&mut self, result: &[u8]) -> Result<(), SinkError> {
-            self.append_copied(result, 1)
+            Segment::append_copied(self, result, 1)
         }
 
         fn append_copied(&mut self, bytes: &[u8], items: u64) -> Result<(), SinkError> {
@@ -256,7 +258,7 @@ mod tests {
         Extent { shard, fence, length: 9, items: 3, digest: [0; 32] }
     }
 
-    fn ledger(extents: Vec<Extent>) -> Ledger<Apart> {
+    fn ledger(extents: Vec<Extent>) -> Ledger {
         let envelope = Envelope { extents, ..Envelope::default() };
         Ledger::new(SHARD, fence(MAX_EXTENTS + 2), None, envelope, Duration::ZERO)
     }
@@ -266,9 +268,9 @@ mod tests {
         let sink = Apart::default();
         let mut extents: Vec<Extent> = (1..MAX_EXTENTS - 1).map(elsewhere).collect();
         for raw in [MAX_EXTENTS - 1, MAX_EXTENTS] {
-            let mut segment = sink.begin(SHARD, fence(raw)).await.unwrap();
-            segment.append(b"one\n").unwrap();
-            extents.push(segment.sync().await.unwrap().unwrap());
+            let mut segment = Sink::begin(&sink, SHARD, fence(raw)).await.unwrap();
+            Segment::append(&mut segment, b"one\n").unwrap();
+            extents.push(Segment::sync(&mut segment).await.unwrap().unwrap());
         }
         let mut ledger = ledger(extents);
         ledger.gather(&sink).await.unwrap();

@@ -3,7 +3,6 @@
 //! Everything before it is committed; what comes behind it becomes a shard of its own, for anybody
 //! to go on with; and what is left, which is the item alone, is parked.
 
-use shardwright_contracts::Env;
 use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
 use shardwright_coordination::ParkError;
 use shardwright_frontier::{KeyBuf, key_successor};
@@ -13,16 +12,13 @@ use super::work::Work;
 use super::{End, Stopped, stopped_by};
 use crate::attempt::Attempted;
 use crate::backend::Backend;
-use crate::connector::Connector;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
-use crate::job::Job;
-use crate::sink::Sink;
 
 /// How much of an item's name is kept, in letters.
 const NAME_SHOWN: usize = 512;
 
-impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'_, B, C, J, K, E> {
+impl<B: Backend> Work<'_, B> {
     /// Parks a failing item, and nothing but it.
     pub(super) async fn isolate(mut self, failed: Attempted) -> Result<End, Stopped> {
         let shared = self.holder.shared;

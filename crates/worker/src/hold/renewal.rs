@@ -5,16 +5,12 @@ use shardwright_coordination::{CoordError, RenewError};
 
 use super::Holder;
 use super::lease_cell::LeaseCell;
-use crate::Env;
 use crate::backend::Backend;
-use crate::connector::Connector;
-use crate::job::Job;
-use crate::sink::Sink;
 
 /// How often a lease is renewed in its time.
 const RENEWALS_PER_LEASE: u32 = 3;
 
-impl<B: Backend, C: Connector, J: Job, K: Sink, E: Env> Holder<'_, B, C, J, K, E> {
+impl<B: Backend> Holder<'_, B> {
     /// Renews the lease for as long as it can, and says why it cannot any more. Whoever asks for
     /// a part of the shard can make it do so at once.
     pub(super) async fn keep(&self, cell: &LeaseCell) -> String {

@@ -2,11 +2,12 @@
 
 use std::error::Error as _;
 use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, select_biased};
-use shardwright_contracts::{CursorSemantics, ShardId, ShardSpec};
+use shardwright_contracts::{BoxFuture, CursorSemantics, ShardId, ShardSpec};
 use shardwright_coordination::{ParkReason, RestoredShardState};
 
 use super::advice::Advice;
@@ -15,33 +16,45 @@ use super::feed::Feed;
 use super::lease_cell::LeaseCell;
 use super::ledger::{Ledger, Tries};
 use super::{End, Holder, Stopped};
-use crate::Env;
-use crate::attempt::{Attempted, attempt};
+use crate::attempt::{Attempted, Attempts};
 use crate::backend::Backend;
-use crate::connector::{Connector, ConnectorError, Item, Page};
+use crate::connector::{ConnectorError, Item, Page};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::extent::Envelope;
-use crate::job::{Assignment, Cause, Job, JobFailure};
-use crate::sink::Sink;
+use crate::job::{Assignment, Cause, JobFailure};
 use crate::tracker::{Ticket, Tracker};
 
 /// How many items may wait for one that is slow, for each that may be worked on.
 const WAITING_PER_RUNNING: usize = 8;
 
-type Running<'w> = Pin<Box<dyn Future<Output = (Vec<Ticket>, Vec<Attempted>)> + Send + 'w>>;
-type Reading<'w> = Pin<Box<dyn Future<Output = Result<Page, ConnectorError>> + Send + 'w>>;
+type Reading<'w> = BoxFuture<'w, Result<Page, ConnectorError>>;
+
+/// A batch that is worked on.
+pub(super) struct Running<'w> {
+    tickets: Vec<Ticket>,
+    attempted: BoxFuture<'w, Vec<Attempted>>,
+}
+
+impl Future for Running<'_> {
+    type Output = (Vec<Ticket>, Vec<Attempted>);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let attempted = ready!(self.attempted.as_mut().poll(context));
+        Poll::Ready((std::mem::take(&mut self.tickets), attempted))
+    }
+}
 
 /// Everything about the work on one shard.
-pub(super) struct Work<'w, B, C, J, K: Sink, E> {
-    pub(super) holder: &'w Holder<'w, B, C, J, K, E>,
+pub(super) struct Work<'w, B> {
+    pub(super) holder: &'w Holder<'w, B>,
     pub(super) assignment: &'w Assignment,
     pub(super) lease: &'w LeaseCell,
     pub(super) advice: &'w Advice,
     pub(super) spec: ShardSpec,
     pub(super) semantics: CursorSemantics,
     pub(super) feed: Feed,
-    pub(super) ledger: Ledger<K>,
+    pub(super) ledger: Ledger,
     pub(super) running: FuturesUnordered<Running<'w>>,
     pub(super) tracker: Tracker<Attempted>,
     /// The last key that was handed out, here or before.
@@ -63,9 +76,9 @@ enum Woken {
     Nothing,
 }
 
-impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K, E> {
+impl<'w, B: Backend> Work<'w, B> {
     pub(super) fn new(
-        holder: &'w Holder<'w, B, C, J, K, E>,
+        holder: &'w Holder<'w, B>,
         assignment: &'w Assignment,
         lease: &'w LeaseCell,
         advice: &'w Advice,
@@ -113,7 +126,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
     /// Works until the shard is done, parked, given back or lost.
     pub(super) async fn run(mut self) -> Result<End, Stopped> {
         let (shared, mut failures) = (self.holder.shared, 0);
-        self.ledger.gather(&shared.sink).await.map_err(WorkerError::from)?;
+        self.ledger.gather(&*shared.sink).await.map_err(WorkerError::from)?;
         let mut reading: Option<Reading<'w>> = None;
         loop {
             self.hand_out();
@@ -228,14 +241,17 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
             let tickets: Vec<Ticket> = items.iter().map(|_| self.tracker.start()).collect();
             let sequence = self.sequence;
             self.sequence += items.len() as u64;
-            let (assignment, policy) = (self.assignment, &shared.options.retry);
             // The cursor may be past an item already, and then nobody else would try it again.
             let stop = (self.semantics == CursorSemantics::Completed).then_some(&shared.stop);
-            self.running.push(Box::pin(async move {
-                let (job, env) = (&shared.job, &shared.env);
-                let attempted = attempt(job, env, policy, stop, assignment, sequence, items).await;
-                (tickets, attempted)
-            }));
+            let attempts = Attempts {
+                env: &*shared.env,
+                policy: &shared.options.retry,
+                stop,
+                assignment: self.assignment,
+                sequence,
+                items,
+            };
+            self.running.push(Running { tickets, attempted: shared.job.attempt(attempts) });
         }
     }
 
@@ -274,7 +290,7 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
                 }
             };
             let bytes = item.size.unwrap_or_default();
-            let done = self.ledger.enter(&shared.sink, &item.key, bytes, tries, &result).await;
+            let done = self.ledger.enter(&*shared.sink, &item.key, bytes, tries, &result).await;
             done.map_err(WorkerError::from)?;
             self.advice.done(bytes);
             let (shard, key) = (self.shard(), item.key.as_ref());
@@ -302,6 +318,10 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
 
     /// Waits for whatever comes first.
     async fn wake(&mut self, reading: &mut Option<Reading<'w>>) -> Woken {
+        // Where a batch is done already, no timer is needed.
+        if let Some(Some((tickets, attempted))) = self.running.next().now_or_never() {
+            return Woken::Attempted(tickets, attempted);
+        }
         let shared = self.holder.shared;
         let now = shared.env.monotonic();
         let until_commit = self.ledger.until_due(now, &shared.options);
@@ -351,11 +371,12 @@ impl<'w, B: Backend, C: Connector, J: Job, K: Sink, E: Env> Work<'w, B, C, J, K,
         if failures > self.source_retries() {
             limit = limit.passing_over_trouble();
         }
-        let page = self.feed.read(&shared.connector, limit);
+        let page = self.feed.read(&*shared.connector, limit);
+        if wait.is_zero() {
+            return page;
+        }
         Box::pin(async move {
-            if !wait.is_zero() {
-                shared.env.sleep(wait).await;
-            }
+            shared.env.sleep(wait).await;
             page.await
         })
     }

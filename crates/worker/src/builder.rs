@@ -1,0 +1,156 @@
+//! Putting a worker together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_contracts::{Env, RunId, TenantId};
+use tokio::sync::Mutex;
+
+use crate::backend::Backend;
+use crate::bells::Bells;
+use crate::connector::Connector;
+use crate::erased::{DynConnector, DynJob, DynSink};
+use crate::error::WorkerError;
+use crate::event::Observer;
+use crate::job::Job;
+use crate::options::WorkerOptions;
+use crate::retry::RetryPolicy;
+use crate::sink::{Discard, Sink};
+use crate::stop::Stop;
+use crate::worker::{Ending, Shared, Worker};
+
+/// Between two tries of something that the store did not do.
+const BACKOFF: RetryPolicy = RetryPolicy {
+    retries: u32::MAX,
+    first_wait: Duration::from_millis(20),
+    longest_wait: Duration::from_secs(2),
+};
+
+/// What a worker is made of. It needs a backend, an environment, a connector and a job: its type
+/// says which of them it has, and only one that has them all can be built.
+pub struct WorkerBuilder<B, C, J, E> {
+    backend: B,
+    connector: C,
+    job: J,
+    env: E,
+    settings: Settings,
+}
+
+/// The connector of a worker.
+pub struct ChosenConnector(Arc<dyn DynConnector>);
+
+/// The job of a worker.
+pub struct ChosenJob(Arc<dyn DynJob>);
+
+/// The environment of a worker.
+pub struct ChosenEnv(Arc<dyn Env>);
+
+struct Settings {
+    tenant: TenantId,
+    run: RunId,
+    sink: Arc<dyn DynSink>,
+    options: WorkerOptions,
+    stop: Stop,
+    observer: Arc<dyn Observer>,
+}
+
+impl WorkerBuilder<(), (), (), ()> {
+    pub(crate) fn new(tenant: TenantId, run: RunId) -> Self {
+        let settings = Settings {
+            tenant,
+            run,
+            sink: Arc::new(Discard),
+            options: WorkerOptions::default(),
+            stop: Stop::default(),
+            observer: Arc::new(()),
+        };
+        Self { backend: (), connector: (), job: (), env: (), settings }
+    }
+}
+
+impl<B, C, J, E> WorkerBuilder<B, C, J, E> {
+    /// Where the run is coordinated.
+    pub fn backend<N: Backend>(self, backend: N) -> WorkerBuilder<N, C, J, E> {
+        let Self { connector, job, env, settings, .. } = self;
+        WorkerBuilder { backend, connector, job, env, settings }
+    }
+
+    /// Where the items are.
+    pub fn connector(self, connector: impl Connector) -> WorkerBuilder<B, ChosenConnector, J, E> {
+        let Self { backend, job, env, settings, .. } = self;
+        let connector = ChosenConnector(Arc::new(connector));
+        WorkerBuilder { backend, connector, job, env, settings }
+    }
+
+    /// What is done with each item.
+    pub fn job(self, job: impl Job) -> WorkerBuilder<B, C, ChosenJob, E> {
+        let Self { backend, connector, env, settings, .. } = self;
+        WorkerBuilder { backend, connector, job: ChosenJob(Arc::new(job)), env, settings }
+    }
+
+    /// Time, tasks and chance.
+    pub fn env(self, env: impl Env) -> WorkerBuilder<B, C, J, ChosenEnv> {
+        let Self { backend, connector, job, settings, .. } = self;
+        WorkerBuilder { backend, connector, job, env: ChosenEnv(Arc::new(env)), settings }
+    }
+
+    /// Where results go; unless it is said, nowhere.
+    #[must_use]
+    pub fn sink(mut self, sink: impl Sink) -> Self {
+        self.settings.sink = Arc::new(sink);
+        self
+    }
+
+    /// How it works.
+    #[must_use]
+    pub fn options(mut self, options: WorkerOptions) -> Self {
+        self.settings.options = options;
+        self
+    }
+
+    /// What can tell it to stop.
+    #[must_use]
+    pub fn stop(mut self, stop: Stop) -> Self {
+        self.settings.stop = stop;
+        self
+    }
+
+    /// Who wants to know what it does.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.settings.observer = observer;
+        self
+    }
+}
+
+impl<B: Backend> WorkerBuilder<B, ChosenConnector, ChosenJob, ChosenEnv> {
+    /// Looks the run up, and makes the worker.
+    pub async fn build(self) -> Result<Worker<B>, WorkerError> {
+        let Self { backend, connector, job, env, settings } = self;
+        let Settings { tenant, run, sink, options, stop, observer } = settings;
+        let record = backend.get_run(tenant, run).await.map_err(WorkerError::coordination)?;
+        let shared = Shared {
+            backend,
+            connector: connector.0,
+            job: job.0,
+            sink,
+            env: env.0,
+            tenant,
+            run,
+            options,
+            stop,
+            observer,
+            backoff: BACKOFF,
+            claiming: Mutex::new(()),
+            bells: Bells::default(),
+            retry_limit: record.config.max_shard_retries,
+            lease: Duration::from_millis(record.config.lease_duration_ms.get()),
+        };
+        Ok(Worker { shared: Arc::new(shared) })
+    }
+
+    /// Makes the worker and lets it work; see [`Worker::run`].
+    pub async fn run(self) -> Result<Ending, WorkerError> {
+        self.build().await?.run().await
+    }
+}

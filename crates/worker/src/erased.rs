@@ -1,0 +1,242 @@
+//! Connectors, jobs and sinks without their types, so that the loop is compiled once.
+//!
+//! Users implement the traits with `async fn`; a worker holds trait objects of these companions.
+//! The loop boxes one future per page, batch and sync, none per item.
+
+use std::io;
+use std::sync::Arc;
+
+use shardwright_contracts::{BoxFuture, FenceEpoch, RunId, ShardKey};
+
+use crate::attempt::{Attempted, Attempts, attempt};
+use crate::connector::{
+    Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Page, PageLimit, Position,
+};
+use crate::extent::Extent;
+use crate::job::{Assignment, Job, JobFailure, Outcome};
+use crate::sink::{Segment, Sink, SinkError};
+
+/// A [`Connector`] of any type.
+pub(crate) trait DynConnector: Send + Sync {
+    /// Reads a page. The future owns its arguments, so that it can run beside the work.
+    fn page(
+        &self,
+        range: KeyRange,
+        from: Position,
+        limit: PageLimit,
+    ) -> BoxFuture<'_, Result<Page, ConnectorError>>;
+
+    fn estimate<'a>(
+        &'a self,
+        range: &'a KeyRange,
+        after: Option<&'a [u8]>,
+    ) -> BoxFuture<'a, Result<Estimate, ConnectorError>>;
+
+    fn propose_split<'a>(
+        &'a self,
+        range: &'a KeyRange,
+        after: Option<&'a [u8]>,
+        fraction: f64,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, ConnectorError>>;
+
+    fn initial_ranges(&self, wanted: usize)
+    -> BoxFuture<'_, Result<Vec<KeyRange>, ConnectorError>>;
+
+    fn fingerprint(&self) -> BoxFuture<'_, Result<Fingerprint, ConnectorError>>;
+}
+
+impl<C: Connector> DynConnector for C {
+    fn page(
+        &self,
+        range: KeyRange,
+        from: Position,
+        limit: PageLimit,
+    ) -> BoxFuture<'_, Result<Page, ConnectorError>> {
+        Box::pin(async move { Connector::page(self, &range, &from, limit).await })
+    }
+
+    fn estimate<'a>(
+        &'a self,
+        range: &'a KeyRange,
+        after: Option<&'a [u8]>,
+    ) -> BoxFuture<'a, Result<Estimate, ConnectorError>> {
+        Box::pin(Connector::estimate(self, range, after))
+    }
+
+    fn propose_split<'a>(
+        &'a self,
+        range: &'a KeyRange,
+        after: Option<&'a [u8]>,
+        fraction: f64,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, ConnectorError>> {
+        Box::pin(Connector::propose_split(self, range, after, fraction))
+    }
+
+    fn initial_ranges(
+        &self,
+        wanted: usize,
+    ) -> BoxFuture<'_, Result<Vec<KeyRange>, ConnectorError>> {
+        Box::pin(Connector::initial_ranges(self, wanted))
+    }
+
+    fn fingerprint(&self) -> BoxFuture<'_, Result<Fingerprint, ConnectorError>> {
+        Box::pin(Connector::fingerprint(self))
+    }
+}
+
+/// A [`Connector`] whose type is erased. Clones share it.
+#[derive(Clone)]
+pub struct SharedConnector(Arc<dyn DynConnector>);
+
+impl SharedConnector {
+    /// Erases the type of a connector.
+    pub fn new(connector: impl Connector) -> Self {
+        Self(Arc::new(connector))
+    }
+}
+
+impl Connector for SharedConnector {
+    async fn page(
+        &self,
+        range: &KeyRange,
+        from: &Position,
+        limit: PageLimit,
+    ) -> Result<Page, ConnectorError> {
+        self.0.page(range.clone(), from.clone(), limit).await
+    }
+
+    async fn estimate(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+    ) -> Result<Estimate, ConnectorError> {
+        self.0.estimate(range, after).await
+    }
+
+    async fn propose_split(
+        &self,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+        fraction: f64,
+    ) -> Result<Option<Vec<u8>>, ConnectorError> {
+        self.0.propose_split(range, after, fraction).await
+    }
+
+    async fn initial_ranges(&self, wanted: usize) -> Result<Vec<KeyRange>, ConnectorError> {
+        self.0.initial_ranges(wanted).await
+    }
+
+    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+        self.0.fingerprint().await
+    }
+}
+
+/// A [`Job`] of any type.
+pub(crate) trait DynJob: Send + Sync {
+    fn batch_size(&self) -> usize;
+
+    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome;
+
+    /// Works on a batch until each of its items is done or has failed for good: one box for all
+    /// tries together.
+    fn attempt<'a>(&'a self, attempts: Attempts<'a>) -> BoxFuture<'a, Vec<Attempted>>;
+
+    fn committed(&self, assignment: &Assignment, key: &[u8]);
+
+    fn divided(&self, assignment: &Assignment, end: &[u8]);
+
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+impl<J: Job> DynJob for J {
+    fn batch_size(&self) -> usize {
+        Job::batch_size(self)
+    }
+
+    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
+        Job::failure_record(self, item, failure)
+    }
+
+    fn attempt<'a>(&'a self, attempts: Attempts<'a>) -> BoxFuture<'a, Vec<Attempted>> {
+        Box::pin(attempt(self, attempts))
+    }
+
+    fn committed(&self, assignment: &Assignment, key: &[u8]) {
+        Job::committed(self, assignment, key);
+    }
+
+    fn divided(&self, assignment: &Assignment, end: &[u8]) {
+        Job::divided(self, assignment, end);
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(Job::close(self))
+    }
+}
+
+/// A [`Sink`] of any type, as far as a worker uses one.
+pub(crate) trait DynSink: Send + Sync {
+    fn begin(
+        &self,
+        shard: ShardKey,
+        fence: FenceEpoch,
+    ) -> BoxFuture<'_, Result<Box<dyn DynSegment>, SinkError>>;
+
+    fn read<'a>(
+        &'a self,
+        run: RunId,
+        extent: Extent,
+        piece: &'a mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
+    ) -> BoxFuture<'a, Result<(), SinkError>>;
+
+    fn is_elsewhere(&self, run: RunId, extent: &Extent) -> bool;
+}
+
+impl<K: Sink> DynSink for K {
+    fn begin(
+        &self,
+        shard: ShardKey,
+        fence: FenceEpoch,
+    ) -> BoxFuture<'_, Result<Box<dyn DynSegment>, SinkError>> {
+        Box::pin(async move {
+            let segment = Sink::begin(self, shard, fence).await?;
+            Ok(Box::new(segment) as Box<dyn DynSegment>)
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        run: RunId,
+        extent: Extent,
+        piece: &'a mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
+    ) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(Sink::read(self, run, extent, piece))
+    }
+
+    fn is_elsewhere(&self, run: RunId, extent: &Extent) -> bool {
+        Sink::is_elsewhere(self, run, extent)
+    }
+}
+
+/// A [`Segment`] of any type.
+pub(crate) trait DynSegment: Send {
+    fn append(&mut self, result: &[u8]) -> Result<(), SinkError>;
+
+    fn append_copied(&mut self, bytes: &[u8], items: u64) -> Result<(), SinkError>;
+
+    fn sync(&mut self) -> BoxFuture<'_, Result<Option<Extent>, SinkError>>;
+}
+
+impl<S: Segment> DynSegment for S {
+    fn append(&mut self, result: &[u8]) -> Result<(), SinkError> {
+        Segment::append(self, result)
+    }
+
+    fn append_copied(&mut self, bytes: &[u8], items: u64) -> Result<(), SinkError> {
+        Segment::append_copied(self, bytes, items)
+    }
+
+    fn sync(&mut self) -> BoxFuture<'_, Result<Option<Extent>, SinkError>> {
+        Box::pin(Segment::sync(self))
+    }
+}
