@@ -14,7 +14,8 @@ use shardwright_process::scan::{Format, Secrecy};
 use self::cluster::{ClusterArguments, GateArguments, NodeArguments, RouteArguments};
 use self::demo::DemoCommand;
 use self::etcd::EtcdFlags;
-use crate::description::Mode;
+use shardwright_jobs::JobOptions;
+use shardwright_jobs::description::Mode;
 use crate::exit;
 use crate::store::StoreAddress;
 
@@ -279,6 +280,27 @@ impl WorkArguments {
 }
 
 impl RunArguments {
+    /// The same for whoever begins the run.
+    pub(crate) fn options(&self) -> JobOptions {
+        let MakeArguments { name, fresh, out, out_local, shards, lease } = &self.make;
+        JobOptions {
+            source: self.source.clone(),
+            lines: self.lines.clone(),
+            null: self.null,
+            gitignore: self.gitignore,
+            command: self.command.clone(),
+            mode: self.mode(),
+            at_dispatch: self.at_dispatch,
+            name: *name,
+            fresh: *fresh,
+            out: out.clone(),
+            out_local: *out_local,
+            shards: *shards,
+            lease_seconds: *lease,
+            workers: self.work.workers(),
+        }
+    }
+
     /// How items get to the command.
     pub(crate) const fn mode(&self) -> Mode {
         if let Some(secrecy) = self.scan {

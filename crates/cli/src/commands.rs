@@ -25,13 +25,12 @@ use shardwright_coordination::{AsyncRunDirectory as _, RunName};
 
 use self::transition::Transition;
 use crate::arguments::{Arguments, Command};
-use crate::description::Description;
+use shardwright_jobs::description::Description;
 use crate::exit::Exit;
 use crate::say::write_data;
 use crate::store::Coordinator;
 
 /// Whose runs they are. A command line has one user.
-pub(crate) const TENANT: TenantId = TenantId::from_bytes([0; TenantId::SIZE]);
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let Arguments { store: chosen, etcd, json, command } = arguments;

@@ -11,7 +11,7 @@ use shardwright_worker::{Observer, Stop, WorkerEvent};
 use tokio::sync::Notify;
 
 use crate::arguments::FailureLimit;
-use crate::commands::TENANT;
+use shardwright_jobs::TENANT;
 use crate::store::Coordinator;
 
 /// A percentage means nothing before so many items were tried, unless there are no more.

@@ -4,32 +4,19 @@
 //! owns a shard: that is the coordinator's business.
 #![forbid(unsafe_code)]
 
-mod agreement;
 mod arguments;
-mod begin;
-mod books;
 mod cluster;
 mod commands;
-mod conclude;
 mod demo;
-mod description;
 mod exit;
 mod failures;
-mod job;
-mod naming;
-mod output;
 mod progress;
-mod readable;
-mod receipt;
 mod say;
 mod scan;
 mod serve;
 mod signals;
-mod sink;
-mod source;
 mod state;
 mod store;
-mod verify;
 mod view;
 mod work;
 

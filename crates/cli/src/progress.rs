@@ -7,9 +7,9 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{ShardRecord, ShardStatus};
 use shardwright_worker::connector::{Connector, KeyRange, Quantity};
 
-use crate::commands::TENANT;
-use crate::description::Description;
-use crate::source::AnyConnector;
+use shardwright_jobs::TENANT;
+use shardwright_jobs::description::Description;
+use shardwright_jobs::source::AnyConnector;
 use crate::store::Coordinator;
 use crate::view::{Amount, Board, View};
 

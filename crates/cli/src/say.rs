@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::readable::printable;
+use shardwright_jobs::readable::printable;
 
 /// What has become of the output so far.
 static OUTPUT: Fate = Fate { is_closed: AtomicBool::new(false), trouble: OnceLock::new() };

@@ -10,13 +10,13 @@ use serde_json::json;
 use shardwright_process::scan::{Report, RuleSet, ScanJob, ScanRecord, Scanner, Totals};
 
 use crate::arguments::ScanArguments;
-use crate::description::Description;
+use shardwright_jobs::description::Description;
 use crate::exit::Exit;
-use crate::job::Command;
-use crate::output::{Output, RESULTS, write_whole};
-use crate::receipt::Receipt;
+use shardwright_jobs::job::Command;
+use shardwright_jobs::output::{Output, RESULTS, write_whole};
+use shardwright_jobs::receipt::Receipt;
 use crate::say::write_bytes;
-use crate::source::AnyConnector;
+use shardwright_jobs::source::AnyConnector;
 use crate::view::{View, emit};
 
 /// A scan that was asked for.
@@ -137,7 +137,7 @@ fn lines(report: &Report<'_>) -> Vec<String> {
     if totals.unreadable > 0 {
         lines.push(format!("{} files could not be read:", totals.unreadable));
         let first = report.unread().iter().take(10);
-        lines.extend(first.map(|path| format!("  {}", crate::readable::readable(path))));
+        lines.extend(first.map(|path| format!("  {}", shardwright_jobs::readable::readable(path))));
     }
     lines
 }

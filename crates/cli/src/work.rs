@@ -11,23 +11,23 @@ use shardwright_engine::TokioEnv;
 use shardwright_worker::{Ending, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerOptions};
 
 use crate::arguments::WorkArguments;
-use crate::begin::{Begun, HOW_TO_MAKE_ROOM};
-use crate::books::Books;
-use crate::commands::TENANT;
+use shardwright_jobs::begin::{Begun, HOW_TO_MAKE_ROOM};
+use shardwright_jobs::books::Books;
+use shardwright_jobs::TENANT;
 use crate::commands::runs::word;
 use crate::commands::transition::ensure_not_paused;
 use crate::commands::unpark::unpark_all;
-use crate::conclude::{Conclusion, is_settled};
-use crate::description::Description;
+use shardwright_jobs::conclude::{Conclusion, is_settled};
+use shardwright_jobs::description::Description;
 use crate::exit::Exit;
 use crate::failures::FailureWatch;
-use crate::job::Command;
-use crate::output::Output;
+use shardwright_jobs::job::Command;
+use shardwright_jobs::output::Output;
 use crate::progress::{self, Progress};
 use crate::say::note;
 use crate::scan::Scan;
 use crate::signals::stop_on_signals;
-use crate::source::Booked;
+use shardwright_jobs::source::Booked;
 use crate::store::Coordinator;
 use crate::view::View;
 
@@ -264,13 +264,13 @@ mod tests {
     use shardwright_coordination::{ShardLimitScope, ShardLimitViolation};
 
     use super::*;
-    use crate::begin::tests::Bench;
-    use crate::description::Results;
+    use shardwright_jobs::testing::Bench;
+    use shardwright_jobs::description::Results;
 
     #[tokio::test]
     async fn books_that_cannot_be_handed_in_hide_no_other_ending() {
         let bench = Bench::new().await;
-        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let begun = bench.begin(&bench.options("cat")).await.unwrap();
         let Begun { name, run, description, connector, .. } = begun;
         let (coordinator, view) =
             (&bench.coordinator, View::new(true, name, description.source.clone()));

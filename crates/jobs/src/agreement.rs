@@ -2,13 +2,13 @@
 
 use shardwright_coordination::RunName;
 
-use crate::arguments::RunArguments;
 use crate::description::{Description, Results};
+use crate::options::JobOptions;
 use crate::source::Source;
 
 /// What was asked for, as far as a run can differ from it.
 pub(crate) struct Asked<'a> {
-    pub(crate) arguments: &'a RunArguments,
+    pub(crate) options: &'a JobOptions,
     pub(crate) source: &'a Source,
     /// Where results are to go, if that was said.
     pub(crate) results: Option<&'a Results>,
@@ -33,15 +33,15 @@ impl Asked<'_> {
     /// What a run was begun with that was not asked for. What the rows of a file say is not
     /// compared here: that is found out when they are read.
     pub(crate) fn differing(&self, begun: &Description) -> Vec<String> {
-        let Self { arguments, source, results } = self;
+        let Self { options, source, results } = self;
         let mut differing = Vec::new();
-        if begun.command() != arguments.command {
+        if begun.command() != options.command {
             differing.push("with another command".to_owned());
         }
-        if begun.mode != arguments.mode() {
+        if begun.mode != options.mode {
             differing.push("with items handed out otherwise (--batch, --persistent)".to_owned());
         }
-        flag(&mut differing, "--at-dispatch", begun.at_dispatch, arguments.at_dispatch);
+        flag(&mut differing, "--at-dispatch", begun.at_dispatch, options.at_dispatch);
         match (&begun.source, source) {
             (Source::Lines { null: begun, .. }, Source::Lines { null, .. }) => {
                 flag(&mut differing, "--null", *begun, *null);

@@ -14,18 +14,19 @@ use shardwright_coordination::{
     NameRunError, RegisterShardsError, RunConfig, RunName, RunQueryError, RunRecord, RunStatus,
     RunTransitionError,
 };
+use shardwright_store::StoreAddress;
 use shardwright_worker::connector::Connector;
 use shardwright_worker::create_run;
 use shardwright_worker::sink::Sink as _;
 
+use crate::Coordinator;
 use crate::agreement::Asked;
-use crate::arguments::RunArguments;
-use crate::commands::TENANT;
+use crate::options::JobOptions;
+use crate::TENANT;
 use crate::description::{Description, Mode, Results};
 use crate::naming;
 use crate::output::{Output, default_folder};
 use crate::source::{AnyConnector, Source};
-use crate::store::{Coordinator, StoreAddress};
 
 /// Shards per worker at first. More come by splitting.
 const SHARDS_PER_WORKER: usize = 4;
@@ -34,22 +35,28 @@ const MOST_SHARDS: usize = 256;
 const MOST_TRIES: usize = 16;
 
 /// What helps if there are as many shards as there may be.
-pub(crate) const HOW_TO_MAKE_ROOM: &str = "runs that have ended keep their room until they are \
+pub const HOW_TO_MAKE_ROOM: &str = "runs that have ended keep their room until they are \
      taken away: `shardwright gc --keep-days 7` does that with those that ended more than 7 days \
      ago, and keeps their results";
 
 /// A run that was found or made.
-pub(crate) struct Begun {
-    pub(crate) name: RunName,
-    pub(crate) run: RunId,
-    pub(crate) description: Description,
-    pub(crate) connector: AnyConnector,
-    pub(crate) output: Output,
-    pub(crate) is_resumed: bool,
+pub struct Begun {
+    /// Its name.
+    pub name: RunName,
+    /// Its id.
+    pub run: RunId,
+    /// What it is for.
+    pub description: Description,
+    /// Its source.
+    pub connector: AnyConnector,
+    /// Where its results go.
+    pub output: Output,
+    /// Whether it was there before.
+    pub is_resumed: bool,
 }
 
 /// The folder for what belongs to this machine.
-pub(crate) fn state_folder(store: &StoreAddress) -> anyhow::Result<PathBuf> {
+pub fn state_folder(store: &StoreAddress) -> anyhow::Result<PathBuf> {
     let folder = store.state_folder();
     std::fs::create_dir_all(folder)
         .with_context(|| format!("{} cannot be made", folder.display()))?;
@@ -57,15 +64,15 @@ pub(crate) fn state_folder(store: &StoreAddress) -> anyhow::Result<PathBuf> {
 }
 
 /// Finds the run of this source and command, or makes it.
-pub(crate) async fn begin(
+pub async fn begin(
     store: &StoreAddress,
     coordinator: &Coordinator,
     state: &Path,
-    arguments: &RunArguments,
+    options: &JobOptions,
 ) -> anyhow::Result<Begun> {
-    let source = Source::from_arguments(arguments, state).await?;
-    let name = arguments.make.name.unwrap_or_else(|| derived_name(&source, arguments));
-    let wanted = Wanted { store, coordinator, state, arguments, source, name };
+    let source = Source::from_options(options, state).await?;
+    let name = options.name.unwrap_or_else(|| derived_name(&source, options));
+    let wanted = Wanted { store, coordinator, state, options, source, name };
     for _ in 0..MOST_TRIES {
         if let Some(begun) = wanted.find_or_make().await? {
             return Ok(begun);
@@ -79,7 +86,7 @@ struct Wanted<'a> {
     store: &'a StoreAddress,
     coordinator: &'a Coordinator,
     state: &'a Path,
-    arguments: &'a RunArguments,
+    options: &'a JobOptions,
     source: Source,
     name: RunName,
 }
@@ -90,7 +97,7 @@ impl Wanted<'_> {
         let Self { coordinator, name, .. } = self;
         let found = coordinator.find_run(TENANT, *name).await?;
         if let Some(run) = found
-            && !self.arguments.make.fresh
+            && !self.options.fresh
             && let Some(job) = coordinator.job_of(TENANT, run).await?
         {
             let description = Description::decode(&job.description)?;
@@ -109,7 +116,7 @@ impl Wanted<'_> {
         match self.coordinator.get_run(TENANT, run).await {
             Ok(record) => {
                 let are_scans = matches!(description.mode, Mode::Scan { .. });
-                let are_scans = are_scans && self.arguments.scan.is_some();
+                let are_scans = are_scans && self.options.is_scan();
                 Ok(are_scans && self.is_over(&record).await?)
             }
             Err(RunQueryError::RunNotFound(_)) => {
@@ -136,7 +143,7 @@ impl Wanted<'_> {
     }
 
     const fn asked<'a>(&'a self, results: Option<&'a Results>) -> Asked<'a> {
-        Asked { arguments: self.arguments, source: &self.source, results }
+        Asked { options: self.options, source: &self.source, results }
     }
 
     /// Goes on with a run, if it is the one that was asked for.
@@ -158,7 +165,7 @@ impl Wanted<'_> {
         let results = self.said_results()?;
         self.asked(results.as_ref()).ensure_same(self.name, &description)?;
         let found = Found { name: self.name, run, description };
-        let given = self.arguments.source.as_ref().map(PathBuf::from);
+        let given = self.options.source.as_ref().map(PathBuf::from);
         let source = Some((&self.source, given));
         let begun = resume(self.coordinator, self.state, source, found).await?;
         self.create(run, &begun.description).await?;
@@ -167,7 +174,7 @@ impl Wanted<'_> {
 
     /// Makes the run that has the name. If another one has it by now, nobody would end this one.
     async fn create(&self, run: RunId, description: &Description) -> anyhow::Result<()> {
-        create(self.coordinator, run, description, self.arguments.make.lease).await?;
+        create(self.coordinator, run, description, self.options.lease_seconds).await?;
         if self.is_another_by_now(Some(run)).await? {
             end(self.coordinator, run).await?;
             anyhow::bail!("somebody has begun the run {} anew", self.name);
@@ -183,8 +190,8 @@ impl Wanted<'_> {
 
     /// Makes a new run in the place of the one that was found.
     async fn make(&self, found: Option<RunId>) -> anyhow::Result<Option<Begun>> {
-        let Self { coordinator, state, arguments, name, .. } = *self;
-        let given = arguments.source.as_ref().map(PathBuf::from);
+        let Self { coordinator, state, options, name, .. } = *self;
+        let given = options.source.as_ref().map(PathBuf::from);
         // Nothing is left behind of a run whose source cannot be read.
         drop(self.source.open(given.as_deref(), state, &[state.to_owned()]).await?);
         let results = self.place_results()?;
@@ -200,14 +207,14 @@ impl Wanted<'_> {
         }
         let connector = self.source.open(given.as_deref(), state, &ours).await?;
         let fingerprint = connector.fingerprint().await?;
-        let by_workers = || (arguments.work.workers() * SHARDS_PER_WORKER).min(MOST_SHARDS);
-        let wanted = arguments.make.shards.map_or_else(by_workers, usize::from);
+        let by_workers = || (options.workers * SHARDS_PER_WORKER).min(MOST_SHARDS);
+        let wanted = options.shards.map_or_else(by_workers, usize::from);
         let ranges = connector.initial_ranges(wanted).await?;
         let source = self.source.clone();
-        let description = Description::new(source, &fingerprint, arguments, results, &ranges);
+        let description = Description::new(source, &fingerprint, options, results, &ranges);
         let run = RunId::from_raw(fastrand::u64(1..));
         let job = Job { name, description: description.encode()?.into() };
-        let may_replace = arguments.make.fresh || found.is_some();
+        let may_replace = options.fresh || found.is_some();
         if let Err(refusal) = output.reserve(name, run, may_replace).await {
             // The place may be of somebody who has begun the same just now.
             return if self.is_another_by_now(found).await? { Ok(None) } else { Err(refusal) };
@@ -240,11 +247,10 @@ impl Wanted<'_> {
 
     /// Where results go, if that was said.
     fn said_results(&self) -> anyhow::Result<Option<Results>> {
-        let make = &self.arguments.make;
-        if make.out_local {
+        if self.options.out_local {
             return Ok(Some(Results::Local));
         }
-        make.out.as_ref().map(|out| Results::said(out)).transpose()
+        self.options.out.as_ref().map(|out| Results::said(out)).transpose()
     }
 
     fn place_results(&self) -> anyhow::Result<Results> {
@@ -276,7 +282,7 @@ const fn is_surely_nameless(run: RunId, named: &Result<RunId, NameRunError>) -> 
 }
 
 /// Nobody goes on with a run whose name is another one's now.
-pub(crate) async fn end(coordinator: &Coordinator, replaced: RunId) -> anyhow::Result<()> {
+pub async fn end(coordinator: &Coordinator, replaced: RunId) -> anyhow::Result<()> {
     let op = OpId::from_raw(fastrand::u64(..));
     match coordinator.cancel_run(TENANT, replaced, op).await {
         Ok(_) => Ok(()),
@@ -287,15 +293,18 @@ pub(crate) async fn end(coordinator: &Coordinator, replaced: RunId) -> anyhow::R
 }
 
 /// A run that is there.
-pub(crate) struct Found {
-    pub(crate) name: RunName,
-    pub(crate) run: RunId,
-    pub(crate) description: Description,
+pub struct Found {
+    /// Its name.
+    pub name: RunName,
+    /// Its id.
+    pub run: RunId,
+    /// What it is for.
+    pub description: Description,
 }
 
 /// Goes on with a run, if its source is still the same: that of the run, or the one that was said
 /// and as it was said.
-pub(crate) async fn resume(
+pub async fn resume(
     coordinator: &Coordinator,
     state: &Path,
     said: Option<(&Source, Option<PathBuf>)>,
@@ -331,21 +340,21 @@ pub(crate) async fn resume(
     Ok(Begun { name, run, description, connector, output, is_resumed: true })
 }
 
-fn derived_name(source: &Source, arguments: &RunArguments) -> RunName {
+fn derived_name(source: &Source, options: &JobOptions) -> RunName {
     let shown = match source {
         Source::Lines { piped: true, .. } => "pipe".to_owned(),
         source => source.shown(),
     };
     let identity = serde_json::to_vec(source).unwrap_or_default();
-    let mode = serde_json::to_vec(&arguments.mode()).unwrap_or_default();
-    let dispatch = [u8::from(arguments.at_dispatch)];
+    let mode = serde_json::to_vec(&options.mode).unwrap_or_default();
+    let dispatch = [u8::from(options.at_dispatch)];
     let mut parts: Vec<&[u8]> = vec![&identity, &mode, &dispatch];
-    parts.extend(arguments.command.iter().map(|part| part.as_encoded_bytes()));
+    parts.extend(options.command.iter().map(|part| part.as_encoded_bytes()));
     naming::derive(&shown, &parts)
 }
 
 /// Makes the run as it was written down. For all but the first it is there already.
-pub(crate) async fn create(
+pub async fn create(
     coordinator: &Coordinator,
     run: RunId,
     description: &Description,
@@ -375,109 +384,20 @@ pub(crate) async fn create(
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use clap::Parser as _;
-    use shardwright_coordination::{InfraError, ParkReason, ShardLimits};
+mod tests {
+    use shardwright_coordination::{InfraError, ShardLimits};
+    use shardwright_engine::keyspace::Keyspace;
     use shardwright_engine::{EngineConfig, TokioEnv};
-    use shardwright_worker::{Ending, JobFailure, Worker, each};
 
     use super::*;
-    use crate::arguments::{Arguments, Command};
     use crate::output::Replaced;
-    use crate::store::{OpenStore as _, Purpose};
-
-    const RUN: RunId = RunId::from_raw(7);
-
-    /// A store, a folder with something to work on, and a place for results.
-    pub(crate) struct Bench {
-        pub(crate) store: StoreAddress,
-        pub(crate) coordinator: Coordinator,
-        pub(crate) state: PathBuf,
-        folder: tempfile::TempDir,
-    }
-
-    impl Bench {
-        pub(crate) async fn new() -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            std::fs::create_dir(folder.path().join("data")).unwrap();
-            std::fs::write(folder.path().join("data/item"), "x").unwrap();
-            let store = StoreAddress::File(folder.path().join("state"));
-            let state = state_folder(&store).unwrap();
-            let coordinator = store.open(Purpose::Work).await.unwrap();
-            Self { store, coordinator, state, folder }
-        }
-
-        /// What is said to look for secrets instead.
-        pub(crate) fn scan_arguments(&self) -> RunArguments {
-            let (out, data) = (self.path("out"), self.path("data"));
-            let said = ["shardwright", "scan", "--run", "it", "--out", &out, &data];
-            match Arguments::parse_from(said).command {
-                Command::Scan(scan) => scan.as_run([7; 32]),
-                other => panic!("{other:?}"),
-            }
-        }
-
-        /// Works on a run in which nothing can be done.
-        pub(crate) async fn park(&self, begun: Begun) {
-            let worker = Worker::builder(TENANT, begun.run)
-                .backend(self.coordinator.clone())
-                .env(TokioEnv::current().unwrap())
-                .connector(begun.connector)
-                .job(each(async |_| Err(JobFailure::fatal(ParkReason::Other, "no"))))
-                .sink(begun.output.sink());
-            assert!(matches!(worker.run().await.unwrap(), Ending::Parked { shards: 1 }));
-        }
-
-        fn path(&self, name: &str) -> String {
-            self.folder.path().join(name).display().to_string()
-        }
-
-        pub(crate) fn arguments(&self, flags: &[&str], command: &str) -> Box<RunArguments> {
-            let (out, data) = (self.path("out"), self.path("data"));
-            let said = ["shardwright", "run", "--run", "it", "--out", &out, &data];
-            let parsed = Arguments::parse_from([&said, flags, &["--", command]].concat());
-            match parsed.command {
-                Command::Run(arguments) => arguments,
-                other => panic!("{other:?}"),
-            }
-        }
-
-        pub(crate) async fn begin(&self, arguments: &RunArguments) -> anyhow::Result<Begun> {
-            begin(&self.store, &self.coordinator, &self.state, arguments).await
-        }
-
-        /// Does what whoever begins a run does, up to giving it its name.
-        pub(crate) async fn name_only(&self, arguments: &RunArguments) -> (RunId, Output) {
-            self.name_instead_of(arguments, None).await
-        }
-
-        /// The same, in the place of a run that is there.
-        pub(crate) async fn name_instead_of(
-            &self,
-            arguments: &RunArguments,
-            replaced: Option<RunId>,
-        ) -> (RunId, Output) {
-            let source = Source::from_arguments(arguments, &self.state).await.unwrap();
-            let results = Results::said(arguments.make.out.as_ref().unwrap()).unwrap();
-            let results = results.made().unwrap();
-            let name = arguments.make.name.unwrap();
-            let output = Output::of(&results, &self.state, name).await.unwrap();
-            let connector = source.open(None, &self.state, &[]).await.unwrap();
-            let fingerprint = connector.fingerprint().await.unwrap();
-            let ranges = connector.initial_ranges(2).await.unwrap();
-            let description = Description::new(source, &fingerprint, arguments, results, &ranges);
-            let job = Job { name, description: description.encode().unwrap().into() };
-            let named = self.coordinator.name_run(TENANT, RUN, &job, replaced).await.unwrap();
-            assert_eq!(named, RUN);
-            (RUN, output)
-        }
-    }
+    use crate::testing::{Bench, RUN};
 
     #[tokio::test]
     async fn a_run_that_has_its_place_again_does_not_replace_itself() {
         let bench = Bench::new().await;
-        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
-        let place = PathBuf::from(bench.path("out")).join("run.json");
+        let begun = bench.begin(&bench.options("cat")).await.unwrap();
+        let place = begun.output.folder().join("run.json");
         let marker = || -> serde_json::Value {
             serde_json::from_slice(&std::fs::read(&place).unwrap()).unwrap()
         };
@@ -496,12 +416,12 @@ pub(crate) mod tests {
     async fn nobody_joins_who_does_not_see_the_marker_even_before_a_run_is_begun() {
         for has_marker in [true, false] {
             let bench = Bench::new().await;
-            let arguments = bench.arguments(&[], "cat");
-            let (run, output) = bench.name_only(&arguments).await;
+            let options = bench.options("cat");
+            let (run, output) = bench.name_only(&options).await;
             if has_marker {
-                output.reserve(arguments.make.name.unwrap(), run, false).await.unwrap();
+                output.reserve(options.name.unwrap(), run, false).await.unwrap();
             }
-            let begun = bench.begin(&arguments).await.unwrap();
+            let begun = bench.begin(&options).await.unwrap();
             assert_eq!((begun.run == run, begun.is_resumed), (has_marker, has_marker));
             assert_eq!(bench.coordinator.get_run(TENANT, run).await.is_ok(), has_marker);
         }
@@ -524,11 +444,11 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn whoever_was_held_up_does_not_take_the_place_back() {
         let bench = Bench::new().await;
-        let arguments = bench.arguments(&[], "cat");
-        let (held_up, output) = bench.name_only(&arguments).await;
-        let name = arguments.make.name.unwrap();
+        let options = bench.options("cat");
+        let (held_up, output) = bench.name_only(&options).await;
+        let name = options.name.unwrap();
         output.reserve(name, held_up, false).await.unwrap();
-        let fresh = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
+        let fresh = bench.begin(&bench.fresh("cat")).await.unwrap();
         let claimed = output.claim(&bench.coordinator, name, held_up, true).await;
         assert!(claimed.is_err_and(|error| error.is::<Replaced>()));
         output.ensure_current(fresh.run).await.unwrap();
@@ -537,44 +457,44 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn a_scan_with_nothing_left_to_do_is_begun_anew_whatever_is_parked() {
         let bench = Bench::new().await;
-        let arguments = bench.scan_arguments();
-        let first = bench.begin(&arguments).await.unwrap();
-        let again = bench.begin(&arguments).await.unwrap();
+        let options = bench.scan_options();
+        let first = bench.begin(&options).await.unwrap();
+        let again = bench.begin(&options).await.unwrap();
         assert_eq!((again.run, again.is_resumed), (first.run, true));
         let replaced = first.run;
         bench.park(first).await;
-        let anew = bench.begin(&arguments).await.unwrap();
+        let anew = bench.begin(&options).await.unwrap();
         assert!(anew.run != replaced && !anew.is_resumed);
         // A run of a command is none of its business.
-        let command = bench.arguments(&["--fresh"], "cat");
+        let command = bench.fresh("cat");
         assert!(bench.begin(&command).await.is_ok());
-        assert!(bench.begin(&arguments).await.is_err());
+        assert!(bench.begin(&options).await.is_err());
     }
 
     #[tokio::test]
     async fn where_there_is_no_room_for_a_run_it_is_said_how_to_make_some() {
         let bench = Bench::new().await;
         let env = TokioEnv::current().unwrap();
-        let (store, keys) = bench.store.connect_for(Purpose::Work, "runs", None).await.unwrap();
+        let store = bench.store.connect(None).await.unwrap();
         let limits = ShardLimits { per_tenant: 0, total: 0 };
         let config = EngineConfig { limits, ..EngineConfig::on_one_machine() };
-        let coordinator = Coordinator::open(store, env, keys, config).await.unwrap();
-        let arguments = bench.arguments(&[], "cat");
-        let begun = begin(&bench.store, &coordinator, &bench.state, &arguments).await;
+        let coordinator = Coordinator::open(store, env, Keyspace::default(), config).await.unwrap();
+        let options = bench.options("cat");
+        let begun = begin(&bench.store, &coordinator, &bench.state, &options).await;
         let refusal = begun.err().unwrap().to_string();
         assert!(refusal.contains("limit of 0 shards"), "{refusal}");
         assert!(refusal.contains("shardwright gc --keep-days"), "{refusal}");
         // Once there is, the same command begins it.
-        assert!(bench.begin(&arguments).await.is_ok());
+        assert!(bench.begin(&options).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_run_that_was_named_and_never_begun_makes_room_for_another() {
         let bench = Bench::new().await;
-        bench.name_only(&bench.arguments(&[], "cat")).await;
-        let begun = bench.begin(&bench.arguments(&[], "wc")).await.unwrap();
+        bench.name_only(&bench.options("cat")).await;
+        let begun = bench.begin(&bench.options("wc")).await.unwrap();
         assert!(begun.run != RUN && !begun.is_resumed);
-        let refusal = bench.begin(&bench.arguments(&[], "cat")).await.err().unwrap();
+        let refusal = bench.begin(&bench.options("cat")).await.err().unwrap();
         assert!(refusal.to_string().contains("another command"), "{refusal}");
     }
 }

@@ -25,7 +25,7 @@ pub(crate) const UNCOVERED_MAX: usize = 1_000;
 /// Why something in the source was passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Why {
+pub enum Why {
     Unreadable,
     TooLong,
     Vanished,
@@ -35,7 +35,7 @@ pub(crate) enum Why {
 
 impl Why {
     /// The reason to be told, if somebody might miss it.
-    pub(crate) const fn of(kind: NoticeKind) -> Option<Self> {
+    pub const fn of(kind: NoticeKind) -> Option<Self> {
         match kind {
             NoticeKind::Unreadable => Some(Self::Unreadable),
             NoticeKind::TooLong => Some(Self::TooLong),
@@ -52,7 +52,9 @@ impl Why {
         matches!(self, Self::Unreadable | Self::TooLong)
     }
 
-    pub(crate) const fn word(self) -> &'static str {
+    /// It in words.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Unreadable => "could not be read",
             Self::TooLong => "too long a path",
@@ -84,7 +86,7 @@ enum Entry<'a> {
 }
 
 /// Keeps this process's books, and passes everything on.
-pub(crate) struct Books {
+pub struct Books {
     path: PathBuf,
     state: Mutex<State>,
     next: Arc<dyn Observer>,
@@ -100,13 +102,13 @@ struct State {
 
 impl Books {
     /// Books in a file of `folder`, which is made when there is something to write.
-    pub(crate) fn new(folder: PathBuf, next: Arc<dyn Observer>) -> Arc<Self> {
+    pub fn new(folder: PathBuf, next: Arc<dyn Observer>) -> Arc<Self> {
         let path = folder.join(format!("{PREFIX}{:016x}.jsonl", fastrand::u64(..)));
         Arc::new(Self { path, state: Mutex::default(), next })
     }
 
     /// Where they are.
-    pub(crate) fn path(&self) -> &PathBuf {
+    pub fn path(&self) -> &PathBuf {
         &self.path
     }
 
@@ -202,16 +204,16 @@ impl Observer for Books {
 }
 
 /// What the names of books begin with.
-pub(crate) const PREFIX: &str = "books-";
+pub const PREFIX: &str = "books-";
 
 /// The books of all processes, added up.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) passed_over: BTreeMap<Why, u64>,
+pub struct Tally {
+    pub passed_over: BTreeMap<Why, u64>,
     pub(crate) uncovered: Vec<Uncovered>,
-    pub(crate) retries: u64,
+    pub retries: u64,
     pub(crate) replays: u64,
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// What was met already: a place that is read twice is told twice.
     met: BTreeSet<(Why, [u8; 16])>,
 }
@@ -219,14 +221,14 @@ pub(crate) struct Tally {
 /// A place in the source of which nothing is covered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Uncovered {
-    pub(crate) key: KeyText<'static>,
-    pub(crate) why: Why,
-    pub(crate) detail: Option<String>,
+    pub key: KeyText<'static>,
+    pub why: Why,
+    pub detail: Option<String>,
 }
 
 impl Tally {
     /// Adds the books of one process.
-    pub(crate) fn add(&mut self, books: &[u8]) {
+    pub fn add(&mut self, books: &[u8]) {
         for line in books.split(|byte| *byte == b'\n') {
             // The last line of a process that was killed may be cut.
             if let Ok(entry) = serde_json::from_slice::<Entry<'_>>(line) {

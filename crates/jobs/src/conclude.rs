@@ -4,24 +4,29 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, ShardRecord, ShardStatus};
 
 use crate::books::Tally;
-use crate::commands::TENANT;
+use crate::TENANT;
 use crate::description::Description;
 use crate::output::{Built, Output};
 use crate::receipt::Receipt;
-use crate::store::Coordinator;
+use crate::Coordinator;
 
 /// What is needed to write it down.
-pub(crate) struct Conclusion<'a> {
-    pub(crate) coordinator: &'a Coordinator,
-    pub(crate) name: RunName,
-    pub(crate) run: RunId,
-    pub(crate) description: &'a Description,
-    pub(crate) output: &'a Output,
+pub struct Conclusion<'a> {
+    /// Where the run is coordinated.
+    pub coordinator: &'a Coordinator,
+    /// Its name.
+    pub name: RunName,
+    /// Its id.
+    pub run: RunId,
+    /// What it is for.
+    pub description: &'a Description,
+    /// Where its results go.
+    pub output: &'a Output,
 }
 
 impl Conclusion<'_> {
     /// Writes the result file and the receipt, unless the place is another run's by now.
-    pub(crate) async fn write(&self) -> anyhow::Result<Receipt> {
+    pub async fn write(&self) -> anyhow::Result<Receipt> {
         let Self { coordinator, run, output, .. } = self;
         output.ensure_current(*run).await?;
         loop {
@@ -61,7 +66,7 @@ impl Conclusion<'_> {
 }
 
 /// Whether nobody works on any of the shards.
-pub(crate) fn is_settled(shards: &[ShardRecord]) -> bool {
+pub fn is_settled(shards: &[ShardRecord]) -> bool {
     shards.iter().all(|shard| shard.head.status != ShardStatus::Active)
 }
 
@@ -70,9 +75,9 @@ mod tests {
     use shardwright_coordination::RunStatus;
 
     use super::*;
-    use crate::begin::tests::Bench;
     use crate::begin::{Begun, end};
     use crate::output::{RESULTS, Replaced};
+    use crate::testing::Bench;
 
     fn conclusion<'a>(bench: &'a Bench, begun: &'a Begun) -> Conclusion<'a> {
         let Begun { name, run, description, output, .. } = begun;
@@ -82,9 +87,9 @@ mod tests {
     #[tokio::test]
     async fn a_run_that_was_replaced_writes_no_results() {
         let bench = Bench::new().await;
-        let old = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let old = bench.begin(&bench.options("cat")).await.unwrap();
         conclusion(&bench, &old).write().await.unwrap();
-        let new = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
+        let new = bench.begin(&bench.fresh("cat")).await.unwrap();
         let results = new.output.folder().join(RESULTS);
         std::fs::write(&results, "newer").unwrap();
         let wrote = conclusion(&bench, &old).write().await;
@@ -97,7 +102,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_written_where_nobody_says_any_more_whose_the_results_are() {
         let bench = Bench::new().await;
-        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let begun = bench.begin(&bench.options("cat")).await.unwrap();
         std::fs::remove_file(begun.output.folder().join("run.json")).unwrap();
         let wrote = conclusion(&bench, &begun).write().await;
         assert!(wrote.is_err_and(|error| !error.is::<Replaced>()));
@@ -107,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn what_others_hand_in_while_results_are_built_is_in_the_receipt() {
         let bench = Bench::new().await;
-        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let begun = bench.begin(&bench.options("cat")).await.unwrap();
         let (run, output) = (begun.run, &begun.output);
         let shards = bench.coordinator.inspect_shards(TENANT, run).await.unwrap();
         let built = output.build(run, &shards).await.unwrap();

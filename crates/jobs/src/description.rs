@@ -9,32 +9,32 @@ use serde::{Deserialize, Serialize};
 use shardwright_process::KeyText;
 use shardwright_worker::connector::{Fingerprint, KeyRange};
 
-use crate::arguments::RunArguments;
+use crate::options::JobOptions;
 use crate::source::{Source, folder_of_url};
 
 const VERSION: u32 = 1;
 
 /// What a run is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Description {
+pub struct Description {
     version: u32,
     /// Where items come from.
-    pub(crate) source: Source,
+    pub source: Source,
     /// What tells the source from another.
     pub(crate) fingerprint: String,
     /// When a source that may change was listed.
     pub(crate) listed_at_ms: Option<u64>,
     /// What is run.
-    pub(crate) command: Vec<KeyText<'static>>,
+    pub command: Vec<KeyText<'static>>,
     /// How items get to it.
     pub(crate) mode: Mode,
     /// Whether items count when they are handed out.
     #[serde(default)]
-    pub(crate) at_dispatch: bool,
+    pub at_dispatch: bool,
     /// The source as it was said, where that is a path: commands get paths like it.
     given: Option<KeyText<'static>>,
     /// Where results are.
-    pub(crate) results: Results,
+    pub results: Results,
     /// The ranges of the first shards, in hex.
     ranges: Vec<[String; 2]>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Description {
 /// How items get to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Mode {
+pub enum Mode {
     /// A process for each.
     Item,
     /// A process for many.
@@ -65,7 +65,7 @@ pub(crate) enum Mode {
 /// Where results are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Results {
+pub enum Results {
     /// In a folder that all workers reach.
     Folder {
         /// The folder, absolute.
@@ -82,12 +82,12 @@ pub(crate) enum Results {
 
 impl Results {
     /// A folder that all workers reach.
-    pub(crate) fn folder(path: &Path) -> Self {
+    pub fn folder(path: &Path) -> Self {
         Self::Folder { path: path_text(path) }
     }
 
     /// The place that was said: a folder, or an address. The address of a folder is that folder.
-    pub(crate) fn said(place: &OsStr) -> anyhow::Result<Self> {
+    pub fn said(place: &OsStr) -> anyhow::Result<Self> {
         let url = place.to_str().filter(|place| place.contains("://"));
         let folder = match url {
             Some(url) => match folder_of_url(url) {
@@ -103,7 +103,7 @@ impl Results {
     }
 
     /// The same place, which is there.
-    pub(crate) fn made(self) -> anyhow::Result<Self> {
+    pub fn made(self) -> anyhow::Result<Self> {
         let Self::Folder { path } = &self else { return Ok(self) };
         let folder = path_of(path);
         let made = std::fs::create_dir_all(&folder).and_then(|()| std::fs::canonicalize(&folder));
@@ -111,7 +111,7 @@ impl Results {
     }
 
     /// Where they are, for people.
-    pub(crate) fn place(&self) -> String {
+    pub fn place(&self) -> String {
         match self {
             Self::Folder { path } => path_of(path).display().to_string(),
             Self::Objects { url } => url.clone(),
@@ -131,10 +131,12 @@ pub(crate) fn path_of(text: &KeyText<'_>) -> PathBuf {
 }
 
 impl Description {
-    pub(crate) fn new(
+    /// Describes a run to be made.
+    #[must_use]
+    pub fn new(
         source: Source,
         fingerprint: &Fingerprint,
-        arguments: &RunArguments,
+        options: &JobOptions,
         results: Results,
         ranges: &[KeyRange],
     ) -> Self {
@@ -144,10 +146,10 @@ impl Description {
             source,
             fingerprint: fingerprint.identity.clone(),
             listed_at_ms: fingerprint.listed_at_ms,
-            command: arguments.command.iter().map(owned).collect(),
-            mode: arguments.mode(),
-            at_dispatch: arguments.at_dispatch,
-            given: arguments.source.as_ref().map(owned),
+            command: options.command.iter().map(owned).collect(),
+            mode: options.mode,
+            at_dispatch: options.at_dispatch,
+            given: options.source.as_ref().map(owned),
             results,
             ranges: ranges
                 .iter()
@@ -156,11 +158,13 @@ impl Description {
         }
     }
 
-    pub(crate) fn encode(&self) -> anyhow::Result<Vec<u8>> {
+    /// The bytes that are stored with the run.
+    pub fn encode(&self) -> anyhow::Result<Vec<u8>> {
         Ok(serde_json::to_vec(self)?)
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
+    /// Reads stored bytes.
+    pub fn decode(bytes: &[u8]) -> anyhow::Result<Self> {
         let description: Self = serde_json::from_slice(bytes)
             .context("what the run is for was not written by this program")?;
         anyhow::ensure!(
@@ -171,16 +175,19 @@ impl Description {
     }
 
     /// The source as it was said. The same words may mean something else here.
-    pub(crate) fn given(&self) -> Option<PathBuf> {
+    pub fn given(&self) -> Option<PathBuf> {
         self.given.as_ref().map(path_of)
     }
 
-    pub(crate) fn command(&self) -> Vec<OsString> {
+    /// What is run.
+    #[must_use]
+    pub fn command(&self) -> Vec<OsString> {
         let bytes = self.command.iter().map(|part| part.to_bytes().unwrap_or_default());
         bytes.map(OsString::from_vec).collect()
     }
 
-    pub(crate) fn ranges(&self) -> anyhow::Result<Vec<KeyRange>> {
+    /// The ranges of the first shards.
+    pub fn ranges(&self) -> anyhow::Result<Vec<KeyRange>> {
         let read = |[start, end]: &[String; 2]| {
             Ok(KeyRange { start: hex::decode(start)?, end: hex::decode(end)? })
         };

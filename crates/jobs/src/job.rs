@@ -16,7 +16,7 @@ use crate::output::Output;
 use crate::source::Source;
 
 /// What is run, in whichever way was chosen.
-pub(crate) enum Command {
+pub enum Command {
     Item(ProcessPerItem),
     Batch(ProcessPerBatch),
     Persistent(PersistentProcess),
@@ -25,7 +25,7 @@ pub(crate) enum Command {
 
 impl Command {
     /// The command of a run. One that is to stay up shows first that it can.
-    pub(crate) async fn new(
+    pub async fn new(
         run: RunId,
         description: &Description,
         output: &Output,
@@ -60,7 +60,7 @@ impl Command {
     }
 
     /// How many batches of a shard to work on at a time.
-    pub(crate) fn in_flight(&self, asked: usize) -> usize {
+    pub fn in_flight(&self, asked: usize) -> usize {
         match self {
             Self::Item(_) | Self::Batch(_) => asked,
             // One is looked at while what was found in the other is entered.

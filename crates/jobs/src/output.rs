@@ -20,14 +20,16 @@ use shardwright_process::{Spill, SpillStore};
 use shardwright_worker::extent::Envelope;
 use shardwright_worker::sink::{Sink, SinkError};
 
-pub(crate) use self::clear::remove;
-pub(crate) use self::marker::Replaced;
+pub use self::clear::remove;
+pub use self::marker::Replaced;
 use crate::books;
 use crate::description::{Results, path_of};
 use crate::sink::AnySink;
 
-pub(crate) const RESULTS: &str = "results.jsonl";
-pub(crate) const RECEIPT: &str = "receipt.json";
+/// The name of the result file.
+pub const RESULTS: &str = "results.jsonl";
+/// The name of the receipt.
+pub const RECEIPT: &str = "receipt.json";
 const SEGMENTS: &str = "segments";
 const LONG_OUTPUTS: &str = "stdout";
 const LOGS: &str = "logs";
@@ -36,7 +38,7 @@ const INLINE_BYTES: usize = 64 * 1_024;
 
 /// The place of a run's results, as this machine reaches it.
 #[derive(Clone, Debug)]
-pub(crate) struct Output {
+pub struct Output {
     /// Where they are, or are put together before they go elsewhere.
     folder: PathBuf,
     objects: Option<ObjectSink>,
@@ -68,14 +70,14 @@ pub(crate) struct Built {
     pub(crate) bytes: u64,
     pub(crate) digest: String,
     /// How many results it holds.
-    pub(crate) items: u64,
+    pub items: u64,
     /// How many are on other machines.
-    pub(crate) elsewhere: u64,
+    pub elsewhere: u64,
 }
 
 impl Output {
     /// Where a run's results are.
-    pub(crate) async fn of(results: &Results, state: &Path, name: RunName) -> anyhow::Result<Self> {
+    pub async fn of(results: &Results, state: &Path, name: RunName) -> anyhow::Result<Self> {
         Ok(match results {
             Results::Folder { path } => {
                 Self { folder: path_of(path), objects: None, is_local: false }
@@ -92,29 +94,33 @@ impl Output {
         })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
+    /// The folder of this machine in which they are, or are put together.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Whether every machine sees the same place.
-    pub(crate) const fn is_the_same_for_all(&self) -> bool {
+    pub const fn is_the_same_for_all(&self) -> bool {
         self.objects.is_some()
     }
 
     /// The object store in which they are, if they are in one.
-    pub(crate) const fn objects(&self) -> Option<&ObjectSink> {
+    pub const fn objects(&self) -> Option<&ObjectSink> {
         self.objects.as_ref()
     }
 
     /// What a file among the results is called.
-    pub(crate) fn place(&self, file: &str) -> String {
+    pub fn place(&self, file: &str) -> String {
         match &self.objects {
             Some(objects) => objects.place(file),
             None => self.folder.join(file).display().to_string(),
         }
     }
 
-    pub(crate) fn sink(&self) -> AnySink {
+    /// Where segments go.
+    #[must_use]
+    pub fn sink(&self) -> AnySink {
         let folder = || FolderSink::new(self.folder.join(SEGMENTS));
         match &self.objects {
             Some(objects) => AnySink::Objects(objects.clone()),
@@ -123,7 +129,9 @@ impl Output {
         }
     }
 
-    pub(crate) fn spill(&self) -> Spill {
+    /// Where long outputs of programs go.
+    #[must_use]
+    pub fn spill(&self) -> Spill {
         let spill = Spill::new(self.folder.join(LONG_OUTPUTS), INLINE_BYTES);
         match &self.objects {
             Some(objects) => spill.to_store(Arc::new(Uploads(objects.clone()))),
@@ -170,7 +178,7 @@ impl Output {
 
     /// Keeps others on this machine from saying whose the place is, or what it holds, until it is
     /// dropped. Where there are no locks, as in an object store, nobody is kept from it.
-    pub(crate) fn lock(&self) -> Option<File> {
+    pub fn lock(&self) -> Option<File> {
         let folder = File::open(&self.folder).ok()?;
         folder.lock().ok().map(|()| folder)
     }
@@ -195,12 +203,12 @@ impl Output {
     }
 
     /// Where processes of this machine keep their books on a run.
-    pub(crate) fn books_folder(&self, run: RunId) -> PathBuf {
+    pub fn books_folder(&self, run: RunId) -> PathBuf {
         self.folder.join(SEGMENTS).join(shown(run))
     }
 
     /// Brings this machine's books to where everybody finds them.
-    pub(crate) async fn hand_in_books(&self, run: RunId) -> anyhow::Result<()> {
+    pub async fn hand_in_books(&self, run: RunId) -> anyhow::Result<()> {
         let Some(objects) = &self.objects else { return Ok(()) };
         for (name, bytes) in books_in(&self.books_folder(run))? {
             objects.put(&format!("{SEGMENTS}/{}/{name}", shown(run)), bytes.into()).await?;
@@ -209,7 +217,7 @@ impl Output {
     }
 
     /// The books of all processes that worked on a run, as far as this machine reaches them.
-    pub(crate) async fn books(&self, run: RunId) -> anyhow::Result<Vec<Vec<u8>>> {
+    pub async fn books(&self, run: RunId) -> anyhow::Result<Vec<Vec<u8>>> {
         let Some(objects) = &self.objects else {
             let books = books_in(&self.books_folder(run))?;
             return Ok(books.into_values().collect());
@@ -225,7 +233,7 @@ impl Output {
 
     /// The folder in which the result file and the receipt can be read, if they are there; a
     /// temporary one, if they have to be fetched.
-    pub(crate) async fn readable(&self) -> anyhow::Result<(PathBuf, Option<tempfile::TempDir>)> {
+    pub async fn readable(&self) -> anyhow::Result<(PathBuf, Option<tempfile::TempDir>)> {
         let Some(objects) = &self.objects else { return Ok((self.folder.clone(), None)) };
         let folder = tempfile::tempdir()?;
         for file in [RESULTS, RECEIPT] {
@@ -239,7 +247,7 @@ impl Output {
 
     /// Builds the result file from what the cursors of all shards name. It can be done again and
     /// by several at once.
-    pub(crate) async fn build(&self, run: RunId, shards: &[ShardRecord]) -> anyhow::Result<Built> {
+    pub async fn build(&self, run: RunId, shards: &[ShardRecord]) -> anyhow::Result<Built> {
         let file = self
             .new_unfinished(run)
             .with_context(|| format!("{} cannot be written", self.folder.display()))?;
@@ -295,7 +303,9 @@ pub(crate) fn default_folder(state: &Path, name: RunName) -> PathBuf {
     state.join("runs").join(name.as_str())
 }
 
-pub(crate) fn shown(run: RunId) -> String {
+/// The id of a run, for people.
+#[must_use]
+pub fn shown(run: RunId) -> String {
     run.to_string()
 }
 
@@ -306,7 +316,7 @@ fn run_shown(text: &str) -> Option<RunId> {
 }
 
 /// Writes a file that appears whole or not at all.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let write = || {
         let mut file = new_file(folder, ".tmp")?;

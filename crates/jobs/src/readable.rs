@@ -7,14 +7,14 @@ use std::time::Duration;
 const LONGEST: usize = 48;
 
 /// A key for a terminal: printable, and not long.
-pub(crate) fn readable(key: &[u8]) -> String {
+pub fn readable(key: &[u8]) -> String {
     let shown = key.iter().take(LONGEST).flat_map(|byte| byte.escape_ascii());
     let text: String = shown.map(char::from).collect();
     if key.len() > LONGEST { format!("{text}\u{2026}") } else { text }
 }
 
 /// A text of somebody else for a terminal: on one line, and nothing in it is obeyed.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_obeyed) {
         return Cow::Borrowed(text);
     }
@@ -46,7 +46,7 @@ fn is_obeyed(letter: char) -> bool {
 
 /// A size with three digits.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(crate) fn readable_bytes(bytes: u64) -> String {
+pub fn readable_bytes(bytes: u64) -> String {
     let mut size = bytes as f64;
     for unit in ["B", "kB", "MB", "GB", "TB"] {
         if size < 999.5 {
@@ -59,7 +59,7 @@ pub(crate) fn readable_bytes(bytes: u64) -> String {
 }
 
 /// A time in its two largest units.
-pub(crate) fn readable_time(time: Duration) -> String {
+pub fn readable_time(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours) = (seconds / 60, seconds / 3_600);
     match (hours, minutes) {

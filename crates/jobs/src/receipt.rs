@@ -15,96 +15,96 @@ use crate::readable::readable;
 
 /// What a run covered. `shardwright verify` finds out the same another way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Receipt {
-    pub(crate) version: u32,
-    pub(crate) run: String,
-    pub(crate) name: String,
-    pub(crate) source: String,
+pub struct Receipt {
+    pub version: u32,
+    pub run: String,
+    pub name: String,
+    pub source: String,
     pub(crate) fingerprint: String,
     /// When a source that may change was listed, in milliseconds since 1970.
     pub(crate) listed_at_ms: Option<u64>,
-    pub(crate) command: Vec<KeyText<'static>>,
+    pub command: Vec<KeyText<'static>>,
     /// `completed`, or `dispatched` if what was under way at a kill may be missing.
-    pub(crate) cursor: String,
+    pub cursor: String,
     pub(crate) started_at_ms: u64,
-    pub(crate) ended_at_ms: Option<u64>,
+    pub ended_at_ms: Option<u64>,
     /// Keys whose result is in the result file.
-    pub(crate) keys: u64,
-    pub(crate) bytes: u64,
-    pub(crate) retries: u64,
+    pub keys: u64,
+    pub bytes: u64,
+    pub retries: u64,
     /// Writes that were repeated and took effect once.
     pub(crate) replays_absorbed: u64,
     /// Writes of workers that had been replaced.
     pub(crate) stale_writes_refused: u64,
     /// Keys whose result is that they failed; with cursors that are `completed` they are parked.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// How often a shard was taken up.
-    pub(crate) acquired: u64,
+    pub acquired: u64,
     /// Shards that were made out of others.
-    pub(crate) splits: u64,
+    pub splits: u64,
     pub(crate) coverage: Coverage,
-    pub(crate) parked: Vec<ParkedItem>,
+    pub parked: Vec<ParkedItem>,
     /// How many things in the source were no items, by why.
-    pub(crate) passed_over: BTreeMap<Why, u64>,
+    pub passed_over: BTreeMap<Why, u64>,
     /// Those of them in which items may be that nobody has seen: the first thousand.
     pub(crate) uncovered: Vec<Uncovered>,
-    pub(crate) results: ResultFile,
+    pub results: ResultFile,
 }
 
 /// That the shards' ranges are the whole, each key in just one of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Coverage {
     /// The first key that could be there, in hex.
-    pub(crate) start: String,
+    pub start: String,
     /// The first behind all that could be there, in hex.
-    pub(crate) end: String,
+    pub end: String,
     /// Each begins where the one before it ends.
-    pub(crate) ranges: Vec<Range>,
+    pub ranges: Vec<Range>,
     pub(crate) gaps: u64,
     pub(crate) overlaps: u64,
     /// Ranges in which everything is done.
-    pub(crate) done: u64,
+    pub done: u64,
 }
 
 /// The keys of one shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Range {
+pub struct Range {
     /// Its first key, in hex.
-    pub(crate) start: String,
+    pub start: String,
     /// The first behind it, in hex.
-    pub(crate) end: String,
+    pub end: String,
     /// How many keys of it are committed.
-    pub(crate) keys: u64,
+    pub keys: u64,
     /// Whether everything in it is.
-    pub(crate) done: bool,
+    pub done: bool,
 }
 
 /// A range that is not covered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ParkedItem {
-    pub(crate) shard: String,
+    pub shard: String,
     /// The key behind which nothing is done.
-    pub(crate) after: Option<KeyText<'static>>,
+    pub after: Option<KeyText<'static>>,
     /// The end of the range.
-    pub(crate) end: KeyText<'static>,
-    pub(crate) reason: String,
-    pub(crate) detail: String,
+    pub end: KeyText<'static>,
+    pub reason: String,
+    pub detail: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ResultFile {
-    pub(crate) file: String,
+    pub file: String,
     /// Keys whose results are in it.
-    pub(crate) keys: u64,
+    pub keys: u64,
     /// Keys whose results other machines have.
-    pub(crate) elsewhere: u64,
-    pub(crate) bytes: u64,
+    pub elsewhere: u64,
+    pub bytes: u64,
     pub(crate) blake3: String,
 }
 
 impl Receipt {
     /// Writes down what the store says; `shards` are in key order.
-    pub(crate) fn new(
+    pub fn new(
         name: RunName,
         record: &RunRecord,
         description: &Description,
@@ -162,7 +162,7 @@ impl Receipt {
     }
 
     /// A few lines for people.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         let Coverage { ranges, gaps, overlaps, done, .. } = &self.coverage;
         let mut lines = vec![
             format!("{} keys, {} bytes; each committed once", self.keys, self.bytes),
@@ -232,7 +232,7 @@ impl Receipt {
     }
 
     /// Whether everything that could be there was done.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.parked.is_empty() && self.failed == 0 && self.unread() == 0
     }
 }

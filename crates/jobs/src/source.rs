@@ -19,9 +19,9 @@ use shardwright_worker::connector::{
     Connector, ConnectorError, Estimate, Fingerprint, KeyRange, Page, PageLimit, Position,
 };
 
-pub(crate) use self::booked::Booked;
-use crate::arguments::RunArguments;
+pub use self::booked::Booked;
 use crate::description::{Results, path_of, path_text};
+use crate::options::JobOptions;
 use crate::readable::{printable, readable};
 
 /// The folder for what came through pipes.
@@ -34,7 +34,7 @@ const ARRIVING: &str = "arriving-";
 /// A source, as it is written down with its run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Source {
+pub enum Source {
     /// The files of a folder.
     Tree {
         /// The folder, absolute.
@@ -59,40 +59,37 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// What was said on the command line; a pipe is read to its end.
-    pub(crate) async fn from_arguments(
-        arguments: &RunArguments,
-        state: &Path,
-    ) -> anyhow::Result<Self> {
-        if let Some(lines) = &arguments.lines {
+    /// The requested source; a pipe is read to its end.
+    pub(crate) async fn from_options(options: &JobOptions, state: &Path) -> anyhow::Result<Self> {
+        if let Some(lines) = &options.lines {
             let piped = lines.as_os_str() == "-";
             let path = if piped { read_pipe(state).await? } else { file_of_rows(lines)? };
-            return Ok(Self::Lines { path: path_text(&path), null: arguments.null, piped });
+            return Ok(Self::Lines { path: path_text(&path), null: options.null, piped });
         }
-        let source = arguments.source.as_deref().unwrap_or_default();
+        let source = options.source.as_deref().unwrap_or_default();
         if let Some(url) = source.to_str().filter(|source| source.contains("://")) {
             return Ok(Self::Objects { url: url.to_owned() });
         }
         let path = absolute(Path::new(source))?;
         if path.is_file() {
             anyhow::ensure!(
-                arguments.scan.is_none(),
+                !options.is_scan(),
                 "{} is a file; name the folder that it is in, which is looked through",
                 path.display()
             );
             let path = path.display();
             anyhow::bail!("{path} is a file; say `--lines {path}` to work on its rows");
         }
-        Ok(Self::Tree { path: path_text(&path), gitignore: arguments.gitignore })
+        Ok(Self::Tree { path: path_text(&path), gitignore: options.gitignore })
     }
 
     /// What it is called, for people.
-    pub(crate) fn title(&self) -> String {
+    pub fn title(&self) -> String {
         printable(&self.shown()).into_owned()
     }
 
     /// What it is called.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         match self {
             Self::Lines { piped: true, .. } => "the rows of a pipe".to_owned(),
             Self::Tree { path, .. } | Self::Lines { path, .. } => {
@@ -103,7 +100,7 @@ impl Source {
     }
 
     /// The address below which its items are, with a slash at its end.
-    pub(crate) fn base(&self) -> String {
+    pub fn base(&self) -> String {
         match self {
             Self::Tree { path, .. } | Self::Lines { path, .. } => {
                 let path = uri(&path.to_bytes().unwrap_or_default());
@@ -115,7 +112,7 @@ impl Source {
 
     /// Whether what is kept at an address, or in a folder, would be items of it. A tree passes its
     /// own folders over, wherever they are in it.
-    pub(crate) fn holds(&self, results: &Results) -> bool {
+    pub fn holds(&self, results: &Results) -> bool {
         match results {
             Results::Objects { url: address } => match self {
                 Self::Objects { url } => trailing(address).starts_with(&trailing(url)),
@@ -135,7 +132,7 @@ impl Source {
     }
 
     /// A key as people call it: a row by its number, counted from one.
-    pub(crate) fn key_shown(&self, key: &[u8]) -> String {
+    pub fn key_shown(&self, key: &[u8]) -> String {
         let row = match self {
             Self::Lines { .. } => key.get(..ManifestRowKey::ENCODED_LEN),
             Self::Tree { .. } | Self::Objects { .. } => None,
@@ -155,7 +152,7 @@ impl Source {
     }
 
     /// The files in a state folder that serve to read it, and nothing else.
-    pub(crate) fn kept_in(&self, state: &Path) -> Vec<PathBuf> {
+    pub fn kept_in(&self, state: &Path) -> Vec<PathBuf> {
         let Self::Lines { path, piped, .. } = self else { return Vec::new() };
         let path = path_of(path);
         let mut kept = vec![index_of(&path, state)];
@@ -168,7 +165,7 @@ impl Source {
 
     /// Opens it; items are named as it was `given`, if that is the same. Nothing of `ours` is an
     /// item.
-    pub(crate) async fn open(
+    pub async fn open(
         &self,
         given: Option<&Path>,
         state: &Path,
@@ -263,7 +260,7 @@ async fn read_pipe(state: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// The files of pipes that ended before they were read, and were left behind long ago.
-pub(crate) fn left_behind(state: &Path, age: Duration) -> Vec<PathBuf> {
+pub fn left_behind(state: &Path, age: Duration) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(state.join(SPOOL)) else { return Vec::new() };
     let is_old = |path: &PathBuf| {
         let modified = path.metadata().and_then(|metadata| metadata.modified());
@@ -278,7 +275,7 @@ pub(crate) fn left_behind(state: &Path, age: Duration) -> Vec<PathBuf> {
 }
 
 /// Whichever source was chosen.
-pub(crate) enum AnyConnector {
+pub enum AnyConnector {
     Tree(TreeConnector),
     Lines(LineConnector),
     Objects(ObjectConnector),

@@ -21,22 +21,24 @@ use shardwright_coordination::{AsyncRunManagement as _, RunName};
 
 use self::listing::{Claim, Missing};
 use self::results::Place;
-use crate::commands::TENANT;
+use crate::TENANT;
 use crate::description::Description;
 use crate::source::AnyConnector;
-use crate::store::Coordinator;
+use crate::Coordinator;
 
 /// What does not hold.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub struct Findings {
     kept: Vec<String>,
     more: u64,
+    notes: Vec<String>,
 }
 
 impl Findings {
     const KEPT: usize = 50;
 
-    pub(crate) fn add(&mut self, finding: impl Into<String>) {
+    /// Adds what does not hold.
+    pub fn add(&mut self, finding: impl Into<String>) {
         if self.kept.len() < Self::KEPT {
             self.kept.push(finding.into());
         } else {
@@ -44,35 +46,52 @@ impl Findings {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Adds what is worth knowing and no fault.
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// Whether everything holds.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    pub(crate) fn kept(&self) -> &[String] {
+    /// What does not hold: the first of it.
+    #[must_use]
+    pub fn kept(&self) -> &[String] {
         &self.kept
     }
 
-    pub(crate) const fn more(&self) -> u64 {
+    /// What is worth knowing and no fault.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// How much more does not hold.
+    #[must_use]
+    pub const fn more(&self) -> u64 {
         self.more
     }
 }
 
 /// What the run has left behind.
-pub(crate) struct Written<'a> {
+pub struct Written<'a> {
     /// Where it can be read.
-    pub(crate) folder: &'a Path,
+    pub folder: &'a Path,
     /// What the result file is called.
-    pub(crate) results: String,
+    pub results: String,
     /// The folder of this machine's segments, if others have folders of their own.
-    pub(crate) own_segments: Option<PathBuf>,
+    pub own_segments: Option<PathBuf>,
     /// The object store in which it is, if it is in one.
-    pub(crate) objects: Option<&'a ObjectSink>,
+    pub objects: Option<&'a ObjectSink>,
     /// What the processes wrote down that worked on it.
-    pub(crate) books: Vec<Vec<u8>>,
+    pub books: Vec<Vec<u8>>,
 }
 
 /// Compares everything with everything.
-pub(crate) async fn verify(
+pub async fn verify(
     coordinator: &Coordinator,
     name: RunName,
     run: RunId,

@@ -10,13 +10,14 @@ use shardwright_coordination::{
 use shardwright_engine::Retention;
 
 use crate::arguments::GcArguments;
-use crate::begin::{create, end};
-use crate::commands::{TENANT, print_json};
-use crate::description::Description;
+use shardwright_jobs::begin::{create, end};
+use shardwright_jobs::TENANT;
+use crate::commands::print_json;
+use shardwright_jobs::description::Description;
 use crate::exit::Exit;
-use crate::output::{Output, remove, shown};
+use shardwright_jobs::output::{Output, remove, shown};
 use crate::say::{note, say};
-use crate::source::left_behind;
+use shardwright_jobs::source::left_behind;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -187,14 +188,14 @@ mod tests {
     use shardwright_store::{Commit, Expect, Key, Store};
 
     use super::*;
-    use crate::begin::tests::Bench;
+    use shardwright_jobs::testing::Bench;
 
     #[tokio::test]
     async fn a_run_that_was_never_begun_is_ended_when_it_is_old() {
         let bench = Bench::new().await;
-        let arguments = bench.arguments(&[], "cat");
-        let (named, output) = bench.name_only(&arguments).await;
-        output.reserve(arguments.make.name.unwrap(), named, false).await.unwrap();
+        let options = bench.options("cat");
+        let (named, output) = bench.name_only(&options).await;
+        output.reserve(options.name.unwrap(), named, false).await.unwrap();
         let at_once = GcArguments { keep_days: 0 };
         run(&bench.store, false, &at_once).await.unwrap();
         assert_eq!(bench.coordinator.list_jobs(TENANT).await.unwrap().len(), 1);
@@ -209,7 +210,7 @@ mod tests {
     #[tokio::test]
     async fn a_run_that_was_never_begun_and_has_no_marker_is_ended_at_once() {
         let bench = Bench::new().await;
-        bench.name_only(&bench.arguments(&[], "cat")).await;
+        bench.name_only(&bench.options("cat")).await;
         run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap();
         assert!(bench.coordinator.list_jobs(TENANT).await.unwrap().is_empty());
     }
@@ -217,8 +218,8 @@ mod tests {
     #[tokio::test]
     async fn a_run_that_cannot_be_taken_away_keeps_no_files_of_others() {
         let bench = Bench::new().await;
-        let damaged = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
-        let other = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
+        let damaged = bench.begin(&bench.options("cat")).await.unwrap();
+        let other = bench.begin(&bench.fresh("cat")).await.unwrap();
         end(&bench.coordinator, other.run).await.unwrap();
         let (store, keys) = bench.store.connect_for(Purpose::Work, "runs", None).await.unwrap();
         let key = keys.count(TENANT, damaged.run);
@@ -233,8 +234,8 @@ mod tests {
     #[tokio::test]
     async fn a_run_that_cannot_be_read_keeps_no_other_from_being_listed_and_taken_away() {
         let bench = Bench::new().await;
-        let damaged = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
-        let other = bench.begin(&bench.arguments(&["--fresh"], "cat")).await.unwrap();
+        let damaged = bench.begin(&bench.options("cat")).await.unwrap();
+        let other = bench.begin(&bench.fresh("cat")).await.unwrap();
         end(&bench.coordinator, other.run).await.unwrap();
         let (store, keys) = bench.store.connect_for(Purpose::Work, "runs", None).await.unwrap();
         scribble(&store, keys.run(TENANT, damaged.run)).await;
@@ -255,10 +256,10 @@ mod tests {
     #[tokio::test]
     async fn a_run_whose_name_is_another_ones_is_ended_if_nobody_has_done_so() {
         let bench = Bench::new().await;
-        let arguments = bench.arguments(&[], "cat");
-        let replaced = bench.begin(&arguments).await.unwrap();
+        let options = bench.options("cat");
+        let replaced = bench.begin(&options).await.unwrap();
         // Whoever replaces it is lost before it is ended.
-        bench.name_instead_of(&arguments, Some(replaced.run)).await;
+        bench.name_instead_of(&options, Some(replaced.run)).await;
         let status = async || {
             let record = bench.coordinator.get_run(TENANT, replaced.run).await;
             record.map(|record| record.status)

@@ -4,8 +4,9 @@ use anyhow::Context as _;
 use shardwright_coordination::{AsyncRunDirectory as _, AsyncRunManagement as _, RunName};
 
 use crate::arguments::RetryArguments;
-use crate::begin::{Found, resume, state_folder};
-use crate::commands::{TENANT, find};
+use shardwright_jobs::begin::{Found, resume, state_folder};
+use shardwright_jobs::TENANT;
+use crate::commands::find;
 use crate::exit::Exit;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
@@ -49,7 +50,9 @@ mod tests {
 
     use super::*;
     use crate::arguments::{Arguments, Command};
-    use crate::begin::tests::Bench;
+    use shardwright_jobs::JobOptions;
+    use shardwright_jobs::description::Mode;
+    use shardwright_jobs::testing::Bench;
 
     #[tokio::test]
     async fn what_cannot_be_tried_again_stays_parked() {
@@ -59,8 +62,8 @@ mod tests {
             panic!("{said:?}")
         };
         for (begun_with, why) in [
-            (bench.scan_arguments(), "the rules of a scan are not kept with it"),
-            (*bench.arguments(&["--fresh", "--persistent"], "true"), "ended unasked"),
+            (bench.scan_options(), "the rules of a scan are not kept with it"),
+            (JobOptions { mode: Mode::Persistent, ..bench.fresh("true") }, "ended unasked"),
         ] {
             let begun = bench.begin(&begun_with).await.unwrap();
             let run = begun.run;

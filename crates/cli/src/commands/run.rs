@@ -3,8 +3,8 @@
 use shardwright_process::Template;
 
 use crate::arguments::RunArguments;
-use crate::begin::{begin, state_folder};
-use crate::description::Mode;
+use shardwright_jobs::begin::{begin, state_folder};
+use shardwright_jobs::description::Mode;
 use crate::exit::Exit;
 use crate::store::{OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
@@ -21,6 +21,6 @@ pub(crate) async fn run(
     );
     let state = state_folder(store)?;
     let coordinator = store.open(Purpose::Work).await?;
-    let begun = begin(store, &coordinator, &state, arguments).await?;
+    let begun = begin(store, &coordinator, &state, &arguments.options()).await?;
     work(&coordinator, json, begun, &arguments.work, Task::Rest).await
 }

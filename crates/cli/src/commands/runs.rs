@@ -7,13 +7,14 @@ use shardwright_coordination::{
     RunStatus,
 };
 
-use crate::commands::{TENANT, print_json};
-use crate::description::Description;
+use shardwright_jobs::TENANT;
+use crate::commands::print_json;
+use shardwright_jobs::description::Description;
 use crate::exit::Exit;
-use crate::output::shown;
-use crate::readable::readable_time;
+use shardwright_jobs::output::shown;
+use shardwright_jobs::readable::readable_time;
 use crate::say::say;
-use crate::source::Source;
+use shardwright_jobs::source::Source;
 use crate::state::State;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 

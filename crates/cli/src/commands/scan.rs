@@ -4,9 +4,9 @@ use anyhow::Context as _;
 use shardwright_process::scan::{Format, RuleSet};
 
 use crate::arguments::ScanArguments;
-use crate::begin::{begin, state_folder};
+use shardwright_jobs::begin::{begin, state_folder};
 use crate::exit::Exit;
-use crate::output::Replaced;
+use shardwright_jobs::output::Replaced;
 use crate::scan::{Scan, ensure_writable};
 use crate::store::{OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
@@ -28,11 +28,12 @@ pub(crate) async fn run(
         None => RuleSet::built_in()?,
     };
     let as_run = arguments.as_run(rules.digest());
+    let options = as_run.options();
     let state = state_folder(store)?;
     let coordinator = store.open(Purpose::Work).await?;
     let scan = Scan { rules, arguments };
     loop {
-        let begun = begin(store, &coordinator, &state, &as_run).await?;
+        let begun = begin(store, &coordinator, &state, &options).await?;
         let done = work(&coordinator, json, begun, &as_run.work, Task::Scan(&scan)).await;
         // Whoever came when it had ended looks for what is there now, and so does this one then.
         if !done.as_ref().is_err_and(|error| error.is::<Replaced>()) {

@@ -1,7 +1,8 @@
 use shardwright_coordination::{AsyncRunManagement as _, RunName, ShardFilter};
 use shardwright_process::KeyText;
 
-use crate::commands::{TENANT, find, print_json};
+use shardwright_jobs::TENANT;
+use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
 use crate::store::{OpenStore as _, Purpose, StoreAddress};

@@ -3,10 +3,11 @@ use shardwright_coordination::{
 };
 
 use crate::commands::runs::{ago, word};
-use crate::commands::{TENANT, find, print_json};
+use shardwright_jobs::TENANT;
+use crate::commands::{find, print_json};
 use crate::exit::Exit;
-use crate::output::shown;
-use crate::readable::{printable, readable_time};
+use shardwright_jobs::output::shown;
+use shardwright_jobs::readable::{printable, readable_time};
 use crate::say::say;
 use crate::state::State;
 use crate::store::{OpenStore as _, Purpose, StoreAddress};

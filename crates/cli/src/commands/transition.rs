@@ -4,7 +4,8 @@ use shardwright_contracts::OpId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunRecord, RunTransitionError};
 
 use crate::commands::runs::word;
-use crate::commands::{TENANT, find, print_json};
+use shardwright_jobs::TENANT;
+use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
 use crate::store::{OpenStore as _, Purpose, StoreAddress};

@@ -2,7 +2,8 @@ use shardwright_contracts::{OpId, RunId, ShardId, ShardKey};
 use shardwright_coordination::{AsyncRunManagement as _, ShardFilter};
 
 use crate::arguments::UnparkArguments;
-use crate::commands::{TENANT, find, print_json};
+use shardwright_jobs::TENANT;
+use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};

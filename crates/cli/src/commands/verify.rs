@@ -4,14 +4,15 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunQueryError};
 
 use crate::arguments::VerifyArguments;
-use crate::commands::{TENANT, find, print_json};
-use crate::description::Results;
+use shardwright_jobs::TENANT;
+use crate::commands::{find, print_json};
+use shardwright_jobs::description::Results;
 use crate::exit::Exit;
-use crate::output::{Output, RECEIPT, RESULTS};
-use crate::say::say;
+use shardwright_jobs::output::{Output, RECEIPT, RESULTS};
+use crate::say::{note, say};
 use crate::state::State;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
-use crate::verify::{Findings, Written, verify};
+use shardwright_jobs::verify::{Findings, Written, verify};
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -87,6 +88,9 @@ fn missing_files(output: &Output, folder: &Path) -> Findings {
 }
 
 fn told(json: bool, name: RunName, findings: &Findings) -> anyhow::Result<Exit> {
+    for note in findings.notes() {
+        note!("{note}");
+    }
     if json {
         print_json(&serde_json::json!({
             "name": name.as_str(), "holds": findings.is_empty(), "findings": findings.kept(),

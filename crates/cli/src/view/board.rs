@@ -9,10 +9,10 @@ use shardwright_worker::connector::{Notice, Notices};
 use shardwright_worker::{Observer, WorkerEvent};
 
 use super::forecast::{Amount, Forecast};
-use crate::books::Why;
-use crate::readable::{readable_bytes, readable_time};
+use shardwright_jobs::books::Why;
+use shardwright_jobs::readable::{readable_bytes, readable_time};
 use crate::say::note;
-use crate::source::Source;
+use shardwright_jobs::source::Source;
 
 /// Of more things that were passed over, only their number is told.
 const PASSED_OVER_TOLD: u64 = 50;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::board::Board;
-use crate::readable::printable;
+use shardwright_jobs::readable::printable;
 
 const REDRAWS_PER_SECOND: u8 = 8;
 

@@ -15,7 +15,7 @@ use super::{LOGS, LONG_OUTPUTS, Output, SEGMENTS, shown};
 impl Output {
     /// Takes away what is left of a run that is gone, and says what that was. Whoever begins it
     /// anew may have its place.
-    pub(crate) async fn clear(&self, run: RunId) -> anyhow::Result<Vec<String>> {
+    pub async fn clear(&self, run: RunId) -> anyhow::Result<Vec<String>> {
         self.give_up(run).await?;
         let mut removed = self.clear_unfinished();
         // Programs write their logs to this machine, wherever results are.
@@ -51,7 +51,7 @@ impl Output {
     }
 
     /// When a run's marker was left here; none if there is none.
-    pub(crate) async fn reserved_at(&self, run: RunId) -> anyhow::Result<Option<SystemTime>> {
+    pub async fn reserved_at(&self, run: RunId) -> anyhow::Result<Option<SystemTime>> {
         let marker = own_marker(run);
         if let Some(objects) = &self.objects {
             return Ok(objects.modified_at(&marker).await?);
@@ -69,7 +69,7 @@ fn of_run(folder: &str, run: RunId) -> String {
 }
 
 /// Removes a folder, or a file; false if there is none.
-pub(crate) fn remove(path: &Path) -> anyhow::Result<bool> {
+pub fn remove(path: &Path) -> anyhow::Result<bool> {
     let removed =
         if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
     match removed {

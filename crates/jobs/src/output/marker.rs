@@ -12,8 +12,8 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunDirectory as _, RunName};
 
 use super::{Output, SEGMENTS, run_shown, shown};
-use crate::commands::TENANT;
-use crate::store::Coordinator;
+use crate::TENANT;
+use crate::Coordinator;
 
 const MARKER: &str = "run.json";
 
@@ -31,7 +31,7 @@ struct Marker {
 
 /// The place of a run's results is of another run now.
 #[derive(Debug)]
-pub(crate) struct Replaced {
+pub struct Replaced {
     place: String,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn own_marker(run: RunId) -> String {
 impl Output {
     /// Makes sure that results of a run can go here, and leaves its marker. Nobody else can find
     /// the run yet.
-    pub(crate) async fn reserve(
+    pub async fn reserve(
         &self,
         name: RunName,
         run: RunId,
@@ -111,7 +111,7 @@ impl Output {
     }
 
     /// Makes sure that this is the place that the run's maker meant.
-    pub(crate) async fn join(
+    pub async fn join(
         &self,
         coordinator: &Coordinator,
         name: RunName,

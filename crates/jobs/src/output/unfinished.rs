@@ -57,12 +57,12 @@ fn is_unfinished(entry: &DirEntry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::begin::tests::Bench;
+    use crate::testing::Bench;
 
     #[tokio::test]
     async fn what_a_killed_process_had_built_goes_and_what_is_being_built_stays() {
         let bench = Bench::new().await;
-        let begun = bench.begin(&bench.arguments(&[], "cat")).await.unwrap();
+        let begun = bench.begin(&bench.options("cat")).await.unwrap();
         let (run, output) = (begun.run, begun.output);
         let unfinished = || {
             let entries = fs::read_dir(output.folder()).unwrap().map(Result::unwrap);

@@ -13,11 +13,15 @@ use crate::books::Books;
 use crate::output::Output;
 
 /// A source of which nobody gets a page before what was passed over on it is on record.
-pub(crate) struct Booked {
-    pub(crate) source: Arc<AnyConnector>,
-    pub(crate) books: Arc<Books>,
-    pub(crate) output: Output,
-    pub(crate) run: RunId,
+pub struct Booked {
+    /// The source.
+    pub source: Arc<AnyConnector>,
+    /// The journal of this process.
+    pub books: Arc<Books>,
+    /// Where journals are handed in.
+    pub output: Output,
+    /// The run.
+    pub run: RunId,
 }
 
 impl Connector for Booked {

@@ -14,7 +14,6 @@ use super::shards::{Ends, Stored};
 use super::uncovered::{Admitted, Unread, changed_at_ms};
 use super::{Findings, shards};
 use crate::description::Description;
-use crate::say::note;
 use crate::source::{AnyConnector, Source};
 
 /// Keys of the result file, one after the other.
@@ -187,14 +186,14 @@ impl Walk<'_> {
         self.unread.tell(self.findings);
         let Self { new, gone, missing, .. } = self;
         if self.may_change && (*new > 0 || *gone > 0) {
-            note!("since the run, {gone} items have gone and {new} are new");
+            self.findings.note(format!("since the run, {gone} items have gone and {new} are new"));
         }
         match self.claim.missing {
             Missing::Foretold if *missing > 0 => {
-                note!("{missing} items have no result: they were under way when a worker was lost");
+                self.findings.note(format!("{missing} items have no result: they were under way when a worker was lost"));
             }
             Missing::Elsewhere => {
-                note!("{missing} items have no result here: this machine has only its own");
+                self.findings.note(format!("{missing} items have no result here: this machine has only its own"));
             }
             Missing::Fault | Missing::Foretold => {}
         }

@@ -8,8 +8,8 @@ use shardwright_worker::connector::KeyRange;
 
 use super::Findings;
 use super::token::{self, Token};
-use crate::commands::TENANT;
-use crate::store::Coordinator;
+use crate::TENANT;
+use crate::Coordinator;
 
 /// A shard, in key order among the others.
 pub(super) struct Stored {
