@@ -14,10 +14,10 @@ use shardwright_process::scan::{Format, Secrecy};
 use self::cluster::{ClusterArguments, GateArguments, NodeArguments, RouteArguments};
 use self::demo::DemoCommand;
 use self::etcd::EtcdFlags;
-use shardwright_jobs::JobOptions;
-use shardwright_jobs::description::Mode;
 use crate::exit;
 use crate::store::StoreAddress;
+use shardwright_jobs::JobOptions;
+use shardwright_jobs::description::Mode;
 
 /// Runs a command over everything in a source: in parallel, resumable after any kill, and with a
 /// receipt that says what was covered.

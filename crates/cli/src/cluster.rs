@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use shardwright_counter::Counters;
+use shardwright_demo::Counters;
 use shardwright_engine::TokioEnv;
 use shardwright_engine::cluster::{
     Cluster, ClusterOptions, FoundCluster, Layout, OpenError, TextShards, find_cluster,

@@ -25,10 +25,10 @@ use shardwright_coordination::{AsyncRunDirectory as _, RunName};
 
 use self::transition::Transition;
 use crate::arguments::{Arguments, Command};
-use shardwright_jobs::description::Description;
 use crate::exit::Exit;
 use crate::say::write_data;
 use crate::store::Coordinator;
+use shardwright_jobs::description::Description;
 
 /// Whose runs they are. A command line has one user.
 

@@ -10,10 +10,8 @@ mod fleet;
 mod movement;
 mod process;
 mod report;
-mod verdict;
 
 pub(crate) use self::events::Event;
 pub(crate) use self::fleet::{Fleet, Setup};
 pub(crate) use self::movement::Movement;
 pub(crate) use self::report::{Mark, Phase, Reporter};
-pub(crate) use self::verdict::{Books, Trouble, Verdict};

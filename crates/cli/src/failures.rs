@@ -11,8 +11,8 @@ use shardwright_worker::{Observer, Stop, WorkerEvent};
 use tokio::sync::Notify;
 
 use crate::arguments::FailureLimit;
-use shardwright_jobs::TENANT;
 use crate::store::Coordinator;
+use shardwright_jobs::TENANT;
 
 /// A percentage means nothing before so many items were tried, unless there are no more.
 const LEAST_TRIED: u64 = 100;

@@ -10,14 +10,14 @@ use serde_json::json;
 use shardwright_process::scan::{Report, RuleSet, ScanJob, ScanRecord, Scanner, Totals};
 
 use crate::arguments::ScanArguments;
-use shardwright_jobs::description::Description;
 use crate::exit::Exit;
+use crate::say::write_bytes;
+use crate::view::{View, emit};
+use shardwright_jobs::description::Description;
 use shardwright_jobs::job::Command;
 use shardwright_jobs::output::{Output, RESULTS, write_whole};
 use shardwright_jobs::receipt::Receipt;
-use crate::say::write_bytes;
 use shardwright_jobs::source::AnyConnector;
-use crate::view::{View, emit};
 
 /// A scan that was asked for.
 pub(crate) struct Scan<'a> {

@@ -17,10 +17,10 @@ pub(crate) use self::board::Board;
 use self::board::Told;
 pub(crate) use self::forecast::Amount;
 use self::live::Live;
+use crate::say::{note, say, write_data};
 use shardwright_jobs::books::Why;
 use shardwright_jobs::description::Description;
 use shardwright_jobs::receipt::Receipt;
-use crate::say::{note, say, write_data};
 use shardwright_jobs::source::Source;
 
 /// How often plain lines tell how far it is.

@@ -11,25 +11,25 @@ use shardwright_engine::TokioEnv;
 use shardwright_worker::{Ending, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerOptions};
 
 use crate::arguments::WorkArguments;
-use shardwright_jobs::begin::{Begun, HOW_TO_MAKE_ROOM};
-use shardwright_jobs::books::Books;
-use shardwright_jobs::TENANT;
 use crate::commands::runs::word;
 use crate::commands::transition::ensure_not_paused;
 use crate::commands::unpark::unpark_all;
-use shardwright_jobs::conclude::{Conclusion, is_settled};
-use shardwright_jobs::description::Description;
 use crate::exit::Exit;
 use crate::failures::FailureWatch;
-use shardwright_jobs::job::Command;
-use shardwright_jobs::output::Output;
 use crate::progress::{self, Progress};
 use crate::say::note;
 use crate::scan::Scan;
 use crate::signals::stop_on_signals;
-use shardwright_jobs::source::Booked;
 use crate::store::Coordinator;
 use crate::view::View;
+use shardwright_jobs::TENANT;
+use shardwright_jobs::begin::{Begun, HOW_TO_MAKE_ROOM};
+use shardwright_jobs::books::Books;
+use shardwright_jobs::conclude::{Conclusion, is_settled};
+use shardwright_jobs::description::Description;
+use shardwright_jobs::job::Command;
+use shardwright_jobs::output::Output;
+use shardwright_jobs::source::Booked;
 
 const DONE_BEFORE: &str = "was done before; say --fresh to do it again";
 
@@ -264,8 +264,8 @@ mod tests {
     use shardwright_coordination::{ShardLimitScope, ShardLimitViolation};
 
     use super::*;
-    use shardwright_jobs::testing::Bench;
     use shardwright_jobs::description::Results;
+    use shardwright_jobs::testing::Bench;
 
     #[tokio::test]
     async fn books_that_cannot_be_handed_in_hide_no_other_ending() {

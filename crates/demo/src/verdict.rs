@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shardwright_counter::{Failure, Tally};
+use crate::load::{Failure, Tally};
 
 /// How much longer than a session it may take until calls are answered again.
 const SLACK: Duration = Duration::from_secs(2);
@@ -12,38 +12,44 @@ const SHOWN: usize = 20;
 
 /// Something unplanned that was done, during which calls may fail.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trouble {
-    pub(crate) name: &'static str,
+pub struct Trouble {
+    /// What it is called.
+    pub name: &'static str,
     /// When, from the beginning of the load.
-    pub(crate) at: Duration,
+    pub at: Duration,
 }
 
 /// All that is judged.
-pub(crate) struct Books<'a> {
-    pub(crate) tally: &'a Tally,
-    pub(crate) troubles: &'a [Trouble],
+pub struct Books<'a> {
+    /// What clients recorded.
+    pub tally: &'a Tally,
+    /// What was done, in order.
+    pub troubles: &'a [Trouble],
     /// What is stored in the end.
-    pub(crate) total: i128,
-    pub(crate) session: Duration,
+    pub total: i128,
+    /// The TTL of a node's session.
+    pub session: Duration,
     /// What was seen to go wrong already.
-    pub(crate) broken: Vec<String>,
+    pub broken: Vec<String>,
 }
 
 /// What came of it.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// What was promised and not kept, each in a sentence.
-    pub(crate) broken: Vec<String>,
+    pub broken: Vec<String>,
     /// Calls that failed though nothing unplanned was done.
-    pub(crate) failed_for_nothing: u64,
+    pub failed_for_nothing: u64,
     /// Calls that were answered and are not in the store.
-    pub(crate) lost: i128,
+    pub lost: i128,
     /// For each trouble, how long after it the last call was made that failed.
-    pub(crate) recoveries: Vec<(&'static str, Duration)>,
+    pub recoveries: Vec<(&'static str, Duration)>,
 }
 
 impl Verdict {
-    pub(crate) fn of(books: Books<'_>) -> Self {
+    /// Compares the records of clients with what is stored.
+    #[must_use]
+    pub fn of(books: Books<'_>) -> Self {
         let Books { tally, troubles, total, session, broken } = books;
         let mut verdict = Self { broken, ..Self::default() };
         let allowed = session + SLACK;

@@ -20,11 +20,11 @@ use shardwright_worker::create_run;
 use shardwright_worker::sink::Sink as _;
 
 use crate::Coordinator;
-use crate::agreement::Asked;
-use crate::options::JobOptions;
 use crate::TENANT;
+use crate::agreement::Asked;
 use crate::description::{Description, Mode, Results};
 use crate::naming;
+use crate::options::JobOptions;
 use crate::output::{Output, default_folder};
 use crate::source::{AnyConnector, Source};
 

@@ -3,12 +3,12 @@
 use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, ShardRecord, ShardStatus};
 
-use crate::books::Tally;
+use crate::Coordinator;
 use crate::TENANT;
+use crate::books::Tally;
 use crate::description::Description;
 use crate::output::{Built, Output};
 use crate::receipt::Receipt;
-use crate::Coordinator;
 
 /// What is needed to write it down.
 pub struct Conclusion<'a> {

@@ -30,8 +30,7 @@ pub async fn open_on(
     is_shared: bool,
 ) -> anyhow::Result<Coordinator> {
     let env = TokioEnv::current().context("there is no runtime")?;
-    let config =
-        if is_shared { EngineConfig::default() } else { EngineConfig::on_one_machine() };
+    let config = if is_shared { EngineConfig::default() } else { EngineConfig::on_one_machine() };
     // What served to build a run's results goes with the run, which only `gc` sees to.
     let retention = Retention::FOREVER;
     let config = EngineConfig { sessions: Sessions::Bound { ttl: SESSION }, retention, ..config };

@@ -21,10 +21,10 @@ use shardwright_coordination::{AsyncRunManagement as _, RunName};
 
 use self::listing::{Claim, Missing};
 use self::results::Place;
+use crate::Coordinator;
 use crate::TENANT;
 use crate::description::Description;
 use crate::source::AnyConnector;
-use crate::Coordinator;
 
 /// What does not hold.
 #[derive(Debug, Default)]

@@ -1,25 +1,10 @@
-//! Counters that live in the shards of a cluster.
+//! The programs of a counter service, meant to be copied.
 //!
-//! It is the smallest service that loses nothing, and meant to be copied. [`Counters`] is the type
-//! of objects: what a counter is while it is on a node, and how it answers `add` and `get`.
-//! [`Record`] is what is stored of it. `src/bin/node.rs` is the program that serves counters, and
-//! `src/bin/gate.rs` the door through which clients call them. [`Load`] is many clients at once,
-//! who keep books.
-//!
-//! **The fence goes to the store.** A node that is stopped for a while, and replaced, does not know
-//! that. What it was about to write when it was stopped it may still write when it goes on. So each
-//! counter is stored together with the fence of whoever wrote it last, the first thing that a node
-//! does about a counter is to write its own fence there, and every write names the revision that it
-//! follows. From then on nothing of an earlier holder is accepted any more: what it writes follows
-//! a revision that has gone.
+//! `src/bin/node.rs` is the program that serves counters, and `src/bin/gate.rs` the one through
+//! which clients call them. What a counter is, and how it is stored so that a replaced node can
+//! write nothing, is in the crate `shardwright-demo`.
 #![forbid(unsafe_code)]
 
-mod counter;
-mod load;
-mod record;
 mod server;
 
-pub use counter::{Counter, Counters, TYPE};
-pub use load::{Failure, Load, LoadOptions, Tally};
-pub use record::{Record, RecordError};
 pub use server::{LINGER, ServerArguments, StoreChoice, follow_notices, serve_until};

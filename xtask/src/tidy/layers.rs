@@ -25,8 +25,10 @@ const LAYERS: &[Layer] = &[
     row("server", &["engine", "api"]),
     row("sim", &["engine", "worker", "node"]),
     row("chaos", &["engine"]),
-    row("counter", &["node"]),
-    row("cli", &["server", "sim", "connectors", "process", "counter"]),
+    row("jobs", &["engine", "connectors", "process"]),
+    row("demo", &["node"]),
+    row("counter", &["demo"]),
+    row("cli", &["server", "sim", "jobs", "demo"]),
     row("examples", &["cli"]),
     row("specs", &["coordination"]),
     row("xtask", &[]),
@@ -84,7 +86,7 @@ mod tests {
         assert_eq!(names("engine"), ["contracts", "coordination", "placement", "store"]);
         assert!(names("contracts").is_empty() && names("store").is_empty());
         let under_cli = names("cli");
-        let others = ["chaos", "cli", "examples", "specs", "xtask"];
+        let others = ["chaos", "cli", "counter", "examples", "specs", "xtask"];
         for row in LAYERS.iter().filter(|row| !others.contains(&row.name)) {
             assert!(under_cli.contains(&row.name), "{} is not beneath cli", row.name);
         }

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use shardwright_counter::{Load, LoadOptions};
+use shardwright_demo::{Books, Load, LoadOptions, Trouble, Verdict};
 
 use crate::arguments::demo::{DemoClusterArguments, DemoCommand};
-use crate::demo::{Books, Event, Fleet, Mark, Movement, Phase, Reporter, Setup, Trouble, Verdict};
+use crate::demo::{Event, Fleet, Mark, Movement, Phase, Reporter, Setup};
 use crate::exit::Exit;
 use crate::serve::Signals;
 use crate::store::StoreAddress;

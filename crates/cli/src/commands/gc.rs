@@ -10,15 +10,15 @@ use shardwright_coordination::{
 use shardwright_engine::Retention;
 
 use crate::arguments::GcArguments;
-use shardwright_jobs::begin::{create, end};
-use shardwright_jobs::TENANT;
 use crate::commands::print_json;
-use shardwright_jobs::description::Description;
 use crate::exit::Exit;
-use shardwright_jobs::output::{Output, remove, shown};
 use crate::say::{note, say};
-use shardwright_jobs::source::left_behind;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
+use shardwright_jobs::TENANT;
+use shardwright_jobs::begin::{create, end};
+use shardwright_jobs::description::Description;
+use shardwright_jobs::output::{Output, remove, shown};
+use shardwright_jobs::source::left_behind;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The lease of a run that nobody will work on.

@@ -4,12 +4,12 @@ use anyhow::Context as _;
 use shardwright_coordination::{AsyncRunDirectory as _, AsyncRunManagement as _, RunName};
 
 use crate::arguments::RetryArguments;
-use shardwright_jobs::begin::{Found, resume, state_folder};
-use shardwright_jobs::TENANT;
 use crate::commands::find;
 use crate::exit::Exit;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
+use shardwright_jobs::TENANT;
+use shardwright_jobs::begin::{Found, resume, state_folder};
 
 pub(crate) async fn run(
     store: &StoreAddress,

@@ -3,11 +3,11 @@
 use shardwright_process::Template;
 
 use crate::arguments::RunArguments;
-use shardwright_jobs::begin::{begin, state_folder};
-use shardwright_jobs::description::Mode;
 use crate::exit::Exit;
 use crate::store::{OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
+use shardwright_jobs::begin::{begin, state_folder};
+use shardwright_jobs::description::Mode;
 
 pub(crate) async fn run(
     store: &StoreAddress,

@@ -7,16 +7,16 @@ use shardwright_coordination::{
     RunStatus,
 };
 
-use shardwright_jobs::TENANT;
 use crate::commands::print_json;
-use shardwright_jobs::description::Description;
 use crate::exit::Exit;
-use shardwright_jobs::output::shown;
-use shardwright_jobs::readable::readable_time;
 use crate::say::say;
-use shardwright_jobs::source::Source;
 use crate::state::State;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
+use shardwright_jobs::TENANT;
+use shardwright_jobs::description::Description;
+use shardwright_jobs::output::shown;
+use shardwright_jobs::readable::readable_time;
+use shardwright_jobs::source::Source;
 
 pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;

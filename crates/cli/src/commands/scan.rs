@@ -4,12 +4,12 @@ use anyhow::Context as _;
 use shardwright_process::scan::{Format, RuleSet};
 
 use crate::arguments::ScanArguments;
-use shardwright_jobs::begin::{begin, state_folder};
 use crate::exit::Exit;
-use shardwright_jobs::output::Replaced;
 use crate::scan::{Scan, ensure_writable};
 use crate::store::{OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
+use shardwright_jobs::begin::{begin, state_folder};
+use shardwright_jobs::output::Replaced;
 
 pub(crate) async fn run(
     store: &StoreAddress,

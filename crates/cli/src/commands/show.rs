@@ -3,14 +3,14 @@ use shardwright_coordination::{
 };
 
 use crate::commands::runs::{ago, word};
-use shardwright_jobs::TENANT;
 use crate::commands::{find, print_json};
 use crate::exit::Exit;
-use shardwright_jobs::output::shown;
-use shardwright_jobs::readable::{printable, readable_time};
 use crate::say::say;
 use crate::state::State;
 use crate::store::{OpenStore as _, Purpose, StoreAddress};
+use shardwright_jobs::TENANT;
+use shardwright_jobs::output::shown;
+use shardwright_jobs::readable::{printable, readable_time};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;

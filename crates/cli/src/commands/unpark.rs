@@ -2,11 +2,11 @@ use shardwright_contracts::{OpId, RunId, ShardId, ShardKey};
 use shardwright_coordination::{AsyncRunManagement as _, ShardFilter};
 
 use crate::arguments::UnparkArguments;
-use shardwright_jobs::TENANT;
 use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
+use shardwright_jobs::TENANT;
 
 pub(crate) async fn run(
     store: &StoreAddress,

@@ -4,14 +4,14 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunQueryError};
 
 use crate::arguments::VerifyArguments;
-use shardwright_jobs::TENANT;
 use crate::commands::{find, print_json};
-use shardwright_jobs::description::Results;
 use crate::exit::Exit;
-use shardwright_jobs::output::{Output, RECEIPT, RESULTS};
 use crate::say::{note, say};
 use crate::state::State;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
+use shardwright_jobs::TENANT;
+use shardwright_jobs::description::Results;
+use shardwright_jobs::output::{Output, RECEIPT, RESULTS};
 use shardwright_jobs::verify::{Findings, Written, verify};
 
 pub(crate) async fn run(

@@ -1,8 +1,7 @@
 use std::time::Duration;
 
-use shardwright_counter::Tally;
+use shardwright_demo::{Tally, Verdict};
 
-use super::verdict::Verdict;
 use crate::commands::print_json;
 use crate::say::say;
 

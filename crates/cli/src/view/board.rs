@@ -9,9 +9,9 @@ use shardwright_worker::connector::{Notice, Notices};
 use shardwright_worker::{Observer, WorkerEvent};
 
 use super::forecast::{Amount, Forecast};
+use crate::say::note;
 use shardwright_jobs::books::Why;
 use shardwright_jobs::readable::{readable_bytes, readable_time};
-use crate::say::note;
 use shardwright_jobs::source::Source;
 
 /// Of more things that were passed over, only their number is told.

@@ -12,8 +12,8 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunDirectory as _, RunName};
 
 use super::{Output, SEGMENTS, run_shown, shown};
-use crate::TENANT;
 use crate::Coordinator;
+use crate::TENANT;
 
 const MARKER: &str = "run.json";
 

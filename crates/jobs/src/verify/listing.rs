@@ -190,10 +190,14 @@ impl Walk<'_> {
         }
         match self.claim.missing {
             Missing::Foretold if *missing > 0 => {
-                self.findings.note(format!("{missing} items have no result: they were under way when a worker was lost"));
+                self.findings.note(format!(
+                    "{missing} items have no result: they were under way when a worker was lost"
+                ));
             }
             Missing::Elsewhere => {
-                self.findings.note(format!("{missing} items have no result here: this machine has only its own"));
+                self.findings.note(format!(
+                    "{missing} items have no result here: this machine has only its own"
+                ));
             }
             Missing::Fault | Missing::Foretold => {}
         }

@@ -8,8 +8,8 @@ use shardwright_worker::connector::KeyRange;
 
 use super::Findings;
 use super::token::{self, Token};
-use crate::TENANT;
 use crate::Coordinator;
+use crate::TENANT;
 
 /// A shard, in key order among the others.
 pub(super) struct Stored {

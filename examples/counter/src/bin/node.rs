@@ -5,9 +5,8 @@
 use std::sync::Arc;
 
 use clap::Parser as _;
-use shardwright_counter::{
-    Counters, LINGER, ServerArguments, StoreChoice, follow_notices, serve_until,
-};
+use shardwright_counter::{LINGER, ServerArguments, StoreChoice, follow_notices, serve_until};
+use shardwright_demo::Counters;
 use shardwright_node::world::{GrpcTransport, serve_node, terminated};
 use shardwright_node::{Node, NodeOptions, NodeState};
 use shardwright_store::Store;
