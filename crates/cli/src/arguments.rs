@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use shardwright_coordination::RunName;
+use shardwright_jobs::JobOptions;
+use shardwright_jobs::description::Mode;
 use shardwright_process::scan::{Format, Secrecy};
 
 use self::cluster::{ClusterArguments, GateArguments, NodeArguments, RouteArguments};
@@ -16,8 +18,6 @@ use self::demo::DemoCommand;
 use self::etcd::EtcdFlags;
 use crate::exit;
 use crate::store::StoreAddress;
-use shardwright_jobs::JobOptions;
-use shardwright_jobs::description::Mode;
 
 /// Runs a command over everything in a source: in parallel, resumable after any kill, and with a
 /// receipt that says what was covered.

@@ -20,17 +20,16 @@ pub(crate) mod unpark;
 mod verify;
 
 use anyhow::Context as _;
-use shardwright_contracts::{RunId, TenantId};
+use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunDirectory as _, RunName};
+use shardwright_jobs::TENANT;
+use shardwright_jobs::description::Description;
 
 use self::transition::Transition;
 use crate::arguments::{Arguments, Command};
 use crate::exit::Exit;
 use crate::say::write_data;
 use crate::store::Coordinator;
-use shardwright_jobs::description::Description;
-
-/// Whose runs they are. A command line has one user.
 
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let Arguments { store: chosen, etcd, json, command } = arguments;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use shardwright_contracts::RunId;
 use shardwright_coordination::ShardStatus;
+use shardwright_jobs::TENANT;
 use shardwright_worker::extent::Envelope;
 use shardwright_worker::{Observer, Stop, WorkerEvent};
 use tokio::sync::Notify;
 
 use crate::arguments::FailureLimit;
 use crate::store::Coordinator;
-use shardwright_jobs::TENANT;
 
 /// A percentage means nothing before so many items were tried, unless there are no more.
 const LEAST_TRIED: u64 = 100;

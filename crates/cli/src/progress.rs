@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use shardwright_contracts::RunId;
 use shardwright_coordination::{ShardRecord, ShardStatus};
+use shardwright_jobs::TENANT;
+use shardwright_jobs::description::Description;
+use shardwright_jobs::source::AnyConnector;
 use shardwright_worker::connector::{Connector, KeyRange, Quantity};
 
 use crate::store::Coordinator;
 use crate::view::{Amount, Board, View};
-use shardwright_jobs::TENANT;
-use shardwright_jobs::description::Description;
-use shardwright_jobs::source::AnyConnector;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// A look takes at most this part of the time.

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde_json::json;
+use shardwright_jobs::description::Description;
+use shardwright_jobs::job::Command;
+use shardwright_jobs::output::{Output, RESULTS, write_whole};
+use shardwright_jobs::receipt::Receipt;
+use shardwright_jobs::source::AnyConnector;
 use shardwright_process::scan::{Report, RuleSet, ScanJob, ScanRecord, Scanner, Totals};
 
 use crate::arguments::ScanArguments;
 use crate::exit::Exit;
 use crate::say::write_bytes;
 use crate::view::{View, emit};
-use shardwright_jobs::description::Description;
-use shardwright_jobs::job::Command;
-use shardwright_jobs::output::{Output, RESULTS, write_whole};
-use shardwright_jobs::receipt::Receipt;
-use shardwright_jobs::source::AnyConnector;
 
 /// A scan that was asked for.
 pub(crate) struct Scan<'a> {

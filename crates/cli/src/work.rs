@@ -8,6 +8,14 @@ use shardwright_contracts::{OpId, RunId};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunStatus, RunTransitionError};
 use shardwright_engine::TokioEnv;
+use shardwright_jobs::TENANT;
+use shardwright_jobs::begin::{Begun, HOW_TO_MAKE_ROOM};
+use shardwright_jobs::books::Books;
+use shardwright_jobs::conclude::{Conclusion, is_settled};
+use shardwright_jobs::description::Description;
+use shardwright_jobs::job::Command;
+use shardwright_jobs::output::Output;
+use shardwright_jobs::source::Booked;
 use shardwright_worker::{Ending, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerOptions};
 
 use crate::arguments::WorkArguments;
@@ -22,14 +30,6 @@ use crate::scan::Scan;
 use crate::signals::stop_on_signals;
 use crate::store::Coordinator;
 use crate::view::View;
-use shardwright_jobs::TENANT;
-use shardwright_jobs::begin::{Begun, HOW_TO_MAKE_ROOM};
-use shardwright_jobs::books::Books;
-use shardwright_jobs::conclude::{Conclusion, is_settled};
-use shardwright_jobs::description::Description;
-use shardwright_jobs::job::Command;
-use shardwright_jobs::output::Output;
-use shardwright_jobs::source::Booked;
 
 const DONE_BEFORE: &str = "was done before; say --fresh to do it again";
 

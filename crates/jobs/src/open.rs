@@ -8,7 +8,7 @@ use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, Retention, Sessions, StoredCoordinator, TokioEnv};
 use shardwright_store::{AnyStore, StoreAddress};
 
-/// The tenant of all runs.
+/// Whose runs they are. A command line, and a library in one program, has one user.
 pub const TENANT: TenantId = TenantId::from_bytes([0; TenantId::SIZE]);
 
 /// How long a session outlives its last sign of life.

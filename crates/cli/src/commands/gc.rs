@@ -8,17 +8,17 @@ use shardwright_coordination::{
     AsyncRunDirectory as _, AsyncRunManagement as _, Job, RunName, RunQueryError,
 };
 use shardwright_engine::Retention;
+use shardwright_jobs::TENANT;
+use shardwright_jobs::begin::{create, end};
+use shardwright_jobs::description::Description;
+use shardwright_jobs::output::{Output, remove, shown};
+use shardwright_jobs::source::left_behind;
 
 use crate::arguments::GcArguments;
 use crate::commands::print_json;
 use crate::exit::Exit;
 use crate::say::{note, say};
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
-use shardwright_jobs::TENANT;
-use shardwright_jobs::begin::{create, end};
-use shardwright_jobs::description::Description;
-use shardwright_jobs::output::{Output, remove, shown};
-use shardwright_jobs::source::left_behind;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The lease of a run that nobody will work on.

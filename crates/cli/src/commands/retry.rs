@@ -2,14 +2,14 @@
 
 use anyhow::Context as _;
 use shardwright_coordination::{AsyncRunDirectory as _, AsyncRunManagement as _, RunName};
+use shardwright_jobs::TENANT;
+use shardwright_jobs::begin::{Found, resume, state_folder};
 
 use crate::arguments::RetryArguments;
 use crate::commands::find;
 use crate::exit::Exit;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
-use shardwright_jobs::TENANT;
-use shardwright_jobs::begin::{Found, resume, state_folder};
 
 pub(crate) async fn run(
     store: &StoreAddress,

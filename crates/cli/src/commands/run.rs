@@ -1,13 +1,13 @@
 //! `shardwright run`: the main job.
 
+use shardwright_jobs::begin::{begin, state_folder};
+use shardwright_jobs::description::Mode;
 use shardwright_process::Template;
 
 use crate::arguments::RunArguments;
 use crate::exit::Exit;
 use crate::store::{OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
-use shardwright_jobs::begin::{begin, state_folder};
-use shardwright_jobs::description::Mode;
 
 pub(crate) async fn run(
     store: &StoreAddress,

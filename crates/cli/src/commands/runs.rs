@@ -6,17 +6,17 @@ use shardwright_coordination::{
     AsyncRunDirectory as _, AsyncRunManagement as _, InfraError, Job, RunQueryError, RunRecord,
     RunStatus,
 };
+use shardwright_jobs::TENANT;
+use shardwright_jobs::description::Description;
+use shardwright_jobs::output::shown;
+use shardwright_jobs::readable::readable_time;
+use shardwright_jobs::source::Source;
 
 use crate::commands::print_json;
 use crate::exit::Exit;
 use crate::say::say;
 use crate::state::State;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
-use shardwright_jobs::TENANT;
-use shardwright_jobs::description::Description;
-use shardwright_jobs::output::shown;
-use shardwright_jobs::readable::readable_time;
-use shardwright_jobs::source::Source;
 
 pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;

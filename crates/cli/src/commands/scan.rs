@@ -1,6 +1,8 @@
 //! `shardwright scan`: the built-in job.
 
 use anyhow::Context as _;
+use shardwright_jobs::begin::{begin, state_folder};
+use shardwright_jobs::output::Replaced;
 use shardwright_process::scan::{Format, RuleSet};
 
 use crate::arguments::ScanArguments;
@@ -8,8 +10,6 @@ use crate::exit::Exit;
 use crate::scan::{Scan, ensure_writable};
 use crate::store::{OpenStore as _, Purpose, StoreAddress};
 use crate::work::{Task, work};
-use shardwright_jobs::begin::{begin, state_folder};
-use shardwright_jobs::output::Replaced;
 
 pub(crate) async fn run(
     store: &StoreAddress,

@@ -1,11 +1,11 @@
 use shardwright_coordination::{AsyncRunManagement as _, RunName, ShardFilter};
+use shardwright_jobs::TENANT;
 use shardwright_process::KeyText;
 
 use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
 use crate::store::{OpenStore as _, Purpose, StoreAddress};
-use shardwright_jobs::TENANT;
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;

@@ -1,6 +1,9 @@
 use shardwright_coordination::{
     AsyncRunManagement as _, AsyncWorkEstimates as _, RunName, RunProgress,
 };
+use shardwright_jobs::TENANT;
+use shardwright_jobs::output::shown;
+use shardwright_jobs::readable::{printable, readable_time};
 
 use crate::commands::runs::{ago, word};
 use crate::commands::{find, print_json};
@@ -8,9 +11,6 @@ use crate::exit::Exit;
 use crate::say::say;
 use crate::state::State;
 use crate::store::{OpenStore as _, Purpose, StoreAddress};
-use shardwright_jobs::TENANT;
-use shardwright_jobs::output::shown;
-use shardwright_jobs::readable::{printable, readable_time};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;

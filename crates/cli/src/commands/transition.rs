@@ -2,13 +2,13 @@
 
 use shardwright_contracts::OpId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunRecord, RunTransitionError};
+use shardwright_jobs::TENANT;
 
 use crate::commands::runs::word;
 use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
 use crate::store::{OpenStore as _, Purpose, StoreAddress};
-use shardwright_jobs::TENANT;
 
 /// Refuses to begin work on a paused run: whoever paused it may want somebody to have a look first,
 /// and whoever begins may have nobody who would let it go on.

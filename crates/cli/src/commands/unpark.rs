@@ -1,12 +1,12 @@
 use shardwright_contracts::{OpId, RunId, ShardId, ShardKey};
 use shardwright_coordination::{AsyncRunManagement as _, ShardFilter};
+use shardwright_jobs::TENANT;
 
 use crate::arguments::UnparkArguments;
 use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
-use shardwright_jobs::TENANT;
 
 pub(crate) async fn run(
     store: &StoreAddress,

@@ -2,6 +2,10 @@ use std::path::Path;
 
 use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunQueryError};
+use shardwright_jobs::TENANT;
+use shardwright_jobs::description::Results;
+use shardwright_jobs::output::{Output, RECEIPT, RESULTS};
+use shardwright_jobs::verify::{Findings, Written, verify};
 
 use crate::arguments::VerifyArguments;
 use crate::commands::{find, print_json};
@@ -9,10 +13,6 @@ use crate::exit::Exit;
 use crate::say::{note, say};
 use crate::state::State;
 use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
-use shardwright_jobs::TENANT;
-use shardwright_jobs::description::Results;
-use shardwright_jobs::output::{Output, RECEIPT, RESULTS};
-use shardwright_jobs::verify::{Findings, Written, verify};
 
 pub(crate) async fn run(
     store: &StoreAddress,

@@ -5,14 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shardwright_contracts::ShardId;
+use shardwright_jobs::books::Why;
+use shardwright_jobs::readable::{readable_bytes, readable_time};
+use shardwright_jobs::source::Source;
 use shardwright_worker::connector::{Notice, Notices};
 use shardwright_worker::{Observer, WorkerEvent};
 
 use super::forecast::{Amount, Forecast};
 use crate::say::note;
-use shardwright_jobs::books::Why;
-use shardwright_jobs::readable::{readable_bytes, readable_time};
-use shardwright_jobs::source::Source;
 
 /// Of more things that were passed over, only their number is told.
 const PASSED_OVER_TOLD: u64 = 50;

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use shardwright_jobs::readable::printable;
 
 use super::board::Board;
-use shardwright_jobs::readable::printable;
 
 const REDRAWS_PER_SECOND: u8 = 8;
 
