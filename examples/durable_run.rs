@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use shardwright_connectors::{LineConnector, LineOptions};
+use shardwright_connectors::LineConnector;
 use shardwright_contracts::{CursorSemantics, RunId, TenantId};
 use shardwright_coordination::RunConfig;
 use shardwright_engine::{FileCoordinator, TokioEnv};
@@ -32,7 +32,7 @@ async fn work(folder: &Path) -> anyhow::Result<Ending> {
     fs::create_dir_all(&results)?;
     let rows: String = (0..NUMBERS).map(|number| format!("{number}\n")).collect();
     write_at_once(&folder.join("rows"), &rows)?;
-    let connector = LineConnector::open(folder.join("rows"), LineOptions::default()).await?;
+    let connector = LineConnector::open(folder.join("rows")).await?;
     let coordinator = FileCoordinator::in_folder(folder.join("state")).await?;
     // Whoever comes first makes the run; for all others it is there.
     let config = RunConfig::try_new(CursorSemantics::Completed, 10_000, None)?;

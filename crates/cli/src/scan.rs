@@ -31,7 +31,7 @@ impl Scan<'_> {
         let job = ScanJob::new(Scanner::new(self.rules.clone(), self.arguments.secrecy())?);
         Ok(Command::Scan(match source {
             AnyConnector::Objects(objects) => job.with_store(Arc::clone(objects.store())),
-            AnyConnector::Tree(_) | AnyConnector::Lines(_) => job,
+            AnyConnector::Tree(_) | AnyConnector::Lines(_) | AnyConnector::Library(_) => job,
         }))
     }
 

@@ -102,7 +102,6 @@ pub(crate) async fn work(
     stop_on_signals(stop.clone())?;
     failures.follow(coordinator, run);
     view.begin(is_resumed, &description, arguments.workers());
-    let connector = Arc::new(connector);
     let progress = Progress::new(coordinator, run, &connector);
     progress::follow(&view, &progress, &description)?;
     let options = options(arguments, &command);
@@ -274,7 +273,7 @@ mod tests {
         let Begun { name, run, description, connector, .. } = begun;
         let (coordinator, view) =
             (&bench.coordinator, View::new(true, name, description.source.clone()));
-        let progress = Progress::new(coordinator, run, &Arc::new(connector));
+        let progress = Progress::new(coordinator, run, &connector);
         let objects = Results::Objects { url: "memory:///results".to_owned() };
         let output = Output::of(&objects, &bench.state, name).await.unwrap();
         // Something is in the way of the books.

@@ -52,6 +52,8 @@ impl Asked<'_> {
             ) if begun == path => flag(&mut differing, "--gitignore", *ignored, *gitignore),
             (Source::Objects { url: begun }, Source::Objects { url })
                 if begun.trim_end_matches('/') == url.trim_end_matches('/') => {}
+            (Source::Library { identity: begun }, Source::Library { identity })
+                if begun == identity => {}
             (other, _) => differing.push(format!("with another source ({})", other.title())),
         }
         if results.is_some_and(|results| *results != begun.results) {

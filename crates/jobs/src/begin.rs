@@ -6,6 +6,7 @@
 //! results, not even in the moment before the run is begun.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use shardwright_contracts::{CursorSemantics, OpId, RunId};
@@ -15,7 +16,7 @@ use shardwright_coordination::{
     RunTransitionError,
 };
 use shardwright_store::StoreAddress;
-use shardwright_worker::connector::Connector;
+use shardwright_worker::connector::{Connector, SharedConnector};
 use shardwright_worker::create_run;
 use shardwright_worker::sink::Sink as _;
 
@@ -48,7 +49,7 @@ pub struct Begun {
     /// What it is for.
     pub description: Description,
     /// Its source.
-    pub connector: AnyConnector,
+    pub connector: Arc<AnyConnector>,
     /// Where its results go.
     pub output: Output,
     /// Whether it was there before.
@@ -72,13 +73,21 @@ pub async fn begin(
 ) -> anyhow::Result<Begun> {
     let source = Source::from_options(options, state).await?;
     let name = options.name.unwrap_or_else(|| derived_name(&source, options));
-    let wanted = Wanted { store, coordinator, state, options, source, name };
-    for _ in 0..MOST_TRIES {
-        if let Some(begun) = wanted.find_or_make().await? {
-            return Ok(begun);
-        }
-    }
-    anyhow::bail!("others begin the run {name} anew again and again")
+    Wanted { store, coordinator, state, options, source, library: None, name }.begin().await
+}
+
+/// Finds the run of a name whose connector and handler are code of this program, or makes it.
+pub async fn begin_library(
+    store: &StoreAddress,
+    coordinator: &Coordinator,
+    state: &Path,
+    options: &JobOptions,
+    connector: SharedConnector,
+) -> anyhow::Result<Begun> {
+    let name = options.name.context("a run of a library needs a name")?;
+    let source = Source::Library { identity: connector.fingerprint().await?.identity };
+    let library = Some(connector);
+    Wanted { store, coordinator, state, options, source, library, name }.begin().await
 }
 
 /// The run that is looked for.
@@ -88,10 +97,32 @@ struct Wanted<'a> {
     state: &'a Path,
     options: &'a JobOptions,
     source: Source,
+    /// The source itself, if it is code.
+    library: Option<SharedConnector>,
     name: RunName,
 }
 
 impl Wanted<'_> {
+    async fn begin(&self) -> anyhow::Result<Begun> {
+        for _ in 0..MOST_TRIES {
+            if let Some(begun) = self.find_or_make().await? {
+                return Ok(begun);
+            }
+        }
+        anyhow::bail!("others begin the run {} anew again and again", self.name)
+    }
+
+    /// Opens the source. Nothing of `ours` is an item.
+    async fn open(&self, ours: &[PathBuf]) -> anyhow::Result<AnyConnector> {
+        match &self.library {
+            Some(connector) => Ok(AnyConnector::Library(connector.clone())),
+            None => {
+                let given = self.options.source.as_ref().map(Path::new);
+                self.source.open(given, self.state, ours).await
+            }
+        }
+    }
+
     /// One look for the run; none if somebody has given its name to another one meanwhile.
     async fn find_or_make(&self) -> anyhow::Result<Option<Begun>> {
         let Self { coordinator, name, .. } = self;
@@ -165,9 +196,8 @@ impl Wanted<'_> {
         let results = self.said_results()?;
         self.asked(results.as_ref()).ensure_same(self.name, &description)?;
         let found = Found { name: self.name, run, description };
-        let given = self.options.source.as_ref().map(PathBuf::from);
-        let source = Some((&self.source, given));
-        let begun = resume(self.coordinator, self.state, source, found).await?;
+        let open = async |ours: &[PathBuf]| self.open(ours).await;
+        let begun = go_on(self.coordinator, self.state, found, &self.source, open).await?;
         self.create(run, &begun.description).await?;
         Ok(begun)
     }
@@ -191,9 +221,8 @@ impl Wanted<'_> {
     /// Makes a new run in the place of the one that was found.
     async fn make(&self, found: Option<RunId>) -> anyhow::Result<Option<Begun>> {
         let Self { coordinator, state, options, name, .. } = *self;
-        let given = options.source.as_ref().map(PathBuf::from);
         // Nothing is left behind of a run whose source cannot be read.
-        drop(self.source.open(given.as_deref(), state, &[state.to_owned()]).await?);
+        drop(self.open(&[state.to_owned()]).await?);
         let results = self.place_results()?;
         let output = Output::of(&results, state, name).await?;
         output.make_folder()?;
@@ -205,7 +234,7 @@ impl Wanted<'_> {
                 folder.display()
             );
         }
-        let connector = self.source.open(given.as_deref(), state, &ours).await?;
+        let connector = Arc::new(self.open(&ours).await?);
         let fingerprint = connector.fingerprint().await?;
         let by_workers = || (options.workers * SHARDS_PER_WORKER).min(MOST_SHARDS);
         let wanted = options.shards.map_or_else(by_workers, usize::from);
@@ -302,13 +331,24 @@ pub struct Found {
     pub description: Description,
 }
 
-/// Goes on with a run, if its source is still the same: that of the run, or the one that was said
-/// and as it was said.
+/// Goes on with a run, if its source is still the same.
 pub async fn resume(
     coordinator: &Coordinator,
     state: &Path,
-    said: Option<(&Source, Option<PathBuf>)>,
     found: Found,
+) -> anyhow::Result<Begun> {
+    let (source, given) = (found.description.source.clone(), found.description.given());
+    let open = async |ours: &[PathBuf]| source.open(given.as_deref(), state, ours).await;
+    go_on(coordinator, state, found, &source, open).await
+}
+
+/// Goes on with a run, if its source is the same as `source`, which `open` opens.
+async fn go_on(
+    coordinator: &Coordinator,
+    state: &Path,
+    found: Found,
+    source: &Source,
+    open: impl AsyncFnOnce(&[PathBuf]) -> anyhow::Result<AnyConnector>,
 ) -> anyhow::Result<Begun> {
     let Found { name, run, description } = found;
     let output = Output::of(&description.results, state, name).await?;
@@ -319,11 +359,7 @@ pub async fn resume(
     };
     output.join(coordinator, name, run, is_begun).await?;
     let ours = [state.to_owned(), std::fs::canonicalize(output.folder())?];
-    let (source, given) = match said {
-        Some(said) => said,
-        None => (&description.source, description.given()),
-    };
-    let connector = source.open(given.as_deref(), state, &ours).await?;
+    let connector = Arc::new(open(&ours).await?);
     let fingerprint = connector.fingerprint().await?;
     if fingerprint.identity != description.fingerprint {
         anyhow::ensure!(

@@ -26,10 +26,15 @@ pub(crate) const UNCOVERED_MAX: usize = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
+    /// It could not be read.
     Unreadable,
+    /// Its path is too long.
     TooLong,
+    /// It was gone before it was looked at.
     Vanished,
+    /// It is a symbolic link.
     Symlink,
+    /// It is a socket, a pipe or a device.
     Special,
 }
 
@@ -204,16 +209,16 @@ impl Observer for Books {
 }
 
 /// What the names of books begin with.
-pub const PREFIX: &str = "books-";
+pub(crate) const PREFIX: &str = "books-";
 
 /// The books of all processes, added up.
 #[derive(Debug, Default)]
-pub struct Tally {
-    pub passed_over: BTreeMap<Why, u64>,
+pub(crate) struct Tally {
+    pub(crate) passed_over: BTreeMap<Why, u64>,
     pub(crate) uncovered: Vec<Uncovered>,
-    pub retries: u64,
+    pub(crate) retries: u64,
     pub(crate) replays: u64,
-    pub refused: u64,
+    pub(crate) refused: u64,
     /// What was met already: a place that is read twice is told twice.
     met: BTreeSet<(Why, [u8; 16])>,
 }
@@ -221,14 +226,14 @@ pub struct Tally {
 /// A place in the source of which nothing is covered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Uncovered {
-    pub key: KeyText<'static>,
-    pub why: Why,
-    pub detail: Option<String>,
+    pub(crate) key: KeyText<'static>,
+    pub(crate) why: Why,
+    pub(crate) detail: Option<String>,
 }
 
 impl Tally {
     /// Adds the books of one process.
-    pub fn add(&mut self, books: &[u8]) {
+    pub(crate) fn add(&mut self, books: &[u8]) {
         for line in books.split(|byte| *byte == b'\n') {
             // The last line of a process that was killed may be cut.
             if let Ok(entry) = serde_json::from_slice::<Entry<'_>>(line) {
@@ -267,7 +272,7 @@ pub(crate) mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    use shardwright_connectors::{TreeConnector, TreeOptions};
+    use shardwright_connectors::TreeConnector;
     use shardwright_worker::connector::{Connector as _, PageLimit, Position};
 
     use super::*;
@@ -280,7 +285,7 @@ pub(crate) mod tests {
 
     /// What is noticed in a folder.
     async fn notices(folder: &Path) -> Notices {
-        let tree = TreeConnector::open(folder.to_owned(), TreeOptions::default()).await.unwrap();
+        let tree = TreeConnector::open(folder.to_owned()).await.unwrap();
         let ranges = tree.initial_ranges(1).await.unwrap();
         let page = tree.page(&ranges[0], &Position::start(), PageLimit::default()).await.unwrap();
         page.notices

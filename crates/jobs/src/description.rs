@@ -27,7 +27,7 @@ pub struct Description {
     /// What is run.
     pub command: Vec<KeyText<'static>>,
     /// How items get to it.
-    pub(crate) mode: Mode,
+    pub mode: Mode,
     /// Whether items count when they are handed out.
     #[serde(default)]
     pub at_dispatch: bool,
@@ -60,6 +60,8 @@ pub enum Mode {
         /// Whether results hold them as they are.
         shows_secrets: bool,
     },
+    /// A handler in the code of a program.
+    Library,
 }
 
 /// Where results are.

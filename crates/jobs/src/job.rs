@@ -17,9 +17,13 @@ use crate::source::Source;
 
 /// What is run, in whichever way was chosen.
 pub enum Command {
+    /// A process for each item.
     Item(ProcessPerItem),
+    /// A process for many.
     Batch(ProcessPerBatch),
+    /// Processes that stay up.
     Persistent(PersistentProcess),
+    /// The built-in scan.
     Scan(ScanJob),
 }
 
@@ -55,6 +59,10 @@ impl Command {
             Mode::Scan { .. } => anyhow::bail!(
                 "the rules of a scan are not kept with it: unpark what is parked, and say the \
                  same `shardwright scan` again"
+            ),
+            Mode::Library => anyhow::bail!(
+                "the handler of the run is code of the program that began it: unpark what is \
+                 parked, and run that program again"
             ),
         })
     }

@@ -120,7 +120,7 @@ impl Output {
 
     /// Where segments go.
     #[must_use]
-    pub fn sink(&self) -> AnySink {
+    pub fn sink(&self) -> impl Sink + use<> {
         let folder = || FolderSink::new(self.folder.join(SEGMENTS));
         match &self.objects {
             Some(objects) => AnySink::Objects(objects.clone()),
@@ -247,7 +247,7 @@ impl Output {
 
     /// Builds the result file from what the cursors of all shards name. It can be done again and
     /// by several at once.
-    pub async fn build(&self, run: RunId, shards: &[ShardRecord]) -> anyhow::Result<Built> {
+    pub(crate) async fn build(&self, run: RunId, shards: &[ShardRecord]) -> anyhow::Result<Built> {
         let file = self
             .new_unfinished(run)
             .with_context(|| format!("{} cannot be written", self.folder.display()))?;

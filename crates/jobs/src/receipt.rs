@@ -16,21 +16,29 @@ use crate::readable::readable;
 /// What a run covered. `shardwright verify` finds out the same another way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Receipt {
+    /// The version of the format.
     pub version: u32,
+    /// The id of the run.
     pub run: String,
+    /// Its name.
     pub name: String,
+    /// What its source is called.
     pub source: String,
     pub(crate) fingerprint: String,
     /// When a source that may change was listed, in milliseconds since 1970.
     pub(crate) listed_at_ms: Option<u64>,
+    /// What was run.
     pub command: Vec<KeyText<'static>>,
     /// `completed`, or `dispatched` if what was under way at a kill may be missing.
     pub cursor: String,
     pub(crate) started_at_ms: u64,
+    /// When the run ended, in milliseconds since 1970.
     pub ended_at_ms: Option<u64>,
     /// Keys whose result is in the result file.
     pub keys: u64,
+    /// Bytes of the source that they stand for.
     pub bytes: u64,
+    /// How often an item was tried again.
     pub retries: u64,
     /// Writes that were repeated and took effect once.
     pub(crate) replays_absorbed: u64,
@@ -43,11 +51,13 @@ pub struct Receipt {
     /// Shards that were made out of others.
     pub splits: u64,
     pub(crate) coverage: Coverage,
+    /// What is not covered, because it failed.
     pub parked: Vec<ParkedItem>,
     /// How many things in the source were no items, by why.
     pub passed_over: BTreeMap<Why, u64>,
     /// Those of them in which items may be that nobody has seen: the first thousand.
     pub(crate) uncovered: Vec<Uncovered>,
+    /// The result file.
     pub results: ResultFile,
 }
 
@@ -81,30 +91,36 @@ pub struct Range {
 
 /// A range that is not covered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ParkedItem {
+pub struct ParkedItem {
+    /// The shard.
     pub shard: String,
     /// The key behind which nothing is done.
     pub after: Option<KeyText<'static>>,
     /// The end of the range.
     pub end: KeyText<'static>,
+    /// Why, in a word.
     pub reason: String,
+    /// What is known about it.
     pub detail: String,
 }
 
+/// The result file, as it was when the receipt was written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ResultFile {
+pub struct ResultFile {
+    /// Where it is.
     pub file: String,
     /// Keys whose results are in it.
     pub keys: u64,
     /// Keys whose results other machines have.
     pub elsewhere: u64,
+    /// Its size.
     pub bytes: u64,
     pub(crate) blake3: String,
 }
 
 impl Receipt {
     /// Writes down what the store says; `shards` are in key order.
-    pub fn new(
+    pub(crate) fn new(
         name: RunName,
         record: &RunRecord,
         description: &Description,

@@ -17,6 +17,7 @@ use shardwright_process::KeyText;
 use shardwright_process::scan::uri;
 use shardwright_worker::connector::{
     Connector, ConnectorError, Estimate, Fingerprint, KeyRange, Page, PageLimit, Position,
+    SharedConnector,
 };
 
 pub use self::booked::Booked;
@@ -55,6 +56,11 @@ pub enum Source {
     Objects {
         /// Its address.
         url: String,
+    },
+    /// A connector in the code of a program.
+    Library {
+        /// What tells it from another.
+        identity: String,
     },
 }
 
@@ -96,6 +102,7 @@ impl Source {
                 path_of(path).display().to_string()
             }
             Self::Objects { url } => url.clone(),
+            Self::Library { identity } => identity.clone(),
         }
     }
 
@@ -107,6 +114,7 @@ impl Source {
                 format!("file://{}/", path.trim_end_matches('/'))
             }
             Self::Objects { url } => format!("{}/", url.trim_end_matches('/')),
+            Self::Library { identity } => format!("{identity}/"),
         }
     }
 
@@ -116,7 +124,7 @@ impl Source {
         match results {
             Results::Objects { url: address } => match self {
                 Self::Objects { url } => trailing(address).starts_with(&trailing(url)),
-                Self::Tree { .. } | Self::Lines { .. } => false,
+                Self::Tree { .. } | Self::Lines { .. } | Self::Library { .. } => false,
             },
             Results::Folder { path } => self.holds_folder(&path_of(path)),
             Results::Local => false,
@@ -135,7 +143,7 @@ impl Source {
     pub fn key_shown(&self, key: &[u8]) -> String {
         let row = match self {
             Self::Lines { .. } => key.get(..ManifestRowKey::ENCODED_LEN),
-            Self::Tree { .. } | Self::Objects { .. } => None,
+            Self::Tree { .. } | Self::Objects { .. } | Self::Library { .. } => None,
         };
         match row.and_then(decode_manifest_row_key) {
             // What goes on behind a row's key is the place right behind it.
@@ -180,7 +188,7 @@ impl Source {
                 let is_same =
                     |given: &&Path| std::fs::canonicalize(given).is_ok_and(|it| it == path);
                 let named = given.filter(is_same).unwrap_or(&path).to_owned();
-                TreeConnector::open(named, options).await.map(AnyConnector::Tree)
+                TreeConnector::open_with(named, options).await.map(AnyConnector::Tree)
             }
             Self::Lines { path, null, .. } => {
                 let path = path_of(path);
@@ -188,11 +196,15 @@ impl Source {
                 std::fs::create_dir_all(state.join(INDEX))?;
                 let index = Some(index_of(&path, state));
                 let options = LineOptions { separator, index, ..LineOptions::default() };
-                LineConnector::open(path, options).await.map(AnyConnector::Lines)
+                LineConnector::open_with(path, options).await.map(AnyConnector::Lines)
             }
             Self::Objects { url } => {
                 ObjectConnector::open(url.clone()).await.map(AnyConnector::Objects)
             }
+            Self::Library { .. } => anyhow::bail!(
+                "the source {} is code of the program that began the run: run that program again",
+                self.title()
+            ),
         };
         opened.with_context(|| format!("the source {} cannot be opened", self.title()))
     }
@@ -276,9 +288,14 @@ pub fn left_behind(state: &Path, age: Duration) -> Vec<PathBuf> {
 
 /// Whichever source was chosen.
 pub enum AnyConnector {
+    /// The files of a folder.
     Tree(TreeConnector),
+    /// The rows of a file.
     Lines(LineConnector),
+    /// The objects of a store.
     Objects(ObjectConnector),
+    /// One in the code of a program.
+    Library(SharedConnector),
 }
 
 /// Does with whichever source it is what is said.
@@ -288,6 +305,7 @@ macro_rules! with {
             AnyConnector::Tree($connector) => $work,
             AnyConnector::Lines($connector) => $work,
             AnyConnector::Objects($connector) => $work,
+            AnyConnector::Library($connector) => $work,
         }
     };
 }

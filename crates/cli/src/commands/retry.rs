@@ -23,7 +23,7 @@ pub(crate) async fn run(
     };
     let (run, description) = find(&coordinator, name).await?;
     let state = state_folder(store)?;
-    let begun = resume(&coordinator, &state, None, Found { name, run, description }).await?;
+    let begun = resume(&coordinator, &state, Found { name, run, description }).await?;
     work(&coordinator, json, begun, &arguments.work, Task::RestAndParked).await
 }
 

@@ -3,7 +3,7 @@ use std::path::Path;
 use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunQueryError};
 use shardwright_jobs::TENANT;
-use shardwright_jobs::description::Results;
+use shardwright_jobs::description::{Mode, Results};
 use shardwright_jobs::output::{Output, RECEIPT, RESULTS};
 use shardwright_jobs::verify::{Findings, Written, verify};
 
@@ -22,6 +22,10 @@ pub(crate) async fn run(
     let coordinator = store.open(Purpose::Look).await?;
     let name = arguments.run.run;
     let (run, description) = find(&coordinator, name).await?;
+    anyhow::ensure!(
+        description.mode != Mode::Library,
+        "the run {name} is of a library: only its own program knows what its results mean"
+    );
     ensure_finished(&coordinator, name, run).await?;
     let state = store.state_folder();
     let state = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());

@@ -95,8 +95,13 @@ struct Lines {
 }
 
 impl LineConnector {
+    /// Opens the file at `path`, whose rows end with a newline, and counts its rows.
+    pub async fn open(path: impl Into<PathBuf>) -> Result<Self, ConnectorError> {
+        Self::open_with(path, LineOptions::default()).await
+    }
+
     /// Opens the file at `path` and counts its rows.
-    pub async fn open(
+    pub async fn open_with(
         path: impl Into<PathBuf>,
         options: LineOptions,
     ) -> Result<Self, ConnectorError> {

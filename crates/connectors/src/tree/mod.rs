@@ -83,8 +83,13 @@ struct Tree {
 }
 
 impl TreeConnector {
+    /// Opens the tree at `root` and leaves nothing out.
+    pub async fn open(root: impl Into<PathBuf>) -> Result<Self, ConnectorError> {
+        Self::open_with(root, TreeOptions::default()).await
+    }
+
     /// Opens the tree at `root`.
-    pub async fn open(
+    pub async fn open_with(
         root: impl Into<PathBuf>,
         options: TreeOptions,
     ) -> Result<Self, ConnectorError> {

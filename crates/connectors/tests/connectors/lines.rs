@@ -30,7 +30,7 @@ impl Fixture {
     }
 
     async fn open_with(&self, options: LineOptions) -> Result<LineConnector, ConnectorError> {
-        LineConnector::open(&self.path, options).await
+        LineConnector::open_with(&self.path, options).await
     }
 }
 
@@ -184,7 +184,7 @@ async fn a_folder_or_a_pipe_is_refused_without_waiting_for_it() {
     let pipe = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
     for path in [pipe, folder.path().to_owned()] {
-        let refused = LineConnector::open(path, LineOptions::default()).await;
+        let refused = LineConnector::open(path).await;
         assert!(matches!(refused, Err(ConnectorError::NotAFile { .. })));
     }
 }
@@ -203,7 +203,7 @@ async fn a_pipe_is_spooled_whole_or_not_at_all() {
     assert!(matches!(broken, Err(ConnectorError::Io { .. })));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
     assert_eq!(spool(Cursor::new(b"one\ntwo"), &path).await.unwrap(), 7);
-    let lines = LineConnector::open(&path, LineOptions::default()).await.unwrap();
+    let lines = LineConnector::open(&path).await.unwrap();
     assert_eq!(lines.rows(), 2);
 }
 

@@ -28,11 +28,11 @@ fn write(root: &Path, key: &[u8], bytes: usize) {
 }
 
 async fn open(root: &Path) -> TreeConnector {
-    TreeConnector::open(root, TreeOptions::default()).await.unwrap()
+    TreeConnector::open(root).await.unwrap()
 }
 
 async fn open_with(root: &Path, options: TreeOptions) -> TreeConnector {
-    TreeConnector::open(root, options).await.unwrap()
+    TreeConnector::open_with(root, options).await.unwrap()
 }
 
 async fn everything(tree: &TreeConnector) -> (Vec<Item>, Vec<Notice>) {
@@ -126,7 +126,7 @@ async fn a_state_folder_is_not_entered_under_any_name() {
     // Inside of it there is no tree at all.
     fs::rename(root.join("renamed"), &state).unwrap();
     for inside in [state.clone(), state.join("store")] {
-        let refused = TreeConnector::open(inside, options.clone()).await;
+        let refused = TreeConnector::open_with(inside, options.clone()).await;
         assert!(matches!(refused, Err(ConnectorError::StateFolder { .. })));
     }
 }
@@ -172,7 +172,7 @@ async fn a_folder_that_may_not_be_read_is_reported_and_a_root_is_an_error() {
     let gone = tree.page(&whole, &Position::start(), PageLimit::default()).await;
     assert!(matches!(gone, Err(ConnectorError::Io { doing: "list", .. })), "{gone:?}");
     assert!(matches!(
-        TreeConnector::open(root.join("open"), TreeOptions::default()).await,
+        TreeConnector::open(root.join("open")).await,
         Err(ConnectorError::NotAFolder { .. })
     ));
 }

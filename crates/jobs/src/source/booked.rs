@@ -72,7 +72,7 @@ impl Connector for Booked {
 
 #[cfg(test)]
 mod tests {
-    use shardwright_connectors::{TreeConnector, TreeOptions};
+    use shardwright_connectors::TreeConnector;
     use shardwright_coordination::RunName;
 
     use super::*;
@@ -83,7 +83,7 @@ mod tests {
     async fn nobody_gets_a_page_before_what_is_missing_of_it_is_on_record_for_all() {
         let (source, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         make_too_deep(source.path());
-        let tree = TreeConnector::open(source.path(), TreeOptions::default()).await.unwrap();
+        let tree = TreeConnector::open(source.path()).await.unwrap();
         let results = Results::Objects { url: "memory:///results".to_owned() };
         let name = RunName::new("it").unwrap();
         let output = Output::of(&results, state.path(), name).await.unwrap();

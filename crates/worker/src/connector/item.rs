@@ -1,6 +1,7 @@
 //! Items, and the pages they come in.
 
 use std::path::PathBuf;
+use std::str::Utf8Error;
 
 use bytes::Bytes;
 
@@ -18,6 +19,12 @@ pub struct Item {
 }
 
 impl Item {
+    /// A row, or anything else that is bytes under a key; `number` counts from zero.
+    pub fn row(key: impl Into<Bytes>, number: u64, bytes: impl Into<Bytes>) -> Self {
+        let payload = Payload::Row { number, bytes: bytes.into() };
+        Self { key: key.into(), size: None, payload }
+    }
+
     /// What people call it: a row by its number, counted from one as editors do, and everything
     /// else by its key.
     #[must_use]
@@ -27,6 +34,15 @@ impl Item {
             Payload::File(_) | Payload::Object { .. } => {
                 self.key.iter().flat_map(|byte| byte.escape_ascii()).map(char::from).collect()
             }
+        }
+    }
+
+    /// The item as text: a row's bytes, the path of a file, the address of an object.
+    pub fn text(&self) -> Result<&str, Utf8Error> {
+        match &self.payload {
+            Payload::Row { bytes, .. } => str::from_utf8(bytes),
+            Payload::File(path) => str::from_utf8(path.as_os_str().as_encoded_bytes()),
+            Payload::Object { url, .. } => Ok(url),
         }
     }
 

@@ -9,7 +9,7 @@ use shardwright_coordination::{RestoredShardState, WorkEstimate};
 use super::Holder;
 use super::lease_cell::LeaseCell;
 use crate::backend::Backend;
-use crate::connector::{Connector, KeyRange};
+use crate::connector::KeyRange;
 use crate::pace::{Left, Pace};
 
 /// The first estimate comes soon, because whoever waits already has nothing to go by.
