@@ -31,7 +31,7 @@ pub(super) fn measure(place: &Workplace) -> Result<Section> {
         Ok(command)
     };
     let library = || {
-        let mut command = Command::new(place.example("library_job"));
+        let mut command = Command::new(place.example("custom_source"));
         command.arg(place.fresh()?).arg(&items);
         Ok(command)
     };
@@ -40,7 +40,7 @@ pub(super) fn measure(place: &Workplace) -> Result<Section> {
     let taken = take_turns(
         ROUNDS,
         vec![
-            Contender::program("library: `examples/library_job.rs`", library),
+            Contender::program("library: `examples/custom_source.rs`", library),
             Contender::program("`run --persistent --in-flight 1024`", persistent),
             Contender::program("`run --batch 500`", batches),
             Contender::program("`xargs -n500 -P2`, which keeps nothing", xargs),

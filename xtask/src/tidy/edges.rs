@@ -21,6 +21,9 @@ const PURE_EXTERNAL: &[(&str, &str)] = &[
     ("thiserror", "writes error implementations at compile time and is not there at run time"),
 ];
 
+/// The crate that users name.
+const FACADE: &str = "shardwright";
+
 /// Everything wrong with the dependencies and names of the crates.
 pub(crate) fn check(crates: &[Crate]) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -45,7 +48,11 @@ pub(crate) fn check(crates: &[Crate]) -> Vec<Violation> {
 
 fn misnamed(one: &Crate) -> Option<Violation> {
     let folder = one.folder.strip_prefix("crates").ok()?.to_string_lossy();
-    let expected = format!("{PREFIX}{folder}");
+    // The facade has the name of the project.
+    let expected = match &*folder {
+        FACADE => FACADE.to_owned(),
+        folder => format!("{PREFIX}{folder}"),
+    };
     let what = format!("the package in crates/{folder} is named {}", one.name);
     let why = format!("a crate is named after its folder: {expected}");
     (one.name != expected).then(|| Violation::new(&one.manifest(), 1, what, why))

@@ -29,7 +29,8 @@ const LAYERS: &[Layer] = &[
     row("demo", &["node"]),
     row("counter", &["demo"]),
     row("cli", &["server", "sim", "jobs", "demo"]),
-    row("examples", &["cli"]),
+    row("shardwright", &["jobs"]),
+    row("examples", &["cli", "shardwright"]),
     row("specs", &["coordination"]),
     row("xtask", &[]),
 ];
@@ -86,7 +87,7 @@ mod tests {
         assert_eq!(names("engine"), ["contracts", "coordination", "placement", "store"]);
         assert!(names("contracts").is_empty() && names("store").is_empty());
         let under_cli = names("cli");
-        let others = ["chaos", "cli", "counter", "examples", "specs", "xtask"];
+        let others = ["chaos", "cli", "counter", "examples", "shardwright", "specs", "xtask"];
         for row in LAYERS.iter().filter(|row| !others.contains(&row.name)) {
             assert!(under_cli.contains(&row.name), "{} is not beneath cli", row.name);
         }

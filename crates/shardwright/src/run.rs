@@ -1,0 +1,230 @@
+//! A named run.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_contracts::RunId;
+use shardwright_coordination::{AsyncRunManagement as _, RunName, RunStatus, ShardStatus};
+use shardwright_engine::TokioEnv;
+use shardwright_jobs::begin::{Begun, begin_library};
+use shardwright_jobs::books::Books;
+use shardwright_jobs::conclude::Conclusion;
+use shardwright_jobs::description::Mode;
+use shardwright_jobs::output::RESULTS;
+use shardwright_jobs::source::Booked;
+use shardwright_jobs::{JobOptions, TENANT};
+use shardwright_worker::connector::{Connector, Item, SharedConnector};
+use shardwright_worker::extent::Envelope;
+use shardwright_worker::job::Job;
+use shardwright_worker::{Ending as WorkerEnding, Observer, Stop, Worker, WorkerOptions};
+
+use crate::Shardwright;
+use crate::each::{Each, IntoResult, ItemError};
+use crate::error::{Error, Result};
+use crate::outcome::{Ending, Outcome};
+
+/// A run by its name, with what it is begun with if it is not there.
+pub struct Run<'a> {
+    shardwright: &'a Shardwright,
+    name: &'a str,
+    source: Option<SharedConnector>,
+    results: Option<OsString>,
+    fresh: bool,
+    lease: Duration,
+    stop: Stop,
+    observer: Arc<dyn Observer>,
+    options: WorkerOptions,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(shardwright: &'a Shardwright, name: &'a str) -> Self {
+        let slots = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            shardwright,
+            name,
+            source: None,
+            results: None,
+            fresh: false,
+            lease: Duration::from_secs(10),
+            stop: Stop::default(),
+            observer: Arc::new(()),
+            options: WorkerOptions { slots, ..WorkerOptions::default() },
+        }
+    }
+
+    /// Reads items from a connector. A run that is joined or resumed must have the same source.
+    ///
+    /// A [`Tree`](crate::connectors::Tree) in which results or the store lie must be opened with
+    /// their folders left out.
+    #[must_use]
+    pub fn source(mut self, connector: impl Connector) -> Self {
+        self.source = Some(SharedConnector::new(connector));
+        self
+    }
+
+    /// Puts results into a folder, or below the URL of an object store. When the run is finished,
+    /// each result is there exactly once, in the order of keys, in the file `results.jsonl`.
+    /// Processes on other machines must reach the same place.
+    ///
+    /// By default they go to the folder `runs/NAME` beside a store in a folder, and on a shared
+    /// store every machine keeps its own.
+    #[must_use]
+    pub fn results(mut self, place: impl Into<OsString>) -> Self {
+        self.results = Some(place.into());
+        self
+    }
+
+    /// Begins a new run, even if there is one of that name.
+    #[must_use]
+    pub const fn fresh(mut self) -> Self {
+        self.fresh = true;
+        self
+    }
+
+    /// Works on so many shards at a time [default: one per core].
+    #[must_use]
+    pub const fn workers(mut self, workers: usize) -> Self {
+        self.options.slots = workers;
+        self
+    }
+
+    /// Works on so many items of each shard at a time [default: 1].
+    #[must_use]
+    pub const fn in_flight(mut self, items: usize) -> Self {
+        self.options.in_flight = items;
+        self
+    }
+
+    /// Retries a failing item so many times [default: 2].
+    #[must_use]
+    pub const fn retries(mut self, retries: u32) -> Self {
+        self.options.retry.retries = retries;
+        self
+    }
+
+    /// Lets the lease of a silent process expire after so long, in whole seconds [default: 10].
+    #[must_use]
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Stops early when told so: items at work are finished, and shards are released.
+    #[must_use]
+    pub fn stop(mut self, stop: Stop) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// Reports what workers do.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Calls a function for each item, and works until the run is finished or stopped. What it
+    /// returns is appended to the results; an item for which it fails is retried, then parked.
+    pub async fn each<F, R, T>(self, function: F) -> Result<Outcome>
+    where
+        F: Fn(Item) -> R + Send + Sync + 'static,
+        R: Future<Output = std::result::Result<T, ItemError>> + Send,
+        T: IntoResult + 'static,
+    {
+        self.handler(Each(function)).await
+    }
+
+    /// The same with a handler of any kind.
+    pub async fn handler(self, handler: impl Job) -> Result<Outcome> {
+        let begun = self.begin().await?;
+        if self.is_done(begun.run).await? {
+            return self.conclude(&begun).await;
+        }
+        let Begun { run, connector, output, .. } = &begun;
+        let books = Books::new(output.books_folder(*run), Arc::clone(&self.observer));
+        let source = Booked {
+            source: Arc::clone(connector),
+            books: Arc::clone(&books),
+            output: output.clone(),
+            run: *run,
+        };
+        let ending = Worker::builder(TENANT, *run)
+            .backend(self.shardwright.coordinator.clone())
+            .env(TokioEnv::current().ok_or(Error::NoRuntime)?)
+            .connector(source)
+            .job(handler)
+            .sink(output.sink())
+            .options(self.options)
+            .stop(self.stop.clone())
+            .observer(books)
+            .run()
+            .await;
+        // Whatever happened, other processes learn what was met in the source here.
+        let handed_in = output.hand_in_books(*run).await.map_err(Error::job);
+        match ending? {
+            WorkerEnding::Done | WorkerEnding::Parked { .. } => {
+                handed_in?;
+                self.conclude(&begun).await
+            }
+            WorkerEnding::Stopped => self.progress(*run).await,
+        }
+    }
+
+    async fn begin(&self) -> Result<Begun> {
+        let Shardwright { store, coordinator, state } = self.shardwright;
+        let name = RunName::new(self.name).map_err(|error| Error::Name(error.to_string()))?;
+        let source = self.source.clone();
+        let source = source.ok_or_else(|| Error::NoSource { name: self.name.to_owned() })?;
+        let options = JobOptions {
+            mode: Mode::Library,
+            name: Some(name),
+            fresh: self.fresh,
+            out: self.results.clone(),
+            out_local: self.results.is_none() && store.is_shared(),
+            lease_seconds: u16::try_from(self.lease.as_secs().max(1)).unwrap_or(u16::MAX),
+            workers: self.options.slots,
+            ..JobOptions::default()
+        };
+        begin_library(store, coordinator, state, &options, source).await.map_err(Error::job)
+    }
+
+    /// Whether nothing is left to do; an error if nothing may be done.
+    async fn is_done(&self, run: RunId) -> Result<bool> {
+        let record = self.shardwright.coordinator.get_run(TENANT, run).await.map_err(Error::job)?;
+        let status = match record.status {
+            RunStatus::Done => return Ok(true),
+            RunStatus::Initializing | RunStatus::Active if record.paused => "paused",
+            RunStatus::Initializing | RunStatus::Active => return Ok(false),
+            RunStatus::Failed => "failed",
+            RunStatus::Cancelled => "cancelled",
+        };
+        Err(Error::NotActive { name: self.name.to_owned(), status })
+    }
+
+    /// Writes the result file and the receipt.
+    async fn conclude(&self, begun: &Begun) -> Result<Outcome> {
+        let Begun { name, run, description, output, .. } = begun;
+        let coordinator = &self.shardwright.coordinator;
+        let conclusion = Conclusion { coordinator, name: *name, run: *run, description, output };
+        let receipt = conclusion.write().await.map_err(Error::job)?;
+        Ok(Outcome {
+            ending: Ending::Finished,
+            items: receipt.keys,
+            parked: receipt.parked.len() as u64,
+            results: Some(output.place(RESULTS)),
+        })
+    }
+
+    /// How far the run is.
+    async fn progress(&self, run: RunId) -> Result<Outcome> {
+        let shards = self.shardwright.coordinator.inspect_shards(TENANT, run).await;
+        let (mut items, mut parked) = (0, 0);
+        for shard in shards.map_err(Error::job)? {
+            let token = Envelope::decode(shard.cursor.as_update().token()).map_err(Error::job)?;
+            items += token.items;
+            parked += u64::from(shard.head.status == ShardStatus::Parked);
+        }
+        Ok(Outcome { ending: Ending::Stopped, items, parked, results: None })
+    }
+}

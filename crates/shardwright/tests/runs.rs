@@ -1,0 +1,111 @@
+//! Runs of the library: begun, joined, resumed, finished.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shardwright::connectors::Lines;
+use shardwright::{Ending, Error, Item, ItemError, Outcome, Shardwright, Stop};
+
+async fn open(folder: &Path) -> Shardwright {
+    Shardwright::open(&format!("file:{}", folder.join("state").display())).await.unwrap()
+}
+
+async fn numbers(folder: &Path, count: u64) -> Lines {
+    let file = folder.join(format!("numbers-{count}"));
+    let numbers: String = (0..count).map(|n| format!("{n}\n")).collect();
+    std::fs::write(&file, numbers).unwrap();
+    Lines::open(file).await.unwrap()
+}
+
+fn results(outcome: &Outcome) -> String {
+    std::fs::read_to_string(outcome.results.as_ref().unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_run_is_resumed_and_has_each_result_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let shardwright = open(folder.path()).await;
+    let (stop, seen) = (Stop::default(), Arc::new(AtomicU64::new(0)));
+    let handler = {
+        let (stop, seen) = (stop.clone(), Arc::clone(&seen));
+        move |item: Item| {
+            if seen.fetch_add(1, Ordering::Relaxed) == 100 {
+                stop.stop();
+            }
+            async move { Ok(format!("{}\n", item.text()?)) }
+        }
+    };
+    let source = numbers(folder.path(), 3_000).await;
+    let run = shardwright.run("it").source(source.clone()).stop(stop);
+    let stopped = run.each(handler).await.unwrap();
+    assert_eq!((stopped.ending, stopped.results.is_some()), (Ending::Stopped, false));
+    assert!(stopped.items < 3_000, "{stopped}");
+    let run = shardwright.run("it").source(source);
+    let outcome = run.each(async |item: Item| Ok(format!("{}\n", item.text()?))).await.unwrap();
+    assert_eq!(outcome.to_string(), "3000 items done, 0 parked");
+    let expected: String = (0..3_000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(results(&outcome), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finished_run_calls_no_handler_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let shardwright = open(folder.path()).await;
+    let source = numbers(folder.path(), 10).await;
+    for is_first in [true, false] {
+        let run = shardwright.run("it").source(source.clone());
+        let outcome = run
+            .each(move |item: Item| {
+                assert!(is_first, "{}", item.name());
+                async { Ok("x") }
+            })
+            .await
+            .unwrap();
+        assert_eq!(results(&outcome), "x".repeat(10));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_that_fails_for_good_is_parked_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let shardwright = open(folder.path()).await;
+    let run = shardwright.run("it").source(numbers(folder.path(), 10).await).workers(1);
+    let outcome = run
+        .each(async |item: Item| match item.text()? {
+            "7" => Err(ItemError::permanent("it is odd")),
+            other => Ok(format!("{other} ")),
+        })
+        .await
+        .unwrap();
+    assert_eq!(outcome.to_string(), "9 items done, 1 parked");
+    assert_eq!(results(&outcome), "0 1 2 3 4 5 6 8 9 ");
+}
+
+#[tokio::test]
+async fn a_run_with_another_source_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let shardwright = open(folder.path()).await;
+    let run = shardwright.run("it").source(numbers(folder.path(), 10).await);
+    run.each(async |_: Item| Ok(())).await.unwrap();
+    let run = shardwright.run("it").source(numbers(folder.path(), 20).await);
+    let refused = run.each(async |_: Item| Ok(())).await.unwrap_err();
+    assert!(matches!(&refused, Error::Job { .. }), "{refused}");
+    assert!(refused.to_string().contains("another source"), "{refused}");
+    let run = shardwright.run("it").source(numbers(folder.path(), 20).await).fresh();
+    assert_eq!(run.each(async |_: Item| Ok(())).await.unwrap().items, 20);
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named() {
+    let url = Shardwright::open("redis://a").await.err().unwrap();
+    assert!(matches!(url, Error::Url(_)), "{url}");
+    let folder = tempfile::tempdir().unwrap();
+    let shardwright = open(folder.path()).await;
+    let no_source = shardwright.run("it").each(async |_: Item| Ok(())).await.unwrap_err();
+    assert!(matches!(no_source, Error::NoSource { .. }), "{no_source}");
+    let run = shardwright.run("no name").source(numbers(folder.path(), 1).await);
+    let no_name = run.each(async |_: Item| Ok(())).await.unwrap_err();
+    assert!(matches!(no_name, Error::Name(_)), "{no_name}");
+}
