@@ -1,19 +1,10 @@
 //! Which store, and the coordinator on it.
 
-use std::time::Duration;
-
-use anyhow::Context as _;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{EngineConfig, Retention, Sessions, StoredCoordinator, TokioEnv};
+pub(crate) use shardwright_jobs::Coordinator;
 pub(crate) use shardwright_store::{AnyStore, StoreAddress};
 
 use crate::arguments::etcd::{check_access, flags_of};
-
-/// How long a session outlives its last sign of life.
-const SESSION: Duration = Duration::from_secs(10);
-
-/// The run protocol on whichever store was chosen.
-pub(crate) type Coordinator = StoredCoordinator;
 
 /// What a store is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,17 +42,8 @@ impl OpenStore for StoreAddress {
     }
 
     async fn open(&self, purpose: Purpose) -> anyhow::Result<Coordinator> {
-        let env = TokioEnv::current().context("there is no runtime")?;
         let (store, keys) = self.connect_for(purpose, "runs", None).await?;
-        let config = match self.is_shared() {
-            true => EngineConfig::default(),
-            false => EngineConfig::on_one_machine(),
-        };
-        // What served to build a run's results goes with the run, which only `gc` sees to.
-        let retention = Retention::FOREVER;
-        let config =
-            EngineConfig { sessions: Sessions::Bound { ttl: SESSION }, retention, ..config };
-        Ok(StoredCoordinator::open(store, env, keys, config).await?)
+        shardwright_jobs::open_on(store, keys, self.is_shared()).await
     }
 
     async fn connect_for(
