@@ -45,7 +45,7 @@ impl Conclusion<'_> {
         built: Built,
     ) -> anyhow::Result<Option<Receipt>> {
         let Self { coordinator, name, run, description, output } = self;
-        let _alone = output.lock();
+        let _alone = output.lock().await;
         output.ensure_current(*run).await?;
         // Building takes time. What others handed in meanwhile is a part of the receipt: theirs may
         // have been here before, and would be replaced by one that knows less.

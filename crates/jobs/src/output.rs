@@ -178,9 +178,16 @@ impl Output {
 
     /// Keeps others on this machine from saying whose the place is, or what it holds, until it is
     /// dropped. Where there are no locks, as in an object store, nobody is kept from it.
-    pub fn lock(&self) -> Option<File> {
-        let folder = File::open(&self.folder).ok()?;
-        folder.lock().ok().map(|()| folder)
+    ///
+    /// It is waited for on a thread of its own: another task of this process may have the lock, and
+    /// needs threads to get on.
+    pub(crate) async fn lock(&self) -> Option<File> {
+        let folder = self.folder.clone();
+        let locked = tokio::task::spawn_blocking(move || {
+            let folder = File::open(folder).ok()?;
+            folder.lock().ok().map(|()| folder)
+        });
+        locked.await.ok().flatten()
     }
 
     /// Puts the result file and the receipt where they belong.

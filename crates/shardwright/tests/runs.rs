@@ -83,6 +83,21 @@ async fn an_item_that_fails_for_good_is_parked_alone() {
     assert_eq!(results(&outcome), "0 1 2 3 4 5 6 8 9 ");
 }
 
+/// On one thread: neither may block what the other waits for.
+#[tokio::test]
+async fn two_tasks_of_a_process_finish_a_run_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let shardwright = open(folder.path()).await;
+    let source = numbers(folder.path(), 500).await;
+    let work = async || {
+        let run = shardwright.run("it").source(source.clone());
+        run.each(async |item: Item| Ok(format!("{}\n", item.text()?))).await.unwrap()
+    };
+    let (one, other) = tokio::join!(work(), work());
+    let expected: String = (0..500).map(|n| format!("{n}\n")).collect();
+    assert_eq!((results(&one), results(&other)), (expected.clone(), expected));
+}
+
 #[tokio::test]
 async fn a_run_with_another_source_is_refused() {
     let folder = tempfile::tempdir().unwrap();

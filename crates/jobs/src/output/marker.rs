@@ -72,7 +72,7 @@ impl Output {
         run: RunId,
         may_replace: bool,
     ) -> anyhow::Result<()> {
-        let _alone = self.lock();
+        let _alone = self.lock().await;
         if coordinator.find_run(TENANT, name).await? != Some(run) {
             return Err(self.replaced());
         }
@@ -170,7 +170,7 @@ impl Output {
 
     /// Leaves the place to whoever begins a run anew that is gone.
     pub(super) async fn give_up(&self, run: RunId) -> anyhow::Result<()> {
-        let _alone = self.lock();
+        let _alone = self.lock().await;
         match self.marker(MARKER).await? {
             Some(found) if found.run == shown(run) => {
                 let gone = Marker { is_gone: true, ..found };
