@@ -26,7 +26,7 @@ use crate::store::StoreAddress;
 pub(crate) struct Arguments {
     /// Where all is kept: `file:FOLDER`, `memory:`, `etcd://HOST:PORT[,HOST:PORT…]`, or `etcds://…`
     /// for an etcd that speaks TLS [default: file:.shardwright].
-    #[arg(long, global = true, value_name = "STORE")]
+    #[arg(long, global = true, value_name = "STORE", value_parser = parse_store)]
     pub(crate) store: Option<StoreAddress>,
     /// Write JSON instead of text.
     #[arg(long, global = true)]
@@ -337,6 +337,16 @@ impl std::str::FromStr for FailureLimit {
         }
         text.parse().map(Self::Items).map_err(|_| wrong())
     }
+}
+
+fn parse_store(text: &str) -> Result<StoreAddress, String> {
+    let is_etcd = text.starts_with("etcd://") || text.starts_with("etcds://");
+    if is_etcd && text.contains('@') {
+        // Not repeated: it may hold a password.
+        let flags = "`--etcd-user` and `--etcd-password-file`";
+        return Err(format!("an address names hosts; who we are is said with {flags}"));
+    }
+    text.parse()
 }
 
 fn parse_name(text: &str) -> Result<RunName, String> {
