@@ -8,12 +8,15 @@
 //! against the shard as it is then ([`SplitReplacePlan::validate_against`],
 //! [`SplitResidualPlan::validate_against`]), because the shard may have moved on meanwhile.
 
-mod error;
 mod replace;
 mod residual;
-mod tiling;
 
-pub use error::SplitValidationError;
+use arrayvec::ArrayVec;
+
+use crate::cursor::{CursorInputError, CursorUpdate};
+use crate::limits::MAX_SPLIT_CHILDREN;
+use crate::spec::{ShardSpec, ShardSpecInputError, ShardSpecRef};
+
 pub use replace::{
     SplitChild, SplitPart, SplitReplacePlan, plan_split_replace, plan_split_replace_with_children,
 };
@@ -21,7 +24,144 @@ pub use residual::{
     SplitResidualPlan, plan_split_residual, plan_split_residual_with_metadata,
     validate_residual_split_bounds,
 };
-pub use tiling::validate_split_coverage;
+
+/// Why a plan does not divide its shard. An index counts the parts in key order, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SplitValidationError {
+    /// The plan has no child.
+    #[error("a split needs children")]
+    NoChildren,
+    /// The plan has one child, which would merely rename the shard.
+    #[error("a split needs more than one child")]
+    SingleChild,
+    /// The plan has more children than one split may have.
+    #[error("{count} children exceed {max}")]
+    TooManyChildren {
+        /// How many there are.
+        count: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A part is not a valid shard by itself.
+    #[error("part {index} is invalid")]
+    InvalidChildSpec {
+        /// Which one.
+        index: usize,
+        /// What is wrong with it.
+        #[source]
+        error: ShardSpecInputError,
+    },
+    /// The first part does not start where the parent does.
+    #[error("the parts do not start where the parent does")]
+    StartMismatch,
+    /// The last part does not end where the parent does.
+    #[error("the parts do not end where the parent does")]
+    EndMismatch,
+    /// Keys between a part and the next belong to neither.
+    #[error("there is a gap behind part {index}")]
+    Gap {
+        /// The part before the gap.
+        index: usize,
+    },
+    /// A part and the next share keys.
+    #[error("part {index} overlaps the next one")]
+    Overlap {
+        /// The left one of the two.
+        index: usize,
+    },
+    /// A child's cursor is not valid by itself.
+    #[error("the cursor of part {index} is invalid")]
+    InvalidChildCursor {
+        /// Which child.
+        index: usize,
+        /// What is wrong with it.
+        #[source]
+        error: CursorInputError,
+    },
+    /// A child's cursor stands outside its range.
+    #[error("the cursor of part {index} lies outside its range")]
+    ChildCursorOutOfBounds {
+        /// Which child.
+        index: usize,
+    },
+    /// A child's cursor claims work that the parent has not done.
+    #[error("the cursor of part {index} is ahead of the parent's")]
+    ChildCursorAhead {
+        /// Which child.
+        index: usize,
+    },
+    /// The parent's cursor is not valid by itself.
+    #[error("the parent's cursor is invalid")]
+    InvalidParentCursor {
+        /// What is wrong with it.
+        #[source]
+        error: CursorInputError,
+    },
+    /// The parent's progress reaches beyond the part that would carry it on.
+    #[error("the parent's cursor lies outside the part that inherits it")]
+    ParentCursorOutOfBounds,
+}
+
+/// Checks that `children`, in whatever order, are two or more and tile `parent` exactly.
+pub fn validate_split_coverage(
+    parent: ShardSpecRef<'_>,
+    children: &[ShardSpecRef<'_>],
+) -> Result<(), SplitValidationError> {
+    check_count(children.len())?;
+    let mut sorted: ArrayVec<_, MAX_SPLIT_CHILDREN> = children.iter().copied().collect();
+    sorted.sort_unstable_by_key(|child| child.start());
+    check_tiling(parent, &sorted, |child| *child)
+}
+
+fn check_count(count: usize) -> Result<(), SplitValidationError> {
+    match count {
+        0 => Err(SplitValidationError::NoChildren),
+        1 => Err(SplitValidationError::SingleChild),
+        2..=MAX_SPLIT_CHILDREN => Ok(()),
+        _ => Err(SplitValidationError::TooManyChildren { count, max: MAX_SPLIT_CHILDREN }),
+    }
+}
+
+/// Checks that `parts`, in key order, are valid and tile `parent` exactly.
+fn check_tiling<'a, T>(
+    parent: ShardSpecRef<'_>,
+    parts: &[T],
+    spec_of: impl Fn(&T) -> ShardSpecRef<'a>,
+) -> Result<(), SplitValidationError> {
+    for (index, part) in parts.iter().enumerate() {
+        ShardSpec::validate_ref(spec_of(part))
+            .map_err(|error| SplitValidationError::InvalidChildSpec { index, error })?;
+    }
+    if parts.first().map(&spec_of).map(ShardSpecRef::start) != Some(parent.start()) {
+        return Err(SplitValidationError::StartMismatch);
+    }
+    for (index, [left, right]) in parts.array_windows().enumerate() {
+        let (left, right) = (spec_of(left), spec_of(right));
+        // A part without an end covers everything to its right.
+        if left.end().is_empty() || left.end() > right.start() {
+            return Err(SplitValidationError::Overlap { index });
+        }
+        if left.end() < right.start() {
+            return Err(SplitValidationError::Gap { index });
+        }
+    }
+    if parts.last().map(&spec_of).map(ShardSpecRef::end) != Some(parent.end()) {
+        return Err(SplitValidationError::EndMismatch);
+    }
+    Ok(())
+}
+
+/// Checks that a cursor is one that a shard of `range` can have.
+fn check_parent_cursor(
+    range: ShardSpecRef<'_>,
+    cursor: CursorUpdate<'_>,
+) -> Result<(), SplitValidationError> {
+    cursor.validate().map_err(|error| SplitValidationError::InvalidParentCursor { error })?;
+    if !cursor.is_within(range) {
+        return Err(SplitValidationError::ParentCursorOutOfBounds);
+    }
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@ use std::fmt;
 use arrayvec::ArrayVec;
 
 use super::SplitValidationError;
-use super::tiling::{check_count, check_parent_cursor, check_tiling};
+use super::{check_count, check_parent_cursor, check_tiling};
 use crate::canonical::{CanonicalBytes, CanonicalSink};
 use crate::cursor::{CursorInput, CursorUpdate};
 use crate::limits::MAX_SPLIT_CHILDREN;

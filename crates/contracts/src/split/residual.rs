@@ -1,5 +1,5 @@
 use super::SplitValidationError;
-use super::tiling::{check_parent_cursor, check_tiling};
+use super::{check_parent_cursor, check_tiling};
 use crate::canonical::{CanonicalBytes, CanonicalSink};
 use crate::cursor::CursorUpdate;
 use crate::spec::ShardSpecRef;
