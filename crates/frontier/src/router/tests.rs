@@ -1,4 +1,4 @@
-//! Tests of the router as a whole; each file has those of its own parts at its foot.
+//! Tests of ids, hashes and the router. The range table and the search tree have their own.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -490,6 +490,144 @@ mod every_strategy {
                 prop_assert_eq!(again.route(entity), owner);
                 prop_assert!(router.all_shards().contains(&owner));
             }
+        }
+    }
+}
+
+const fn range(start: u64, end: u64) -> EntityIdRange {
+    EntityIdRange { start, end }
+}
+
+#[test]
+fn an_id_gives_its_number_back() {
+    for raw in [0, 42, u64::MAX] {
+        assert_eq!(EntityId::from(raw).as_u64(), raw);
+    }
+}
+
+#[rstest]
+#[case::before_the_start(range(10, 20), 9, false)]
+#[case::the_start(range(10, 20), 10, true)]
+#[case::the_last_inside(range(10, 20), 19, true)]
+#[case::the_end(range(10, 20), 20, false)]
+#[case::past_the_end(range(10, 20), u64::MAX, false)]
+#[case::empty_at_its_own_start(range(10, 10), 10, false)]
+#[case::backwards(range(20, 10), 15, false)]
+#[case::the_last_id_under_an_open_end(range(10, u64::MAX), u64::MAX, true)]
+#[case::the_id_before_it(range(10, u64::MAX), u64::MAX - 1, true)]
+#[case::before_the_start_of_an_open_end(range(10, u64::MAX), 9, false)]
+#[case::the_last_id_alone(range(u64::MAX, u64::MAX), u64::MAX, true)]
+#[case::beside_the_last_id_alone(range(u64::MAX, u64::MAX), u64::MAX - 1, false)]
+#[case::one_short_of_open(range(10, u64::MAX - 1), u64::MAX - 1, false)]
+#[case::the_first_id_of_all(EntityIdRange::full(), 0, true)]
+#[case::the_last_id_of_all(EntityIdRange::full(), u64::MAX, true)]
+fn a_range_holds_exactly_its_ids(
+    #[case] range: EntityIdRange,
+    #[case] id: u64,
+    #[case] held: bool,
+) {
+    assert_eq!(range.contains(id), held);
+}
+
+#[rstest]
+#[case::one_id(range(10, 11), Some(10))]
+#[case::several(range(10, 20), Some(19))]
+#[case::nothing(range(10, 10), None)]
+#[case::nothing_at_zero(range(0, 0), None)]
+#[case::backwards(range(20, 10), None)]
+#[case::everything(EntityIdRange::full(), Some(u64::MAX))]
+#[case::the_last_id_alone(range(u64::MAX, u64::MAX), Some(u64::MAX))]
+#[case::one_short_of_open(range(10, u64::MAX - 1), Some(u64::MAX - 2))]
+fn the_last_id_is_known_unless_the_range_is_empty(
+    #[case] range: EntityIdRange,
+    #[case] last: Option<u64>,
+) {
+    assert_eq!(range.last(), last);
+    assert_eq!(range.is_empty(), last.is_none());
+}
+
+#[rstest]
+#[case(range(0, 1))]
+#[case(range(10, 20))]
+#[case(range(10, u64::MAX - 1))]
+#[case(range(10, u64::MAX))]
+#[case(EntityIdRange::full())]
+fn bounds_survive_the_inclusive_form(#[case] range: EntityIdRange) {
+    let last = range.last().unwrap();
+    assert_eq!(EntityIdRange::through(range.start, last), range);
+}
+
+#[cfg(feature = "serde")]
+mod json {
+    use super::*;
+
+    #[test]
+    fn a_range_is_an_object_of_two_numbers() {
+        let text = serde_json::to_string(&range(0, 1000)).unwrap();
+        assert_eq!(text, r#"{"start":0,"end":1000}"#);
+    }
+
+    #[test]
+    fn a_range_survives_the_round_trip_at_every_bound() {
+        for range in [range(0, 0), range(7, 9), range(u64::MAX, u64::MAX), range(9, 7)] {
+            let text = serde_json::to_string(&range).unwrap();
+            assert_eq!(serde_json::from_str::<EntityIdRange>(&text).unwrap(), range);
+        }
+    }
+
+    #[test]
+    fn a_stored_full_range_still_covers_the_last_id() {
+        let stored = r#"{"start":0,"end":18446744073709551615}"#;
+        let range: EntityIdRange = serde_json::from_str(stored).unwrap();
+        assert_eq!(range, EntityIdRange::full());
+        assert!(range.contains(u64::MAX));
+    }
+}
+
+#[rstest]
+#[case(0, 0xa8c7_f832_281a_39c5)]
+#[case(1, 0x89cd_3129_1d2a_efa4)]
+#[case(42, 0xff3a_dd6b_3789_daef)]
+#[case(1_000, 0xad63_2382_5fa7_66dc)]
+#[case(1 << 32, 0x08cd_4c29_d1e4_7d34)]
+#[case(u64::MAX - 1, 0xfc1a_3522_5397_861c)]
+#[case(u64::MAX, 0x8cf5_1a8b_fca3_883d)]
+fn hashes_are_the_published_fnv1a(#[case] id: u64, #[case] hash: u64) {
+    assert_eq!(fnv1a_64(id), hash);
+}
+
+/// Computed apart, from the published definitions of the two functions.
+#[rstest]
+#[case(0, 0x7bd3_144f_29c0_cc9e)]
+#[case(1, 0x4a3a_3a4b_a652_3826)]
+#[case(42, 0xa624_5a5d_cf27_8758)]
+#[case(u64::MAX, 0x6a92_c022_8678_c02e)]
+fn avalanched_hashes_never_change(#[case] id: u64, #[case] hash: u64) {
+    assert_eq!(avalanched(id), hash);
+}
+
+#[test]
+fn one_changed_bit_changes_half_the_bits_of_the_hash() {
+    for bit in 0..64 {
+        let changed: u32 = (0..256_u64)
+            .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .map(|id| (avalanched(id) ^ avalanched(id ^ (1 << bit))).count_ones())
+            .sum();
+        let mean = f64::from(changed) / 256.0;
+        assert!((mean - 32.0).abs() < 1.5, "bit {bit}: {mean}");
+    }
+}
+
+#[test]
+fn scaling_reaches_every_number_below_the_count_and_no_other() {
+    for count in [1, 2, 3, 1_000, u16::MAX] {
+        let wide = u64::from(count);
+        assert_eq!((scaled(0, count), scaled(u64::MAX, count)), (0, wide - 1));
+        for number in 0..wide {
+            // The first hash of each share, and the last one of the share before.
+            let first = ((u128::from(number) << 64).div_ceil(u128::from(count))) as u64;
+            assert_eq!(scaled(first, count), number);
+            assert_eq!(scaled(first.wrapping_sub(1), count), (number + wide - 1) % wide);
         }
     }
 }

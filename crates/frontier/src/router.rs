@@ -36,24 +36,14 @@
 //! There is no weighting, and no consistent hashing: a router does not change, it is replaced, and
 //! moving the data is up to whoever replaces it.
 
-mod entity;
-mod error;
-mod hash;
 mod range_table;
 mod search_tree;
-#[cfg(test)]
-mod tests;
 
 use std::num::{NonZeroU16, NonZeroU32};
 
-use shardwright_contracts::ShardId;
+use shardwright_contracts::{ShardId, hash};
 
-use self::hash::{avalanched, fnv1a_64, scaled};
-pub use self::{
-    entity::{EntityId, EntityIdRange},
-    error::RouterError,
-    range_table::RangeTable,
-};
+pub use range_table::RangeTable;
 
 /// How a router chooses the shard of an entity.
 #[derive(Clone, Debug)]
@@ -170,3 +160,154 @@ impl ShardRouter {
         &self.strategy
     }
 }
+
+/// The id of one routed entity.
+///
+/// Every number is a valid id, the largest included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntityId(u64);
+
+impl EntityId {
+    /// The raw number.
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<u64> for EntityId {
+    fn from(raw: u64) -> Self {
+        Self(raw)
+    }
+}
+
+/// The ids from `start` up to, not including, `end`; an `end` of [`u64::MAX`] takes in the last
+/// id as well.
+///
+/// A half-open range of `u64` cannot name the last id, since the bound past it does not exist.
+/// Stored configurations already write `u64::MAX` to say "to the very end", and they must go on
+/// covering everything, so here that bound is read as reaching *through* the last id. No id is
+/// then left without an owner. The price is that the last id cannot be cut off from the one
+/// before it: no range says "up to, not including, `u64::MAX`".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct EntityIdRange {
+    /// The first id.
+    pub start: u64,
+    /// The id after the last one, or [`u64::MAX`] for a range that runs through the last id.
+    pub end: u64,
+}
+
+impl EntityIdRange {
+    /// Every id there is.
+    #[must_use]
+    pub const fn full() -> Self {
+        Self { start: 0, end: u64::MAX }
+    }
+
+    /// Whether the range holds `id`.
+    #[must_use]
+    pub const fn contains(&self, id: u64) -> bool {
+        id >= self.start && (id < self.end || self.end == u64::MAX)
+    }
+
+    /// Whether the range holds no id at all.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.last().is_none()
+    }
+
+    /// The greatest id of the range, or nothing if it is empty.
+    ///
+    /// The router works with this inclusive bound alone, so the double meaning of `u64::MAX` is
+    /// settled here and nowhere else.
+    const fn last(&self) -> Option<u64> {
+        match self.end {
+            u64::MAX => Some(u64::MAX),
+            end if end > self.start => Some(end - 1),
+            _ => None,
+        }
+    }
+
+    /// The range from `first` through `last`, where `last` is not the id before the greatest:
+    /// see the type's documentation for why that one bound cannot be written.
+    const fn through(first: u64, last: u64) -> Self {
+        Self { start: first, end: last.saturating_add(1) }
+    }
+}
+
+/// Why a router could not be built.
+///
+/// Routing itself cannot fail, so this is the only error of the module. A list of ranges may be
+/// wrong in several ways at once; [`ShardRouter::range`](ShardRouter::range) says which
+/// one is reported.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouterError {
+    /// A hash router was asked to spread ids over no shards.
+    #[error("a hash router needs at least one shard")]
+    ZeroShards,
+
+    /// A range router was given no ranges.
+    #[error("a range router needs at least one range")]
+    EmptyRanges,
+
+    /// No range owns the ids from `expected` up to, not including, `found`.
+    #[error("no range owns the ids from {expected} up to {found}")]
+    Gap {
+        /// The lowest id without an owner.
+        expected: u64,
+        /// The start of the next range.
+        found: u64,
+    },
+
+    /// A range ends where it starts, or before.
+    #[error("the range starting at {start} holds no ids")]
+    EmptyRange {
+        /// The start of that range.
+        start: u64,
+    },
+
+    /// Two ranges own the ids from `first` through `last`.
+    #[error("two ranges own the ids from {first} through {last}")]
+    Overlap {
+        /// The lowest id with two owners.
+        first: u64,
+        /// The greatest id that the same two ranges share.
+        last: u64,
+    },
+
+    /// The ranges stop before the last id.
+    #[error("no range owns the ids from {ends_at} to the end")]
+    IncompleteCoverage {
+        /// The lowest id without an owner.
+        ends_at: u64,
+    },
+
+    /// A shard appears more than once.
+    #[error("shard {shard} owns more than one range")]
+    DuplicateShard {
+        /// The lowest such shard.
+        shard: ShardId,
+    },
+}
+
+/// FNV-1a, 64 bits, over the eight bytes of an id, little-endian.
+#[inline]
+fn fnv1a_64(id: u64) -> u64 {
+    hash::fnv1a_64(&id.to_le_bytes())
+}
+
+/// FNV-1a without the patterns that it leaves.
+#[inline]
+fn avalanched(id: u64) -> u64 {
+    hash::avalanched(&id.to_le_bytes())
+}
+
+/// Scales a hash that is spread over all 64-bit numbers down to `0..count`.
+#[inline]
+fn scaled(hash: u64, count: u16) -> u64 {
+    hash::scaled(hash, count.into()).into()
+}
+
+#[cfg(test)]
+mod tests;
