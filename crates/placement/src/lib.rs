@@ -65,20 +65,15 @@
 )]
 
 mod address;
-mod chunks;
-mod claim;
 mod config;
-mod departures;
 mod flags;
 mod handover;
-mod hash;
 pub mod limits;
 mod member;
 mod node_names;
 mod object_id;
 pub mod ops;
 mod plan;
-mod readiness;
 mod routing;
 pub mod seed_format;
 mod shard_map;
@@ -88,18 +83,18 @@ pub mod testing;
 mod witness;
 
 pub use address::{NodeAddress, NodeAddressError};
-pub use chunks::TargetChunks;
-pub use claim::{Claim, ShardInfo};
 pub use config::{ClusterConfig, ConfigError, LoadBands, PinPolicy};
 pub use flags::{Flag, FlagError, Flags};
-pub use handover::{DrainProgress, Duties, Effort, Handover, HandoverStep, Patience};
-pub use hash::ShardHash;
+pub use handover::{DrainProgress, Duties, Effort, Handover, HandoverStep, Patience, Readiness};
 pub use member::{DuplicateMember, Holder, HolderRef, Incarnation, Member, Membership};
 pub use object_id::{Home, ObjectId, ObjectIdError, ObjectIdRef};
 pub use plan::{Move, MoveReason, Note, Plan, PlanInput, plan};
-pub use readiness::Readiness;
 pub use routing::{Explanation, Retry, Route, RouteError, RoutingTable};
-pub use shard_map::{Learned, ShardMap, UpdateError};
-pub use sharding::{JoinRefused, ShardCount, ShardCountError, ShardOutOfRange, Sharding};
-pub use target::{Since, Target, TargetChange, TargetHeader, TargetUpdate, TargetVersion};
+pub use shard_map::{Claim, Learned, ShardInfo, ShardMap, UpdateError};
+pub use sharding::{
+    JoinRefused, ShardCount, ShardCountError, ShardHash, ShardOutOfRange, Sharding,
+};
+pub use target::{
+    Since, Target, TargetChange, TargetChunks, TargetHeader, TargetUpdate, TargetVersion,
+};
 pub use witness::Witness;

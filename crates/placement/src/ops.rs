@@ -1,5 +1,5 @@
-//! What may be done to a shard, one file per operation: each checks everything and then says what
-//! to write, or which rule forbids it. Nothing here writes.
+//! Operations on shards. Each checks every rule and returns what to write, or the rule that forbids
+//! it. Nothing here writes.
 //!
 //! | operation | whose | writes |
 //! |---|---|---|
@@ -9,19 +9,92 @@
 //! | [`reassign()`], [`pin()`], [`unpin()`], [`freeze()`] | an operator's | targets |
 //! | [`lead()`], [`check_leader()`] | the leader's own | the leader's key; nothing |
 
-mod claim;
-mod freeze;
-mod leader;
-mod pin;
-mod reassign;
-mod release;
+mod claims;
+mod targets;
 
-pub use claim::{ClaimRefused, claim};
-pub use freeze::{FreezeRefused, freeze};
-pub use leader::{LeadRefused, LeaderRefused, check_leader, lead};
-pub use pin::{PinRefused, pin, unpin};
-pub use reassign::{ReassignRefused, reassign};
-pub use release::{ReleaseRefused, Releasing, keep, release};
+use crate::address::NodeAddress;
+use crate::member::{Holder, HolderRef, Membership};
+use crate::target::{TargetUpdate, TargetVersion};
+
+pub use claims::{ClaimRefused, ReleaseRefused, Releasing, claim, keep, release};
+pub use targets::{FreezeRefused, PinRefused, ReassignRefused, freeze, pin, reassign, unpin};
+
+/// Why a node may not become the leader.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeadRefused {
+    /// Only members lead.
+    #[error("{0} is not a member in this life")]
+    NotAMember(NodeAddress),
+    /// It leads already.
+    #[error("this node leads already")]
+    AlreadyLeading,
+    /// Another member leads.
+    #[error("{0} leads and is a member")]
+    LedByMember(NodeAddress),
+}
+
+/// What a node writes to become the leader, where `leader` is who is stored as the leader.
+///
+/// Whoever stores it compares the leader's key and both memberships.
+pub fn lead(
+    leader: Option<HolderRef<'_>>,
+    candidate: &Holder,
+    members: &Membership,
+) -> Result<Holder, LeadRefused> {
+    if !members.is_live(candidate.borrowed()) {
+        return Err(LeadRefused::NotAMember(candidate.address.clone()));
+    }
+    match leader {
+        Some(leader) if leader == candidate.borrowed() => Err(LeadRefused::AlreadyLeading),
+        Some(leader) if members.is_live(leader) => {
+            Err(LeadRefused::LedByMember(leader.address.clone()))
+        }
+        Some(_) | None => Ok(candidate.clone()),
+    }
+}
+
+/// Why a write of targets is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeaderRefused {
+    /// There is no leader.
+    #[error("nobody leads")]
+    NoLeader,
+    /// The writer does not lead, or not any more.
+    #[error("{0} leads")]
+    NotLeading(NodeAddress),
+    /// It was decided on targets that are not the latest.
+    #[error("targets are at version {stored}, the write makes version {offered}")]
+    StaleVersion {
+        /// What is stored.
+        stored: TargetVersion,
+        /// What the write would make.
+        offered: TargetVersion,
+    },
+}
+
+/// Whether `writer` may store an update where `leader` and `stored` are what is there.
+///
+/// Whoever stores it compares both again in the same commit, so that a leader that was replaced
+/// since can write nothing.
+pub fn check_leader(
+    leader: Option<HolderRef<'_>>,
+    writer: &Holder,
+    stored: TargetVersion,
+    update: &TargetUpdate,
+) -> Result<(), LeaderRefused> {
+    match leader {
+        None => return Err(LeaderRefused::NoLeader),
+        Some(leader) if leader != writer.borrowed() => {
+            return Err(LeaderRefused::NotLeading(leader.address.clone()));
+        }
+        Some(_) => {}
+    }
+    let offered = update.header.version;
+    if offered != stored.next() {
+        return Err(LeaderRefused::StaleVersion { stored, offered });
+    }
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests;

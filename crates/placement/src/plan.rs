@@ -15,23 +15,17 @@
 //! keeps within the limits of how many shards may be on their way, per node and in all.
 
 mod board;
-mod budget;
-mod cost;
 mod dense;
-mod note;
-mod orphans;
-mod pins;
+mod place;
 mod quota;
 mod reason;
 mod shed;
 mod spread;
 mod survey;
-mod times;
 
 use shardwright_contracts::LogicalTime;
 
-pub use self::note::Note;
-pub use self::reason::{Move, MoveReason};
+pub use self::reason::{Move, MoveReason, Note};
 use crate::config::ClusterConfig;
 use crate::flags::Flags;
 use crate::member::Membership;
@@ -93,9 +87,9 @@ pub fn plan(input: &PlanInput<'_>) -> Plan {
         return plan;
     }
     let mut board = survey::survey(input);
-    let guard_ends = times::guard_ends(input);
+    let guard_ends = survey::guard_ends(input);
     let guarded = input.now < guard_ends;
-    let waiting = orphans::place(&mut board, guarded);
+    let waiting = place::place(&mut board, guarded);
     if guarded {
         let unplaced = board.unplaced();
         board.notes.push(Note::Guarded { until: guard_ends, unplaced });
@@ -103,7 +97,7 @@ pub fn plan(input: &PlanInput<'_>) -> Plan {
     } else if header.frozen {
         board.notes.push(Note::Frozen);
     } else if !waiting {
-        pins::bring_home(&mut board);
+        place::bring_home(&mut board);
         let by_load = board.costs.are_loads();
         plan.shedding = by_load && shed::shed(&mut board, header.shedding);
         plan.spreading = !by_load && spread::spread(&mut board, header.spreading);

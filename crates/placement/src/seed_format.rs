@@ -14,9 +14,9 @@ use std::fmt;
 use shardwright_contracts::ShardId;
 
 use crate::address::{NodeAddress, NodeAddressError};
-use crate::claim::ShardInfo;
 use crate::flags::{Flag, FlagError, Flags};
 use crate::limits::MAX_NUM_SHARDS;
+use crate::shard_map::ShardInfo;
 use crate::target::{Since, Target};
 
 const FLAG: &str = "f=";

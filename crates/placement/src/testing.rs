@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use shardwright_contracts::ShardId;
 
-use crate::readiness::Readiness;
+use crate::handover::Readiness;
 use crate::sharding::{ShardOutOfRange, Sharding};
 
 /// How many shards a test's cluster has: enough to spread, few enough to be quick.

@@ -2,9 +2,9 @@ use rstest::rstest;
 use shardwright_contracts::{FenceEpoch, FenceEpochError, LogicalTime, ShardId};
 
 use super::*;
-use crate::claim::{Claim, ShardInfo};
 use crate::flags::Flags;
 use crate::member::{Holder, HolderRef, Incarnation, Member, Membership};
+use crate::shard_map::{Claim, ShardInfo};
 use crate::target::{Since, TargetHeader, TargetUpdate, TargetVersion};
 use crate::{
     DrainProgress, Duties, Effort, Handover, HandoverStep, NodeAddress, Patience, ShardCount,

@@ -2,11 +2,11 @@
 
 use shardwright_contracts::LogicalTime;
 
+use super::board::Budget;
 use super::board::{Board, Mobility, Node, Shard, Standing};
-use super::budget::Budget;
-use super::cost::Costs;
 use super::dense::{NodeNo, Number, PerNode, PerShard, ShardNo};
-use super::{Note, PlanInput, times};
+use super::quota::Costs;
+use super::{Note, PlanInput};
 use crate::config::PinPolicy;
 use crate::member::{HolderRef, Incarnation, Member};
 use crate::node_names::NameNumber;
@@ -125,7 +125,7 @@ impl View<'_> {
             Some(self.input.members.left_at(HolderRef { address, incarnation }))
         });
         let loose_at = [left_at, raw.released_at].into_iter().flatten().fold(came_at, Ord::max);
-        times::late(self.input, raw, loose_at)
+        late(self.input, raw, loose_at)
     }
 
     /// Who gives and who gets a shard that is on its way and counts as that.
@@ -141,7 +141,7 @@ impl View<'_> {
     }
 
     fn settled(&self, raw: &RawShard<'_>) -> Mobility {
-        match times::cooling_until(self.input, raw) {
+        match cooling_until(self.input, raw) {
             Some(until) => Mobility::Cooling { until },
             None => Mobility::Free,
         }
@@ -271,4 +271,47 @@ fn weigh(board: &mut Board<'_>) {
     if let (shards, Some(first)) = unreadable {
         board.notes.push(Note::Unreadable { shards, first: first.id() });
     }
+}
+
+// Stored times come from the clocks of other machines. A target that this process saw being
+// written counts from then. Nothing is known of a target whose time lies in the future.
+
+/// When the guard ends that the last change of members armed.
+pub(super) fn guard_ends(input: &PlanInput<'_>) -> LogicalTime {
+    let duration = input.config.cluster_state_stability_duration_ms;
+    input.members.changed_at().saturating_add(duration)
+}
+
+/// For how long a shard has been on its way, if that is too long. Its target could have claimed it
+/// from `loose_at` on.
+///
+/// Of a target of which nothing else is known, it is known that it was there when whoever plans
+/// began to look.
+pub(super) fn late(
+    input: &PlanInput<'_>,
+    raw: &RawShard<'_>,
+    loose_at: LogicalTime,
+) -> Option<u64> {
+    let given_at = given_at(input, raw).unwrap_or(input.witness.follows_since);
+    let for_ms = input.now.millis_since(given_at.max(loose_at));
+    (for_ms >= input.config.stuck_after_ms).then_some(for_ms)
+}
+
+/// Until when a shard stays where it was moved to, if that is not over.
+pub(super) fn cooling_until(input: &PlanInput<'_>, raw: &RawShard<'_>) -> Option<LogicalTime> {
+    if matches!(raw.since, Since::Placed(_)) {
+        return None;
+    }
+    // By a clock that can be trusted, it may have been moved the moment before whoever plans began
+    // to look.
+    let follows_since = input.witness.follows_since;
+    let told = || given_at(input, raw).map_or(follows_since, |at| at.max(follows_since));
+    let at = raw.heard_at.unwrap_or_else(told);
+    let until = at.saturating_add(input.config.move_cooldown_ms);
+    (input.now < until).then_some(until)
+}
+
+/// When a shard got its target, by the clock of whoever plans.
+fn given_at(input: &PlanInput<'_>, raw: &RawShard<'_>) -> Option<LogicalTime> {
+    raw.heard_at.or_else(|| raw.since.time().filter(|at| *at <= input.now))
 }

@@ -4,8 +4,8 @@ use shardwright_contracts::FenceEpoch;
 
 use super::*;
 use crate::ShardCount;
-use crate::claim::Claim;
 use crate::member::{Holder, Incarnation};
+use crate::shard_map::Claim;
 use crate::shard_map::ShardMap;
 
 fn node(text: &str) -> NodeAddress {

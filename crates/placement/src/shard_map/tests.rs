@@ -2,8 +2,8 @@ use shardwright_contracts::LogicalTime;
 
 use super::*;
 use crate::NodeAddress;
+use crate::handover::Readiness;
 use crate::member::{Holder, Member, Membership};
-use crate::readiness::Readiness;
 use crate::target::TargetChange;
 use crate::testing::wait_until_ready;
 
