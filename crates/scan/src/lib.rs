@@ -14,7 +14,6 @@
 //! Nothing here knows of shards, leases or cursors, and nothing prints.
 #![forbid(unsafe_code)]
 
-mod entropy;
 pub mod finding;
 pub mod report;
 pub mod rules;

@@ -1,10 +1,6 @@
 //! What was found in many files, each secret once.
 
-mod jsonl;
-mod sarif;
-#[cfg(test)]
-mod tests;
-mod text;
+mod json;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -183,13 +179,13 @@ impl<'r> Report<'r> {
     /// Writes it. `base` is the address below which the files are, with a slash at its end.
     pub fn write(&self, format: Format, base: &str, out: &mut impl Write) -> io::Result<()> {
         match format {
-            Format::Text => text::write(self, out),
+            Format::Text => write_text(self, out),
             Format::Jsonl => self.found.iter().try_for_each(|group| {
                 let line = self.line(group);
                 writeln!(out, "{line}")
             }),
             Format::Sarif => {
-                serde_json::to_writer_pretty(&mut *out, &sarif::document(self, base))?;
+                serde_json::to_writer_pretty(&mut *out, &json::document(self, base))?;
                 writeln!(out)
             }
         }
@@ -211,3 +207,53 @@ pub fn uri(path: &[u8]) -> String {
     }
     uri
 }
+
+/// How many places of one secret people want to read.
+const MOST_SHOWN: usize = 20;
+
+/// Writes a report for people.
+fn write_text(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
+    for group in &report.found {
+        let description = report.rules.rule(&group.rule).map_or("", |rule| rule.description());
+        writeln!(out, "{}: {description}", plain(group.rule.as_bytes()))?;
+        if !group.secret.is_empty() {
+            let (secret, entropy) = (plain(group.secret.as_bytes()), group.entropy);
+            writeln!(out, "  {secret}  entropy {entropy:.2}  fingerprint {}", group.fingerprint)?;
+        }
+        for place in group.places.iter().take(MOST_SHOWN) {
+            writeln!(out, "  {}", shown(place))?;
+        }
+        let more = group.places.len().saturating_sub(MOST_SHOWN) as u64 + group.more;
+        if more > 0 {
+            writeln!(out, "  and in {more} more places")?;
+        }
+    }
+    Ok(())
+}
+
+fn shown(place: &FoundAt) -> String {
+    let path = plain(&place.path);
+    match place.span {
+        Some(span) => format!("{path}:{}:{}", span.line, span.column),
+        None => path,
+    }
+}
+
+/// Text with nothing in it that a terminal obeys.
+fn plain(bytes: &[u8]) -> String {
+    let mut plain = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            if letter.is_control() {
+                plain.extend(letter.escape_default());
+            } else {
+                plain.push(letter);
+            }
+        }
+        plain.push_str(&chunk.invalid().escape_ascii().to_string());
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests;

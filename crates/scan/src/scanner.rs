@@ -1,23 +1,19 @@
 //! Looking for secrets in one file at a time.
 
-mod area;
 mod candidate;
-mod keywords;
 mod matching;
-mod position;
 mod reach;
-mod scratch;
-#[cfg(test)]
-mod tests;
 mod window;
 
 use std::sync::Arc;
 
+use matching::Keywords;
+use reach::{Area, Reach};
+use regex_automata::meta::Cache;
+
 use crate::finding::{FileReport, Finding, Fingerprint, Secrecy, Skipped};
 use crate::rules::{Candidate, Rule, RuleSet, RulesError};
-use keywords::Keywords;
-use reach::Reach;
-pub use scratch::Scratch;
+
 pub use window::{FileScan, Windows};
 
 /// How many findings are kept of one file. The others are counted.
@@ -111,3 +107,46 @@ impl Scanner {
         rule.allowlists.iter().chain(global).any(|allowlist| allowlist.allows(path, candidate))
     }
 }
+
+/// What a thread uses for one file after the other, so that it need not be made anew.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    window: Vec<u8>,
+    rules: Vec<RuleScratch>,
+    /// Whose rules they are: what a search needs fits one pattern only.
+    scanner: Option<Arc<()>>,
+}
+
+/// The same for one rule.
+#[derive(Debug, Default)]
+struct RuleScratch {
+    area: Area,
+    /// Where the last match ended, from the beginning of the file.
+    reached: u64,
+    cache: Option<Cache>,
+}
+
+impl Scratch {
+    /// One that holds nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Gets ready for a file.
+    fn prepare(&mut self, scanner: &Arc<()>, rules: usize, window: usize) {
+        if !self.scanner.as_ref().is_some_and(|it| Arc::ptr_eq(it, scanner)) {
+            self.scanner = Some(Arc::clone(scanner));
+            self.rules.clear();
+            self.rules.resize_with(rules, RuleScratch::default);
+        }
+        self.window.resize(window, 0);
+        for rule in &mut self.rules {
+            rule.area.clear();
+            rule.reached = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,9 @@
 
 use std::io::{self, Read};
 
+use super::candidate::Position;
 use super::candidate::{Found, LINE};
 use super::matching::Window;
-use super::position::Position;
 use super::{MOST_FINDINGS, Scanner, Scratch};
 use crate::finding::{FileReport, Skipped};
 
