@@ -14,10 +14,7 @@
 pub mod code;
 mod error;
 pub mod limits;
-mod status;
-mod text;
 pub mod wire;
 
+pub use code::{error_of_status, short, status_of_error};
 pub use error::{CallError, Effect, UnknownWhy};
-pub use status::{error_of_status, status_of_error};
-pub use text::short;
