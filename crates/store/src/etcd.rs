@@ -15,8 +15,6 @@ pub(crate) mod connection;
 #[cfg(test)]
 #[cfg(feature = "test-support")]
 mod facts;
-mod keep_alive;
-mod namespace;
 mod options;
 mod read;
 mod session;

@@ -37,7 +37,6 @@ mod readers;
 mod recovery;
 mod rows;
 mod schema;
-mod sessions;
 #[cfg(test)]
 mod tests;
 mod writer;

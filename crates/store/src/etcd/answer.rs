@@ -1,12 +1,11 @@
 //! What etcd answers, as we see it.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 
-use super::namespace::Namespace;
 use super::wire::response_op::Response;
 use super::wire::{KeyValue, RangeResponse, ResponseHeader, ResponseOp};
 use crate::error::{Fault, FaultKind};
-use crate::key::Key;
+use crate::key::{Key, KeyRange};
 use crate::store::{Revision, SessionId, Versioned};
 
 /// An answer that does not fit the question.
@@ -50,4 +49,70 @@ pub(crate) fn reads(responses: Vec<ResponseOp>) -> Option<Vec<Option<Versioned>>
         _ => None,
     };
     responses.into_iter().map(read).collect()
+}
+
+/// What all keys of one store begin with in etcd.
+#[derive(Clone, Debug)]
+pub(crate) struct Namespace {
+    prefix: Bytes,
+    /// The first key after all of ours; etcd's own sign for the end of all keys if there is none.
+    end: Bytes,
+}
+
+/// etcd's way to say: no end.
+const NO_END: &[u8] = &[0];
+
+impl Namespace {
+    pub(crate) fn new(prefix: Bytes) -> Self {
+        let end = KeyRange::prefix(prefix.clone()).end().map(Key::to_bytes);
+        Self { prefix, end: end.unwrap_or(Bytes::from_static(NO_END)) }
+    }
+
+    pub(crate) const fn prefix(&self) -> &Bytes {
+        &self.prefix
+    }
+
+    /// A key as etcd sees it.
+    pub(crate) fn outer(&self, key: &Key) -> Bytes {
+        let mut bytes = BytesMut::with_capacity(self.prefix.len() + key.as_bytes().len());
+        bytes.put_slice(&self.prefix);
+        bytes.put_slice(key.as_bytes());
+        bytes.freeze()
+    }
+
+    /// A key of etcd as we see it; none if it is not ours.
+    pub(crate) fn inner(&self, key: &[u8]) -> Option<Key> {
+        key.strip_prefix(&*self.prefix).map(|ours| Key::new(Bytes::copy_from_slice(ours)))
+    }
+
+    /// A range as etcd sees it: from the first key up to, and without, the second.
+    pub(crate) fn range(&self, range: &KeyRange) -> (Bytes, Bytes) {
+        let end = range.end().map_or_else(|| self.end.clone(), |end| self.outer(end));
+        (self.outer(range.start()), end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_go_in_and_come_out_again() {
+        let ours = Namespace::new(Bytes::from_static(b"ours/"));
+        assert_eq!(ours.outer(&Key::from("a")), "ours/a");
+        assert_eq!(ours.inner(b"ours/a"), Some(Key::from("a")));
+        assert_eq!(ours.inner(b"theirs/a"), None);
+    }
+
+    #[test]
+    fn a_range_without_end_ends_where_the_namespace_does() {
+        let ours = Namespace::new(Bytes::from_static(b"ours/"));
+        let all = ours.range(&KeyRange::prefix(""));
+        assert_eq!(all, (Bytes::from_static(b"ours/"), Bytes::from_static(b"ours0")));
+        let some = ours.range(&KeyRange::prefix("a"));
+        assert_eq!(some, (Bytes::from_static(b"ours/a"), Bytes::from_static(b"ours/b")));
+        let highest = Namespace::new(Bytes::from_static(&[0xff]));
+        let all = highest.range(&KeyRange::prefix(""));
+        assert_eq!(all, (Bytes::from_static(&[0xff]), Bytes::from_static(NO_END)));
+    }
 }

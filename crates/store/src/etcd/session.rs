@@ -1,16 +1,192 @@
-//! Sessions are leases.
+//! Sessions are leases, all kept alive over one stream.
 
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::client::Repeat;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::client::{Client, Patience, Repeat};
 use super::connection::Connection;
 use super::store::{Shared, store_error};
-use super::verdict::Saying;
-use super::wire::{LeaseGrantRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest};
+use super::verdict::{Remedy, Saying, Trouble};
+use super::wire::{
+    LeaseGrantRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
+    LeaseTimeToLiveRequest,
+};
 use crate::error::SessionError;
 use crate::store::{Session, SessionId};
+
+/// Requests that may wait for the stream to take them.
+const QUEUE: usize = 256;
+
+/// The stream over which leases are kept alive, opened when it is needed.
+///
+/// A stream can die without a sign. So each renewal has its own deadline, and one that is not
+/// answered takes the whole stream down: the others would wait in vain as well.
+#[derive(Debug)]
+pub(crate) struct KeepAlive {
+    client: Arc<Client>,
+    stream: Mutex<Option<Arc<Stream>>>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    connection: Arc<Connection>,
+    requests: mpsc::Sender<LeaseKeepAliveRequest>,
+    waiting: Arc<Waiting>,
+}
+
+/// Who waits for which lease, in the order of their requests; none once the stream has ended.
+#[derive(Debug)]
+struct Waiting(Lock<Option<HashMap<i64, VecDeque<oneshot::Sender<Answer>>>>>);
+
+/// The seconds that a lease has left, or why they are not known.
+type Answer = Result<i64, Trouble>;
+
+impl KeepAlive {
+    pub(crate) fn new(client: Arc<Client>) -> Self {
+        Self { client, stream: Mutex::default() }
+    }
+
+    /// Renews a lease.
+    pub(crate) async fn renew(&self, session: SessionId) -> Result<(), SessionError> {
+        let mut patience = Patience::new(self.client.timeouts().call);
+        loop {
+            let attempt = patience.within(self.attempt(session.get().cast_signed())).await;
+            match attempt.unwrap_or_else(|| Err(Trouble::late("a renewal"))) {
+                Ok(1..) => return Ok(()),
+                Ok(_) => return Err(SessionError::Gone(session)),
+                Err(trouble) => {
+                    let again = trouble.remedy == Remedy::AnotherConnection;
+                    if !again || !patience.pause().await {
+                        return Err(store_error(trouble).into());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, id: i64) -> Answer {
+        let stream = self.stream().await?;
+        let limit = self.client.timeouts().attempt;
+        let answer = match timeout(limit, stream.ask(id)).await {
+            Ok(answer) => answer,
+            Err(_late) => Err(Trouble::late("a renewal")),
+        };
+        if answer.is_err() {
+            self.discard(&stream).await;
+        }
+        answer
+    }
+
+    async fn stream(&self) -> Result<Arc<Stream>, Trouble> {
+        let mut current = self.stream.lock().await;
+        if let Some(stream) = &*current {
+            return Ok(Arc::clone(stream));
+        }
+        let connection = self.client.connection().await?;
+        let stream = Arc::new(Stream::open(&self.client, connection));
+        *current = Some(Arc::clone(&stream));
+        Ok(stream)
+    }
+
+    async fn discard(&self, failed: &Arc<Stream>) {
+        let mut current = self.stream.lock().await;
+        if current.as_ref().is_some_and(|stream| Arc::ptr_eq(stream, failed)) {
+            *current = None;
+            failed.waiting.end(&Trouble::late("a renewal"));
+            self.client.retire(&failed.connection).await;
+        }
+    }
+}
+
+impl Stream {
+    fn open(client: &Client, connection: Arc<Connection>) -> Self {
+        let (requests, outgoing) = mpsc::channel(QUEUE);
+        let waiting = Arc::new(Waiting(Lock::new(Some(HashMap::new()))));
+        let stream = Self { connection, requests, waiting };
+        // A member says nothing, not even that it has understood, before the first answer.
+        let request = stream.connection.stream(ReceiverStream::new(outgoing));
+        let mut leases = stream.connection.lease();
+        let (waiting, connection) = (Arc::clone(&stream.waiting), Arc::clone(&stream.connection));
+        client.spawn(async move {
+            let ended = match leases.lease_keep_alive(request).await {
+                Ok(response) => waiting.answer_from(response.into_inner()).await,
+                Err(status) => status,
+            };
+            waiting.end(&connection.trouble(ended));
+        });
+        stream
+    }
+
+    async fn ask(&self, id: i64) -> Answer {
+        let (sender, receiver) = oneshot::channel();
+        if !self.waiting.add(id, sender) {
+            return Err(ended());
+        }
+        if self.requests.send(LeaseKeepAliveRequest { id }).await.is_err() {
+            return Err(ended());
+        }
+        receiver.await.unwrap_or_else(|_dropped| Err(ended()))
+    }
+}
+
+fn ended() -> Trouble {
+    Trouble::of(Status::unavailable("the stream of renewals has ended"))
+}
+
+impl Waiting {
+    fn add(&self, id: i64, sender: oneshot::Sender<Answer>) -> bool {
+        match &mut *self.lock() {
+            Some(waiting) => {
+                waiting.entry(id).or_default().push_back(sender);
+                true
+            }
+            None => false,
+        }
+    }
+
+    async fn answer_from(&self, mut answers: tonic::Streaming<LeaseKeepAliveResponse>) -> Status {
+        loop {
+            match answers.message().await {
+                Ok(Some(answer)) => self.answer(&answer),
+                Ok(None) => return Status::unavailable("the stream of renewals has ended"),
+                Err(status) => return status,
+            }
+        }
+    }
+
+    fn answer(&self, answer: &LeaseKeepAliveResponse) {
+        let mut waiting = self.lock();
+        let Some(queues) = &mut *waiting else { return };
+        let Some(queue) = queues.get_mut(&answer.id) else { return };
+        let first = queue.pop_front();
+        if queue.is_empty() {
+            queues.remove(&answer.id);
+        }
+        if let Some(sender) = first {
+            // Who does not wait any more needs no answer.
+            let _gone = sender.send(Ok(answer.ttl));
+        }
+    }
+
+    fn end(&self, trouble: &Trouble) {
+        let queues = self.lock().take().unwrap_or_default();
+        for sender in queues.into_values().flatten() {
+            let _gone = sender.send(Err(trouble.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<HashMap<i64, VecDeque<oneshot::Sender<Answer>>>>> {
+        // Nothing panics while it holds the lock, and if it did, the map would still be whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Opens a session of whole seconds, at least one; the server may give more.
 pub(crate) async fn open(shared: &Shared, ttl: Duration) -> Result<Session, SessionError> {

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::answer::Namespace;
 use super::client::Client;
-use super::keep_alive::KeepAlive;
-use super::namespace::Namespace;
 use super::options::{EtcdOptions, EtcdServerLimits, EtcdTimeouts};
+use super::session::KeepAlive;
 use super::transaction::{Composer, Room};
 use super::verdict::Trouble;
 use super::{read, session, watch};

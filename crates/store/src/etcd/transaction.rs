@@ -17,7 +17,7 @@ mod tests;
 
 use self::group::{Group, groups, groups_max, members_max};
 use super::answer;
-use super::namespace::Namespace;
+use super::answer::Namespace;
 use super::options::EtcdServerLimits;
 use super::wire::compare::{Result as Relation, Target, TargetUnion};
 use super::wire::request_op::Request;

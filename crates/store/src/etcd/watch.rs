@@ -8,10 +8,10 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use super::answer::Namespace;
 use super::answer::{self, moment};
 use super::client::{Client, Patience, Repeat};
 use super::connection::Connection;
-use super::namespace::Namespace;
 use super::store::{Shared, store_error};
 use super::verdict::{Remedy, Saying, Trouble};
 use super::wire::event::Kind;

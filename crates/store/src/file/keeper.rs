@@ -16,8 +16,8 @@ use super::error::Trouble;
 use super::feed::Feed;
 use super::lane::Lane;
 use super::readers::Readers;
+use super::rows::load_sessions;
 use super::schema::{READER_PATIENCE, Role, connect, data_version};
-use super::sessions::load_sessions;
 use super::writer::Job;
 use crate::batch::Batcher;
 

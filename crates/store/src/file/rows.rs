@@ -4,6 +4,7 @@ use bytes::Bytes;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::apply::Changing;
 use super::error::Trouble;
 use super::schema::CHANGES_PER_REVISION;
 use crate::key::Key;
@@ -192,6 +193,37 @@ pub(super) fn revision_number(stored: i64) -> Result<u64, Trouble> {
     match u64::try_from(stored) {
         Ok(number) if number < LIMIT => Ok(number),
         _ => Err(Trouble::Damaged(format!("{stored} is no revision"))),
+    }
+}
+
+/// A session as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoredSession {
+    pub(super) id: SessionId,
+    pub(super) owner: i64,
+    pub(super) deadline_ms: i64,
+}
+
+pub(super) fn load_sessions(connection: &Connection) -> Result<Vec<StoredSession>, Trouble> {
+    let sql = "SELECT id, owner, deadline_ms FROM session ORDER BY id";
+    let mut statement = connection.prepare_cached(sql)?;
+    let read = |row: &Row<'_>| {
+        let id = SessionId::new(row.get::<_, i64>(0)?.cast_unsigned());
+        Ok(StoredSession { id, owner: row.get(1)?, deadline_ms: row.get(2)? })
+    };
+    let sessions = statement.query_map([], read)?;
+    Ok(sessions.collect::<Result<_, _>>()?)
+}
+
+impl Changing<'_> {
+    pub(super) fn sessions(&self) -> Result<Vec<StoredSession>, Trouble> {
+        load_sessions(self.connection())
+    }
+
+    pub(super) fn has_session(&self, session: SessionId) -> Result<bool, Trouble> {
+        let sql = "SELECT 1 FROM session WHERE id = ?1";
+        let mut statement = self.connection().prepare_cached(sql)?;
+        Ok(statement.exists([session.get().cast_signed()])?)
     }
 }
 

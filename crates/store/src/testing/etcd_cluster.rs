@@ -119,7 +119,7 @@ impl EtcdCluster {
 
     async fn lay_out(setup: EtcdSetup) -> io::Result<Self> {
         let member = |at: usize| {
-            let (client_port, peer_port) = (super::ports::free()?, super::ports::free()?);
+            let (client_port, peer_port) = (super::free_port()?, super::free_port()?);
             Ok(Member { name: format!("member-{at}"), client_port, peer_port, process: None })
         };
         let members = (0..setup.members).map(member).collect::<io::Result<Vec<_>>>()?;

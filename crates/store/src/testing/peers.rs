@@ -38,7 +38,7 @@ impl Peers {
         let processes: Processes = Arc::new(Mutex::new(vec![None; targets.len()]));
         let (mut ports, mut links, mut acceptors) = (Vec::new(), Vec::new(), Vec::new());
         for target in targets {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, super::ports::free()?)).await?;
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, super::free_port()?)).await?;
             ports.push(listener.local_addr()?.port());
             let from = (0..=targets.len()).map(|_| watch::channel(Link::Whole).0).collect();
             let from = Arc::new(from);

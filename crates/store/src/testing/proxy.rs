@@ -57,7 +57,7 @@ pub struct Proxy {
 impl Proxy {
     /// Stands in front of the server at `target`, which need not be there yet.
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, super::ports::free()?)).await?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, super::free_port()?)).await?;
         let address = listener.local_addr()?;
         let (link, state) = watch::channel(Link::Whole);
         let acceptor = tokio::spawn(accept(listener, target, state));

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::super::namespace::Namespace;
+use super::super::answer::Namespace;
 use super::super::wire::{TxnRequest, TxnResponse};
 use super::{compare, flat, nested, transaction};
 use crate::commit::{Commit, Expectation};
