@@ -153,7 +153,7 @@ impl Flags {
 
     /// The same flags for a shard that is away from its home.
     #[must_use]
-    pub fn away_from(&self, home: &NodeAddress) -> Self {
+    pub(crate) fn away_from(&self, home: &NodeAddress) -> Self {
         let mut flags = self.without_home();
         flags.0.push(Flag::Home(home.clone()));
         flags
@@ -161,7 +161,7 @@ impl Flags {
 
     /// The same flags for a shard that is where it belongs.
     #[must_use]
-    pub fn without_home(&self) -> Self {
+    pub(crate) fn without_home(&self) -> Self {
         let kept = self.0.iter().filter(|flag| !matches!(flag, Flag::Home(_)));
         Self(kept.cloned().collect())
     }

@@ -10,9 +10,9 @@ use crate::finding::{FileReport, Fingerprint, Skipped, Span};
 use crate::rules::RuleSet;
 
 /// Most places that are kept of one secret. The others are counted.
-pub const MOST_PLACES: usize = 1_000;
+const MOST_PLACES: usize = 1_000;
 /// Most files that could not be read whose names are kept.
-pub const MOST_UNREAD: usize = 1_000;
+const MOST_UNREAD: usize = 1_000;
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

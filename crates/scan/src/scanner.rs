@@ -17,7 +17,7 @@ use crate::rules::{Candidate, Rule, RuleSet, RulesError};
 pub use window::{FileScan, Windows};
 
 /// How many findings are kept of one file. The others are counted.
-pub const MOST_FINDINGS: usize = 10_000;
+const MOST_FINDINGS: usize = 10_000;
 
 /// Rules, ready to be used on any number of files by any number of threads.
 #[derive(Debug)]

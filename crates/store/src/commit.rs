@@ -111,17 +111,6 @@ impl Commit {
         LimitExceeded::check("bytes", self.bytes(), limits.bytes)
     }
 
-    /// Whether one of the two writes a key that the other expects something of, or writes as well.
-    ///
-    /// Then they must not be decided on the same state: each would pass for itself, and together
-    /// they could be what neither allows.
-    #[must_use]
-    pub fn clashes(&self, other: &Self) -> bool {
-        let touched = |commit: &Self, key: &Key| commit.keys().any(|touched| touched == key);
-        self.writes().iter().any(|write| touched(other, write.key()))
-            || other.writes().iter().any(|write| touched(self, write.key()))
-    }
-
     /// Every key that is expected something of or written, in no order and perhaps twice.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         let expected = self.expectations().iter().map(|expected| &expected.key);
@@ -251,19 +240,6 @@ mod tests {
         assert_eq!(error, Err(CommitShapeError::WrittenTwice(key("a"))));
         let error = writes("a").expect(key("a"), Expect::Absent).build();
         assert_eq!(error, Err(CommitShapeError::ExpectedTwice(key("a"))));
-    }
-
-    #[test]
-    fn commits_clash_when_one_writes_what_the_other_looks_at_or_writes() {
-        let a = writes("a").build().unwrap();
-        let b = writes("b").build().unwrap();
-        let b_if_no_a = writes("b").expect(key("a"), Expect::Absent).build().unwrap();
-        let c_if_no_b = writes("c").expect(key("b"), Expect::Absent).build().unwrap();
-        let c_if_gate = writes("c").guard(key("gate"), Expect::Absent).build().unwrap();
-        let d_if_gate = writes("d").guard(key("gate"), Expect::Absent).build().unwrap();
-        assert!(a.clashes(&a) && a.clashes(&b_if_no_a) && b_if_no_a.clashes(&a));
-        assert!(b.clashes(&c_if_no_b) && c_if_no_b.clashes(&b));
-        assert!(!a.clashes(&b) && !a.clashes(&c_if_no_b) && !c_if_gate.clashes(&d_if_gate));
     }
 
     #[test]
