@@ -1,5 +1,7 @@
 //! Keeping a lease.
 
+use std::time::Duration;
+
 use futures_util::{FutureExt, select_biased};
 use shardwright_coordination::{CoordError, RenewError};
 
@@ -9,6 +11,8 @@ use crate::backend::Backend;
 
 /// How often a lease is renewed in its time.
 const RENEWALS_PER_LEASE: u32 = 3;
+/// Why a lease is lost that no answer of the store came in time for.
+const LATE: &str = "the lease could not be renewed in time";
 
 impl<B: Backend> Holder<'_, B> {
     /// Renews the lease for as long as it can, and says why it cannot any more. Whoever asks for
@@ -18,29 +22,41 @@ impl<B: Backend> Holder<'_, B> {
         let interval = self.shared.usable_lease() / RENEWALS_PER_LEASE;
         let bell = self.shared.bells.hang(cell.lease().key().shard);
         loop {
-            let (sleep, rung) = (env.sleep(interval).fuse(), bell.rung().fuse());
+            // The answer to a claim or a renewal may come when most of the lease is over.
+            let wait = interval.min(self.left(cell));
+            let (sleep, rung) = (env.sleep(wait).fuse(), bell.rung().fuse());
             let (mut sleep, mut rung) = (std::pin::pin!(sleep), std::pin::pin!(rung));
-            select_biased! {
-                () = rung => {}
-                () = sleep => {}
+            if !wait.is_zero() {
+                select_biased! {
+                    () = rung => {}
+                    () = sleep => {}
+                }
             }
-            let left = cell.usable_until().saturating_sub(env.monotonic());
+            let left = self.left(cell);
+            if left.is_zero() {
+                return LATE.to_owned();
+            }
             let late = env.sleep(left).fuse();
             let renewed = self.renew(cell).fuse();
             let (mut late, mut renewed) = (std::pin::pin!(late), std::pin::pin!(renewed));
             let refusal = select_biased! {
                 result = renewed => result.err(),
-                () = late => return "the lease could not be renewed in time".to_owned(),
+                () = late => return LATE.to_owned(),
             };
             if let Some(refusal) = refusal {
                 if cell.is_ending() {
                     // Most often it has ended, and the work is about to hear of that. If it is
                     // somebody else's, the work hears of that as well.
-                    env.sleep(cell.usable_until().saturating_sub(env.monotonic())).await;
+                    env.sleep(self.left(cell)).await;
                 }
                 return refusal.to_string();
             }
         }
+    }
+
+    /// How long work may go on under the lease.
+    fn left(&self, cell: &LeaseCell) -> Duration {
+        cell.usable_until().saturating_sub(self.shared.env.monotonic())
     }
 
     /// Renews the lease, however often that takes.

@@ -1,13 +1,15 @@
 //! What a worker does when answers are lost and when it comes too late, and that both are told.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use shardwright_connectors::FolderSink;
 use shardwright_contracts::CursorSemantics::Completed;
+use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 use shardwright_coordination::ParkReason;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{EngineConfig, StoredCoordinator};
+use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
 use shardwright_store::memory::{After, Before, Call, Hooks};
 use shardwright_store::{Fault, FaultKind, Write};
 use shardwright_worker::connector::Item;
@@ -207,4 +209,68 @@ async fn what_a_paused_worker_writes_too_late_is_refused_and_told() {
     let told = ["refused", "lost", "replayed"].map(|kind| journal.count(kind));
     assert_eq!(told, [1, 1, 0], "{:?}", journal.lines());
     assert_eq!(results(&coordinator, &sink).await, all(50));
+}
+
+const LEASE: Duration = Duration::from_mins(10);
+
+/// A machine that sleeps for the time of a lease whenever its clock was read.
+struct Asleep {
+    env: TokioEnv,
+    reads: AtomicU32,
+}
+
+impl Env for Asleep {
+    fn wall_clock(&self) -> LogicalTime {
+        self.env.wall_clock()
+    }
+
+    fn monotonic(&self) -> Duration {
+        LEASE * self.reads.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.env.sleep(duration)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.env.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.env.random()
+    }
+}
+
+/// Stops a worker that has lost so many shards.
+struct StopsAfter(usize, Journal, Stop);
+
+impl Observer for StopsAfter {
+    fn event(&self, slot: usize, event: WorkerEvent<'_>) {
+        self.1.event(slot, event);
+        if self.1.count("lost") >= self.0 {
+            self.2.stop();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_whose_grant_is_answered_too_late_is_not_worked_under() {
+    let lease_ms = u64::try_from(LEASE.as_millis()).unwrap();
+    let coordinator = start_with_lease(30, 3, Completed, lease_ms).await;
+    let (journal, stop) = (Journal::default(), Stop::default());
+    let calls = Arc::new(AtomicU32::new(0));
+    let called = Arc::clone(&calls);
+    let worker = Worker::builder(TENANT, RUN)
+        .backend(join(&coordinator).await)
+        .connector(Numbers)
+        .job(each(move |item: Item| {
+            called.fetch_add(1, Ordering::Relaxed);
+            async move { Ok(line(&item)) }
+        }))
+        .env(Asleep { env: env(), reads: AtomicU32::new(0) })
+        .stop(stop.clone())
+        .observer(Arc::new(StopsAfter(3, journal.clone(), stop)));
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Stopped);
+    assert_eq!((journal.count("claimed"), journal.count("lost")), (3, 3), "{:?}", journal.lines());
+    assert_eq!(calls.load(Ordering::Relaxed), 0);
 }
