@@ -9,7 +9,8 @@
 //! shows with bugs made on purpose that every oracle can fail.
 //!
 //! The in-memory backend knows no uncertain commit. The module [`stored`] puts the real engine on a
-//! simulated store and network, and has the same oracles judge what gets stored.
+//! simulated store and network, and has the same oracles judge what gets stored. The module
+//! [`workers`] runs the real worker loop on top of that.
 #![forbid(unsafe_code)]
 
 pub mod clusters;
@@ -31,4 +32,5 @@ pub mod system;
 pub mod tally;
 pub mod trace;
 pub mod visible;
+pub mod workers;
 pub mod world;

@@ -11,6 +11,7 @@ use shardwright_sim::planted;
 use shardwright_sim::stored::{self, StoredSweep};
 use shardwright_sim::sweep::{STEPS, Sweep};
 use shardwright_sim::trace::Trace;
+use shardwright_sim::workers::{self, WorkerSweep};
 use shardwright_sim::{report, world};
 
 /// Lives through seeded worlds around the run protocol and judges what happens.
@@ -37,6 +38,9 @@ struct Arguments {
     /// Nodes, gates and leaders of a cluster on a simulated store and network.
     #[arg(long)]
     clusters: bool,
+    /// The real worker loop with a scripted source, handler and sink.
+    #[arg(long, conflicts_with_all = ["engine", "clusters"])]
+    workers: bool,
 }
 
 #[derive(Subcommand)]
@@ -49,6 +53,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let good = match (&arguments.command, arguments.seed) {
         (Some(Command::Planted), _) => hunt(),
+        (None, Some(seed)) if arguments.workers => {
+            replay_workers(seed, arguments.steps.unwrap_or(workers::ACTS))
+        }
+        (None, None) if arguments.workers => sweep_workers(&arguments),
         (None, Some(seed)) if arguments.clusters => {
             replay_cluster(seed, arguments.steps.unwrap_or(clusters::ACTS))
         }
@@ -105,6 +113,23 @@ fn sweep_clusters(arguments: &Arguments) -> bool {
 
 fn replay_cluster(seed: u64, acts: u64) -> bool {
     let report = clusters::live(seed, acts, true);
+    tell(seed, &report.trace, report.findings.len())
+}
+
+fn sweep_workers(arguments: &Arguments) -> bool {
+    let end = arguments.start.saturating_add(arguments.seeds);
+    let acts = arguments.steps.unwrap_or(workers::ACTS);
+    let sweep = WorkerSweep::run(arguments.start..end, acts);
+    let complaints = sweep.complaints();
+    for complaint in &complaints {
+        println!("{complaint}\n");
+    }
+    print!("{}", workers::table(&sweep));
+    complaints.is_empty()
+}
+
+fn replay_workers(seed: u64, acts: u64) -> bool {
+    let report = workers::live(seed, acts, true);
     tell(seed, &report.trace, report.findings.len())
 }
 

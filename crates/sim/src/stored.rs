@@ -11,7 +11,7 @@
 
 mod answers;
 mod asks;
-mod books;
+pub(crate) mod books;
 mod ceiling;
 mod chaos;
 mod director;

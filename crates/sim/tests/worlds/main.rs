@@ -6,3 +6,4 @@ mod determinism;
 mod map;
 mod stored;
 mod sweep;
+mod workers;

@@ -1,0 +1,371 @@
+//! The world: worker processes, their operator, and when each part is judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use shardwright_coordination::{AsyncRunManagement, RunConfigError, RunStatus};
+use shardwright_engine::{Sessions, StoredCoordinator as Coordinator};
+use shardwright_store::memory::{MemoryOptions, MemoryStore};
+use shardwright_worker::{Stop, Worker, create_run};
+
+use super::Report;
+use super::handler::Handler;
+use super::observer::Watcher;
+use super::operator::Order;
+use super::oracle::{alone, judge_commit, lease};
+use super::planted::{Doctored, Plant};
+use super::script::{Call, Script, Sight};
+use super::settings::{CALENDAR_OFF_MS, Settings};
+use super::sink::Shelf;
+use super::source::{Numbers, ranges};
+use super::tally::WorkerTally;
+use super::truth::{RUN, TENANT, Truth};
+use crate::ground::env::SimEnv;
+use crate::ground::executor::{Clockwork, Executor, Home};
+use crate::ground::link::Link;
+use crate::ground::weather::Weather;
+use crate::ground::{BEGINNING_US, StoreClock};
+use crate::oracle::{ASSERTIONS, Finding};
+use crate::rng::Rng;
+use crate::stored::books::Books;
+use crate::trace::Trace;
+use crate::world::message;
+
+/// How long a process waits before it retries what it needs to start.
+const RETRY_US: u64 = 30_000;
+
+/// A process of a world.
+pub(super) struct Process {
+    pub(super) life: u32,
+    pub(super) is_up: bool,
+    pub(super) stop: Stop,
+    pub(super) off_ms: Arc<AtomicI64>,
+    pub(super) paused: bool,
+}
+
+/// What is going to happen at some time.
+#[derive(Clone, Debug)]
+pub(super) enum Later {
+    Start(usize),
+    Resume(usize),
+    Reconnect(usize),
+    SetCalendar { process: usize, by: i64 },
+    DiskFree,
+    SessionsInTime,
+}
+
+/// What tasks report.
+pub(super) enum Word {
+    /// A worker has ended by itself.
+    Ended { process: usize, life: u32, how: String },
+    /// The operator's process can be used.
+    Opened { life: u32, coordinator: Coordinator },
+    /// The operator has an answer.
+    Ordered { order: Order, how: String },
+}
+
+/// A world.
+pub(super) struct Director {
+    pub(super) clock: Clockwork,
+    pub(super) executor: Executor,
+    pub(super) store: MemoryStore,
+    pub(super) weather: Weather,
+    pub(super) script: Script,
+    pub(super) truth: Truth,
+    pub(super) settings: Settings,
+    pub(super) rng: Rng,
+    /// Worker processes, and the operator's behind them.
+    pub(super) processes: Vec<Process>,
+    pub(super) operator: Option<Coordinator>,
+    /// What the operator waits for.
+    pub(super) ordered: Option<Order>,
+    pub(super) later: BTreeMap<(u64, u64), Later>,
+    pub(super) next_act_us: u64,
+    pub(super) healed: bool,
+    pub(super) is_skewed: bool,
+    /// Slots that have worked on something.
+    pub(super) busy: BTreeSet<u64>,
+    pub(super) tally: WorkerTally,
+    pub(super) trace: Trace,
+    pub(super) words: Arc<Mutex<Vec<Word>>>,
+    next_later: u64,
+    plant: Option<Plant>,
+}
+
+impl Director {
+    pub(super) fn new(
+        seed: u64,
+        keep_trace: bool,
+        plant: Option<Plant>,
+    ) -> Result<Self, RunConfigError> {
+        let mut rng = Rng::new(seed ^ 0x3042_6e25_0000_0000);
+        let settings = Settings::draw(&mut rng)?;
+        let clock = Clockwork::new(BEGINNING_US);
+        let options = MemoryOptions { limits: settings.store, ..MemoryOptions::default() };
+        let store = MemoryStore::with_options(Arc::new(StoreClock(clock.clone())), options);
+        let weather = Weather::new(Rng::new(rng.next()), settings.serves_stale);
+        weather.lock().is_stormy = !settings.is_calm;
+        let script = Script::new(clock.clone(), Rng::new(rng.next()), !settings.is_calm);
+        let keys = Truth::keyspace();
+        let has_sessions = matches!(settings.engine.sessions, Sessions::Bound { .. });
+        let books = Books::new(keys.clone(), settings.engine.limits, has_sessions);
+        let usable_us = settings.run.lease_duration_ms.get() * 1_000 / 10 * 9;
+        let mut director = Self {
+            executor: Executor::new(clock.clone()),
+            clock,
+            store,
+            weather,
+            script,
+            truth: Truth::new(books, keys.everything(), usable_us),
+            rng,
+            processes: Vec::new(),
+            operator: None,
+            ordered: None,
+            later: BTreeMap::new(),
+            next_act_us: BEGINNING_US,
+            healed: false,
+            is_skewed: false,
+            busy: BTreeSet::new(),
+            tally: WorkerTally::default(),
+            trace: Trace::new(keep_trace),
+            words: Arc::default(),
+            next_later: 0,
+            plant,
+            settings,
+        };
+        director.tally.seeds = 1;
+        director.tally.calm_seeds = u64::from(director.settings.is_calm);
+        director.tally.lopsided_seeds = u64::from(director.settings.is_lopsided);
+        for process in 0..=director.settings.processes {
+            let off_ms = director.rng.between(0, 2 * CALENDAR_OFF_MS) as i64;
+            director.processes.push(Process {
+                life: 0,
+                is_up: false,
+                stop: Stop::default(),
+                off_ms: Arc::new(AtomicI64::new(off_ms - CALENDAR_OFF_MS as i64)),
+                paused: false,
+            });
+            director.start(process);
+        }
+        Ok(director)
+    }
+
+    /// Lives through chaos and healing.
+    pub(super) fn live(mut self, acts: u64) -> Report {
+        // A panic ends the world, so its half-done state is never read.
+        let lived = catch_unwind(AssertUnwindSafe(|| self.chaos(acts).and_then(|()| self.heal())));
+        let findings = match lived {
+            Ok(result) => result.err().into_iter().collect(),
+            Err(payload) => vec![Finding { oracle: ASSERTIONS.name, text: message(&*payload) }],
+        };
+        for finding in &findings {
+            self.trace.line(format_args!("VIOLATION of {}: {}", finding.oracle, finding.text));
+        }
+        self.tally.simulated_ms = (self.clock.now_us() - BEGINNING_US) / 1_000;
+        self.tally.store_faults = std::mem::take(&mut self.weather.lock().faults);
+        let mut script = self.script.lock();
+        self.tally.faults = std::mem::take(&mut script.faults);
+        self.tally.events = std::mem::take(&mut script.events);
+        self.tally.calls = script.tries.values().sum();
+        drop(script);
+        Report { findings, tally: self.tally, trace: self.trace }
+    }
+
+    pub(super) fn is_operator(&self, process: usize) -> bool {
+        process == self.settings.processes
+    }
+
+    /// Starts a process.
+    pub(super) fn start(&mut self, process: usize) {
+        let is_operator = self.is_operator(process);
+        let Some(state) = self.processes.get_mut(process) else { return };
+        if state.is_up {
+            return;
+        }
+        state.life += 1;
+        (state.is_up, state.stop) = (true, Stop::default());
+        let (life, stop) = (state.life, state.stop.clone());
+        let (off_ms, chance) = (Arc::clone(&state.off_ms), Rng::new(self.rng.next()));
+        let (clock, words) = (self.clock.clone(), self.words.clone());
+        let env = SimEnv::new(clock.clone(), process, off_ms, chance);
+        let (store, limits) = (self.store.clone(), self.settings.store);
+        let link = Link::new(store, limits, clock.clone(), self.weather.clone(), process);
+        let (script, settings, plant) = (self.script.clone(), self.settings.clone(), self.plant);
+        self.note(format_args!("process {process} starts its life {life}"));
+        self.clock.spawn(Home::Process(process), async move {
+            let coordinator = open(&link, &env, &settings, &clock).await;
+            if is_operator {
+                return report(&words, Word::Opened { life, coordinator });
+            }
+            let source = Numbers { script: script.clone(), items: settings.items };
+            let worker = Worker::builder(TENANT, RUN)
+                .backend(coordinator.clone())
+                .connector(Doctored::new(source, plant))
+                .job(Handler::new(script.clone(), process, &settings))
+                .sink(Doctored::new(Shelf { script: script.clone() }, plant))
+                .env(Doctored::new(env, plant))
+                .options(settings.worker)
+                .stop(stop)
+                .observer(Arc::new(Watcher { script, process }));
+            let how = format!("{:?}", worker.run().await);
+            let _left_to_expire = coordinator.close().await;
+            report(&words, Word::Ended { process, life, how });
+        });
+    }
+
+    /// Ends a process at once.
+    pub(super) fn kill(&mut self, process: usize) {
+        self.executor.kill(process);
+        if self.is_operator(process) {
+            (self.operator, self.ordered) = (None, None);
+        }
+        if let Some(state) = self.processes.get_mut(process) {
+            (state.is_up, state.paused) = (false, false);
+        }
+    }
+
+    pub(super) fn note(&mut self, text: std::fmt::Arguments<'_>) {
+        let now = self.clock.now_us();
+        self.trace.line(format_args!("{now} {text}"));
+    }
+
+    pub(super) fn after_ms(&mut self, delay_ms: u64, what: Later) {
+        self.next_later += 1;
+        let at = self.clock.now_us() + delay_ms * 1_000;
+        self.later.insert((at, self.next_later), what);
+    }
+
+    /// Runs everything until the next act.
+    pub(super) fn run_until_act(&mut self) -> Result<(), Finding> {
+        loop {
+            while self.executor.run_one(&mut self.rng) {
+                self.settle()?;
+            }
+            let now = self.clock.now_us();
+            self.judge_live(now)?;
+            if now >= self.next_act_us {
+                return Ok(());
+            }
+            let expiry = self.store.until_next_expiry();
+            let expiry = expiry.map(|left| now + (left.as_micros() as u64).max(1));
+            let later = self.later.keys().next().map(|(at, _)| *at);
+            let moments = [self.executor.next_timer_us(), expiry, later, Some(self.next_act_us)];
+            let next = moments.into_iter().flatten().min().unwrap_or(now);
+            self.executor.advance_to(next.max(now));
+            self.store.expire_sessions();
+            self.settle()?;
+            self.do_later();
+        }
+    }
+
+    /// Judges what was stored, then what was seen, then hears what tasks report.
+    fn settle(&mut self) -> Result<(), Finding> {
+        self.look_at_calendars();
+        let now_us = self.clock.now_us();
+        for moved in self.truth.follow(&self.store, &self.weather, now_us)? {
+            self.tally.commits += 1;
+            judge_commit(&self.script, &moved)?;
+        }
+        let sights = std::mem::take(&mut self.script.lock().sights);
+        for sight in sights {
+            self.see(sight)?;
+        }
+        let words = std::mem::take(&mut *self.words.lock().unwrap_or_else(PoisonError::into_inner));
+        for word in words {
+            self.hear(word);
+        }
+        Ok(())
+    }
+
+    fn see(&mut self, sight: Sight) -> Result<(), Finding> {
+        let now_us = self.clock.now_us();
+        match sight {
+            Sight::Begins(call) => {
+                self.busy.insert(call.slot);
+                lease::judge(&self.truth, &call, now_us)?;
+                for other in self.running() {
+                    if other.number != call.number {
+                        alone::judge(&self.truth, &call, &other, self.is_skewed)?;
+                    }
+                }
+            }
+            Sight::GoesOn(call) => lease::judge(&self.truth, &call, now_us)?,
+            Sight::Kills { process } => self.crash(process),
+            Sight::BegunTwice(shard, fence) => {
+                let text = format!("segment {shard} {fence:?} was created twice");
+                return Err(Finding { oracle: alone::ORACLE.name, text });
+            }
+            Sight::Note(text) => self.note(format_args!("{text}")),
+        }
+        Ok(())
+    }
+
+    /// The handler calls of processes that run.
+    pub(super) fn running(&self) -> Vec<Call> {
+        let is_paused = |call: &Call| self.processes.get(call.process).is_some_and(|it| it.paused);
+        let state = self.script.lock();
+        state.live.values().filter(|call| !is_paused(call)).cloned().collect()
+    }
+
+    /// Judges the handler calls that go on when all that can run at this moment has run.
+    fn judge_live(&self, now_us: u64) -> Result<(), Finding> {
+        self.running().iter().try_for_each(|call| lease::judge(&self.truth, call, now_us))
+    }
+
+    fn hear(&mut self, word: Word) {
+        match word {
+            Word::Ended { process, life, how } => {
+                if self.processes.get(process).is_some_and(|state| state.life == life) {
+                    self.note(format_args!("worker {process} ends: {how}"));
+                    self.kill(process);
+                    let pause_ms = self.rng.between(10, 300);
+                    self.after_ms(pause_ms, Later::Start(process));
+                }
+            }
+            Word::Opened { life, coordinator } => {
+                let operator = self.processes.last();
+                if operator.is_some_and(|state| state.life == life && state.is_up) {
+                    self.operator = Some(coordinator);
+                }
+            }
+            Word::Ordered { order, how } => {
+                self.note(format_args!("operator: {order:?}: {how}"));
+                self.ordered.take_if(|waiting| *waiting == order);
+            }
+        }
+    }
+
+    /// Feeds the limit of the clock's mark, and notes calendars beyond the allowance.
+    pub(super) fn look_at_calendars(&mut self) {
+        let now_ms = self.clock.now_ms();
+        let offs = self.processes.iter().map(|it| it.off_ms.load(Ordering::Relaxed));
+        let furthest = offs.max().unwrap_or_default();
+        let interval_ms = self.settings.engine.clock_mark_interval_ms;
+        let calendar_ms = now_ms.saturating_add_signed(furthest);
+        self.truth.books.ceiling.rise(now_ms, calendar_ms, interval_ms);
+    }
+}
+
+pub(super) fn report(words: &Mutex<Vec<Word>>, word: Word) {
+    words.lock().unwrap_or_else(PoisonError::into_inner).push(word);
+}
+
+/// Opens the store and makes the run, however often that takes.
+async fn open(link: &Link, env: &SimEnv, settings: &Settings, clock: &Clockwork) -> Coordinator {
+    let ranges = ranges(settings.items, settings.shards);
+    loop {
+        let (link, env) = (link.clone(), env.clone());
+        let opened = Coordinator::open(link, env, Truth::keyspace(), settings.engine).await;
+        if let Ok(coordinator) = opened {
+            let _refused = create_run(&coordinator, TENANT, RUN, settings.run, &ranges).await;
+            // A run that was paused or ended since cannot be made again, and is there.
+            let found = coordinator.get_run(TENANT, RUN).await;
+            if found.is_ok_and(|run| run.status != RunStatus::Initializing) {
+                return coordinator;
+            }
+        }
+        clock.sleep_us(RETRY_US).await;
+    }
+}

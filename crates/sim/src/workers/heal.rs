@@ -1,0 +1,83 @@
+//! The second phase: faults have stopped, and everything has to be done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use shardwright_contracts::ShardId;
+use shardwright_coordination::ShardStatus;
+
+use super::director::Director;
+use super::operator::Order;
+use super::oracle::{done, lost, named, once, repeated, straggler};
+use super::source::left;
+use crate::oracle::Finding;
+
+/// How long the rest of the work may take, in steps.
+const STEPS: u64 = 12_000;
+const STEP_US: u64 = 25_000;
+/// How long what is under way may still change something.
+const QUIET_US: u64 = 3_000_000;
+
+impl Director {
+    pub(super) fn heal(&mut self) -> Result<(), Finding> {
+        self.note(format_args!("the world heals"));
+        self.healed = true;
+        {
+            let mut weather = self.weather.lock();
+            (weather.is_stormy, weather.is_full, weather.serves_stale) = (false, false, false);
+            weather.cuts.clear();
+        }
+        self.script.lock().is_stormy = false;
+        self.store.let_sessions_outlive(Duration::ZERO);
+        for what in std::mem::take(&mut self.later).into_values() {
+            self.happen(what);
+        }
+        let bad: BTreeSet<u64> =
+            self.settings.poisoned.union(&self.settings.killers).copied().collect();
+        let (mut missing, mut quiet_us) = (None, 0);
+        for _ in 0..STEPS {
+            self.next_act_us = self.clock.now_us() + STEP_US;
+            self.run_until_act()?;
+            missing = done::missing(&self.truth, &bad);
+            // What is under way may still undo it.
+            quiet_us = if missing.is_none() { quiet_us + STEP_US } else { 0 };
+            if quiet_us > QUIET_US && self.ordered.is_none() {
+                break;
+            }
+            if self.truth.is_paused() {
+                self.order(Order::Resume);
+            } else {
+                self.unpark_any(|item| !bad.contains(&item));
+            }
+        }
+        done::judge(missing)?;
+        self.judge_results()
+    }
+
+    /// Judges the results of the whole run.
+    fn judge_results(&mut self) -> Result<(), Finding> {
+        let mut found: BTreeMap<u64, Vec<ShardId>> = BTreeMap::new();
+        let mut rest = BTreeSet::new();
+        for shard in self.truth.shards() {
+            for item in named(&self.script, shard)? {
+                found.entry(item).or_default().push(shard.head.key.shard);
+            }
+            if matches!(shard.head.status, ShardStatus::Active | ShardStatus::Parked) {
+                rest.extend(left(shard));
+            }
+        }
+        once::judge_all(&found)?;
+        lost::judge_all(self.settings.items, &found, &rest)?;
+        let shards = self.truth.shards().count();
+        if self.settings.is_lopsided {
+            straggler::judge(shards, self.busy.len())?;
+        }
+        if self.settings.is_calm {
+            repeated::judge(self.settings.items, &self.script.lock().tries)?;
+        }
+        self.tally.items += found.len() as u64;
+        self.tally.parked += rest.len() as u64;
+        self.tally.shards += shards as u64;
+        Ok(())
+    }
+}

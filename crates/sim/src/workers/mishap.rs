@@ -1,0 +1,172 @@
+//! What goes wrong around workers: processes crash and pause, lines are cut, calendars are set.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use shardwright_engine::Sessions;
+use shardwright_store::{Page, Revision};
+
+use super::director::{Director, Later};
+use super::fault::WorkerFault;
+use super::truth::{RUN, TENANT, Truth};
+use crate::ground::fault::StoreFault;
+use crate::ground::weather::Cut;
+
+impl Director {
+    /// Something goes wrong.
+    pub(super) fn mishap(&mut self) {
+        let process = self.rng.index(self.processes.len());
+        let kinds = [(16, 0), (16, 1), (10, 2), (8, 3), (7, 4), (4, 5), (8, 6), (6, 7), (5, 8)];
+        match self.rng.weighted(&kinds) {
+            Some(0) => self.crash(process),
+            Some(1) => self.pause(process),
+            Some(2) => self.cut_off(process, Cut::Everything, StoreFault::Partitioned),
+            Some(3) => self.cut_off(process, Cut::Replies, StoreFault::RepliesCut),
+            Some(4) => self.set_clock(process),
+            Some(5) => {
+                self.weather.lock().is_full = true;
+                let long = self.rng.between(10, 300);
+                self.note(format_args!("the disk is full for {long} ms"));
+                self.after_ms(long, Later::DiskFree);
+            }
+            Some(6) => self.end_session(),
+            Some(7) => {
+                self.store_fault(StoreFault::SessionOutlived);
+                let by = self.rng.between(200, 1_500);
+                self.store.let_sessions_outlive(Duration::from_millis(by));
+                self.after_ms(by * 2, Later::SessionsInTime);
+            }
+            _ => {
+                self.store_fault(StoreFault::Compacted);
+                // The history is judged before it is forgotten.
+                self.store.compact(self.truth.seen);
+            }
+        }
+    }
+
+    fn store_fault(&mut self, fault: StoreFault) {
+        self.weather.lock().fault(fault);
+    }
+
+    /// Notes a fault that meets a process whose handlers run.
+    fn note_if_busy(&mut self, process: usize, fault: WorkerFault) {
+        if self.running().iter().any(|call| call.process == process) {
+            self.script.lock().fault(fault);
+        }
+    }
+
+    pub(super) fn crash(&mut self, process: usize) {
+        if self.processes.get(process).is_none_or(|state| !state.is_up) {
+            return;
+        }
+        self.store_fault(StoreFault::ProcessCrashed);
+        self.note_if_busy(process, WorkerFault::CrashedInHandler);
+        let long = self.rng.between(5, 500);
+        self.note(format_args!("process {process} crashes for {long} ms"));
+        self.kill(process);
+        self.after_ms(long, Later::Start(process));
+    }
+
+    fn pause(&mut self, process: usize) {
+        let longest = if self.rng.chance(600) { 150 } else { 2_500 };
+        let long = self.rng.between(10, longest);
+        if self.processes.get(process).is_none_or(|state| !state.is_up || state.paused) {
+            return;
+        }
+        self.store_fault(StoreFault::ProcessPaused);
+        if long > self.settings.run.lease_duration_ms.get() {
+            self.store_fault(StoreFault::PausedBeyondLease);
+        }
+        self.note_if_busy(process, WorkerFault::PausedInHandler);
+        self.note(format_args!("process {process} pauses for {long} ms"));
+        self.executor.pause(process, true);
+        if let Some(state) = self.processes.get_mut(process) {
+            state.paused = true;
+        }
+        self.after_ms(long, Later::Resume(process));
+    }
+
+    fn cut_off(&mut self, process: usize, cut: Cut, fault: StoreFault) {
+        let long = self.rng.between(20, 2_500);
+        self.store_fault(fault);
+        self.note_if_busy(process, WorkerFault::CutInHandler);
+        self.note(format_args!("process {process} loses {cut:?} for {long} ms"));
+        self.weather.lock().cuts.insert(process, cut);
+        self.after_ms(long, Later::Reconnect(process));
+    }
+
+    fn set_clock(&mut self, process: usize) {
+        if !self.settings.may_skew {
+            return;
+        }
+        let by = self.rng.between(20, 3_000) as i64;
+        let is_forward = self.rng.chance(500);
+        self.store_fault(if is_forward {
+            StoreFault::ClockJumped
+        } else {
+            StoreFault::ClockSetBack
+        });
+        self.script.lock().fault(WorkerFault::SkewBeyondAllowance);
+        self.is_skewed = true;
+        let by = if is_forward { by } else { -by };
+        self.note(format_args!("calendar of process {process} set by {by} ms"));
+        self.set_calendar(process, by);
+        let long = self.rng.between(1, 800);
+        self.after_ms(long, Later::SetCalendar { process, by: -by });
+    }
+
+    fn set_calendar(&mut self, process: usize, by: i64) {
+        self.look_at_calendars();
+        if let Some(state) = self.processes.get(process) {
+            state.off_ms.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the session of some shard's owner.
+    fn end_session(&mut self) {
+        if self.settings.engine.sessions == Sessions::Unbound {
+            return;
+        }
+        let range = Truth::keyspace().view(TENANT, RUN);
+        let page = Page::first(1_000);
+        let found = self.store.inspect(|state| state.scan(&range, &page, Revision::new(u64::MAX)));
+        let entries = found.map(|page| page.entries).unwrap_or_default();
+        let sessions: Vec<_> = entries.iter().filter_map(|(_, found)| found.session).collect();
+        if let Some(session) = self.rng.pick(&sessions).copied() {
+            self.store_fault(StoreFault::SessionEndedEarly);
+            if !self.running().is_empty() {
+                self.script.lock().fault(WorkerFault::RobbedInHandler);
+            }
+            self.note(format_args!("session {session} ends early"));
+            self.store.end_session(session);
+        }
+    }
+
+    /// Does what was due by now.
+    pub(super) fn do_later(&mut self) {
+        while let Some(due) =
+            self.later.first_entry().filter(|first| first.key().0 <= self.clock.now_us())
+        {
+            let what = due.remove();
+            self.happen(what);
+        }
+    }
+
+    pub(super) fn happen(&mut self, what: Later) {
+        match what {
+            Later::Start(process) => self.start(process),
+            Later::Resume(process) => {
+                self.executor.pause(process, false);
+                if let Some(state) = self.processes.get_mut(process) {
+                    state.paused = false;
+                }
+            }
+            Later::Reconnect(process) => {
+                self.weather.lock().cuts.remove(&process);
+            }
+            Later::SetCalendar { process, by } => self.set_calendar(process, by),
+            Later::DiskFree => self.weather.lock().is_full = false,
+            Later::SessionsInTime => self.store.let_sessions_outlive(Duration::ZERO),
+        }
+    }
+}

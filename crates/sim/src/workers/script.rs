@@ -1,0 +1,145 @@
+//! What the scripted source, handler and sink share: chance, faults, and what was seen of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use shardwright_contracts::{FenceEpoch, ShardId};
+
+use super::fault::WorkerFault;
+use crate::ground::executor::Clockwork;
+use crate::rng::Rng;
+
+/// A call of the handler that has begun and is neither answered nor dropped.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) number: u64,
+    pub(super) process: usize,
+    pub(super) slot: u64,
+    pub(super) shard: ShardId,
+    pub(super) fence: FenceEpoch,
+    pub(super) items: Vec<u64>,
+}
+
+/// Something that a scripted part did, for the director to judge.
+#[derive(Clone, Debug)]
+pub(super) enum Sight {
+    /// A handler call began.
+    Begins(Call),
+    /// A handler call went on, so its process may work on the items.
+    GoesOn(Call),
+    /// An item is about to crash the process.
+    Kills { process: usize },
+    /// A segment was created a second time.
+    BegunTwice(ShardId, FenceEpoch),
+    /// A line for the trace.
+    Note(String),
+}
+
+/// The shared state.
+#[derive(Clone)]
+pub(super) struct Script {
+    pub(super) clock: Clockwork,
+    state: Arc<Mutex<State>>,
+}
+
+/// The state of one moment.
+pub(super) struct State {
+    pub(super) rng: Rng,
+    pub(super) is_stormy: bool,
+    pub(super) faults: BTreeMap<WorkerFault, u64>,
+    /// Events of workers, by name.
+    pub(super) events: BTreeMap<&'static str, u64>,
+    pub(super) live: BTreeMap<u64, Call>,
+    /// How often the handler was called for each item.
+    pub(super) tries: BTreeMap<u64, u64>,
+    /// Durable bytes of each segment.
+    pub(super) segments: BTreeMap<(ShardId, FenceEpoch), Vec<u8>>,
+    pub(super) sights: Vec<Sight>,
+    next_call: u64,
+}
+
+impl Script {
+    pub(super) fn new(clock: Clockwork, rng: Rng, is_stormy: bool) -> Self {
+        let state = State {
+            rng,
+            is_stormy,
+            faults: BTreeMap::new(),
+            events: BTreeMap::new(),
+            live: BTreeMap::new(),
+            tries: BTreeMap::new(),
+            segments: BTreeMap::new(),
+            sights: Vec::new(),
+            next_call: 0,
+        };
+        Self { clock, state: Arc::new(Mutex::new(state)) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a time between two bounds, in microseconds.
+    pub(super) async fn dawdle(&self, low_us: u64, high_us: u64) {
+        let us = self.lock().rng.between(low_us, high_us);
+        self.clock.sleep_us(us).await;
+    }
+
+    /// Notes that an item crashes the process.
+    pub(super) fn kill(&self, process: usize) {
+        let mut state = self.lock();
+        state.fault(WorkerFault::ItemKilled);
+        state.sights.push(Sight::Kills { process });
+    }
+
+    /// Notes that a handler call began; the guard ends it.
+    pub(super) fn begin(&self, call: Call) -> Alive {
+        let mut state = self.lock();
+        state.next_call += 1;
+        let call = Call { number: state.next_call, ..call };
+        for item in &call.items {
+            *state.tries.entry(*item).or_default() += 1;
+        }
+        state.live.insert(call.number, call.clone());
+        state.sights.push(Sight::Begins(call.clone()));
+        drop(state);
+        Alive { script: self.clone(), call }
+    }
+}
+
+impl State {
+    pub(super) fn fault(&mut self, fault: WorkerFault) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Whether a fault of so many in a thousand strikes now.
+    pub(super) fn strikes(&mut self, permille: u64, fault: WorkerFault) -> bool {
+        let strikes = self.is_stormy && self.rng.chance(permille);
+        if strikes {
+            self.fault(fault);
+        }
+        strikes
+    }
+}
+
+/// A handler call that is alive until this is dropped.
+pub(super) struct Alive {
+    script: Script,
+    call: Call,
+}
+
+impl Alive {
+    pub(super) const fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// Notes that the call goes on after a wait.
+    pub(super) fn goes_on(&self) {
+        self.script.lock().sights.push(Sight::GoesOn(self.call.clone()));
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.script.lock().live.remove(&self.call.number);
+    }
+}

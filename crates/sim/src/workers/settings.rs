@@ -1,0 +1,126 @@
+//! The shape of a world, drawn before anything happens in it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use shardwright_contracts::CursorSemantics;
+use shardwright_coordination::{RunConfig, RunConfigError, ShardLimits};
+use shardwright_engine::{EngineConfig, Sessions};
+use shardwright_store::StoreLimits;
+use shardwright_worker::connector::PageLimit;
+use shardwright_worker::{RetryPolicy, WorkerOptions};
+
+use crate::rng::Rng;
+
+/// Most that the calendar of a process is off when the world begins.
+pub(super) const CALENDAR_OFF_MS: u64 = 30;
+
+/// The shape of one world.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// Whether nothing fails in it: no storm, no mishap, no failing item.
+    pub(super) is_calm: bool,
+    /// Whether all items are in one shard, with work for every worker.
+    pub(super) is_lopsided: bool,
+    /// Worker processes, without the operator's.
+    pub(super) processes: usize,
+    pub(super) items: u64,
+    pub(super) shards: u64,
+    /// Items that fail each time.
+    pub(super) poisoned: BTreeSet<u64>,
+    /// Items that crash the process.
+    pub(super) killers: BTreeSet<u64>,
+    /// Shortest and longest time that an item takes, in microseconds.
+    pub(super) item_us: (u64, u64),
+    pub(super) batch: usize,
+    pub(super) worker: WorkerOptions,
+    pub(super) run: RunConfig,
+    pub(super) engine: EngineConfig,
+    pub(super) store: StoreLimits,
+    pub(super) serves_stale: bool,
+    /// Whether an operator may cancel the run.
+    pub(super) may_cancel: bool,
+    /// Whether calendars may differ by more than the allowance.
+    pub(super) may_skew: bool,
+}
+
+impl Settings {
+    pub(super) fn draw(rng: &mut Rng) -> Result<Self, RunConfigError> {
+        let is_calm = rng.chance(200);
+        let is_lopsided = is_calm && rng.chance(700);
+        let items = if is_lopsided { rng.between(120, 200) } else { rng.between(10, 120) };
+        let item_us = match is_lopsided {
+            true => (20_000, 45_000),
+            false => {
+                *rng.pick(&[(100, 3_000), (1_000, 20_000), (5_000, 60_000)]).unwrap_or(&(1, 1))
+            }
+        };
+        let mut choose = |most: u64| -> BTreeSet<u64> {
+            let count = if is_calm || rng.chance(500) { 0 } else { rng.between(1, most) };
+            (0..count).map(|_| rng.below(items)).collect()
+        };
+        let (poisoned, killers) = (choose(4), choose(1));
+        let lease_ms = rng.between(300, 1_500);
+        let retries = rng.chance(400).then(|| rng.between(4, 9) as u32);
+        Ok(Self {
+            is_calm,
+            is_lopsided,
+            processes: rng.between(2, 3) as usize,
+            items,
+            shards: if is_lopsided { 1 } else { rng.between(1, 5) },
+            poisoned,
+            killers,
+            item_us,
+            batch: rng.between(1, 3) as usize,
+            worker: options(rng, is_lopsided),
+            run: RunConfig::try_new(CursorSemantics::Completed, lease_ms, retries)?,
+            engine: engine(rng),
+            store: StoreLimits {
+                expectations: 256,
+                writes: if rng.chance(300) { 17 } else { 1_024 },
+                key_bytes: 1_024,
+                bytes: 4 << 20,
+            },
+            serves_stale: !is_calm && rng.chance(400),
+            may_cancel: !is_calm && rng.chance(100),
+            may_skew: !is_calm && rng.chance(300),
+        })
+    }
+}
+
+fn options(rng: &mut Rng, is_lopsided: bool) -> WorkerOptions {
+    let millis = Duration::from_millis;
+    WorkerOptions {
+        slots: rng.between(1, 2) as usize,
+        in_flight: if is_lopsided { 1 } else { rng.between(1, 4) as usize },
+        commit_interval: millis(rng.between(5, 80)),
+        commit_items: rng.between(1, 30),
+        retry: RetryPolicy {
+            retries: rng.between(1, 3) as u32,
+            first_wait: millis(rng.between(1, 20)),
+            longest_wait: millis(200),
+        },
+        page: PageLimit::items(rng.between(1, 20) as usize),
+        least_split: millis(rng.between(1, 30)),
+        estimate_interval: millis(rng.between(20, 300)),
+        crash_limit: rng.between(2, 5) as u32,
+        patience: Duration::from_secs(rng.between(1, 20)),
+    }
+}
+
+fn engine(rng: &mut Rng) -> EngineConfig {
+    let clock_mark_interval_ms = rng.between(20, 120);
+    EngineConfig {
+        limits: ShardLimits { per_tenant: 400, total: 600 },
+        quota_block: rng.between(1, 12),
+        // As much as the configuration asks for: the mark's interval and what calendars differ by.
+        skew_allowance_ms: clock_mark_interval_ms + 2 * CALENDAR_OFF_MS + 1,
+        sessions: match rng.chance(600) {
+            true => Sessions::Bound { ttl: Duration::from_millis(rng.between(250, 900)) },
+            false => Sessions::Unbound,
+        },
+        clock_mark_interval_ms,
+        event_capacity: 8,
+        ..EngineConfig::default()
+    }
+}

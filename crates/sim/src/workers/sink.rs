@@ -1,0 +1,139 @@
+//! The scripted sink: segments whose bytes are lost with their holder until they are synced.
+
+use std::io;
+
+use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
+use shardwright_worker::extent::Extent;
+use shardwright_worker::sink::{Segment, Sink, SinkError};
+
+use super::fault::WorkerFault;
+use super::handler::items_in;
+use super::script::{Script, Sight};
+
+/// The sink that all processes share.
+#[derive(Clone)]
+pub(super) struct Shelf {
+    pub(super) script: Script,
+}
+
+/// A segment as its holder has it.
+pub(super) struct ShelfSegment {
+    script: Script,
+    shard: ShardId,
+    fence: FenceEpoch,
+    bytes: Vec<u8>,
+    items: u64,
+}
+
+pub(super) fn failed() -> SinkError {
+    SinkError::Io { place: "scripted sink".into(), error: io::Error::other("scripted") }
+}
+
+/// A digest that differs if a byte does.
+pub(super) fn digest(bytes: &[u8]) -> [u8; 32] {
+    let mut digest = [0; 32];
+    for (lane, out) in digest.chunks_exact_mut(8).enumerate() {
+        let mut hash = 0xcbf2_9ce4_8422_2325 ^ lane as u64;
+        for byte in bytes {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        out.copy_from_slice(&hash.to_le_bytes());
+    }
+    digest
+}
+
+impl Shelf {
+    /// Goes on with a segment that may be there already.
+    pub(super) fn reopen(&self, shard: ShardKey, fence: FenceEpoch) -> ShelfSegment {
+        let (script, shard) = (self.script.clone(), shard.shard);
+        let bytes = script.lock().segments.get(&(shard, fence)).cloned().unwrap_or_default();
+        let items = items_in(&bytes).len() as u64;
+        ShelfSegment { script, shard, fence, bytes, items }
+    }
+}
+
+impl ShelfSegment {
+    pub(super) const fn fence(&self) -> FenceEpoch {
+        self.fence
+    }
+
+    /// What is durable of the segment.
+    pub(super) fn durable(&self) -> Vec<u8> {
+        let state = self.script.lock();
+        state.segments.get(&(self.shard, self.fence)).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn set_durable(&self, bytes: Vec<u8>) {
+        self.script.lock().segments.insert((self.shard, self.fence), bytes);
+    }
+}
+
+impl Sink for Shelf {
+    type Segment = ShelfSegment;
+
+    async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<ShelfSegment, SinkError> {
+        self.script.dawdle(20, 500).await;
+        let mut state = self.script.lock();
+        if state.strikes(8, WorkerFault::SegmentRefused) {
+            return Err(failed());
+        }
+        let shard = shard.shard;
+        if state.segments.insert((shard, fence), Vec::new()).is_some() {
+            state.sights.push(Sight::BegunTwice(shard, fence));
+        }
+        drop(state);
+        let script = self.script.clone();
+        Ok(ShelfSegment { script, shard, fence, bytes: Vec::new(), items: 0 })
+    }
+
+    async fn read(
+        &self,
+        _: RunId,
+        extent: Extent,
+        piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
+    ) -> Result<(), SinkError> {
+        self.script.dawdle(20, 500).await;
+        let segment = self.script.lock().segments.get(&(extent.shard, extent.fence)).cloned();
+        let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
+        let bytes = segment.as_ref().and_then(|bytes| bytes.get(..length)).ok_or_else(failed)?;
+        piece(bytes).map_err(|_| failed())
+    }
+
+    async fn discard(&self, _: RunId) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+impl Segment for ShelfSegment {
+    fn append(&mut self, result: &[u8]) -> Result<(), SinkError> {
+        self.append_copied(result, 1)
+    }
+
+    fn append_copied(&mut self, bytes: &[u8], items: u64) -> Result<(), SinkError> {
+        if self.script.lock().strikes(3, WorkerFault::AppendFailed) {
+            return Err(failed());
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.items += items;
+        Ok(())
+    }
+
+    async fn sync(&mut self) -> Result<Option<Extent>, SinkError> {
+        self.script.dawdle(50, 2_000).await;
+        let is_slow = self.script.lock().strikes(15, WorkerFault::SyncSlow);
+        if is_slow {
+            self.script.dawdle(5_000, 500_000).await;
+        }
+        let mut state = self.script.lock();
+        if state.strikes(6, WorkerFault::SyncFailed) {
+            return Err(failed());
+        }
+        state.segments.insert((self.shard, self.fence), self.bytes.clone());
+        if state.strikes(6, WorkerFault::SyncUnheard) {
+            return Err(failed());
+        }
+        let (length, items) = (self.bytes.len() as u64, self.items);
+        let digest = digest(&self.bytes);
+        Ok(Some(Extent { shard: self.shard, fence: self.fence, length, items, digest }))
+    }
+}

@@ -1,0 +1,151 @@
+//! What the store holds of the run, read commit by commit, and the leases that follow from it.
+
+use std::collections::BTreeMap;
+
+use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardId, TenantId};
+use shardwright_coordination::{LeaseHolder, RunStatus, ShardRecord};
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_store::memory::MemoryStore;
+use shardwright_store::{KeyRange, Revision};
+
+use crate::ground::weather::Weather;
+use crate::oracle::{ASSERTIONS, Finding};
+use crate::stored::books::{Books, Touched};
+
+pub(super) const TENANT: TenantId = TenantId::from_bytes([7; 32]);
+pub(super) const RUN: RunId = RunId::from_raw(1);
+
+/// A lease as the store has granted and renewed it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant {
+    deadline: LogicalTime,
+    /// When work under it has to have stopped: the holder asked for it before it was stored.
+    pub(super) usable_until_us: u64,
+    /// Whether the holder's session ended, and the lease with it.
+    pub(super) session_ended: bool,
+}
+
+/// A shard whose cursor moved.
+#[derive(Clone, Debug)]
+pub(super) struct Moved {
+    pub(super) before: ShardRecord,
+    pub(super) after: ShardRecord,
+}
+
+/// What is stored.
+pub(super) struct Truth {
+    pub(super) books: Books,
+    everything: KeyRange,
+    pub(super) seen: Revision,
+    /// How long a lease is used after it was asked for.
+    usable_us: u64,
+    owners: BTreeMap<ShardId, FenceEpoch>,
+    grants: BTreeMap<(ShardId, FenceEpoch), Grant>,
+}
+
+impl Truth {
+    pub(super) fn new(books: Books, everything: KeyRange, usable_us: u64) -> Self {
+        let seen = Revision::ZERO;
+        let (owners, grants) = (BTreeMap::new(), BTreeMap::new());
+        Self { books, everything, seen, usable_us, owners, grants }
+    }
+
+    pub(super) fn keyspace() -> Keyspace {
+        Keyspace::bare()
+    }
+
+    /// Takes in what was stored since the last time, and returns the shards whose cursors moved.
+    pub(super) fn follow(
+        &mut self,
+        store: &MemoryStore,
+        weather: &Weather,
+        now_us: u64,
+    ) -> Result<Vec<Moved>, Finding> {
+        let now = store.revision();
+        if now == self.seen {
+            return Ok(Vec::new());
+        }
+        let sets = store.inspect(|state| state.changes(&self.everything, self.seen, now));
+        let sets = sets.map_err(|_| Finding {
+            oracle: ASSERTIONS.name,
+            text: "the history was compacted before it was read".to_owned(),
+        })?;
+        self.seen = now;
+        let authors = std::mem::take(&mut weather.lock().authors);
+        let mut moved = Vec::new();
+        for set in &sets {
+            let touched = self.books.apply(set)?;
+            self.note_owners(&touched, authors.contains_key(&set.revision));
+            self.note_grants(&touched, now_us);
+            moved.extend(self.cursors(touched));
+        }
+        Ok(moved)
+    }
+
+    /// Notes leases that ended with a session.
+    fn note_owners(&mut self, touched: &Touched, is_commit: bool) {
+        for (address, shard) in &touched.owners {
+            let book = self.books.runs.get(address).and_then(|run| run.shards.get(shard));
+            let owner = book.and_then(|book| book.owner);
+            let before = match owner {
+                Some(owner) => self.owners.insert(*shard, owner.fence),
+                None => self.owners.remove(shard),
+            };
+            if let Some(before) = before
+                && owner.is_none()
+                && !is_commit
+                && let Some(grant) = self.grants.get_mut(&(*shard, before))
+            {
+                grant.session_ended = true;
+            }
+        }
+    }
+
+    /// Notes leases that were granted or renewed.
+    fn note_grants(&mut self, touched: &Touched, now_us: u64) {
+        for (address, shard) in touched.shards.keys() {
+            let book = self.books.runs.get(address).and_then(|run| run.shards.get(shard));
+            let Some(record) = book.and_then(|book| book.record.as_ref()) else { continue };
+            let Some(LeaseHolder { deadline, .. }) = record.head.lease else { continue };
+            let usable_until_us = now_us + self.usable_us;
+            let fresh = Grant { deadline, usable_until_us, session_ended: false };
+            let grant = self.grants.entry((*shard, record.head.fence)).or_insert(fresh);
+            if grant.deadline != deadline {
+                *grant = Grant { session_ended: grant.session_ended, ..fresh };
+            }
+        }
+    }
+
+    fn cursors(&self, touched: Touched) -> Vec<Moved> {
+        let progressed = touched.shards.into_iter().filter(|(_, what)| what.progressed);
+        let moved = progressed.filter_map(|((address, shard), what)| {
+            let book = self.books.runs.get(&address)?.shards.get(&shard)?;
+            let (before, after) = (what.before?, book.record.clone()?);
+            (before.cursor != after.cursor).then_some(Moved { before, after })
+        });
+        moved.collect()
+    }
+
+    /// What the store has granted under a fence.
+    pub(super) fn grant(&self, shard: ShardId, fence: FenceEpoch) -> Option<&Grant> {
+        self.grants.get(&(shard, fence))
+    }
+
+    /// The run's status, once it exists.
+    pub(super) fn status(&self) -> Option<RunStatus> {
+        let run = self.books.runs.get(&(TENANT, RUN))?.run.as_ref()?;
+        Some(run.status)
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        let run = self.books.runs.get(&(TENANT, RUN)).and_then(|book| book.run.as_ref());
+        run.is_some_and(|run| run.paused)
+    }
+
+    /// The shards of the run.
+    pub(super) fn shards(&self) -> impl Iterator<Item = &ShardRecord> {
+        let run = self.books.runs.get(&(TENANT, RUN));
+        let shards = run.into_iter().flat_map(|run| run.shards.values());
+        shards.filter_map(|shard| shard.record.as_ref())
+    }
+}

@@ -1,0 +1,45 @@
+//! The real worker loop in simulated worlds: no sentence breaks, every fault strikes, the same seed
+//! gives the same bytes, and planted bugs are caught.
+
+use std::collections::BTreeSet;
+
+use shardwright_sim::workers::{self, ACTS, Report, WorkerSweep, oracle, planted};
+
+/// Worlds of the sweep.
+const SEEDS: u64 = 500;
+
+#[test]
+fn five_hundred_worlds_of_workers_break_no_sentence_and_meet_every_fault() {
+    let sweep = WorkerSweep::run(0..SEEDS, ACTS);
+    let (complaints, table) = (sweep.complaints(), workers::table(&sweep));
+    assert!(complaints.is_empty(), "{}\n\n{table}", complaints.join("\n\n"));
+    assert!(sweep.tally.calm_seeds * 10 > SEEDS && sweep.tally.lopsided_seeds > 0, "{table}");
+}
+
+fn bytes(report: &Report) -> Vec<u8> {
+    report.trace.lines().flat_map(|line| line.bytes().chain([b'\n'])).collect()
+}
+
+#[test]
+fn the_same_seed_gives_byte_identical_traces_of_workers() {
+    for seed in 0..20 {
+        let one = workers::live(seed, ACTS, true);
+        let other = std::thread::spawn(move || workers::live(seed, ACTS, true)).join().unwrap();
+        assert!(bytes(&one).len() > 2_000, "the trace of seed {seed} is empty");
+        assert!(bytes(&one) == bytes(&other), "seed {seed} gives two traces");
+        assert_eq!(one.tally, other.tally);
+    }
+}
+
+#[test]
+fn every_bug_planted_around_workers_is_caught_and_every_oracle_catches_one() {
+    let mut catching: BTreeSet<&str> = BTreeSet::new();
+    for defect in planted::ALL {
+        let detection = defect.find();
+        assert!(detection.is_some(), "{} is not caught by: {}", defect.name, defect.caught_by.name);
+        catching.insert(defect.caught_by.name);
+    }
+    for oracle in oracle::ALL {
+        assert!(catching.contains(oracle.name), "no defect is caught by: {}", oracle.sentence);
+    }
+}
