@@ -14,7 +14,6 @@
 //! it holds.
 
 mod admin;
-mod attempt;
 mod calendar;
 mod claim;
 mod core;

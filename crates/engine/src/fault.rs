@@ -43,15 +43,6 @@ pub(crate) fn commit(operation: &'static str, error: &CommitError) -> InfraError
     }
 }
 
-/// A failure after something whose outcome it leaves open.
-pub(crate) fn unknown(error: InfraError) -> InfraError {
-    match error {
-        InfraError::NotApplied { operation, message }
-        | InfraError::Unknown { operation, message }
-        | InfraError::Corrupt { operation, message } => InfraError::Unknown { operation, message },
-    }
-}
-
 /// Why a shard could not be read.
 #[derive(Debug)]
 pub(crate) enum ShardFault {

@@ -52,6 +52,7 @@ mod runs;
 mod shard;
 mod signs;
 mod together;
+mod transact;
 mod unknown;
 mod view;
 pub mod watch;

@@ -9,16 +9,15 @@ use shardwright_coordination::InfraError;
 use shardwright_placement::ops::{FreezeRefused, PinRefused, ReassignRefused, freeze, pin};
 use shardwright_placement::ops::{reassign, unpin};
 use shardwright_placement::{Membership, NodeAddress, ShardMap, TargetUpdate, TargetVersion};
-use shardwright_store::{Commit, Expect};
+use shardwright_store::{Commit, Expect, Revision};
 
-use super::attempt::Tried;
+use super::core::Core;
 use super::error::AdminError;
 use super::handle::Cluster;
-use super::targets::Written;
+use super::targets::{Basis, Writing};
 use crate::codec::{DrainMark, Record};
-use crate::fault;
 use crate::keyspace::ClusterKey;
-use crate::operate::back_off;
+use crate::transact::{Decided, Decision, Driver, Read, Settled, Transaction};
 
 const ADMIN: &str = "cluster.admin";
 
@@ -60,80 +59,135 @@ impl Cluster {
     /// It holds for the address, whatever becomes of the node: one that restarts while it is being
     /// emptied, or comes back before somebody says that it may, gets no shards.
     pub async fn set_drained(&self, node: &NodeAddress, drained: bool) -> Result<bool, InfraError> {
-        let core = &self.core;
         let key = ClusterKey::Drain(node.clone());
-        let stored_key = core.keys.key(&key);
-        core.reload(ADMIN, [key.clone()]).await?;
-        for tries in 0..=core.options.conflict_retries {
-            back_off(&core.env, tries).await;
-            let expected = core.lock().expect(&key);
-            let commit = Commit::builder().expect(stored_key.clone(), expected);
-            let commit = match (drained, expected) {
-                (true, Expect::At(_)) | (false, Expect::Absent) => {
-                    core.publish();
-                    return Ok(false);
-                }
-                (true, Expect::Absent) => commit.put(stored_key.clone(), DrainMark.encode()),
-                (false, Expect::At(_)) => commit.delete(stored_key.clone()),
-            };
-            match core.commit(ADMIN, commit).await? {
-                Tried::Stored(_) => {
-                    core.publish();
-                    return Ok(true);
-                }
-                Tried::Conflict | Tried::Overtaken | Tried::SessionGone => {
-                    core.reload(ADMIN, [key.clone()]).await?;
-                }
-            }
-        }
-        Err(fault::contention(ADMIN))
+        self.core.driver.transact(&mut Draining { core: &self.core, key, drained }).await
     }
 
     /// Changes targets as `decide` says, however often others come between, up to a bound.
-    async fn change_targets<R>(
+    async fn change_targets<R: Send>(
         &self,
         to: Option<&NodeAddress>,
-        decide: impl Fn(&ShardMap, &Membership, LogicalTime) -> Result<TargetUpdate, R> + Send,
+        decide: impl Fn(&ShardMap, &Membership, LogicalTime) -> Result<TargetUpdate, R> + Send + Sync,
     ) -> Result<TargetVersion, AdminError<R>> {
-        let core = &self.core;
-        let (mut is_fresh, mut is_overtaken) = (false, false);
-        for tries in 0..=core.options.conflict_retries {
-            back_off(&core.env, tries).await;
-            let basis = core.lock().basis(false, to);
-            let update = decide(&basis.map, &basis.members, core.now());
-            let is_unreadable = |update: &TargetUpdate| {
-                basis.is_unreadable()
-                    || update.changes.iter().any(|change| basis.is_quarantined(change.shard))
-            };
-            let update = match update {
-                Ok(update) if !is_unreadable(&update) => update,
-                // What is known may be out of date: decide again on what is stored.
-                Ok(_) | Err(_) if !is_fresh => {
-                    core.refresh().await?;
-                    is_fresh = true;
-                    continue;
-                }
-                Ok(_) => return Err(AdminError::Unreadable),
-                // It may be refused because it was done: nobody can tell.
-                Err(_) if is_overtaken => return Err(unknown().into()),
-                Err(refused) => return Err(AdminError::Refused(refused)),
-            };
-            let written = core.write_targets(&basis, &update).await;
-            core.publish();
-            match written? {
-                Written::All(version, _) => return Ok(version),
-                written @ (Written::Moved | Written::Overtaken) => {
-                    is_overtaken |= written == Written::Overtaken;
-                    core.refresh().await?;
-                    is_fresh = true;
-                }
-            }
-        }
-        Err(fault::contention(ADMIN).into())
+        let mut change =
+            TargetChange { core: &self.core, to, rule: decide, overtaken: None, writing: None };
+        self.core.driver.transact(&mut change).await
     }
 }
 
-fn unknown() -> InfraError {
-    let message = "others wrote targets after an answer was lost".into();
-    InfraError::Unknown { operation: ADMIN, message }
+/// A mark that a node is to be emptied, set or removed.
+struct Draining<'c> {
+    core: &'c Core,
+    key: ClusterKey,
+    drained: bool,
+}
+
+impl Transaction for Draining<'_> {
+    type Basis = Expect;
+    type Answer = bool;
+    type Output = bool;
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        ADMIN
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Expect, Read), InfraError> {
+        self.core.reload(ADMIN, [self.key.clone()]).await?;
+        Ok((self.core.lock().expect(&self.key), read))
+    }
+
+    async fn decide(&mut self, found: &Expect) -> Decided<bool, InfraError> {
+        let key = self.core.keys.key(&self.key);
+        let commit = Commit::builder().expect(key.clone(), *found);
+        Ok(match (self.drained, found) {
+            (true, Expect::At(_)) | (false, Expect::Absent) => Decision::Answer(false),
+            (true, Expect::Absent) => Decision::Commit(commit.put(key, DrainMark.encode()), true),
+            (false, Expect::At(_)) => Decision::Commit(commit.delete(key), true),
+        })
+    }
+
+    fn finish(&mut self, _: Expect, is_new: bool, stored: Option<(&Commit, Revision)>) -> bool {
+        if let Some((commit, revision)) = stored {
+            self.core.note(commit, revision);
+        }
+        self.core.publish();
+        is_new
+    }
+}
+
+/// A change of targets that an operator requests.
+struct TargetChange<'c, F> {
+    core: &'c Core,
+    to: Option<&'c NodeAddress>,
+    rule: F,
+    overtaken: Option<InfraError>,
+    writing: Option<Writing>,
+}
+
+impl<R, F> Transaction for TargetChange<'_, F>
+where
+    R: Send,
+    F: Fn(&ShardMap, &Membership, LogicalTime) -> Result<TargetUpdate, R> + Send + Sync,
+{
+    type Basis = Basis;
+    type Answer = TargetVersion;
+    type Output = TargetVersion;
+    type Error = AdminError<R>;
+
+    fn operation(&self) -> &'static str {
+        ADMIN
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Basis, Read), InfraError> {
+        if read == Read::Fresh {
+            self.core.refresh().await?;
+        }
+        Ok((self.core.lock().basis(false, self.to), read))
+    }
+
+    async fn decide(&mut self, basis: &Basis) -> Decided<TargetVersion, AdminError<R>> {
+        let update = match (self.rule)(&basis.map, &basis.members, self.core.now()) {
+            Ok(update) => update,
+            // It may be refused because it was stored before.
+            Err(refused) => match self.overtaken.clone() {
+                Some(unknown) => return Err(unknown),
+                None => return Ok(Decision::Refuse(AdminError::Refused(refused))),
+            },
+        };
+        let is_quarantined = |shard| basis.is_quarantined(shard);
+        if basis.is_unreadable() || update.changes.iter().any(|change| is_quarantined(change.shard))
+        {
+            return Ok(Decision::Refuse(AdminError::Unreadable));
+        }
+        let (commit, writing) = self.core.begin_targets(basis, update)?;
+        let version = writing.version;
+        self.writing = Some(writing);
+        Ok(Decision::Commit(commit, version))
+    }
+
+    async fn commit(&mut self, _: &Driver, commit: &Commit) -> Result<Settled, InfraError> {
+        let written = self.core.write_targets(self.writing.as_mut(), commit).await;
+        self.core.publish();
+        written
+    }
+
+    fn not_stored(&mut self, _: TargetVersion, settled: &Settled) {
+        if let Settled::Overtaken(error) = settled {
+            self.overtaken = Some(error.clone());
+        }
+    }
+
+    fn finish(
+        &mut self,
+        _: Basis,
+        version: TargetVersion,
+        _: Option<(&Commit, Revision)>,
+    ) -> TargetVersion {
+        self.writing.take().map_or(version, |writing| writing.version)
+    }
 }

@@ -2,15 +2,17 @@
 
 use futures_util::Stream;
 use shardwright_contracts::{FenceEpoch, ShardId};
+use shardwright_coordination::InfraError;
 use shardwright_placement::ops::ClaimRefused;
+use shardwright_store::{Commit, Revision};
 
-use super::attempt::Tried;
 use super::error::ClaimError;
 use super::membership::NodeMembership;
 use super::session::Serving;
+use super::state::ClaimDraft;
 use crate::fault;
 use crate::keyspace::ClusterKey;
-use crate::operate::back_off;
+use crate::transact::{Decided, Decision, Read, Settled, Transaction};
 
 const CLAIM: &str = "cluster.claim";
 
@@ -44,55 +46,86 @@ impl NodeMembership {
     }
 
     async fn claim_one(&self, shard: ShardId) -> Result<FenceEpoch, ClaimError> {
-        let (mut is_fresh, mut is_overtaken) = (false, false);
-        for tries in 0..=self.core.options.conflict_retries {
-            back_off(&self.core.env, tries).await;
-            if self.lease.serving() == Serving::Ended {
-                return Err(ClaimError::Over);
-            }
-            let draft = self.core.lock().draft_claim(shard, &self.holder);
-            let draft = match draft {
-                Ok(draft) => draft,
-                // What is known may be out of date: decide again on what is stored.
-                Err(_) if !is_fresh => {
-                    self.reload_shard(shard).await?;
-                    is_fresh = true;
-                    continue;
-                }
-                // An attempt whose outcome was not known has been stored, and others came after.
-                Err(ClaimError::Refused(ClaimRefused::AlreadyHeld(fence))) if is_overtaken => {
-                    return Ok(fence);
-                }
-                Err(error) => return Err(error),
-            };
-            match self.core.commit(CLAIM, draft.commit).await? {
-                Tried::Stored(revision) => {
-                    let by_revision = || FenceEpoch::from_raw(revision.get());
-                    return match draft.fence {
-                        Some(fence) => Ok(fence),
-                        None => by_revision()
-                            .map_err(|error| fault::corrupt(CLAIM, error.to_string()).into()),
-                    };
-                }
-                tried @ (Tried::Conflict | Tried::Overtaken | Tried::SessionGone) => {
-                    is_overtaken |= tried == Tried::Overtaken;
-                    self.reload_shard(shard).await?;
-                    is_fresh = true;
-                }
-            }
+        if self.lease.serving() == Serving::Ended {
+            return Err(ClaimError::Over);
         }
-        Err(fault::contention(CLAIM).into())
+        let mut claiming = Claiming { node: self, shard, is_overtaken: false };
+        self.core.driver.transact(&mut claiming).await?
     }
 
     /// Reads anew who has a shard, and whether that one and this node are members.
-    async fn reload_shard(&self, shard: ShardId) -> Result<(), ClaimError> {
+    async fn reload_shard(&self, shard: ShardId) -> Result<(), InfraError> {
         let holder = {
             let state = self.core.lock();
-            let current = state.map().info(shard)?.current;
+            let current = state.map().info(shard).ok().and_then(|info| info.current);
             current.map(|current| ClusterKey::Member(current.address.clone()))
         };
         let own = ClusterKey::Member(self.holder.address.clone());
         let keys = [Some(ClusterKey::Shard(shard)), Some(own), holder];
-        Ok(self.core.reload(CLAIM, keys.into_iter().flatten()).await?)
+        self.core.reload(CLAIM, keys.into_iter().flatten()).await
+    }
+}
+
+/// The claim of one shard.
+struct Claiming<'n> {
+    node: &'n NodeMembership,
+    shard: ShardId,
+    is_overtaken: bool,
+}
+
+impl Transaction for Claiming<'_> {
+    type Basis = ();
+    type Answer = Option<FenceEpoch>;
+    type Output = Result<FenceEpoch, ClaimError>;
+    type Error = ClaimError;
+
+    fn operation(&self) -> &'static str {
+        CLAIM
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
+        if read == Read::Fresh {
+            self.node.reload_shard(self.shard).await?;
+        }
+        Ok(((), read))
+    }
+
+    async fn decide(&mut self, (): &()) -> Decided<Option<FenceEpoch>, ClaimError> {
+        if self.node.lease.serving() == Serving::Ended {
+            return Ok(Decision::Refuse(ClaimError::Over));
+        }
+        let draft = self.node.core.lock().draft_claim(self.shard, &self.node.holder);
+        Ok(match draft {
+            Ok(ClaimDraft { commit, fence }) => Decision::Commit(commit, fence),
+            // An attempt whose outcome was unknown has been stored, and others came after.
+            Err(ClaimError::Refused(ClaimRefused::AlreadyHeld(fence))) if self.is_overtaken => {
+                Decision::Answer(Some(fence))
+            }
+            Err(refusal) => Decision::Refuse(refusal),
+        })
+    }
+
+    fn not_stored(&mut self, _: Option<FenceEpoch>, settled: &Settled) {
+        self.is_overtaken |= matches!(settled, Settled::Overtaken(_));
+    }
+
+    fn finish(
+        &mut self,
+        (): (),
+        fence: Option<FenceEpoch>,
+        stored: Option<(&Commit, Revision)>,
+    ) -> Result<FenceEpoch, ClaimError> {
+        if let Some((commit, revision)) = stored {
+            self.node.core.note(commit, revision);
+        }
+        // In text, the revision is the fence.
+        let by_revision = stored.map_or(0, |(_, revision)| revision.get());
+        let by_revision = || FenceEpoch::from_raw(by_revision);
+        let fence = fence.map_or_else(by_revision, Ok);
+        fence.map_err(|error| fault::corrupt(CLAIM, error.to_string()).into())
     }
 }

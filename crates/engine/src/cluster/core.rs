@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::{Env, LogicalTime};
 use shardwright_coordination::InfraError;
-use shardwright_store::{AnyStore, Revision, Store};
+use shardwright_store::{AnyStore, Commit, CommitBuilder, Revision, Store, Write};
 use tokio::sync::oneshot;
 
 use super::calendar::Calendar;
@@ -15,12 +15,14 @@ use crate::fault;
 use crate::floor::FenceFloor;
 use crate::keyspace::{ClusterKey, ClusterKeys};
 use crate::listing;
+use crate::transact::{self, Driver, Settled, Tries};
 use crate::watch;
 
 /// What all handles of a cluster share.
 pub(super) struct Core {
     pub(super) store: AnyStore,
     pub(super) env: Arc<dyn Env>,
+    pub(super) driver: Driver,
     pub(super) options: ClusterOptions,
     pub(super) keys: ClusterKeys,
     pub(super) floor: FenceFloor,
@@ -55,6 +57,37 @@ impl Core {
         }
         let view = self.views.borrow();
         Arc::clone(&view)
+    }
+
+    /// Sends a commit until its outcome is known, and takes note of what is stored then.
+    pub(super) async fn commit(
+        &self,
+        operation: &'static str,
+        commit: CommitBuilder,
+    ) -> Result<Settled, InfraError> {
+        let commit = transact::build(operation, commit)?;
+        match self.driver.settle(operation, &commit, Tries::UntilKnown).await? {
+            Settled::Stored(revision) => {
+                self.note(&commit, revision);
+                Ok(Settled::Stored(revision))
+            }
+            Settled::Full(error) => Err(error),
+            settled => Ok(settled),
+        }
+    }
+
+    /// Takes note of what was just stored.
+    pub(super) fn note(&self, commit: &Commit, revision: Revision) {
+        let news = commit.writes().iter().filter_map(|write| {
+            let key = self.keys.parse(write.key())?;
+            let value = match write {
+                Write::Put { value, .. } => Some((value.clone(), revision)),
+                Write::Delete { .. } => None,
+            };
+            Some(News { key, value })
+        });
+        let news = news.collect();
+        self.learn(news, revision);
     }
 
     /// Reads some keys anew. Targets are read all or not at all: one version is one whole.

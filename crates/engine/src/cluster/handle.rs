@@ -22,6 +22,7 @@ use crate::codec::{ClusterFormat, ClusterPlan};
 use crate::coordinator::{ensure, look_up, set_up};
 use crate::floor::FenceFloor;
 use crate::keyspace::{ClusterKey, ClusterKeys};
+use crate::transact::Driver;
 use crate::watch;
 
 /// A cluster, as a process that takes part in it has it. Clones are the same.
@@ -101,9 +102,12 @@ impl Cluster {
         let ranges = keys.ranges();
         let (alive, gone): (Vec<_>, Vec<_>) = ranges.iter().map(|_| oneshot::channel()).unzip();
         let (views, _) = watch::channel(state.view());
+        let retries = options.conflict_retries;
+        let driver = Driver::new(store.clone(), Some(Arc::clone(&env)), retries).patient();
         let core = Core {
             store,
             env,
+            driver,
             options,
             keys,
             floor,

@@ -8,17 +8,15 @@ use shardwright_placement::{
     Holder, MoveReason, NodeAddress, Plan, PlanInput, TargetHeader, TargetUpdate, TargetVersion,
     plan,
 };
-use shardwright_store::Commit;
+use shardwright_store::{Commit, Revision};
 
-use super::attempt::Tried;
 use super::error::{LeadError, StepError};
 use super::membership::NodeMembership;
 use super::planted;
 use super::session::Serving;
-use super::targets::{Basis, Written};
-use crate::fault;
+use super::targets::{Basis, Writing};
 use crate::keyspace::ClusterKey;
-use crate::operate::back_off;
+use crate::transact::{Decided, Decision, Driver, Read, Settled, Transaction};
 
 const LEAD: &str = "cluster.lead";
 const RESIGN: &str = "cluster.resign";
@@ -38,106 +36,23 @@ pub struct LeaderStep {
 impl NodeMembership {
     /// Becomes the leader, unless another member leads.
     pub async fn try_lead(&self) -> Result<(), LeadError> {
-        let mut is_fresh = false;
-        for tries in 0..=self.core.options.conflict_retries {
-            back_off(&self.core.env, tries).await;
-            if self.lease.serving() == Serving::Ended {
-                return Err(LeadError::Over);
-            }
-            let draft = self.core.lock().draft_lead(&self.holder);
-            let commit = match draft {
-                Ok(commit) => commit,
-                Err(_) if !is_fresh => {
-                    self.reload_leader().await?;
-                    is_fresh = true;
-                    continue;
-                }
-                Err(LeadError::Refused(LeadRefused::AlreadyLeading)) => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            match self.core.commit(LEAD, commit).await? {
-                Tried::Stored(_) => {
-                    self.core.publish();
-                    return Ok(());
-                }
-                Tried::Conflict | Tried::Overtaken | Tried::SessionGone => {
-                    self.reload_leader().await?;
-                    is_fresh = true;
-                }
-            }
+        if self.lease.serving() == Serving::Ended {
+            return Err(LeadError::Over);
         }
-        Err(fault::contention(LEAD).into())
+        self.core.driver.transact(&mut Candidacy { node: self, is_fresh: false }).await
     }
 
-    /// Leads no more. Tells whether it did before.
+    /// Leads no more. Returns whether it did before.
     pub async fn resign(&self) -> Result<bool, InfraError> {
-        for tries in 0..=self.core.options.conflict_retries {
-            back_off(&self.core.env, tries).await;
-            let key = self.core.keys.key(&ClusterKey::Leader);
-            let commit = {
-                let state = self.core.lock();
-                if state.leader().as_ref() != Some(&self.holder) {
-                    return Ok(false);
-                }
-                Commit::builder().expect(key.clone(), state.expect(&ClusterKey::Leader)).delete(key)
-            };
-            match self.core.commit(RESIGN, commit).await? {
-                Tried::Stored(_) | Tried::Overtaken => {
-                    self.core.publish();
-                    return Ok(true);
-                }
-                Tried::Conflict | Tried::SessionGone => {
-                    self.core.reload(RESIGN, [ClusterKey::Leader]).await?;
-                }
-            }
-        }
-        Err(fault::contention(RESIGN))
+        self.core.driver.transact(&mut Resignation { node: self, is_overtaken: false }).await
     }
 
     /// Decides where shards should be, and writes it. Only the leader may.
     ///
     /// `loads` says what each shard bears, by its number; without, shards count alike.
     pub async fn lead_step(&self, loads: Option<&[u64]>) -> Result<LeaderStep, StepError> {
-        let mut is_fresh = false;
-        for tries in 0..=self.core.options.conflict_retries {
-            back_off(&self.core.env, tries).await;
-            let basis = self.core.lock().basis(true, Some(&self.holder.address));
-            let (plan, update) = match self.decide(&basis, loads) {
-                Ok(decided) => decided,
-                // What is known may be out of date: decide again on what is stored.
-                Err(_) if !is_fresh => {
-                    self.reload_targets().await?;
-                    is_fresh = true;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            // One that came lately, and whom somebody else means already, must not be taken for
-            // gone because its coming is heard of later than that.
-            if !is_fresh && plan.moves.iter().any(|one| one.reason == MoveReason::NodeGone) {
-                self.reload_targets().await?;
-                is_fresh = true;
-                continue;
-            }
-            let before = basis.map.header().version;
-            let Some(update) = update else {
-                return Ok(LeaderStep { plan, moved: 0, version: before });
-            };
-            let written = self.core.write_targets(&basis, &update).await;
-            self.core.publish();
-            match written? {
-                Written::All(version, moved) => {
-                    let (config, now) = (&self.core.options.config, self.core.now());
-                    self.core.lock().saw_plan(&plan, config, now);
-                    return Ok(LeaderStep { plan, moved, version });
-                }
-                Written::Moved | Written::Overtaken => {
-                    self.reload_targets().await?;
-                    is_fresh = true;
-                }
-            }
-        }
-        Err(fault::contention(STEP).into())
+        let mut step = Step { node: self, loads, is_fresh: false, writing: None };
+        self.core.driver.transact(&mut step).await
     }
 
     /// What the leader decides, and what it writes for it if that is anything.
@@ -195,6 +110,184 @@ impl NodeMembership {
             leader.map(|leader| ClusterKey::Member(leader.address)),
         ];
         self.core.reload(LEAD, keys.into_iter().flatten()).await
+    }
+}
+
+/// A node that wants to lead.
+struct Candidacy<'n> {
+    node: &'n NodeMembership,
+    is_fresh: bool,
+}
+
+impl Transaction for Candidacy<'_> {
+    type Basis = ();
+    type Answer = ();
+    type Output = ();
+    type Error = LeadError;
+
+    fn operation(&self) -> &'static str {
+        LEAD
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
+        self.is_fresh = read == Read::Fresh;
+        if self.is_fresh {
+            self.node.reload_leader().await?;
+        }
+        Ok(((), read))
+    }
+
+    async fn decide(&mut self, (): &()) -> Decided<(), LeadError> {
+        if self.node.lease.serving() == Serving::Ended {
+            return Ok(Decision::Refuse(LeadError::Over));
+        }
+        let draft = self.node.core.lock().draft_lead(&self.node.holder);
+        Ok(match draft {
+            Ok(commit) => Decision::Commit(commit, ()),
+            Err(LeadError::Refused(LeadRefused::AlreadyLeading)) if self.is_fresh => {
+                Decision::Answer(())
+            }
+            Err(refusal) => Decision::Refuse(refusal),
+        })
+    }
+
+    fn finish(&mut self, (): (), (): (), stored: Option<(&Commit, Revision)>) {
+        if let Some((commit, revision)) = stored {
+            self.node.core.note(commit, revision);
+            self.node.core.publish();
+        }
+    }
+}
+
+/// A leader that leads no more.
+struct Resignation<'n> {
+    node: &'n NodeMembership,
+    is_overtaken: bool,
+}
+
+impl Transaction for Resignation<'_> {
+    type Basis = ();
+    type Answer = bool;
+    type Output = bool;
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        RESIGN
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
+        if read == Read::Fresh && !self.is_overtaken {
+            self.node.core.reload(RESIGN, [ClusterKey::Leader]).await?;
+        }
+        Ok(((), read))
+    }
+
+    async fn decide(&mut self, (): &()) -> Decided<bool, InfraError> {
+        if self.is_overtaken {
+            // Whoever leads now, it is another claim than the one that was given up.
+            return Ok(Decision::Answer(true));
+        }
+        let key = self.node.core.keys.key(&ClusterKey::Leader);
+        let state = self.node.core.lock();
+        if state.leader().as_ref() != Some(&self.node.holder) {
+            return Ok(Decision::Answer(false));
+        }
+        let expected = state.expect(&ClusterKey::Leader);
+        Ok(Decision::Commit(Commit::builder().expect(key.clone(), expected).delete(key), true))
+    }
+
+    fn not_stored(&mut self, _: bool, settled: &Settled) {
+        self.is_overtaken |= matches!(settled, Settled::Overtaken(_));
+    }
+
+    fn finish(&mut self, (): (), did: bool, stored: Option<(&Commit, Revision)>) -> bool {
+        if let Some((commit, revision)) = stored {
+            self.node.core.note(commit, revision);
+        }
+        if did {
+            self.node.core.publish();
+        }
+        did
+    }
+}
+
+/// One step of a leader.
+struct Step<'n> {
+    node: &'n NodeMembership,
+    loads: Option<&'n [u64]>,
+    is_fresh: bool,
+    writing: Option<Writing>,
+}
+
+impl Transaction for Step<'_> {
+    type Basis = Basis;
+    type Answer = (Plan, TargetVersion);
+    type Output = LeaderStep;
+    type Error = StepError;
+
+    fn operation(&self) -> &'static str {
+        STEP
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Basis, Read), InfraError> {
+        self.is_fresh = read == Read::Fresh;
+        if self.is_fresh {
+            self.node.reload_targets().await?;
+        }
+        let NodeMembership { core, holder, .. } = self.node;
+        let basis = core.lock().basis(true, Some(&holder.address));
+        Ok((basis, read))
+    }
+
+    async fn decide(&mut self, basis: &Basis) -> Decided<(Plan, TargetVersion), StepError> {
+        let (plan, update) = match self.node.decide(basis, self.loads) {
+            Ok(decided) => decided,
+            Err(refusal) => return Ok(Decision::Refuse(refusal)),
+        };
+        // A node that joined lately may be the target of another leader's decision. Its join may
+        // become known here after that, so it must not be taken for gone on a cached view.
+        if !self.is_fresh && plan.moves.iter().any(|one| one.reason == MoveReason::NodeGone) {
+            return Ok(Decision::Reload);
+        }
+        let before = basis.map.header().version;
+        let Some(update) = update else { return Ok(Decision::Answer((plan, before))) };
+        let (commit, writing) = self.node.core.begin_targets(basis, update)?;
+        self.writing = Some(writing);
+        Ok(Decision::Commit(commit, (plan, before)))
+    }
+
+    async fn commit(&mut self, _: &Driver, commit: &Commit) -> Result<Settled, InfraError> {
+        let core = &self.node.core;
+        let written = core.write_targets(self.writing.as_mut(), commit).await;
+        core.publish();
+        written
+    }
+
+    fn finish(
+        &mut self,
+        _: Basis,
+        (plan, before): (Plan, TargetVersion),
+        stored: Option<(&Commit, Revision)>,
+    ) -> LeaderStep {
+        let Some(writing) = self.writing.take().filter(|_| stored.is_some()) else {
+            return LeaderStep { plan, moved: 0, version: before };
+        };
+        let core = &self.node.core;
+        let (config, now) = (&core.options.config, core.now());
+        core.lock().saw_plan(&plan, config, now);
+        LeaderStep { plan, moved: writing.moved, version: writing.version }
     }
 }
 

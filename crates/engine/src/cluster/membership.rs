@@ -9,7 +9,6 @@ use shardwright_coordination::InfraError;
 use shardwright_placement::{Holder, Incarnation, NodeAddress, ops};
 use shardwright_store::{Commit, Expect, Revision, Store};
 
-use super::attempt::Tried;
 use super::core::Core;
 use super::error::JoinError;
 use super::handle::Cluster;
@@ -18,6 +17,7 @@ use super::session::{Lease, Opened, Serving};
 use crate::codec::{Leaving, Record};
 use crate::fault;
 use crate::keyspace::ClusterKey;
+use crate::transact::{Decided, Decision, Read, Settled, Transaction};
 use crate::watch;
 
 const JOIN: &str = "cluster.join";
@@ -61,6 +61,7 @@ impl Cluster {
         let key = ClusterKey::Member(address.clone());
         let value = core.format().member(&address, weight);
         let deadline = core.env.monotonic().saturating_add(core.options.join_patience);
+        // Retry loop: each try waits for the earlier life to end and opens a session of its own.
         for _ in 0..=core.options.conflict_retries {
             core.await_absence(&address, deadline).await?;
             if core.keys.is_text() {
@@ -76,13 +77,13 @@ impl Cluster {
             } else {
                 commit.put_in_session(stored_key, value, session)
             };
-            let tried = core.commit(JOIN, commit).await;
-            if let Ok(Tried::Stored(revision)) = tried {
+            let settled = core.commit(JOIN, commit).await;
+            if let Ok(Settled::Stored(revision)) = settled {
                 return Ok(core.admit(address, revision, &opened));
             }
             // If it cannot be closed it runs out.
             let _closed = core.close_session(opened.session.id).await;
-            if tried? == Tried::SessionGone {
+            if let Settled::SessionGone(_) = settled? {
                 return Err(JoinError::SessionEnded);
             }
             core.reload(JOIN, [key.clone()]).await?;
@@ -95,27 +96,11 @@ impl Cluster {
     /// nothing.
     pub async fn join_gate(&self, address: NodeAddress) -> Result<GateMembership, JoinError> {
         let core = &self.core;
-        let key = ClusterKey::Gate(address.clone());
         let opened = core.open_session().await?;
-        for _ in 0..=core.options.conflict_retries {
-            let (stored_key, expected) = (core.keys.key(&key), core.lock().expect(&key));
-            let value = core.format().gate(&address);
-            let commit = Commit::builder().expect(stored_key.clone(), expected).put_in_session(
-                stored_key,
-                value,
-                opened.session.id,
-            );
-            match core.commit(JOIN, commit).await? {
-                Tried::Stored(_) => {
-                    core.publish();
-                    let lease = Arc::new(core.keep(&opened, None));
-                    return Ok(GateMembership { core: Arc::clone(core), address, lease });
-                }
-                Tried::SessionGone => return Err(JoinError::SessionEnded),
-                Tried::Conflict | Tried::Overtaken => core.reload(JOIN, [key.clone()]).await?,
-            }
-        }
-        Err(fault::contention(JOIN).into())
+        let (address, is_over) = (&address, false);
+        core.driver.transact(&mut GateJoin { core, address, opened: &opened, is_over }).await?;
+        let lease = Arc::new(core.keep(&opened, None));
+        Ok(GateMembership { core: Arc::clone(core), address: address.clone(), lease })
     }
 }
 
@@ -169,6 +154,7 @@ impl Core {
     async fn bury(&self, address: &NodeAddress) -> Result<(), InfraError> {
         self.refresh().await?;
         let member = self.keys.key(&ClusterKey::Member(address.clone()));
+        // Retry loop: it serves all shards of the dead node at once.
         for _ in 0..=self.options.conflict_retries {
             let drafts: Vec<_> = {
                 let state = self.lock();
@@ -188,8 +174,10 @@ impl Core {
             }
             self.each(drafts, |(key, commit)| async move {
                 match self.commit(JOIN, commit).await? {
-                    Tried::Stored(_) | Tried::SessionGone => Ok(()),
-                    Tried::Conflict | Tried::Overtaken => self.reload(JOIN, [key]).await,
+                    Settled::Stored(_) | Settled::SessionGone(_) => Ok(()),
+                    Settled::Conflict(_) | Settled::Overtaken(_) | Settled::Full(_) => {
+                        self.reload(JOIN, [key]).await
+                    }
                 }
             })
             .await
@@ -222,37 +210,123 @@ impl NodeMembership {
     /// Says that the node is about to leave, or is not after all: it gets no shards, and those it
     /// has go elsewhere. It is forgotten with the membership.
     pub async fn set_leaving(&self, leaving: bool) -> Result<(), InfraError> {
-        let key = ClusterKey::Leaving(self.holder.address.clone());
-        let stored_key = self.core.keys.key(&key);
-        // What is remembered may be the mark of an earlier life, which went with that.
-        self.core.reload(LEAVING, [key.clone()]).await?;
-        for _ in 0..=self.core.options.conflict_retries {
-            let expected = self.core.lock().expect(&key);
-            let commit = Commit::builder().expect(stored_key.clone(), expected);
-            let commit = match (leaving, expected) {
-                (true, Expect::At(_)) | (false, Expect::Absent) => return Ok(()),
-                (true, Expect::Absent) => {
-                    let value = Leaving.encode();
-                    commit.put_in_session(stored_key.clone(), value, self.lease.session)
-                }
-                (false, Expect::At(_)) => commit.delete(stored_key.clone()),
-            };
-            match self.core.commit(LEAVING, commit).await? {
-                Tried::Stored(_) => {
-                    self.core.publish();
-                    return Ok(());
-                }
-                // There is nothing to leave any more.
-                Tried::SessionGone => {
-                    self.lease.end();
-                    return Ok(());
-                }
-                Tried::Conflict | Tried::Overtaken => {
-                    self.core.reload(LEAVING, [key.clone()]).await?;
-                }
-            }
+        self.core.driver.transact(&mut LeavingMark { node: self, leaving, is_over: false }).await
+    }
+}
+
+/// The mark of a node that is about to leave.
+struct LeavingMark<'n> {
+    node: &'n NodeMembership,
+    leaving: bool,
+    is_over: bool,
+}
+
+impl LeavingMark<'_> {
+    fn key(&self) -> ClusterKey {
+        ClusterKey::Leaving(self.node.holder.address.clone())
+    }
+}
+
+impl Transaction for LeavingMark<'_> {
+    type Basis = Expect;
+    type Answer = ();
+    type Output = ();
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        LEAVING
+    }
+
+    /// Never cached: that may be the mark of an earlier life, which went with it.
+    async fn load(&mut self, read: Read) -> Result<(Expect, Read), InfraError> {
+        if !self.is_over {
+            self.node.core.reload(LEAVING, [self.key()]).await?;
         }
-        Err(fault::contention(LEAVING))
+        Ok((self.node.core.lock().expect(&self.key()), read))
+    }
+
+    async fn decide(&mut self, found: &Expect) -> Decided<(), InfraError> {
+        if self.is_over {
+            return Ok(Decision::Answer(()));
+        }
+        let key = self.node.core.keys.key(&self.key());
+        let commit = Commit::builder().expect(key.clone(), *found);
+        Ok(match (self.leaving, found) {
+            (true, Expect::At(_)) | (false, Expect::Absent) => Decision::Answer(()),
+            (true, Expect::Absent) => {
+                let session = self.node.lease.session;
+                Decision::Commit(commit.put_in_session(key, Leaving.encode(), session), ())
+            }
+            (false, Expect::At(_)) => Decision::Commit(commit.delete(key), ()),
+        })
+    }
+
+    fn not_stored(&mut self, (): (), settled: &Settled) {
+        if let Settled::SessionGone(_) = settled {
+            // There is no membership left to end.
+            self.node.lease.end();
+            self.is_over = true;
+        }
+    }
+
+    fn finish(&mut self, _: Expect, (): (), stored: Option<(&Commit, Revision)>) {
+        if let Some((commit, revision)) = stored {
+            self.node.core.note(commit, revision);
+            self.node.core.publish();
+        }
+    }
+}
+
+/// A gate that becomes a member.
+struct GateJoin<'c> {
+    core: &'c Core,
+    address: &'c NodeAddress,
+    opened: &'c Opened,
+    is_over: bool,
+}
+
+impl Transaction for GateJoin<'_> {
+    type Basis = Expect;
+    type Answer = ();
+    type Output = ();
+    type Error = JoinError;
+
+    fn operation(&self) -> &'static str {
+        JOIN
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Expect, Read), InfraError> {
+        let key = ClusterKey::Gate(self.address.clone());
+        if read == Read::Fresh && !self.is_over {
+            self.core.reload(JOIN, [key.clone()]).await?;
+        }
+        Ok((self.core.lock().expect(&key), read))
+    }
+
+    async fn decide(&mut self, found: &Expect) -> Decided<(), JoinError> {
+        if self.is_over {
+            return Ok(Decision::Refuse(JoinError::SessionEnded));
+        }
+        let key = self.core.keys.key(&ClusterKey::Gate(self.address.clone()));
+        let value = self.core.format().gate(self.address);
+        let commit = Commit::builder().expect(key.clone(), *found);
+        let commit = commit.put_in_session(key, value, self.opened.session.id);
+        Ok(Decision::Commit(commit, ()))
+    }
+
+    fn not_stored(&mut self, (): (), settled: &Settled) {
+        self.is_over |= matches!(settled, Settled::SessionGone(_));
+    }
+
+    fn finish(&mut self, _: Expect, (): (), stored: Option<(&Commit, Revision)>) {
+        if let Some((commit, revision)) = stored {
+            self.core.note(commit, revision);
+        }
+        self.core.publish();
     }
 }
 

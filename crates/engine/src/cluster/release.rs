@@ -2,14 +2,14 @@
 
 use futures_util::Stream;
 use shardwright_contracts::{FenceEpoch, ShardId};
+use shardwright_coordination::InfraError;
 use shardwright_placement::ops::{ReleaseRefused, Releasing};
+use shardwright_store::{Commit, Revision};
 
-use super::attempt::Tried;
 use super::error::ReleaseError;
 use super::membership::NodeMembership;
-use crate::fault;
 use crate::keyspace::ClusterKey;
-use crate::operate::back_off;
+use crate::transact::{Decided, Decision, Read, Settled, Transaction};
 
 const RELEASE: &str = "cluster.release";
 const KEEP: &str = "cluster.keep";
@@ -58,59 +58,102 @@ impl NodeMembership {
     }
 
     async fn keep_one(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ReleaseError> {
-        for tries in 0..=self.core.options.conflict_retries {
-            back_off(&self.core.env, tries).await;
-            // The release may have come already, and nobody may have heard of it.
-            self.core.reload(KEEP, [ClusterKey::Shard(shard)]).await?;
-            let commit = self.core.lock().draft_keep(shard, fence, &self.holder)?;
-            if let Tried::Stored(_) = self.core.commit(KEEP, commit).await? {
-                return Ok(());
-            }
-        }
-        Err(fault::contention(KEEP).into())
+        self.core.driver.transact(&mut Keeping { node: self, shard, fence }).await
     }
 
     async fn release_one(&self, release: Release) -> Result<(), ReleaseError> {
-        let mut is_overtaken = false;
-        match self.try_release(release, &mut is_overtaken).await {
-            // It may have been stored, and the shard be another's by now.
-            Err(ReleaseError::Store(error)) if is_overtaken => Err(fault::unknown(error).into()),
-            released => released,
-        }
+        let mut releasing = Discharge { node: self, release, is_overtaken: false };
+        self.core.driver.transact(&mut releasing).await
+    }
+}
+
+/// The claim of one shard, written once more. It is always decided on a fresh read: a release may
+/// have been stored whose answer was lost.
+struct Keeping<'n> {
+    node: &'n NodeMembership,
+    shard: ShardId,
+    fence: FenceEpoch,
+}
+
+impl Transaction for Keeping<'_> {
+    type Basis = ();
+    type Answer = ();
+    type Output = ();
+    type Error = ReleaseError;
+
+    fn operation(&self) -> &'static str {
+        KEEP
     }
 
-    async fn try_release(
-        &self,
-        release: Release,
-        is_overtaken: &mut bool,
-    ) -> Result<(), ReleaseError> {
-        let mut is_fresh = false;
-        for tries in 0..=self.core.options.conflict_retries {
-            back_off(&self.core.env, tries).await;
-            let draft = self.core.lock().draft_release(&release, &self.holder);
-            let commit = match draft {
-                Ok(commit) => commit,
-                Err(_) if !is_fresh => {
-                    self.core.reload(RELEASE, [ClusterKey::Shard(release.shard)]).await?;
-                    is_fresh = true;
-                    continue;
-                }
-                // An attempt whose outcome was not known has been stored, and others came after.
-                Err(ReleaseError::Refused(refused)) if *is_overtaken && is_over(&refused) => {
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            };
-            match self.core.commit(RELEASE, commit).await? {
-                Tried::Stored(_) => return Ok(()),
-                tried @ (Tried::Conflict | Tried::Overtaken | Tried::SessionGone) => {
-                    *is_overtaken |= tried == Tried::Overtaken;
-                    self.core.reload(RELEASE, [ClusterKey::Shard(release.shard)]).await?;
-                    is_fresh = true;
-                }
-            }
+    async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
+        self.node.core.reload(KEEP, [ClusterKey::Shard(self.shard)]).await?;
+        Ok(((), read))
+    }
+
+    async fn decide(&mut self, (): &()) -> Decided<(), ReleaseError> {
+        let state = self.node.core.lock();
+        Ok(match state.draft_keep(self.shard, self.fence, &self.node.holder) {
+            Ok(commit) => Decision::Commit(commit, ()),
+            Err(refusal) => Decision::Refuse(refusal),
+        })
+    }
+
+    fn finish(&mut self, (): (), (): (), stored: Option<(&Commit, Revision)>) {
+        if let Some((commit, revision)) = stored {
+            self.node.core.note(commit, revision);
         }
-        Err(fault::contention(RELEASE).into())
+    }
+}
+
+/// The release of one shard.
+struct Discharge<'n> {
+    node: &'n NodeMembership,
+    release: Release,
+    is_overtaken: bool,
+}
+
+impl Transaction for Discharge<'_> {
+    type Basis = ();
+    type Answer = ();
+    type Output = ();
+    type Error = ReleaseError;
+
+    fn operation(&self) -> &'static str {
+        RELEASE
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
+        if read == Read::Fresh {
+            let shard = ClusterKey::Shard(self.release.shard);
+            self.node.core.reload(RELEASE, [shard]).await?;
+        }
+        Ok(((), read))
+    }
+
+    async fn decide(&mut self, (): &()) -> Decided<(), ReleaseError> {
+        let draft = self.node.core.lock().draft_release(&self.release, &self.node.holder);
+        Ok(match draft {
+            Ok(commit) => Decision::Commit(commit, ()),
+            // An attempt whose outcome was unknown has been stored, and others came after.
+            Err(ReleaseError::Refused(refused)) if self.is_overtaken && is_over(&refused) => {
+                Decision::Answer(())
+            }
+            Err(refusal) => Decision::Refuse(refusal),
+        })
+    }
+
+    fn not_stored(&mut self, (): (), settled: &Settled) {
+        self.is_overtaken |= matches!(settled, Settled::Overtaken(_));
+    }
+
+    fn finish(&mut self, (): (), (): (), stored: Option<(&Commit, Revision)>) {
+        if let Some((commit, revision)) = stored {
+            self.node.core.note(commit, revision);
+        }
     }
 }
 

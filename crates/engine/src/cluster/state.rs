@@ -18,6 +18,7 @@ use shardwright_placement::{
 };
 use shardwright_store::{Expect, Key, Revision, Versioned};
 
+pub(in crate::cluster) use self::drafts::ClaimDraft;
 use super::format::{Format, LeaderName, life_at};
 use super::unreadable::{Quarantined, Unreadable};
 use super::view::{Changed, ClusterView};

@@ -8,7 +8,7 @@
 //! claims it writes the same key. The header goes first, so that one write follows the other there
 //! too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,15 +19,15 @@ use shardwright_placement::{
     Holder, Membership, NodeAddress, ShardMap, Target, TargetChange, TargetChunks, TargetHeader,
     TargetUpdate, TargetVersion, Witness,
 };
-use shardwright_store::{Commit, CommitBuilder, Expect, Store, StoreLimits};
+use shardwright_store::{Commit, CommitBuilder, Expect, Revision, Store, StoreLimits};
 
-use super::attempt::Tried;
 use super::core::Core;
 use super::planted::{self, Defect};
 use super::state::{State, told_by};
 use crate::codec::{Record, TargetChunk, TargetHead};
 use crate::fault;
 use crate::keyspace::ClusterKey;
+use crate::transact::{self, Decided, Decision, Read, Settled, Transaction, Tries};
 
 const WRITE: &str = "cluster.targets";
 
@@ -39,21 +39,29 @@ pub(super) struct Basis {
     pub(super) witness: Witness,
     head: Expect,
     /// What else must still be so when they are written.
-    guards: Vec<(ClusterKey, Expect)>,
+    guards: Vec<Guard>,
     unreadable: BTreeSet<ClusterKey>,
     chunks: TargetChunks,
 }
 
-/// What came of writing targets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
-    /// They are stored: this version, and so many shards.
-    All(TargetVersion, usize),
-    /// Something else was stored in between: decide anew.
-    Moved,
-    /// The same, and something of it may have been stored before.
-    Overtaken,
+/// Targets while they are written.
+pub(super) struct Writing {
+    update: TargetUpdate,
+    guards: Vec<Guard>,
+    /// What the shards that change had before.
+    map: Arc<ShardMap>,
+    /// What does not fit into the first commit: each part is a version of its own.
+    rest: VecDeque<Stage>,
+    /// The version that was written last.
+    pub(super) version: TargetVersion,
+    /// How many shards got another target.
+    pub(super) moved: usize,
 }
+
+type Stage = Vec<(ClusterKey, Bytes)>;
+
+/// A key that must still be so when targets are written.
+type Guard = (ClusterKey, Expect);
 
 impl State {
     /// What to decide targets on. A leader must still lead when they are written, and a node that
@@ -103,24 +111,92 @@ impl Basis {
 }
 
 impl Core {
-    /// Writes targets that were decided on something, if that is still so.
-    pub(super) async fn write_targets(
+    /// The first commit of targets that were decided on something, and what follows it.
+    pub(super) fn begin_targets(
         &self,
         basis: &Basis,
-        update: &TargetUpdate,
-    ) -> Result<Written, InfraError> {
+        update: TargetUpdate,
+    ) -> Result<(CommitBuilder, Writing), InfraError> {
+        let version = basis.map.header().version.next();
+        let header = TargetHeader { version, ..update.header };
+        let mut commit = self.head_commit(&basis.guards, basis.head, header);
+        let mut rest = VecDeque::new();
+        if !self.keys.is_text() {
+            rest = self.stages(basis, &update, &commit)?;
+            for (key, value) in rest.pop_front().into_iter().flatten() {
+                commit = commit.put(self.keys.key(&key), value);
+            }
+        }
+        let (guards, map) = (basis.guards.clone(), Arc::clone(&basis.map));
+        let moved = update.changes.len();
+        Ok((commit, Writing { update, guards, map, rest, version, moved }))
+    }
+
+    /// Writes targets, beginning with their first commit. What is stored only in part counts as
+    /// overtaken.
+    pub(super) async fn write_targets(
+        &self,
+        writing: Option<&mut Writing>,
+        first: &Commit,
+    ) -> Result<Settled, InfraError> {
+        let settled = self.driver.settle(WRITE, first, Tries::UntilKnown).await?;
+        let (Settled::Stored(revision), Some(writing)) = (&settled, writing) else {
+            return Ok(settled);
+        };
+        self.note(first, *revision);
         if self.keys.is_text() {
-            self.write_text(basis, update).await
+            self.write_texts(writing, *revision).await
         } else {
-            self.write_chunks(basis, update).await
+            self.write_rest(writing, *revision).await
         }
     }
 
-    async fn write_chunks(
+    async fn write_rest(
+        &self,
+        writing: &mut Writing,
+        mut stored: Revision,
+    ) -> Result<Settled, InfraError> {
+        while let Some(stage) = writing.rest.pop_front() {
+            writing.version = writing.version.next();
+            let header = TargetHeader { version: writing.version, ..writing.update.header };
+            let mut commit = self.head_commit(&writing.guards, Expect::At(stored), header);
+            for (key, value) in stage {
+                commit = commit.put(self.keys.key(&key), value);
+            }
+            match self.commit(WRITE, commit).await? {
+                Settled::Stored(revision) => stored = revision,
+                Settled::Overtaken(error) | Settled::Full(error) => {
+                    return Ok(Settled::Overtaken(error));
+                }
+                Settled::Conflict(_) | Settled::SessionGone(_) => {
+                    return Ok(Settled::Overtaken(partly()));
+                }
+            }
+        }
+        Ok(Settled::Stored(stored))
+    }
+
+    /// A commit of the header that needs all that must still be so.
+    fn head_commit(&self, guards: &[Guard], head: Expect, header: TargetHeader) -> CommitBuilder {
+        let key = self.keys.key(&ClusterKey::TargetHead);
+        let commit = self.guarded(guards).expect(key.clone(), head);
+        commit.put(key, TargetHead { header }.encode())
+    }
+
+    fn guarded(&self, guards: &[Guard]) -> CommitBuilder {
+        guards.iter().fold(Commit::builder(), |commit, (key, expected)| {
+            commit.expect(self.keys.key(key), *expected)
+        })
+    }
+
+    /// Divides the chunks that change so that each part fits into a commit beside what every one of
+    /// them has. There is at least one part.
+    fn stages(
         &self,
         basis: &Basis,
         update: &TargetUpdate,
-    ) -> Result<Written, InfraError> {
+        head: &CommitBuilder,
+    ) -> Result<VecDeque<Stage>, InfraError> {
         let changed = basis.chunks.changed_by(update);
         let changed = changed.map_err(|error| fault::corrupt(WRITE, error.to_string()))?;
         let changes: BTreeMap<ShardId, &Target> =
@@ -129,124 +205,116 @@ impl Core {
             let value = basis.chunk(chunk, &changes).encode();
             (ClusterKey::TargetChunk(chunk), value)
         });
-        let empty = self.head_commit(basis, basis.head, update.header).build();
-        let empty = empty.map_err(|error| fault::corrupt(WRITE, error.to_string()))?;
-        let stages = self.stages(chunks.collect(), &empty);
-        let (mut head, mut version) = (basis.head, basis.map.header().version);
-        let mut stored = false;
-        for stage in stages {
-            version = version.next();
-            let header = TargetHeader { version, ..update.header };
-            let mut commit = self.head_commit(basis, head, header);
-            for (key, value) in stage {
-                commit = commit.put(self.keys.key(&key), value);
-            }
-            match self.commit(WRITE, commit).await? {
-                Tried::Stored(revision) => (head, stored) = (Expect::At(revision), true),
-                Tried::Overtaken => return Ok(Written::Overtaken),
-                Tried::Conflict | Tried::SessionGone if stored => return Ok(Written::Overtaken),
-                Tried::Conflict | Tried::SessionGone => return Ok(Written::Moved),
-            }
-        }
-        Ok(Written::All(version, update.changes.len()))
-    }
-
-    /// A commit of the header that needs all that must still be so.
-    fn head_commit(&self, basis: &Basis, head: Expect, header: TargetHeader) -> CommitBuilder {
-        let key = self.keys.key(&ClusterKey::TargetHead);
-        let commit = self.guarded(basis).expect(key.clone(), head);
-        commit.put(key, TargetHead { header }.encode())
-    }
-
-    fn guarded(&self, basis: &Basis) -> CommitBuilder {
-        basis.guards.iter().fold(Commit::builder(), |commit, (key, expected)| {
-            commit.expect(self.keys.key(key), *expected)
-        })
-    }
-
-    /// Divides chunks so that each part fits into a commit beside what every one of them has. There
-    /// is at least one part.
-    fn stages(
-        &self,
-        chunks: Vec<(ClusterKey, Bytes)>,
-        empty: &Commit,
-    ) -> Vec<Vec<(ClusterKey, Bytes)>> {
+        let empty = transact::build(WRITE, head.clone())?;
         let StoreLimits { writes, bytes, .. } = self.store.limits();
-        let mut stages = vec![Vec::new()];
+        let mut stages = VecDeque::from([Vec::new()]);
         let (mut count, mut size) = (empty.writes().len(), empty.bytes());
         for (key, value) in chunks {
             let more = self.keys.key(&key).as_bytes().len() + value.len();
             let is_full = count + 1 > writes || size + more > bytes;
-            if is_full && stages.last().is_some_and(|stage| !stage.is_empty()) {
-                stages.push(Vec::new());
+            if is_full && stages.back().is_some_and(|stage| !stage.is_empty()) {
+                stages.push_back(Vec::new());
                 (count, size) = (empty.writes().len(), empty.bytes());
             }
             (count, size) = (count + 1, size + more);
-            if let Some(stage) = stages.last_mut() {
+            if let Some(stage) = stages.back_mut() {
                 stage.push((key, value));
             }
         }
-        stages
+        Ok(stages)
     }
 
+    async fn write_texts(
+        &self,
+        writing: &mut Writing,
+        stored: Revision,
+    ) -> Result<Settled, InfraError> {
+        let changes = writing.update.changes.clone();
+        let wanted = changes.len();
+        let shared = &*writing;
+        let written = self.each(changes, |change| self.write_text(shared, change)).await;
+        let mut moved = 0;
+        for written in written {
+            moved += usize::from(written?);
+        }
+        writing.moved = moved;
+        if moved == 0 && wanted > 0 {
+            return Ok(Settled::Overtaken(partly()));
+        }
+        Ok(Settled::Stored(stored))
+    }
+
+    /// Writes the target of a shard, unless another process has written a different one since.
     async fn write_text(
         &self,
-        basis: &Basis,
-        update: &TargetUpdate,
-    ) -> Result<Written, InfraError> {
-        let version = basis.map.header().version.next();
-        let header = TargetHeader { version, ..update.header };
-        match self.commit(WRITE, self.head_commit(basis, basis.head, header)).await? {
-            Tried::Stored(_) => {}
-            Tried::Overtaken => return Ok(Written::Overtaken),
-            Tried::Conflict | Tried::SessionGone => return Ok(Written::Moved),
-        }
-        let changes = update.changes.clone();
-        let written = self.each(changes, |change| self.write_shard_text(basis, change)).await;
-        let mut stored = 0;
-        for written in written {
-            stored += usize::from(written?);
-        }
-        if stored == 0 && !update.changes.is_empty() {
-            return Ok(Written::Overtaken);
-        }
-        Ok(Written::All(version, stored))
-    }
-
-    /// Writes the target of a shard, unless somebody else has written another one since.
-    async fn write_shard_text(
-        &self,
-        basis: &Basis,
+        writing: &Writing,
         change: TargetChange,
     ) -> Result<bool, InfraError> {
-        let key = ClusterKey::Shard(change.shard);
-        for _ in 0..=self.options.conflict_retries {
-            let commit = {
-                let state = self.lock();
-                let infos = (basis.map.info(change.shard), state.map().info(change.shard));
-                let (Ok(before), Ok(now)) = infos else { return Ok(false) };
-                if (before.target, before.flags) != (now.target, now.flags) {
-                    return Ok(false);
-                }
-                let Target { node, flags, .. } = change.target.clone();
-                let text = SeedShard { target: node, flags, ..SeedShard::of(now) };
-                self.guarded(basis)
-                    .expect(self.keys.key(&key), state.expect(&key))
-                    .put(self.keys.key(&key), text.to_string())
-            };
-            match self.commit(WRITE, commit).await? {
-                Tried::Stored(_) => return Ok(true),
-                // Claims and releases write the same key.
-                Tried::Conflict | Tried::Overtaken | Tried::SessionGone => {
-                    let leader = basis.guards.iter().map(|(key, _)| key.clone());
-                    self.reload(WRITE, leader.chain([key.clone()])).await?;
-                    let state = self.lock();
-                    if basis.guards.iter().any(|(key, expected)| state.expect(key) != *expected) {
-                        return Ok(false);
-                    }
-                }
-            }
-        }
-        Err(fault::contention(WRITE))
+        self.driver.transact(&mut TextTarget { core: self, writing, change }).await
     }
+}
+
+/// The target of one shard, as text. Claims and releases write the same key.
+struct TextTarget<'c> {
+    core: &'c Core,
+    writing: &'c Writing,
+    change: TargetChange,
+}
+
+impl Transaction for TextTarget<'_> {
+    type Basis = ();
+    type Answer = bool;
+    type Output = bool;
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        WRITE
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
+        if read == Read::Fresh {
+            let guards = self.writing.guards.iter().map(|(key, _)| key.clone());
+            let keys = guards.chain([ClusterKey::Shard(self.change.shard)]);
+            self.core.reload(WRITE, keys).await?;
+        }
+        Ok(((), read))
+    }
+
+    async fn decide(&mut self, (): &()) -> Decided<bool, InfraError> {
+        let Writing { guards, map, .. } = self.writing;
+        let (core, shard) = (self.core, self.change.shard);
+        let key = ClusterKey::Shard(shard);
+        let state = core.lock();
+        let (Ok(before), Ok(now)) = (map.info(shard), state.map().info(shard)) else {
+            return Ok(Decision::Answer(false));
+        };
+        let is_other = (before.target, before.flags) != (now.target, now.flags);
+        if is_other || guards.iter().any(|(key, expected)| state.expect(key) != *expected) {
+            return Ok(Decision::Answer(false));
+        }
+        let Target { node, flags, .. } = self.change.target.clone();
+        let text = SeedShard { target: node, flags, ..SeedShard::of(now) };
+        let commit = core
+            .guarded(guards)
+            .expect(core.keys.key(&key), state.expect(&key))
+            .put(core.keys.key(&key), text.to_string());
+        Ok(Decision::Commit(commit, true))
+    }
+
+    fn finish(&mut self, (): (), is_written: bool, stored: Option<(&Commit, Revision)>) -> bool {
+        if let Some((commit, revision)) = stored {
+            self.core.note(commit, revision);
+        }
+        is_written
+    }
+}
+
+/// What to report of targets of which a part was stored.
+fn partly() -> InfraError {
+    let message = "others wrote targets after an answer was lost, or between two parts".into();
+    InfraError::Unknown { operation: WRITE, message }
 }
