@@ -47,10 +47,7 @@ impl StoredCoordinator {
     ) -> Checkpointed {
         let (lease, cursor, op) = (&request.lease, request.cursor, request.op);
         let place = Place { tenant, key: lease.key() };
-        let mut attempts = 0;
         let moved = self.core.on_shard(place, Some(lease), "checkpoint", |context, draft| {
-            attempts += 1;
-            let op = planted::op_of_attempt(op, attempts);
             let (record, events) = (&mut draft.record, &mut draft.events);
             ops::checkpoint(context, record, lease, cursor, op, events).map(verdict)
         });
@@ -114,7 +111,7 @@ impl StoredCoordinator {
         let (lease, op) = (&request.lease, request.op);
         let plan = &SplitReplacePlan::from_parts(&request.parts).map_err(SplitInvalid::from)?;
         let place = Place { tenant, key: lease.key() };
-        let split = self.core.on_shard(place, Some(lease), "split_replace", |context, draft| {
+        let split = self.core.split_shard(place, lease, "split_replace", |context, draft| {
             match ops::split_replace(context, &draft.record, lease, plan, op)? {
                 ReplaceStep::Replayed(before) => {
                     Ok(Verdict::Answer(IdempotentOutcome::Replayed(before)))
@@ -138,7 +135,7 @@ impl StoredCoordinator {
         let (lease, op) = (&request.lease, request.op);
         let plan = &SplitResidualPlan::from_parts(request.narrowed, request.residual);
         let place = Place { tenant, key: lease.key() };
-        let split = self.core.on_shard(place, Some(lease), "split_residual", |context, draft| {
+        let split = self.core.split_shard(place, lease, "split_residual", |context, draft| {
             match ops::split_residual(context, &draft.record, lease, plan, op)? {
                 ResidualStep::Replayed(before) => {
                     Ok(Verdict::Answer(IdempotentOutcome::Replayed(before)))

@@ -19,6 +19,7 @@ use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
 use crate::planted::{self, Defect};
 use crate::shard::Place;
+use crate::transact::{Settled, Tries};
 use crate::view::RunView;
 
 /// How many candidates are taken out of the view at a time.
@@ -189,9 +190,9 @@ impl StoredCoordinator {
             false => commit,
         };
         let Ok(commit) = commit.build() else { return };
-        let writes = commit.writes().to_vec();
-        if let Ok(revision) = self.core.store.commit(commit).await {
-            self.core.note_commit(tenant, run, revision, &writes);
+        let settled = self.core.driver.settle(OPERATION, &commit, Tries::Once).await;
+        if let Ok(Settled::Stored(revision)) = settled {
+            self.core.note_commit(tenant, run, revision, commit.writes());
         }
     }
 }

@@ -18,15 +18,14 @@ use std::time::Duration;
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::InfraError;
-use shardwright_store::{
-    AnyStore, Commit, CommitError, Conflict, Expect, Key, Revision, Store, Versioned,
-};
+use shardwright_store::{AnyStore, Commit, Conflict, Expect, Key, Revision, Store, Versioned};
 
 use crate::codec::{ClockMark, Record};
 use crate::fault;
 use crate::floor::FenceFloor;
 use crate::planted::{self, Defect};
 use crate::together::Together;
+use crate::transact::{self, Driver, Settled, Tries};
 
 const OPERATION: &str = "clock.mark";
 
@@ -160,6 +159,7 @@ impl EngineClock {
         store: &AnyStore,
         env: &dyn Env,
     ) -> Result<LogicalTime, InfraError> {
+        // Retry loop: one caller marks for all that wait, and a mark may lie behind by then.
         for _ in 0..MARKS {
             self.mark(store, env).await?;
             if let Some(now) = self.allowed(env) {
@@ -184,15 +184,15 @@ impl EngineClock {
         let commit = Commit::builder()
             .expect(self.key.clone(), known.map_or(Expect::Absent, Expect::At))
             .put(self.key.clone(), mark.encode());
-        let commit = self.floor.compare_in(commit).build();
-        let commit = commit.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-        match store.commit(commit).await {
-            Ok(at) => {
+        let commit = transact::build(OPERATION, self.floor.compare_in(commit))?;
+        let driver = Driver::new(store.clone(), None, 0);
+        match driver.settle(OPERATION, &commit, Tries::Once).await {
+            Ok(Settled::Stored(at)) => {
                 self.floor.confirm();
                 self.allow(env, mark, Some(at));
                 Ok(())
             }
-            Err(CommitError::Conflict(Conflict { found })) => {
+            Ok(Settled::Conflict(Conflict { found })) => {
                 let under = |key: &Key| {
                     let entry = found.iter().find(|(found, _)| found == key);
                     entry.and_then(|(_, found)| found.as_ref())
@@ -201,8 +201,9 @@ impl EngineClock {
                 self.allow_found(env, under(&self.key))
             }
             // Whoever waits for the time has done nothing yet, and nothing is unknown to them.
-            Err(CommitError::Unknown(_)) => self.look(store, env).await,
-            Err(error) => Err(fault::commit(OPERATION, &error)),
+            Err(InfraError::Unknown { .. }) => self.look(store, env).await,
+            Ok(settled) => Err(settled.into_failure(OPERATION)),
+            Err(error) => Err(error),
         }
     }
 

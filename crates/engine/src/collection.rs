@@ -11,14 +11,15 @@ use std::time::Duration;
 use shardwright_contracts::{Env, LogicalTime, RunId, TenantId};
 use shardwright_coordination::{InfraError, RunStatus};
 use shardwright_store::{
-    Commit, CommitBuilder, CommitError, Conflict, Continuation, Expect, FaultKind, Key, KeyRange,
-    Page, Revision, ScanError, ScanPage, Store,
+    Commit, CommitBuilder, Conflict, Continuation, Expect, Key, KeyRange, Page, Revision,
+    ScanError, ScanPage, Store,
 };
 
 use crate::codec::{Record, Run};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
 use crate::planted::{self, Defect};
+use crate::transact::{self, Decided, Decision, Read, Settled, Transaction, Tries};
 use crate::view::RECORDS_PER_PAGE;
 
 const OPERATION: &str = "collect";
@@ -206,36 +207,10 @@ impl Core {
 
     /// Deletes what is left of a run when its shards are gone; false if the run has changed.
     async fn delete_last(&self, address: RunAddress, at: Revision) -> Result<bool, InfraError> {
-        let RunAddress { tenant, run } = address;
-        let run_key = self.keys.run(tenant, run);
-        for conflicts in 0..=self.config.conflict_retries {
-            self.back_off(conflicts).await;
-            let last = Commit::builder()
-                .expect(run_key.clone(), Expect::At(at))
-                .delete(run_key.clone())
-                .delete(self.keys.manifest(tenant, run))
-                .delete(self.keys.watermark(tenant, run))
-                .delete(self.keys.purpose(tenant, run))
-                .delete(self.keys.gate(tenant, run));
-            let last = match self.name_of(tenant, run, at).await? {
-                Some((name, expect)) => last.expect(name.clone(), expect).delete(name),
-                None => last,
-            };
-            let last = self.return_room(tenant, run, last, OPERATION).await?.build();
-            let last = last.map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-            let writes = last.writes().to_vec();
-            match self.store.commit(last).await {
-                Ok(revision) => {
-                    self.note_commit(tenant, run, revision, &writes);
-                    return Ok(true);
-                }
-                // Somebody else has reserved room, given some back, or given the name away.
-                Err(CommitError::Conflict(conflict)) if is_at(&conflict, &run_key, at) => {}
-                Err(CommitError::Conflict(_)) => return Ok(false),
-                Err(error) => return Err(fault::commit(OPERATION, &error)),
-            }
-        }
-        Err(fault::contention(OPERATION))
+        let run_key = self.keys.run(address.tenant, address.run);
+        let (is_overtaken, outcome) = (false, None);
+        let mut last = LastDelete { core: self, address, at, run_key, is_overtaken, outcome };
+        self.driver.transact(&mut last).await
     }
 
     /// Marks a run, so that nothing can be added to it and nobody sees it any more; none if it has
@@ -248,18 +223,13 @@ impl Core {
             .expect(run_key.clone(), expect)
             .put(run_key.clone(), marked.encode())
             .delete(self.keys.stage(tenant, run));
-        let refusal = match self.try_mark(found.address, mark).await? {
-            Ok(at) => return Ok(Some(at)),
-            Err(CommitError::Conflict(_)) => return Ok(None),
-            Err(error) => error,
+        let mark = transact::build(OPERATION, mark)?;
+        let refusal = match self.settle_run(found.address, &mark, OPERATION).await? {
+            Settled::Stored(at) => return Ok(Some(at)),
+            Settled::Conflict(_) | Settled::Overtaken(_) => return Ok(None),
+            Settled::Full(error) if found.status.is_terminal() => error,
+            settled => return Err(settled.into_failure(OPERATION)),
         };
-        let is_full = match &refusal {
-            CommitError::NotApplied(fault) => fault.kind == FaultKind::Full,
-            _ => false,
-        };
-        if !is_full || !found.status.is_terminal() {
-            return Err(fault::commit(OPERATION, &refusal));
-        }
         // A full store may still take what only deletes, and a run that has ended and has no gate
         // is gone for everybody. How many shards it had reserved stays with it until there is room
         // again.
@@ -267,25 +237,47 @@ impl Core {
             .guard(run_key, expect)
             .delete(self.keys.gate(tenant, run))
             .delete(self.keys.stage(tenant, run));
-        match self.try_mark(found.address, mark).await? {
-            Ok(_) => Ok(Some(found.at)),
-            Err(CommitError::Conflict(_)) => Ok(None),
-            Err(_) => Err(fault::commit(OPERATION, &refusal)),
+        let mark = transact::build(OPERATION, mark)?;
+        match self.settle_run(found.address, &mark, OPERATION).await {
+            Ok(Settled::Stored(_)) => Ok(Some(found.at)),
+            Ok(Settled::Conflict(_) | Settled::Overtaken(_)) => Ok(None),
+            Ok(Settled::SessionGone(_) | Settled::Full(_)) | Err(_) => Err(refusal),
         }
     }
 
-    async fn try_mark(
+    async fn revision_of(&self, key: &Key) -> Result<Option<Revision>, InfraError> {
+        let loaded = self.store.load(std::slice::from_ref(key)).await;
+        let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        Ok(snapshot.values.into_iter().next().flatten().map(|found| found.revision))
+    }
+
+    /// Sends a commit about a run until its outcome is known, and takes note of what is stored.
+    pub(crate) async fn settle_run(
         &self,
         RunAddress { tenant, run }: RunAddress,
-        mark: CommitBuilder,
-    ) -> Result<Result<Revision, CommitError>, InfraError> {
-        let mark = mark.build().map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-        let writes = mark.writes().to_vec();
-        let marked = self.store.commit(mark).await;
-        if let Ok(revision) = &marked {
-            self.note_commit(tenant, run, *revision, &writes);
+        commit: &Commit,
+        operation: &'static str,
+    ) -> Result<Settled, InfraError> {
+        let settled = self.driver.settle(operation, commit, Tries::UntilKnown).await?;
+        if let Settled::Stored(revision) = settled {
+            self.note_commit(tenant, run, revision, commit.writes());
         }
-        Ok(marked)
+        Ok(settled)
+    }
+
+    /// Stores a commit about a run that may be applied twice; false if its guard does not hold.
+    pub(crate) async fn store_under_guard(
+        &self,
+        address: RunAddress,
+        commit: CommitBuilder,
+        operation: &'static str,
+    ) -> Result<bool, InfraError> {
+        let commit = transact::build(operation, commit)?;
+        match self.settle_run(address, &commit, operation).await? {
+            Settled::Stored(_) => Ok(true),
+            Settled::Conflict(_) | Settled::Overtaken(_) => Ok(false),
+            settled => Err(settled.into_failure(operation)),
+        }
     }
 
     /// Deletes those keys of a run that are in a range and left to delete, for as long as the guard
@@ -307,9 +299,7 @@ impl Core {
                 for key in chunk {
                     commit = commit.delete(key.clone());
                 }
-                let commit =
-                    commit.build().map_err(|error| fault::corrupt(operation, error.to_string()))?;
-                if !self.repeat(*address, commit, operation).await? {
+                if !self.store_under_guard(*address, commit, operation).await? {
                     return Ok(false);
                 }
             }
@@ -342,44 +332,88 @@ impl Core {
         at: Revision,
         operation: &'static str,
     ) -> Result<ScanPage, InfraError> {
-        for stale_reads in 0..=self.config.conflict_retries {
-            self.back_off(stale_reads).await;
+        let read = || async {
             let page = self.store.scan(range, Page::first(RECORDS_PER_PAGE)).await;
             let page = page.map_err(|error| fault::scan(operation, &error))?;
-            if page.revision >= at {
-                return Ok(page);
-            }
-        }
-        Err(fault::contention(operation))
+            Ok((page.revision >= at).then_some(page))
+        };
+        self.driver.read_until(operation, read).await
+    }
+}
+
+/// What is deleted last of a run: its record, its name and its room.
+struct LastDelete<'c> {
+    core: &'c Core,
+    address: RunAddress,
+    /// The revision of the run's record, which carries the mark.
+    at: Revision,
+    run_key: Key,
+    is_overtaken: bool,
+    /// Known once the run's record is not as it was marked.
+    outcome: Option<bool>,
+}
+
+impl Transaction for LastDelete<'_> {
+    /// The commit: it follows from what is read.
+    type Basis = Option<CommitBuilder>;
+    type Answer = bool;
+    type Output = bool;
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        OPERATION
     }
 
-    /// Applies a commit to a run that may be applied twice, until it was; false if its guard does
-    /// not hold.
-    pub(crate) async fn repeat(
-        &self,
-        RunAddress { tenant, run }: RunAddress,
-        commit: Commit,
-        operation: &'static str,
-    ) -> Result<bool, InfraError> {
-        let mut unknown = None;
-        for failures in 0..=self.config.conflict_retries {
-            self.back_off(failures).await;
-            match self.store.commit(commit.clone()).await {
-                Ok(revision) => {
-                    self.note_commit(tenant, run, revision, commit.writes());
-                    return Ok(true);
-                }
-                Err(CommitError::Conflict(_)) => return Ok(false),
-                Err(error @ CommitError::Unknown(_)) => {
-                    unknown = Some(fault::commit(operation, &error));
-                }
-                // It was not applied now, but may have been before.
-                Err(error) => {
-                    return Err(unknown.unwrap_or_else(|| fault::commit(operation, &error)));
-                }
-            }
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        if self.is_overtaken && self.core.revision_of(&self.run_key).await? != Some(self.at) {
+            // Nothing but a collection changes a run that is marked.
+            self.outcome = Some(true);
         }
-        Err(unknown.unwrap_or_else(|| fault::contention(operation)))
+        if self.outcome.is_some() {
+            return Ok((None, read));
+        }
+        let (RunAddress { tenant, run }, keys) = (self.address, &self.core.keys);
+        let last = Commit::builder()
+            .expect(self.run_key.clone(), Expect::At(self.at))
+            .delete(self.run_key.clone())
+            .delete(keys.manifest(tenant, run))
+            .delete(keys.watermark(tenant, run))
+            .delete(keys.purpose(tenant, run))
+            .delete(keys.gate(tenant, run));
+        let last = match self.core.name_of(tenant, run, self.at).await? {
+            Some((name, expect)) => last.expect(name.clone(), expect).delete(name),
+            None => last,
+        };
+        Ok((Some(self.core.return_room(tenant, run, last, OPERATION).await?), read))
+    }
+
+    async fn decide(&mut self, commit: &Self::Basis) -> Decided<bool, InfraError> {
+        Ok(match (self.outcome, commit) {
+            (None, Some(commit)) => Decision::Commit(commit.clone(), true),
+            (outcome, _) => Decision::Answer(outcome.unwrap_or_default()),
+        })
+    }
+
+    fn not_stored(&mut self, _: bool, settled: &Settled) {
+        match settled {
+            // Other processes reserve room, give some back, or give the name away.
+            Settled::Conflict(conflict) if is_at(conflict, &self.run_key, self.at) => {}
+            Settled::Overtaken(_) => self.is_overtaken = true,
+            _ => self.outcome = Some(false),
+        }
+    }
+
+    fn finish(
+        &mut self,
+        _: Self::Basis,
+        is_gone: bool,
+        stored: Option<(&Commit, Revision)>,
+    ) -> bool {
+        if let Some((commit, revision)) = stored {
+            let RunAddress { tenant, run } = self.address;
+            self.core.note_commit(tenant, run, revision, commit.writes());
+        }
+        is_gone
     }
 }
 

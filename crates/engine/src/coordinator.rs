@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex};
 
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::{ClaimCooldowns, InfraError};
-use shardwright_store::{AnyStore, Commit, CommitError, Expect, Key, Store, Versioned};
+use shardwright_store::{AnyStore, Commit, Expect, Key, Revision, Store, Versioned};
 
 use crate::clock::EngineClock;
 use crate::codec::{ClockMark, Format, Incarnation, Record};
@@ -14,6 +14,7 @@ use crate::keyspace::Keyspace;
 use crate::ownership::OwnerSession;
 use crate::publish::{Listener, Publisher};
 use crate::shard::Served;
+use crate::transact::{Decided, Decision, Driver, Read, Transaction};
 use crate::view::Views;
 
 /// The layout of the store that this code reads and writes.
@@ -33,6 +34,7 @@ pub struct StoredCoordinator {
 pub(crate) struct Core {
     pub(crate) store: AnyStore,
     pub(crate) env: Arc<dyn Env>,
+    pub(crate) driver: Driver,
     pub(crate) keys: Keyspace,
     pub(crate) config: EngineConfig,
     pub(crate) clock: EngineClock,
@@ -84,9 +86,12 @@ impl StoredCoordinator {
         };
         let interval_ms = config.clock_mark_interval_ms;
         let clock = EngineClock::new(&*env, keys.clock(), interval_ms, mark, floor);
+        let retries = config.conflict_retries;
+        let driver = Driver::new(store.clone(), Some(Arc::clone(&env)), retries);
         let core = Core {
             store,
             env,
+            driver,
             keys,
             config,
             clock,
@@ -125,18 +130,9 @@ impl StoredCoordinator {
     /// Makes every fence granted so far stale. For a store that was restored from a backup, before
     /// anybody works on it: what was granted after the backup was made must not be granted again.
     pub async fn raise_incarnation(store: impl Store, keys: &Keyspace) -> Result<u32, OpenError> {
-        let store = &AnyStore::new(store);
-        loop {
-            let (current, found) =
-                ensure(store, keys.incarnation(), Incarnation { number: 0 }).await?;
-            let next = Incarnation { number: current.number.saturating_add(1) };
-            let expect = found.map_or(Expect::Absent, |found| Expect::At(found.revision));
-            match put(store, keys.incarnation(), expect, &next).await {
-                Ok(()) => return Ok(next.number),
-                Err(CommitError::Conflict(_)) => {}
-                Err(error) => return Err(fault::commit(OPERATION, &error).into()),
-            }
-        }
+        let store = AnyStore::new(store);
+        let driver = Driver::new(store.clone(), None, OPEN_RETRIES);
+        Ok(driver.transact(&mut Raising { store, key: keys.incarnation() }).await?)
     }
 
     /// The store.
@@ -199,42 +195,93 @@ pub(crate) async fn load<T: Record>(
     Ok(Some((value, found)))
 }
 
-async fn put<T: Record>(
-    store: &AnyStore,
-    key: Key,
-    expect: Expect,
-    value: &T,
-) -> Result<(), CommitError> {
-    let commit = Commit::builder().expect(key.clone(), expect).put(key, value.encode()).build();
-    match commit {
-        Ok(commit) => store.commit(commit).await.map(|_| ()),
-        Err(error) => Err(CommitError::NotApplied(shardwright_store::Fault::new(
-            shardwright_store::FaultKind::Other,
-            error.to_string(),
-        ))),
-    }
-}
-
-/// How often something is tried to be stored whose outcome stays unknown.
-const UNKNOWN_MAX: u32 = 3;
+/// How often opening a store is tried while other processes set it up.
+const OPEN_RETRIES: u32 = 16;
 
 /// What is under a key, or `value` if there was nothing.
-pub(crate) async fn ensure<T: Record>(
+pub(crate) async fn ensure<T: Record + Clone + Send + Sync>(
     store: &AnyStore,
     key: Key,
     value: T,
 ) -> Result<(T, Option<Versioned>), InfraError> {
-    let mut unknown = 0;
-    loop {
-        if let Some((found, versioned)) = load::<T>(store, &key).await? {
-            return Ok((found, Some(versioned)));
+    let driver = Driver::new(store.clone(), None, OPEN_RETRIES);
+    let (value, found) = driver.transact(&mut Ensuring { store, key, value }).await?;
+    Ok((value, Some(found)))
+}
+
+/// A record that is written unless there is one.
+struct Ensuring<'s, T> {
+    store: &'s AnyStore,
+    key: Key,
+    value: T,
+}
+
+impl<T: Record + Clone + Send + Sync> Transaction for Ensuring<'_, T> {
+    type Basis = Option<(T, Versioned)>;
+    type Answer = ();
+    type Output = (T, Versioned);
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        OPERATION
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        Ok((load(self.store, &self.key).await?, read))
+    }
+
+    async fn decide(&mut self, found: &Self::Basis) -> Decided<(), InfraError> {
+        if found.is_some() {
+            return Ok(Decision::Answer(()));
         }
-        match put(store, key.clone(), Expect::Absent, &value).await {
-            // Whoever was first, it is there now.
-            Ok(()) | Err(CommitError::Conflict(_)) => {}
-            // Found out by looking. A store that is full may never say more than this.
-            Err(CommitError::Unknown(_)) if unknown < UNKNOWN_MAX => unknown += 1,
-            Err(error) => return Err(fault::commit(OPERATION, &error)),
-        }
+        let commit = Commit::builder().expect(self.key.clone(), Expect::Absent);
+        Ok(Decision::Commit(commit.put(self.key.clone(), self.value.encode()), ()))
+    }
+
+    fn finish(
+        &mut self,
+        found: Self::Basis,
+        (): (),
+        stored: Option<(&Commit, Revision)>,
+    ) -> (T, Versioned) {
+        let revision = stored.map_or(Revision::ZERO, |(_, revision)| revision);
+        let ours = || (self.value.clone(), Versioned::new(self.value.encode(), revision, None));
+        found.unwrap_or_else(ours)
+    }
+}
+
+/// The generation of a store, raised by one.
+struct Raising {
+    store: AnyStore,
+    key: Key,
+}
+
+impl Transaction for Raising {
+    type Basis = Option<(Incarnation, Versioned)>;
+    type Answer = u32;
+    type Output = u32;
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        OPERATION
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        Ok((load(&self.store, &self.key).await?, read))
+    }
+
+    async fn decide(&mut self, found: &Self::Basis) -> Decided<u32, InfraError> {
+        let (number, expect) = match found {
+            Some((current, found)) => (current.number, Expect::At(found.revision)),
+            None => (0, Expect::Absent),
+        };
+        let number = number.saturating_add(1);
+        let commit = Commit::builder().expect(self.key.clone(), expect);
+        let commit = commit.put(self.key.clone(), Incarnation { number }.encode());
+        Ok(Decision::Commit(commit, number))
+    }
+
+    fn finish(&mut self, _: Self::Basis, number: u32, _: Option<(&Commit, Revision)>) -> u32 {
+        number
     }
 }

@@ -1,17 +1,17 @@
 //! Names for runs.
 
+use bytes::Bytes;
 use shardwright_contracts::limits::MAX_JOB_SIZE;
 use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::operation::{FindRun, JobOf, NameRun};
 use shardwright_coordination::{InfraError, Job, NameRunError};
-use shardwright_store::{
-    Commit, CommitError, Expect, Key, Revision, ScanPage, Snapshot, Store, Versioned,
-};
+use shardwright_store::{Commit, Expect, Key, Revision, ScanPage, Snapshot, Store, Versioned};
 
 use crate::codec::{Named, Purpose, Record};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
 use crate::keyspace::StoreKey;
+use crate::transact::{Decided, Decision, Read, Settled, Transaction};
 
 const OPERATION: &str = "name_run";
 
@@ -37,51 +37,15 @@ impl StoredCoordinator {
         if length > MAX_JOB_SIZE {
             return Err(NameRunError::JobTooLarge { length });
         }
-        let core = &self.core;
-        let (name, purpose) = (core.keys.name(tenant, job.name), core.keys.purpose(tenant, run));
+        let keys = [
+            self.core.keys.name(tenant, job.name),
+            self.core.keys.run(tenant, run),
+            self.core.keys.purpose(tenant, run),
+        ];
         let value = Purpose { job: job.clone() }.encode();
-        let mut unknown = UnknownNaming::default();
-        for conflicts in 0..=core.config.conflict_retries {
-            core.back_off(conflicts).await;
-            let named = core.look_up::<Named>(&name).await.map_err(|error| unknown.or(error))?;
-            let at = named.as_ref().map(|(_, found)| found.revision);
-            // An attempt whose outcome was unknown, or somebody else's.
-            match named {
-                Some((named, _)) if named.run == run => return Ok(run),
-                Some((named, _)) if Some(named.run) != instead_of => {
-                    if unknown.may_come(at) {
-                        continue;
-                    }
-                    return Ok(named.run);
-                }
-                _ => {}
-            }
-            if core.is_used(tenant, run).await.map_err(|error| unknown.or(error))? {
-                if unknown.is_any() {
-                    // It may be this call that has used it.
-                    continue;
-                }
-                return Err(NameRunError::RunIdUsed { run });
-            }
-            let expect = at.map_or(Expect::Absent, Expect::At);
-            let commit = Commit::builder()
-                .expect(name.clone(), expect)
-                .expect(purpose.clone(), Expect::Absent)
-                .guard(core.keys.run(tenant, run), Expect::Absent)
-                .put(name.clone(), Named { run }.encode())
-                .put(purpose.clone(), value.clone())
-                .build()
-                .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-            match core.store.commit(commit).await {
-                Ok(_) => return Ok(run),
-                Err(CommitError::Conflict(_)) => {}
-                Err(error @ CommitError::Unknown(_)) => {
-                    unknown.note(at, fault::commit(OPERATION, &error));
-                }
-                Err(error) => return Err(unknown.or(fault::commit(OPERATION, &error)).into()),
-            }
-        }
-        Err(unknown.or(fault::contention(OPERATION)).into())
+        let core = &self.core;
+        let mut naming = Naming { core, keys, run, value, instead_of, overtaken: None };
+        core.driver.transact(&mut naming).await
     }
 
     pub(crate) async fn job_of(
@@ -109,33 +73,88 @@ impl StoredCoordinator {
     }
 }
 
-/// Attempts of one call to name a run whose outcomes are not known. As long as there are any, no
-/// failure may be told as if nothing had been done.
-#[derive(Default)]
-struct UnknownNaming {
-    /// The newest name that one of them was based on, and what to tell.
-    last: Option<(Option<Revision>, InfraError)>,
+/// A name for a run.
+struct Naming<'c> {
+    core: &'c Core,
+    /// Of the name, the run and the run's label.
+    keys: [Key; 3],
+    run: RunId,
+    value: Bytes,
+    instead_of: Option<RunId>,
+    /// The revision of the name that an overtaken attempt was based on, and what to report.
+    overtaken: Option<(Option<Revision>, InfraError)>,
 }
 
-impl UnknownNaming {
-    fn note(&mut self, basis: Option<Revision>, error: InfraError) {
-        let before = self.last.take().and_then(|(basis, _)| basis);
-        self.last = Some((basis.max(before), error));
+/// What a name stands for, and whether the run id is used.
+struct NameBasis {
+    named: Option<(Named, Versioned)>,
+    is_used: bool,
+}
+
+impl Transaction for Naming<'_> {
+    type Basis = NameBasis;
+    type Answer = (RunId, Option<Revision>);
+    type Output = RunId;
+    type Error = NameRunError;
+
+    fn operation(&self) -> &'static str {
+        OPERATION
     }
 
-    const fn is_any(&self) -> bool {
-        self.last.is_some()
+    async fn load(&mut self, read: Read) -> Result<(NameBasis, Read), InfraError> {
+        let loaded = self.core.store.load(&self.keys).await;
+        let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        let mut found = snapshot.values.into_iter();
+        let named = decode(found.next().flatten())?;
+        Ok((NameBasis { named, is_used: found.any(|found| found.is_some()) }, read))
     }
 
-    /// What to tell of a failure.
-    fn or(&self, error: InfraError) -> InfraError {
-        self.last.as_ref().map_or(error, |(_, unknown)| unknown.clone())
+    async fn decide(&mut self, basis: &NameBasis) -> Decided<Self::Answer, NameRunError> {
+        let run = self.run;
+        let at = basis.named.as_ref().map(|(_, found)| found.revision);
+        let expect = match &basis.named {
+            Some((named, _)) if named.run == run => return Ok(Decision::Answer((run, at))),
+            Some((named, _)) if Some(named.run) != self.instead_of => {
+                // A read that is older than the change which overtook an attempt says nothing.
+                let is_stale = self.overtaken.as_ref().is_some_and(|(known, _)| *known >= at);
+                return Ok(match is_stale {
+                    true => Decision::Reload,
+                    false => Decision::Answer((named.run, at)),
+                });
+            }
+            Some((_, found)) => Expect::At(found.revision),
+            None => Expect::Absent,
+        };
+        if basis.is_used {
+            // It may be an attempt of this call that has used it.
+            return match self.overtaken.clone() {
+                Some((_, unknown)) => Err(unknown),
+                None => Ok(Decision::Refuse(NameRunError::RunIdUsed { run })),
+            };
+        }
+        let [name, run_key, purpose] = self.keys.clone();
+        let commit = Commit::builder()
+            .expect(name.clone(), expect)
+            .expect(purpose.clone(), Expect::Absent)
+            .guard(run_key, Expect::Absent)
+            .put(name, Named { run }.encode())
+            .put(purpose, self.value.clone());
+        Ok(Decision::Commit(commit, (run, at)))
     }
 
-    /// Whether one of them may still be applied to a name that was found so. What is older than
-    /// its basis says nothing about it.
-    fn may_come(&self, found: Option<Revision>) -> bool {
-        self.last.as_ref().is_some_and(|(basis, _)| *basis >= found)
+    fn not_stored(&mut self, (_, at): Self::Answer, settled: &Settled) {
+        if let Settled::Overtaken(error) = settled {
+            self.overtaken = Some((at, error.clone()));
+        }
+    }
+
+    fn finish(
+        &mut self,
+        _: NameBasis,
+        (run, _): Self::Answer,
+        _: Option<(&Commit, Revision)>,
+    ) -> RunId {
+        run
     }
 }
 
@@ -145,27 +164,17 @@ impl Core {
         decode(found)
     }
 
-    async fn is_used(&self, tenant: TenantId, run: RunId) -> Result<bool, InfraError> {
-        let keys = [self.keys.run(tenant, run), self.keys.purpose(tenant, run)];
-        let loaded = self.store.load(&keys).await;
-        let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        Ok(snapshot.values.iter().any(Option::is_some))
-    }
-
     /// What was under a key at a revision or later.
     async fn look_up_since<T: Record>(
         &self,
         key: &Key,
         at: Revision,
     ) -> Result<Option<(T, Versioned)>, InfraError> {
-        for stale_reads in 0..=self.config.conflict_retries {
-            self.back_off(stale_reads).await;
+        let read = || async {
             let (found, as_of) = self.load_one(key).await?;
-            if as_of >= at {
-                return decode(found);
-            }
-        }
-        Err(fault::contention(OPERATION))
+            Ok((as_of >= at).then_some(found))
+        };
+        decode(self.driver.read_until(OPERATION, read).await?)
     }
 
     async fn load_one(&self, key: &Key) -> Result<(Option<Versioned>, Revision), InfraError> {

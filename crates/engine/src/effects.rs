@@ -2,9 +2,7 @@
 
 use shardwright_contracts::ShardKey;
 use shardwright_coordination::{LeaseHolder, ShardRecord, ShardStatus};
-use shardwright_store::{
-    Commit, CommitBuilder, CommitShapeError, Expect, Key, Revision, SessionId,
-};
+use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, SessionId};
 
 use crate::codec::{Binding, Definition, OpenShard, Progress, Record};
 use crate::keyspace::Keyspace;
@@ -55,7 +53,7 @@ pub(crate) fn commit(
     effects: &Effects,
     session: Option<SessionId>,
     room: Room,
-) -> Result<Commit, CommitShapeError> {
+) -> CommitBuilder {
     let Place { tenant, key } = place;
     let progress = keys.progress(tenant, key);
     let is_split = !draft.newborn.is_empty();
@@ -82,7 +80,7 @@ pub(crate) fn commit(
     for write in &draft.also {
         commit = commit.write(write.clone());
     }
-    room.add_to(commit).build()
+    room.add_to(commit)
 }
 
 /// What every commit about a shard compares.

@@ -11,6 +11,7 @@ use crate::codec::{Estimate, Gate, Record};
 use crate::coordinator::StoredCoordinator;
 use crate::fault;
 use crate::keyspace::StoreKey;
+use crate::transact::{self, Settled, Tries};
 
 const OPERATION: &str = "estimate";
 
@@ -40,10 +41,11 @@ impl StoredCoordinator {
             Some(session) => commit.put_in_session(key, told.encode(), session),
             None => commit.put(key, told.encode()),
         };
-        let commit =
-            commit.build().map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-        core.store.commit(commit).await.map_err(|error| fault::commit(OPERATION, &error))?;
-        Ok(())
+        let commit = transact::build(OPERATION, commit)?;
+        match core.driver.settle(OPERATION, &commit, Tries::Once).await? {
+            Settled::Stored(_) => Ok(()),
+            settled => Err(settled.into_failure(OPERATION)),
+        }
     }
 
     pub(crate) async fn list_estimates(

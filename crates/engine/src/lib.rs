@@ -53,7 +53,6 @@ mod shard;
 mod signs;
 mod together;
 mod transact;
-mod unknown;
 mod view;
 pub mod watch;
 mod watermark;

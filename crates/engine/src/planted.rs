@@ -5,7 +5,6 @@
 //! question is a constant `false`.
 
 use bytes::Bytes;
-use shardwright_contracts::OpId;
 
 shardwright_coordination::defects! {
     ProgressUncompared = "a commit does not compare the shard's progress",
@@ -30,7 +29,6 @@ shardwright_coordination::defects! {
     ClockGoesBack = "a restart forgets what time it was",
     MarkRunsAhead = "a mark reaches an interval beyond the time that is told",
     DefinitionAlone = "a definition is written without its progress",
-    OpIdChanged = "a second attempt uses another op id",
     RequestOutlivesAsker = "a split request is not bound to its asker's session",
     QuarantineSpreads = "a damaged shard fails whoever claims any",
     OpenKeyKept = "a shard that is over is still offered",
@@ -53,14 +51,6 @@ shardwright_coordination::defects! {
     AskedEverywhere = "a worker that asked nobody counts as having asked another holder",
     OwnReleaseUnseen = "a process does not know what was released there before it is told",
     DeclineStretched = "a decline counts for longer than the holder said",
-}
-
-/// The id under which an attempt is made, which only a defect makes another than the first one's.
-pub(crate) fn op_of_attempt(op: OpId, attempt: u32) -> OpId {
-    if attempt > 1 && is_active(Defect::OpIdChanged) {
-        return OpId::from_raw(op.as_raw() | 1 << 40);
-    }
-    op
 }
 
 /// What is stored of a worker that waits, of which only a defect leaves something out.

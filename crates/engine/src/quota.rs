@@ -8,15 +8,14 @@ use bytes::Bytes;
 use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{InfraError, ShardLimitViolation, ShardLimits, ShardRecord};
-use shardwright_store::{
-    Commit, CommitBuilder, CommitError, Expect, Key, Snapshot, Store, Versioned,
-};
+use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Snapshot, Store, Versioned};
 
 use crate::codec::{Count, Quota, Record};
 use crate::coordinator::Core;
 use crate::fault;
 use crate::planted::{self, Defect};
 use crate::shard::{BASIS_KEYS, Basis, Place};
+use crate::transact::{Decided, Decision, Read, Transaction};
 
 /// What a commit has to compare and to write so that room is used up only once.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +50,10 @@ struct Counter<T> {
     expect: Expect,
 }
 
+const RETURN: &str = "return_room";
+
 /// The counters that a reservation looks at.
+#[derive(Clone, Copy)]
 struct Counters {
     count: Counter<Count>,
     tenant: Counter<Quota>,
@@ -144,39 +146,8 @@ impl Core {
     /// and may be kept for long. It is a courtesy to other runs: if it fails, all is given back
     /// when the run is taken away.
     pub(crate) async fn return_unused_room(&self, tenant: TenantId, run: RunId) {
-        for conflicts in 0..=self.config.conflict_retries {
-            self.back_off(conflicts).await;
-            let Ok(Some(commit)) = self.without_unused_room(tenant, run).await else { return };
-            match self.store.commit(commit).await {
-                Err(CommitError::Conflict(_)) => {}
-                _ => return,
-            }
-        }
-    }
-
-    /// What makes a run reserve as much as it uses; nothing if it does.
-    async fn without_unused_room(
-        &self,
-        tenant: TenantId,
-        run: RunId,
-    ) -> Result<Option<Commit>, InfraError> {
-        const OPERATION: &str = "return_room";
         let keys = self.counter_keys(tenant, run);
-        let loaded = self.store.load(&keys).await;
-        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-        let Counters { count, tenant, total } = Counters::decode(&values, OPERATION)?;
-        let Count { used, reserved } = count.value;
-        let unused = reserved.saturating_sub(used);
-        if unused == 0 || used == 0 {
-            return Ok(None);
-        }
-        let [count_key, tenant_key, total_key] = keys;
-        let commit = Commit::builder()
-            .expect(count_key.clone(), count.expect)
-            .put(count_key, Count { used, reserved: used }.encode());
-        let commit = lower(commit, tenant_key, tenant, unused);
-        let commit = lower(commit, total_key, total, unused).build();
-        commit.map(Some).map_err(|error| fault::corrupt(OPERATION, error.to_string()))
+        let _failed = self.driver.transact(&mut Returning { core: self, keys }).await;
     }
 
     fn counter_keys(&self, tenant: TenantId, run: RunId) -> [Key; COUNTERS] {
@@ -196,6 +167,46 @@ impl Core {
 }
 
 const COUNTERS: usize = 3;
+
+/// Room that a run has reserved and does not use, given back.
+struct Returning<'c> {
+    core: &'c Core,
+    keys: [Key; COUNTERS],
+}
+
+impl Transaction for Returning<'_> {
+    type Basis = Counters;
+    type Answer = ();
+    type Output = ();
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        RETURN
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Counters, Read), InfraError> {
+        let loaded = self.core.store.load(&self.keys).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(RETURN, &error))?;
+        Ok((Counters::decode(&values, RETURN)?, read))
+    }
+
+    async fn decide(&mut self, counters: &Counters) -> Decided<(), InfraError> {
+        let Counters { count, tenant, total } = *counters;
+        let Count { used, reserved } = count.value;
+        let unused = reserved.saturating_sub(used);
+        if unused == 0 || used == 0 {
+            return Ok(Decision::Answer(()));
+        }
+        let [count_key, tenant_key, total_key] = self.keys.clone();
+        let commit = Commit::builder()
+            .expect(count_key.clone(), count.expect)
+            .put(count_key, Count { used, reserved: used }.encode());
+        let commit = lower(commit, tenant_key, tenant, unused);
+        Ok(Decision::Commit(lower(commit, total_key, total, unused), ()))
+    }
+
+    fn finish(&mut self, _: Counters, (): (), _: Option<(&Commit, Revision)>) {}
+}
 
 fn expect_of(found: Option<Versioned>) -> Expect {
     found.map_or(Expect::Absent, |found| Expect::At(found.revision))

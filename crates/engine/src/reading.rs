@@ -123,15 +123,12 @@ impl Core {
         at: Revision,
         operation: &'static str,
     ) -> Result<bool, InfraError> {
-        for stale_reads in 0..=self.config.conflict_retries {
-            self.back_off(stale_reads).await;
+        let read = || async {
             let (parts, as_of) = self.load_parts(*tenant, *run, operation).await?;
-            if as_of >= at {
-                let Some(parts) = parts else { return Ok(false) };
-                return Ok(!parts.whole(operation)?.collecting);
-            }
-        }
-        Err(fault::contention(operation))
+            Ok((as_of >= at).then_some(parts))
+        };
+        let Some(parts) = self.driver.read_until(operation, read).await? else { return Ok(false) };
+        Ok(!parts.whole(operation)?.collecting)
     }
 
     /// Visits every shard of a run, all at one moment, and none before the run was as it was found.

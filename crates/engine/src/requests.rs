@@ -4,15 +4,17 @@
 //! one before is void, without anybody having to take it back. It is bound to the asker's session
 //! as well, and goes with it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardKey, WorkerId};
 use shardwright_coordination::error::reason::ShardNotFound;
 use shardwright_coordination::ops::{self, SplitRequestSlot};
 use shardwright_coordination::{
-    DeclineError, InfraError, Lease, ShardHead, SplitRequest, SplitRequestError,
+    DeclineError, EventCollector, InfraError, Lease, ShardHead, SplitRequest, SplitRequestError,
 };
 use shardwright_store::{
-    Commit, CommitBuilder, CommitError, Expect, Key, SessionId, Snapshot, Store, Write,
+    Commit, CommitBuilder, Expect, Key, Revision, SessionId, Snapshot, Store, Write,
 };
 
 use crate::codec::{Asker, Record, SplitAsk};
@@ -21,6 +23,10 @@ use crate::fault::{self, ShardFault};
 use crate::keyspace::Keyspace;
 use crate::planted::{self, Defect};
 use crate::shard::{Loaded, Place};
+use crate::transact::{Decided, Decision, Read, Settled, Transaction};
+
+const REQUEST: &str = "request_split";
+const DECLINE: &str = "decline_split";
 
 /// What is stored about a request.
 struct Asked {
@@ -53,10 +59,10 @@ impl AskedElsewhere {
 
     /// Takes back what was asked, so that it is open by no clock. The key stays: were it gone, the
     /// commit that asked could come late and be applied a second time.
-    fn withdraw(self, keys: &Keyspace, commit: CommitBuilder) -> CommitBuilder {
-        let Some(Earlier { place, shard, asked }) = self.earlier else { return commit };
+    fn withdraw(&self, keys: &Keyspace, commit: CommitBuilder) -> CommitBuilder {
+        let Some(Earlier { place, shard, asked }) = &self.earlier else { return commit };
         let fence = shard.record.head.fence;
-        let emptied = SplitAsk { fence, slot: asked.slot.answered() }.encode();
+        let emptied = SplitAsk { fence, slot: asked.slot.clone().answered() }.encode();
         let key = keys.ask(place.tenant, place.key);
         commit.expect(key.clone(), asked.expect).put(key, emptied)
     }
@@ -69,42 +75,9 @@ impl StoredCoordinator {
         asker: WorkerId,
         patience_ms: u64,
     ) -> Result<(), SplitRequestError> {
-        const OPERATION: &str = "request_split";
-        let Place { tenant, key } = place;
-        let asker_key = self.core.keys.asker(tenant, key.run, asker);
         let patience_ms = if planted::is_active(Defect::PatienceLost) { 0 } else { patience_ms };
-        for conflicts in 0..=self.core.config.conflict_retries {
-            self.core.back_off(conflicts).await;
-            let now = self.core.now().await?;
-            let shard = self.shard::<SplitRequestError>(place, OPERATION).await?;
-            let mut asked = self.asked(place, &shard.record.head, OPERATION).await?;
-            let elsewhere = self.asked_elsewhere(place, asker, OPERATION).await?;
-            let open_elsewhere = elsewhere.is_open_at(now, self.core.fence_floor())
-                || planted::is_active(Defect::AskedEverywhere);
-            let gate = shard.run_gate(self.core.fence_floor());
-            let context = shard.context(now, tenant, &gate);
-            let expires_at = now.saturating_add(patience_ms);
-            let request = SplitRequest { asker, asked_at: now, expires_at };
-            let (head, slot) = (&shard.record.head, &mut asked.slot);
-            let mut events = self.core.publisher.collector();
-            ops::request_split(&context, head, slot, request, open_elsewhere, &mut events)?;
-            let session = self.core.session().await?;
-            let ask = SplitAsk { fence: head.fence, slot: asked.slot }.encode();
-            let commit = Commit::builder()
-                .guard(self.core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
-                .expect(self.core.keys.owner(tenant, key), shard.basis.owner)
-                .expect(self.core.keys.ask(tenant, key), asked.expect)
-                .expect(asker_key.clone(), elsewhere.asker);
-            let commit = elsewhere.withdraw(&self.core.keys, commit);
-            let commit = put(commit, self.core.keys.ask(tenant, key), ask, session);
-            let asker = Asker { shard: key.shard }.encode();
-            let commit = put(commit, asker_key.clone(), asker, session);
-            if self.try_commit(place, commit, OPERATION).await? {
-                self.core.publisher.publish(events);
-                return Ok(());
-            }
-        }
-        Err(fault::contention(OPERATION).into())
+        let mut asking = Asking { core: &self.core, place, asker, patience_ms };
+        self.core.driver.transact(&mut asking).await
     }
 
     pub(crate) async fn decline(
@@ -113,48 +86,191 @@ impl StoredCoordinator {
         lease: &Lease,
         pause_ms: u64,
     ) -> Result<(), DeclineError> {
-        const OPERATION: &str = "decline_split";
-        let Place { tenant, key } = place;
         let pause_ms = pause_ms << u32::from(planted::is_active(Defect::DeclineStretched));
-        for conflicts in 0..=self.core.config.conflict_retries {
-            self.core.back_off(conflicts).await;
-            let now = self.core.now().await?;
-            let shard = self.shard::<DeclineError>(place, OPERATION).await?;
-            let mut asked = self.asked(place, &shard.record.head, OPERATION).await?;
-            let asker = asked.slot.open.map(|request| request.asker);
-            let gate = shard.run_gate(self.core.fence_floor());
-            let context = shard.context(now, tenant, &gate);
-            let (head, not_before) = (&shard.record.head, now.saturating_add(pause_ms));
-            let mut events = self.core.publisher.collector();
-            ops::decline_split(&context, head, &mut asked.slot, lease, not_before, &mut events)?;
-            let session = self.core.session().await?;
-            let ask = SplitAsk { fence: head.fence, slot: asked.slot }.encode();
-            let commit = Commit::builder()
-                .guard(self.core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
-                .expect(self.core.keys.owner(tenant, key), shard.basis.owner)
-                .expect(self.core.keys.ask(tenant, key), asked.expect);
-            let mut commit = match planted::is_active(Defect::DeclineDeletes) {
-                true => commit.delete(self.core.keys.ask(tenant, key)),
-                false => put(commit, self.core.keys.ask(tenant, key), ask, session),
-            };
-            if let Some(asker) = asker {
-                commit = commit.delete(self.core.keys.asker(tenant, key.run, asker));
-            }
-            if self.try_commit(place, commit, OPERATION).await? {
-                self.core.publisher.publish(events);
-                return Ok(());
-            }
-        }
-        Err(fault::contention(OPERATION).into())
+        let mut declining = Declining { core: &self.core, place, lease, pause_ms };
+        self.core.driver.transact(&mut declining).await
+    }
+}
+
+/// What a request is decided on: the holder's shard and what was requested of the holder.
+struct AskBasis {
+    now: LogicalTime,
+    shard: Loaded,
+    asked: Asked,
+    elsewhere: Option<AskedElsewhere>,
+}
+
+/// A request for a part of a shard. Repeating it is harmless.
+struct Asking<'c> {
+    core: &'c Arc<Core>,
+    place: Place,
+    asker: WorkerId,
+    patience_ms: u64,
+}
+
+impl Transaction for Asking<'_> {
+    type Basis = Option<AskBasis>;
+    type Answer = EventCollector;
+    type Output = ();
+    type Error = SplitRequestError;
+
+    fn operation(&self) -> &'static str {
+        REQUEST
     }
 
-    async fn shard<R: From<ShardNotFound> + From<InfraError>>(
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        let basis = self.core.ask_basis(self.place, Some(self.asker), REQUEST).await?;
+        Ok((basis, read))
+    }
+
+    async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, SplitRequestError> {
+        let (core, Place { tenant, key }) = (self.core, self.place);
+        let Some(AskBasis { now, shard, asked, elsewhere: Some(elsewhere) }) = basis else {
+            return Ok(Decision::Refuse(ShardNotFound { key }.into()));
+        };
+        let open_elsewhere = elsewhere.is_open_at(*now, core.fence_floor())
+            || planted::is_active(Defect::AskedEverywhere);
+        let gate = shard.run_gate(core.fence_floor());
+        let context = shard.context(*now, tenant, &gate);
+        let expires_at = now.saturating_add(self.patience_ms);
+        let request = SplitRequest { asker: self.asker, asked_at: *now, expires_at };
+        let (head, mut slot) = (&shard.record.head, asked.slot.clone());
+        let mut events = core.publisher.collector();
+        let requested =
+            ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events);
+        if let Err(refusal) = requested {
+            return Ok(Decision::Refuse(refusal));
+        }
+        let session = core.session().await?;
+        let ask = SplitAsk { fence: head.fence, slot }.encode();
+        let asker_key = core.keys.asker(tenant, key.run, self.asker);
+        let commit = Commit::builder()
+            .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
+            .expect(core.keys.owner(tenant, key), shard.basis.owner)
+            .expect(core.keys.ask(tenant, key), asked.expect)
+            .expect(asker_key.clone(), elsewhere.asker);
+        let commit = elsewhere.withdraw(&core.keys, commit);
+        let commit = put(commit, core.keys.ask(tenant, key), ask, session);
+        let asker = Asker { shard: key.shard }.encode();
+        Ok(Decision::Commit(put(commit, asker_key, asker, session), events))
+    }
+
+    fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
+        self.core.forget_ended(settled);
+    }
+
+    fn finish(
+        &mut self,
+        _: Self::Basis,
+        events: EventCollector,
+        stored: Option<(&Commit, Revision)>,
+    ) {
+        self.core.asked_or_declined(self.place, events, stored);
+    }
+}
+
+/// The answer of a holder that does not split. Repeating it is harmless.
+struct Declining<'c> {
+    core: &'c Arc<Core>,
+    place: Place,
+    lease: &'c Lease,
+    pause_ms: u64,
+}
+
+impl Transaction for Declining<'_> {
+    type Basis = Option<AskBasis>;
+    type Answer = EventCollector;
+    type Output = ();
+    type Error = DeclineError;
+
+    fn operation(&self) -> &'static str {
+        DECLINE
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        Ok((self.core.ask_basis(self.place, None, DECLINE).await?, read))
+    }
+
+    async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, DeclineError> {
+        let (core, Place { tenant, key }) = (self.core, self.place);
+        let Some(AskBasis { now, shard, asked, .. }) = basis else {
+            return Ok(Decision::Refuse(ShardNotFound { key }.into()));
+        };
+        let asker = asked.slot.open.map(|request| request.asker);
+        let gate = shard.run_gate(core.fence_floor());
+        let context = shard.context(*now, tenant, &gate);
+        let (head, not_before) = (&shard.record.head, now.saturating_add(self.pause_ms));
+        let (mut slot, mut events) = (asked.slot.clone(), core.publisher.collector());
+        let declined =
+            ops::decline_split(&context, head, &mut slot, self.lease, not_before, &mut events);
+        if let Err(refusal) = declined {
+            return Ok(Decision::Refuse(refusal));
+        }
+        let session = core.session().await?;
+        let ask = SplitAsk { fence: head.fence, slot }.encode();
+        let commit = Commit::builder()
+            .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
+            .expect(core.keys.owner(tenant, key), shard.basis.owner)
+            .expect(core.keys.ask(tenant, key), asked.expect);
+        let mut commit = match planted::is_active(Defect::DeclineDeletes) {
+            true => commit.delete(core.keys.ask(tenant, key)),
+            false => put(commit, core.keys.ask(tenant, key), ask, session),
+        };
+        if let Some(asker) = asker {
+            commit = commit.delete(core.keys.asker(tenant, key.run, asker));
+        }
+        Ok(Decision::Commit(commit, events))
+    }
+
+    fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
+        self.core.forget_ended(settled);
+    }
+
+    fn finish(
+        &mut self,
+        _: Self::Basis,
+        events: EventCollector,
+        stored: Option<(&Commit, Revision)>,
+    ) {
+        self.core.asked_or_declined(self.place, events, stored);
+    }
+}
+
+impl Core {
+    /// What a request, or the answer to one, is decided on; none if there is no such shard.
+    async fn ask_basis(
         &self,
         place: Place,
+        asker: Option<WorkerId>,
         operation: &'static str,
-    ) -> Result<Loaded, R> {
-        let loaded = self.core.load_shard(place, operation).await.map_err(InfraError::from)?;
-        loaded.ok_or_else(|| ShardNotFound { key: place.key }.into())
+    ) -> Result<Option<AskBasis>, InfraError> {
+        let now = self.now().await?;
+        let Some(shard) = self.load_shard(place, operation).await? else { return Ok(None) };
+        let asked = self.asked(place, &shard.record.head, operation).await?;
+        let elsewhere = match asker {
+            Some(asker) => Some(self.asked_elsewhere(place, asker, operation).await?),
+            None => None,
+        };
+        Ok(Some(AskBasis { now, shard, asked, elsewhere }))
+    }
+
+    /// Opens another session next time, if this one has ended.
+    pub(crate) fn forget_ended(&self, settled: &Settled) {
+        if let Settled::SessionGone(ended) = settled {
+            self.sessions.forget(*ended);
+        }
+    }
+
+    fn asked_or_declined(
+        &self,
+        place: Place,
+        events: EventCollector,
+        stored: Option<(&Commit, Revision)>,
+    ) {
+        if let Some((commit, revision)) = stored {
+            self.note_commit(place.tenant, place.key.run, revision, commit.writes());
+        }
+        self.publisher.publish(events);
     }
 
     /// What has been asked of the holder. What was asked of an earlier one does not count.
@@ -164,8 +280,8 @@ impl StoredCoordinator {
         head: &ShardHead,
         operation: &'static str,
     ) -> Result<Asked, InfraError> {
-        let key = self.core.keys.ask(place.tenant, place.key);
-        let (ask, expect) = self.core.advice::<SplitAsk>(&key, operation).await?;
+        let key = self.keys.ask(place.tenant, place.key);
+        let (ask, expect) = self.advice::<SplitAsk>(&key, operation).await?;
         let current = ask.filter(|ask| ask.fence == head.fence && head.lease.is_some());
         Ok(Asked { slot: current.map(|ask| ask.slot).unwrap_or_default(), expect })
     }
@@ -178,14 +294,14 @@ impl StoredCoordinator {
         operation: &'static str,
     ) -> Result<AskedElsewhere, InfraError> {
         let Place { tenant, key } = place;
-        let asker_key = self.core.keys.asker(tenant, key.run, asker);
-        let (before, expect) = self.core.advice::<Asker>(&asker_key, operation).await?;
+        let asker_key = self.keys.asker(tenant, key.run, asker);
+        let (before, expect) = self.advice::<Asker>(&asker_key, operation).await?;
         let nothing = AskedElsewhere { asker: expect, earlier: None };
         let Some(before) = before.filter(|before| before.shard != key.shard) else {
             return Ok(nothing);
         };
         let elsewhere = Place { tenant, key: ShardKey::new(key.run, before.shard) };
-        let shard = match self.core.load_shard(elsewhere, operation).await {
+        let shard = match self.load_shard(elsewhere, operation).await {
             Ok(Some(shard)) => shard,
             // Nobody works on a damaged shard, so nobody can answer what was asked there.
             Ok(None) | Err(ShardFault::Damaged(_)) => return Ok(nothing),
@@ -198,32 +314,6 @@ impl StoredCoordinator {
         Ok(AskedElsewhere { earlier: Some(Earlier { place: elsewhere, shard, asked }), ..nothing })
     }
 
-    /// Whether a commit was applied; if not, it is to be decided anew.
-    async fn try_commit(
-        &self,
-        place: Place,
-        commit: CommitBuilder,
-        operation: &'static str,
-    ) -> Result<bool, InfraError> {
-        let commit =
-            commit.build().map_err(|error| fault::corrupt(operation, error.to_string()))?;
-        let writes = commit.writes().to_vec();
-        match self.core.store.commit(commit).await {
-            Ok(revision) => {
-                self.core.note_commit(place.tenant, place.key.run, revision, &writes);
-                Ok(true)
-            }
-            Err(CommitError::Conflict(_)) => Ok(false),
-            Err(CommitError::SessionGone(ended)) => {
-                self.core.sessions.forget(ended);
-                Ok(false)
-            }
-            Err(error) => Err(fault::commit(operation, &error)),
-        }
-    }
-}
-
-impl Core {
     /// What becomes of a request when the holder splits. How long nobody is to ask stands.
     pub(crate) async fn answer_request(
         &self,

@@ -7,18 +7,19 @@ use shardwright_coordination::operation::{
 };
 use shardwright_coordination::ops::{self, RunCall, RunChange};
 use shardwright_coordination::{
-    CreateRunError, CreateRunWithShardsError, EventCollector, IdempotentOutcome, InfraError,
-    RegisterShardsError, RunProgress, RunQueryError, RunRecord, RunTransition, RunTransitionError,
-    ShardRecord, ShardSummary,
+    CreateRunError, CreateRunWithShardsError, EventCollector, IdempotentOutcome, InfraError, OpLog,
+    OpLogEntry, RegisterShardsError, RunConfig, RunProgress, RunQueryError, RunRecord, RunTransition,
+    RunTransitionError, ShardRecord, ShardSummary,
 };
-use shardwright_store::{Commit, CommitBuilder, CommitError, Expect, Revision, Store};
+use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
 use crate::codec::{Gate, Record, Run};
 use crate::coordinator::{Core, StoredCoordinator};
-use crate::fault;
 use crate::planted::{self, Defect};
 use crate::reading::StoredRun;
-use crate::unknown::{UnknownChange, UnknownChanges, newly_logged};
+use crate::transact::{Decided, Decision, Read, Settled, Transaction};
+
+const CREATE: &str = "create_run";
 
 impl StoredCoordinator {
     pub(crate) async fn create_run(
@@ -27,44 +28,9 @@ impl StoredCoordinator {
         request: CreateRun,
     ) -> Result<(), CreateRunError> {
         let CreateRun { run, config } = request;
-        const OPERATION: &str = "create_run";
-        let core = &self.core;
-        let mut unknown = UnknownChanges::default();
-        for conflicts in 0..=core.config.conflict_retries {
-            core.back_off(conflicts).await;
-            let now = core.now().await.map_err(|error| unknown.or(error))?;
-            let call = RunCall { now, tenant };
-            let existing = core.load_run(tenant, run, OPERATION).await;
-            let existing = existing.map_err(|error| unknown.or(error))?.map(|found| found.record);
-            if let Some(events) = existing.as_ref().and_then(|found| unknown.take_applied(found)) {
-                core.publisher.publish(events);
-                return Ok(());
-            }
-            let mut events = core.publisher.collector();
-            let made = ops::create_run(&call, run, config, existing.as_ref(), &mut events);
-            // What exists may be what an attempt of this call has made, and others have changed.
-            let record = made.map_err(|refusal| unknown.any().map_or(refusal, Into::into))?;
-            let commit = Commit::builder()
-                .expect(core.keys.run(tenant, run), Expect::Absent)
-                .put(core.keys.run(tenant, run), Run::encode_of(&record, false))
-                .put(core.keys.gate(tenant, run), Gate::of(&record).encode())
-                .build()
-                .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-            match core.store.commit(commit).await {
-                Ok(_) => {
-                    core.publisher.publish(events);
-                    return Ok(());
-                }
-                Err(CommitError::Conflict(_)) => {}
-                Err(error @ CommitError::Unknown(_)) => {
-                    let error = fault::commit(OPERATION, &error);
-                    let logged = None;
-                    unknown.push(UnknownChange { basis: None, record, logged, events, error });
-                }
-                Err(error) => return Err(unknown.or(fault::commit(OPERATION, &error)).into()),
-            }
-        }
-        Err(unknown.or(fault::contention(OPERATION)).into())
+        let mut creation =
+            Creation { core: &self.core, call: None, tenant, run, config, overtaken: None };
+        self.core.driver.transact(&mut creation).await
     }
 
     pub(crate) async fn register_shards(
@@ -165,61 +131,16 @@ impl StoredCoordinator {
         change: RunTransition,
         op: OpId,
     ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
-        let (core, operation) = (&self.core, change.name());
-        let mut unknown = UnknownChanges::default();
-        for conflicts in 0..=core.config.conflict_retries {
-            core.back_off(conflicts).await;
-            let now = core.now().await.map_err(|error| unknown.or(error))?;
-            let found = core.load_run_alone(tenant, run, operation).await;
-            let found = found.map_err(|error| unknown.or(error))?;
-            let Some(found) = found.filter(|found| !found.collecting) else {
-                return Err(unknown.or_not_found(run));
-            };
-            if let Some(events) = unknown.take_applied(&found.record) {
-                core.changed_to(&found.record, events).await;
-                return Ok(IdempotentOutcome::Executed(()));
-            }
-            let progress = self.progress_for(change, &found, now, op).await;
-            let Some(progress) = progress.map_err(|error| unknown.or(error))? else {
-                return Err(unknown.or_not_found(run));
-            };
-            let StoredRun { mut record, at, has_gate, .. } = found;
-            let before = has_gate.then(|| Gate::of(&record));
-            let mut events = core.publisher.collector();
-            let call = RunCall { now, tenant };
-            let change = RunChange::of(change, &progress);
-            let logged_before = record.op_log.clone();
-            match ops::change_run(&call, &mut record, change, op, &mut events) {
-                Ok(IdempotentOutcome::Executed(())) => {}
-                Ok(replayed @ IdempotentOutcome::Replayed(())) => {
-                    if let Some(events) = unknown.take_logged(&record) {
-                        core.publisher.publish(events);
-                    }
-                    return Ok(replayed);
-                }
-                Err(refusal) => {
-                    return Err(unknown.may_come(Some(at)).map_or(refusal, Into::into));
-                }
-            }
-            let commit = core.changed(&record, at, before).build();
-            let commit = commit.map_err(|error| fault::corrupt(operation, error.to_string()))?;
-            let writes = commit.writes().to_vec();
-            match core.store.commit(commit).await {
-                Ok(revision) => {
-                    core.note_commit(tenant, run, revision, &writes);
-                    core.changed_to(&record, events).await;
-                    return Ok(IdempotentOutcome::Executed(()));
-                }
-                Err(CommitError::Conflict(_)) => {}
-                Err(error @ CommitError::Unknown(_)) => {
-                    let error = fault::commit(operation, &error);
-                    let logged = newly_logged(&logged_before, &record.op_log);
-                    unknown.push(UnknownChange { basis: Some(at), record, logged, events, error });
-                }
-                Err(error) => return Err(unknown.or(fault::commit(operation, &error)).into()),
-            }
+        let call = RunCall { now: LogicalTime::ZERO, tenant };
+        let (attempts, overtaken_at) = (Vec::new(), None);
+        let mut transition =
+            Transition { backend: self, call, run, change, op, attempts, overtaken_at };
+        let (record, outcome) = self.core.driver.transact(&mut transition).await?;
+        // A run that has ended needs no more room than it uses.
+        if let Some(record) = record.filter(|record| record.status.is_terminal()) {
+            self.core.return_unused_room(record.tenant, record.run).await;
         }
-        Err(unknown.or(fault::contention(operation)).into())
+        Ok(outcome)
     }
 
     /// What a change has to know of a run's shards; none if the run is being taken away. What was
@@ -252,14 +173,6 @@ impl Core {
         commit.put(self.keys.gate(tenant, run), after.encode())
     }
 
-    /// Tells that a run was changed. One that has ended needs no more room than it uses.
-    async fn changed_to(&self, record: &RunRecord, events: EventCollector) {
-        self.publisher.publish(events);
-        if record.status.is_terminal() {
-            self.return_unused_room(record.tenant, record.run).await;
-        }
-    }
-
     /// Reads a run for whoever looks at it.
     async fn look_at(
         &self,
@@ -270,6 +183,196 @@ impl Core {
         let found = self.load_run(tenant, run, operation).await?;
         Ok(found.filter(|found| !found.collecting).ok_or(RunNotFound { run })?)
     }
+}
+
+/// A run that is made without its shards.
+struct Creation<'c> {
+    core: &'c Core,
+    call: Option<RunCall>,
+    tenant: TenantId,
+    run: RunId,
+    config: RunConfig,
+    overtaken: Option<InfraError>,
+}
+
+impl Transaction for Creation<'_> {
+    type Basis = Option<RunRecord>;
+    type Answer = EventCollector;
+    type Output = ();
+    type Error = CreateRunError;
+
+    fn operation(&self) -> &'static str {
+        CREATE
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        let now = self.core.now().await?;
+        self.call = Some(RunCall { now, tenant: self.tenant });
+        let existing = self.core.load_run(self.tenant, self.run, CREATE).await?;
+        Ok((existing.map(|found| found.record), read))
+    }
+
+    async fn decide(&mut self, existing: &Self::Basis) -> Decided<EventCollector, CreateRunError> {
+        let (keys, tenant, run) = (&self.core.keys, self.tenant, self.run);
+        let Some(call) = &self.call else { return Ok(Decision::Reload) };
+        let mut events = self.core.publisher.collector();
+        let made = ops::create_run(call, run, self.config, existing.as_ref(), &mut events);
+        let record = match (made, &self.overtaken) {
+            (Ok(record), _) => record,
+            // What exists may be what an attempt of this call has made, and others have changed.
+            (Err(_), Some(unknown)) => return Err(unknown.clone()),
+            (Err(refusal), None) => return Ok(Decision::Refuse(refusal)),
+        };
+        let commit = Commit::builder()
+            .expect(keys.run(tenant, run), Expect::Absent)
+            .put(keys.run(tenant, run), Run::encode_of(&record, false))
+            .put(keys.gate(tenant, run), Gate::of(&record).encode());
+        Ok(Decision::Commit(commit, events))
+    }
+
+    fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
+        if let Settled::Overtaken(error) = settled {
+            self.overtaken = Some(error.clone());
+        }
+    }
+
+    fn finish(&mut self, _: Self::Basis, events: EventCollector, _: Option<(&Commit, Revision)>) {
+        self.core.publisher.publish(events);
+    }
+}
+
+/// A change of a run that exists.
+struct Transition<'c> {
+    backend: &'c StoredCoordinator,
+    call: RunCall,
+    run: RunId,
+    change: RunTransition,
+    op: OpId,
+    /// Attempts that were overtaken.
+    attempts: Vec<Attempt>,
+    /// The newest revision of the run that one of them was based on.
+    overtaken_at: Option<Revision>,
+}
+
+/// An attempt that was overtaken: how the op log shows that it was applied, and what tells of it.
+pub(crate) struct Attempt {
+    pub(crate) logged: Option<OpLogEntry>,
+    pub(crate) events: EventCollector,
+    pub(crate) error: InfraError,
+}
+
+/// A run, and what a change has to know of its shards.
+struct RunBasis {
+    found: StoredRun,
+    progress: RunProgress,
+}
+
+/// A run as it will be.
+struct Changed {
+    /// The revision of the run that it is based on.
+    at: Revision,
+    /// None if the change had been made before.
+    record: Option<RunRecord>,
+    logged: Option<OpLogEntry>,
+    events: EventCollector,
+    outcome: IdempotentOutcome<()>,
+}
+
+impl Transaction for Transition<'_> {
+    type Basis = Option<RunBasis>;
+    type Answer = Changed;
+    type Output = (Option<RunRecord>, IdempotentOutcome<()>);
+    type Error = RunTransitionError;
+
+    fn operation(&self) -> &'static str {
+        self.change.name()
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        let (core, operation) = (&self.backend.core, self.change.name());
+        self.call.now = core.now().await?;
+        let found = core.load_run_alone(self.call.tenant, self.run, operation).await?;
+        let Some(found) = found.filter(|found| !found.collecting) else { return Ok((None, read)) };
+        let progress = self.backend.progress_for(self.change, &found, self.call.now, self.op);
+        Ok((progress.await?.map(|progress| RunBasis { found, progress }), read))
+    }
+
+    async fn decide(&mut self, basis: &Self::Basis) -> Decided<Changed, RunTransitionError> {
+        let Some(RunBasis { found, progress }) = basis else {
+            // An attempt may have been applied before the run was deleted.
+            return match self.attempts.last() {
+                Some(attempt) => Err(attempt.error.clone()),
+                None => Ok(Decision::Refuse(RunNotFound { run: self.run }.into())),
+            };
+        };
+        if self.overtaken_at.is_some_and(|at| found.at <= at) {
+            // The read is older than the change by which an attempt was overtaken.
+            return Ok(Decision::Reload);
+        }
+        let core = &self.backend.core;
+        let mut record = found.record.clone();
+        let before = found.has_gate.then(|| Gate::of(&record));
+        let mut events = core.publisher.collector();
+        let change = RunChange::of(self.change, progress);
+        match ops::change_run(&self.call, &mut record, change, self.op, &mut events) {
+            Ok(outcome @ IdempotentOutcome::Executed(())) => {
+                let commit = core.changed(&record, found.at, before);
+                let logged = newly_logged(&found.record.op_log, &record.op_log);
+                let (at, record) = (found.at, Some(record));
+                Ok(Decision::Commit(commit, Changed { at, record, logged, events, outcome }))
+            }
+            Ok(outcome @ IdempotentOutcome::Replayed(())) => {
+                let events = take_logged(&mut self.attempts, &record.op_log).unwrap_or(events);
+                let (at, record, logged) = (found.at, None, None);
+                Ok(Decision::Answer(Changed { at, record, logged, events, outcome }))
+            }
+            Err(refusal) => Ok(Decision::Refuse(refusal)),
+        }
+    }
+
+    fn not_stored(&mut self, changed: Changed, settled: &Settled) {
+        let Changed { at, logged, events, .. } = changed;
+        if let Settled::Overtaken(error) = settled {
+            self.overtaken_at = self.overtaken_at.max(Some(at));
+            self.attempts.push(Attempt { logged, events, error: error.clone() });
+        }
+    }
+
+    fn finish(
+        &mut self,
+        _: Self::Basis,
+        Changed { record, events, outcome, .. }: Changed,
+        stored: Option<(&Commit, Revision)>,
+    ) -> Self::Output {
+        let core = &self.backend.core;
+        if let Some((commit, revision)) = stored {
+            core.note_commit(self.call.tenant, self.run, revision, commit.writes());
+        }
+        core.publisher.publish(events);
+        (record, outcome)
+    }
+}
+
+/// What an operation has added to an op log.
+pub(crate) fn newly_logged<const CAPACITY: usize>(
+    before: &OpLog<CAPACITY>,
+    after: &OpLog<CAPACITY>,
+) -> Option<OpLogEntry> {
+    let is_known = |made: &OpLogEntry| before.entries().any(|entry| entry == made);
+    after.entries().find(|entry| !is_known(entry)).copied()
+}
+
+/// The events of the attempt that a replay has found in the op log, unless that was another call's.
+/// Of two that were made under one id, the time of the entry distinguishes them.
+pub(crate) fn take_logged<const CAPACITY: usize>(
+    attempts: &mut Vec<Attempt>,
+    log: &OpLog<CAPACITY>,
+) -> Option<EventCollector> {
+    let is_there = |attempt: &Attempt| {
+        attempt.logged.is_some_and(|logged| log.entries().any(|entry| *entry == logged))
+    };
+    let at = attempts.iter().position(is_there)?;
+    Some(attempts.swap_remove(at).events)
 }
 
 fn is_logged(record: &RunRecord, op: OpId) -> bool {

@@ -37,6 +37,20 @@ pub(crate) enum Settled {
     Full(InfraError),
 }
 
+impl Settled {
+    /// What to report of a commit that was to be stored, and is not.
+    pub(crate) fn into_failure(self, operation: &'static str) -> InfraError {
+        match self {
+            Self::Overtaken(error) | Self::Full(error) => error,
+            Self::SessionGone(ended) => {
+                let message = format!("session {ended} has ended").into();
+                InfraError::NotApplied { operation, message }
+            }
+            Self::Stored(_) | Self::Conflict(_) => fault::contention(operation),
+        }
+    }
+}
+
 /// How often a commit is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tries {

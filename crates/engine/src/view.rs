@@ -273,22 +273,21 @@ impl Core {
         operation: &'static str,
         mut visit: impl FnMut(bool, ScanPage) -> Result<(), InfraError> + Send,
     ) -> Result<(), InfraError> {
-        for stale_reads in 0..=self.config.conflict_retries {
-            self.back_off(stale_reads).await;
-            let visit = |is_first: bool, page: ScanPage| {
+        let visit = Mutex::new(&mut visit);
+        let read = || async {
+            let in_page = |is_first: bool, page: ScanPage| {
                 let is_recent = page.revision >= at;
                 if is_recent {
+                    let mut visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
                     visit(is_first, page)?;
                 }
                 Ok(is_recent)
             };
             let visited =
-                listing::visit_pages(&self.store, range, RECORDS_PER_PAGE, operation, visit);
-            if visited.await? >= at {
-                return Ok(());
-            }
-        }
-        Err(fault::contention(operation))
+                listing::visit_pages(&self.store, range, RECORDS_PER_PAGE, operation, in_page);
+            Ok((visited.await? >= at).then_some(()))
+        };
+        self.driver.read_until(operation, read).await
     }
 
     /// Makes sure that damage took no shard out of sight: if it was the key that changed, the entry

@@ -6,12 +6,13 @@
 
 use shardwright_contracts::{RunId, TenantId};
 use shardwright_coordination::InfraError;
-use shardwright_store::{Commit, CommitError, Expect, Snapshot, Store, Versioned};
+use shardwright_store::{Commit, Expect, Key, Revision, Snapshot, Store, Versioned};
 
 use crate::codec::{Record, Watermark};
 use crate::coordinator::Core;
 use crate::fault;
 use crate::planted::{self, Defect};
+use crate::transact::{Decided, Decision, Read, Transaction};
 
 const OPERATION: &str = "watermark";
 
@@ -37,40 +38,74 @@ impl Core {
         tenant: TenantId,
         run: RunId,
         reached: Told,
-        mut before: Told,
+        before: Told,
     ) -> Result<Told, InfraError> {
         let Some(reached) = reached else { return Ok(None) };
         let keys = [self.keys.watermark(tenant, run), self.keys.gate(tenant, run)];
-        for conflicts in 0..=self.config.conflict_retries {
-            self.back_off(conflicts).await;
-            let loaded = self.store.load(&keys).await;
-            let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
-            let [found, Some(gate)] = values.as_slice() else { break };
-            let goes_back = planted::is_active(Defect::WatermarkGoesBack);
-            before = before.max(found.as_ref().and_then(told));
-            if before.as_ref().is_some_and(|before| *before >= reached) && !goes_back {
-                break;
+        let mut raising = Raising { core: self, keys, reached, before, is_loaded: false };
+        match self.driver.transact(&mut raising).await {
+            Ok(told) => Ok(told),
+            Err(InfraError::NotApplied { .. } | InfraError::Unknown { .. })
+                if raising.is_loaded =>
+            {
+                Ok(raising.before)
             }
-            let expect = found.as_ref().map_or(Expect::Absent, |found| Expect::At(found.revision));
-            let [watermark_key, gate_key] = keys.clone();
-            let value = Watermark { reached: reached.clone() }.encode();
-            let commit = Commit::builder()
-                .expect(gate_key, Expect::At(gate.revision))
-                .expect(watermark_key.clone(), expect)
-                .put(watermark_key, value)
-                .build()
-                .map_err(|error| fault::corrupt(OPERATION, error.to_string()))?;
-            match self.store.commit(commit).await {
-                Ok(_) => return Ok(Some(reached)),
-                // Whatever comes of it, nobody is harmed by trying again.
-                Err(CommitError::Conflict(_) | CommitError::Unknown(_)) => {}
-                Err(error @ CommitError::Corrupt(_)) => {
-                    return Err(fault::commit(OPERATION, &error));
-                }
-                Err(_) => break,
-            }
+            Err(error) => Err(error),
         }
-        Ok(before)
+    }
+}
+
+/// A watermark that is stored before it is told.
+struct Raising<'c> {
+    core: &'c Core,
+    /// Of the watermark and of the run's gate.
+    keys: [Key; 2],
+    reached: Box<[u8]>,
+    /// The greatest one known to be stored.
+    before: Told,
+    is_loaded: bool,
+}
+
+impl Transaction for Raising<'_> {
+    type Basis = Vec<Option<Versioned>>;
+    type Answer = Told;
+    type Output = Told;
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        OPERATION
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        self.is_loaded = false;
+        let loaded = self.core.store.load(&self.keys).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+        self.is_loaded = true;
+        Ok((values, read))
+    }
+
+    async fn decide(&mut self, values: &Self::Basis) -> Decided<Told, InfraError> {
+        let [found, Some(gate)] = values.as_slice() else {
+            return Ok(Decision::Answer(self.before.clone()));
+        };
+        let goes_back = planted::is_active(Defect::WatermarkGoesBack);
+        self.before = self.before.take().max(found.as_ref().and_then(told));
+        let is_told = self.before.as_ref().is_some_and(|before| *before >= self.reached);
+        if is_told && !goes_back {
+            return Ok(Decision::Answer(self.before.clone()));
+        }
+        let expect = found.as_ref().map_or(Expect::Absent, |found| Expect::At(found.revision));
+        let [watermark_key, gate_key] = self.keys.clone();
+        let value = Watermark { reached: self.reached.clone() }.encode();
+        let commit = Commit::builder()
+            .expect(gate_key, Expect::At(gate.revision))
+            .expect(watermark_key.clone(), expect)
+            .put(watermark_key, value);
+        Ok(Decision::Commit(commit, Some(self.reached.clone())))
+    }
+
+    fn finish(&mut self, _: Self::Basis, told: Told, _: Option<(&Commit, Revision)>) -> Told {
+        told
     }
 }
 
