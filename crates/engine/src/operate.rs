@@ -161,7 +161,8 @@ impl Core {
         lease: Option<&Lease>,
         operation: &'static str,
     ) -> Result<Option<Arc<Loaded>>, InfraError> {
-        let stale_reads = AtomicU32::new(0);
+        let (stale_reads, most) =
+            (AtomicU32::new(0), STALE_READS.min(self.config.conflict_retries));
         let read = || async {
             let found = match self.load_shard(place, operation).await {
                 Ok(found) => found.map(Arc::new),
@@ -176,7 +177,7 @@ impl Core {
                 None => lease.is_some(),
             };
             let count = stale_reads.fetch_add(1, Ordering::Relaxed);
-            Ok((!is_stale || count >= STALE_READS).then_some(found))
+            Ok((!is_stale || count >= most).then_some(found))
         };
         self.driver.read_until(operation, read).await
     }
@@ -241,18 +242,18 @@ where
         }
     }
 
-    fn refuse(&self, refusal: R) -> Decision<Drafted<T>, R> {
+    /// A refusal, unless it is decided on a state of before an overtaken attempt: the attempt may
+    /// have been applied since.
+    fn refuse(&self, current: &Loaded, refusal: R) -> Decided<Drafted<T>, R> {
         if self.is_fresh {
             self.core.served.forget(self.place);
         }
-        Decision::Refuse(refusal)
-    }
-
-    /// Whether a read shows an earlier state than the one by which an attempt was overtaken.
-    fn is_stale(&self, current: &Loaded) -> bool {
         let is_earlier =
             |(basis, as_of): &(Basis, Revision)| *basis == current.basis || current.as_of < *as_of;
-        self.overtaken.iter().any(is_earlier)
+        match self.attempts.last() {
+            Some(attempt) if self.overtaken.iter().any(is_earlier) => Err(attempt.error.clone()),
+            _ => Ok(Decision::Refuse(refusal)),
+        }
     }
 
     /// What to report if an attempt that grants a lease was stored or may have been, and the lease
@@ -302,9 +303,6 @@ where
     async fn decide(&mut self, basis: &Self::Basis) -> Decided<Drafted<T>, R> {
         let (core, place) = (self.core, self.place);
         let Some(current) = basis else { return self.not_found() };
-        if self.is_stale(current) {
-            return Ok(Decision::Reload);
-        }
         if let Some(unknown) = self.overtaken_grant(current) {
             return Err(unknown);
         }
@@ -318,13 +316,13 @@ where
                 let answer = Drafted { answer, shard, draft: None, session: None };
                 return Ok(Decision::Answer(answer));
             }
-            Err(refusal) => return Ok(self.refuse(refusal)),
+            Err(refusal) => return self.refuse(current, refusal),
         };
         let prepared =
             core.prepare(place, current, &mut draft, self.operation, self.refuse_room).await?;
         let (commit, session) = match prepared {
             Prepared::Ready(commit, session) => (commit, session),
-            Prepared::Refused(refusal) => return Ok(self.refuse(refusal)),
+            Prepared::Refused(refusal) => return self.refuse(current, refusal),
             Prepared::Moved => {
                 core.served.forget(place);
                 return Ok(Decision::Reload);

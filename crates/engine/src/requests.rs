@@ -62,7 +62,7 @@ impl AskedElsewhere {
     fn withdraw(&self, keys: &Keyspace, commit: CommitBuilder) -> CommitBuilder {
         let Some(Earlier { place, shard, asked }) = &self.earlier else { return commit };
         let fence = shard.record.head.fence;
-        let emptied = SplitAsk { fence, slot: asked.slot.clone().answered() }.encode();
+        let emptied = SplitAsk { fence, slot: asked.slot.answered() }.encode();
         let key = keys.ask(place.tenant, place.key);
         commit.expect(key.clone(), asked.expect).put(key, emptied)
     }
@@ -134,7 +134,7 @@ impl Transaction for Asking<'_> {
         let context = shard.context(*now, tenant, &gate);
         let expires_at = now.saturating_add(self.patience_ms);
         let request = SplitRequest { asker: self.asker, asked_at: *now, expires_at };
-        let (head, mut slot) = (&shard.record.head, asked.slot.clone());
+        let (head, mut slot) = (&shard.record.head, asked.slot);
         let mut events = core.publisher.collector();
         let requested =
             ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events);
@@ -200,7 +200,7 @@ impl Transaction for Declining<'_> {
         let gate = shard.run_gate(core.fence_floor());
         let context = shard.context(*now, tenant, &gate);
         let (head, not_before) = (&shard.record.head, now.saturating_add(self.pause_ms));
-        let (mut slot, mut events) = (asked.slot.clone(), core.publisher.collector());
+        let (mut slot, mut events) = (asked.slot, core.publisher.collector());
         let declined =
             ops::decline_split(&context, head, &mut slot, self.lease, not_before, &mut events);
         if let Err(refusal) = declined {

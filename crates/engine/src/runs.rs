@@ -305,10 +305,6 @@ impl Transaction for Transition<'_> {
                 None => Ok(Decision::Refuse(RunNotFound { run: self.run }.into())),
             };
         };
-        if self.overtaken_at.is_some_and(|at| found.at <= at) {
-            // The read is older than the change by which an attempt was overtaken.
-            return Ok(Decision::Reload);
-        }
         let core = &self.backend.core;
         let mut record = found.record.clone();
         let before = found.has_gate.then(|| Gate::of(&record));
@@ -326,7 +322,12 @@ impl Transaction for Transition<'_> {
                 let (at, record, logged) = (found.at, None, None);
                 Ok(Decision::Answer(Changed { at, record, logged, events, outcome }))
             }
-            Err(refusal) => Ok(Decision::Refuse(refusal)),
+            // On a state of before an overtaken attempt nothing is refused: the attempt may have
+            // been applied since.
+            Err(refusal) => match self.attempts.last() {
+                Some(attempt) if self.overtaken_at >= Some(found.at) => Err(attempt.error.clone()),
+                _ => Ok(Decision::Refuse(refusal)),
+            },
         }
     }
 

@@ -96,9 +96,6 @@ where
             Err(refusal) => return Ok(Decision::Refuse(Ended::Refused(refusal))),
         };
         let Some(base) = base(newborn, found.as_ref()) else { return self.not_found() };
-        if self.is_stale(base.run_expect) {
-            return Ok(Decision::Reload);
-        }
         let pending = match ops::register_shards(&self.call, &base.record, self.shards, self.op) {
             Ok(RegisterStep::Ready(pending)) => pending,
             Ok(RegisterStep::Replayed) => {
@@ -114,7 +111,7 @@ where
         let commit = match self.carry_out(&mut plan).await? {
             Next::Commit(commit) => commit,
             Next::Reload => return Ok(Decision::Reload),
-            Next::Refuse(refusal) => return Ok(Decision::Refuse(Ended::Refused(refusal.into()))),
+            Next::Refuse(refusal) => return self.refuse(plan.basis(), refusal),
         };
         let (basis, events) = (plan.basis(), plan.events(started));
         let logged = newly_logged(&logged_before, &plan.record.op_log);
@@ -181,11 +178,18 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
         }
     }
 
-    /// Whether a read is older than the change by which an attempt was overtaken.
-    fn is_stale(&self, found: Expect) -> bool {
-        match found {
-            Expect::At(at) => self.overtaken_at.is_some_and(|known| at <= known),
-            Expect::Absent => false,
+    /// A refusal, unless it is decided on a state of before an overtaken attempt: the attempt may
+    /// have been applied since.
+    fn refuse(
+        &self,
+        basis: Option<Revision>,
+        refusal: RegisterShardsError,
+    ) -> Decided<Registered, Ended<R>> {
+        let started = self.attempts.last().filter(|_| self.overtaken_at >= basis);
+        let made = self.made.as_ref().filter(|_| basis.is_none()).map(|(_, error)| error);
+        match started.map(|attempt| &attempt.error).or(made) {
+            Some(error) => Err(error.clone()),
+            None => Ok(Decision::Refuse(Ended::Refused(refusal.into()))),
         }
     }
 
