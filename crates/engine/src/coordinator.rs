@@ -196,7 +196,7 @@ pub(crate) async fn load<T: Record>(
 }
 
 /// How often opening a store is tried while other processes set it up.
-const OPEN_RETRIES: u32 = 16;
+const OPEN_RETRIES: u32 = 8;
 
 /// What is under a key, or `value` if there was nothing.
 pub(crate) async fn ensure<T: Record + Clone + Send + Sync>(

@@ -8,8 +8,8 @@ use shardwright_coordination::operation::{
 use shardwright_coordination::ops::{self, RunCall, RunChange};
 use shardwright_coordination::{
     CreateRunError, CreateRunWithShardsError, EventCollector, IdempotentOutcome, InfraError, OpLog,
-    OpLogEntry, RegisterShardsError, RunConfig, RunProgress, RunQueryError, RunRecord, RunTransition,
-    RunTransitionError, ShardRecord, ShardSummary,
+    OpLogEntry, RegisterShardsError, RunConfig, RunProgress, RunQueryError, RunRecord,
+    RunTransition, RunTransitionError, ShardRecord, ShardSummary,
 };
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 

@@ -81,23 +81,30 @@ fn whoever_dies_while_taking_a_run_away_leaves_it_to_the_next() {
 
 #[test]
 fn deletions_of_which_no_answer_comes_are_not_told_as_if_nothing_was_deleted() {
-    for fate in [Fate::LoseAnswer, Fate::Late] {
-        let site = with_an_ended_run();
-        let (engine, store) = site.flaky_engine();
-        // The marks of the clock and of the run are answered, and what follows is not.
-        let before = store.commits();
-        store.henceforth(2, fate);
-        let told = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
-        assert!(matches!(told, Err(InfraError::Unknown { .. })), "{fate:?}: {told:?}");
-        assert!(store.commits() > before + 3, "deletions are tried again");
-        // Nor if the last attempt is refused: one before it may have deleted something.
-        store.script([fate], Fate::Refuse);
-        let told = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
-        assert!(matches!(told, Err(InfraError::Unknown { .. })), "{fate:?}: {told:?}");
-        store.next([]);
-        assert_eq!(site.run(collect(&engine)).len(), 1);
-        site.audit();
-    }
+    let site = with_an_ended_run();
+    let (engine, store) = site.flaky_engine();
+    // The marks of the clock and of the run are answered, and what follows is not.
+    let before = store.commits();
+    store.henceforth(2, Fate::Late);
+    let told = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
+    assert!(matches!(told, Err(InfraError::Unknown { .. })), "{told:?}");
+    assert!(store.commits() > before + 3, "deletions are tried again");
+    // Nor if the last attempt is refused: one before it may have deleted something.
+    store.script([Fate::Late], Fate::Refuse);
+    let told = site.run(engine.collect_into(AT_ONCE, &mut Vec::new()));
+    assert!(matches!(told, Err(InfraError::Unknown { .. })), "{told:?}");
+    store.next([]);
+    assert_eq!(site.run(collect(&engine)).len(), 1);
+    site.audit();
+}
+
+#[test]
+fn deletions_whose_answers_are_lost_are_found_out_by_reading() {
+    let site = with_an_ended_run();
+    let (engine, store) = site.flaky_engine();
+    store.henceforth(2, Fate::LoseAnswer);
+    assert_eq!(site.run(collect(&engine)).len(), 1);
+    site.audit();
 }
 
 #[test]

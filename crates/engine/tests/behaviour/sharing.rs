@@ -112,7 +112,7 @@ fn what_is_asked_or_declined_too_late_for_a_holder_is_not_stored() {
     site.run(start(&late, 2));
     let first = site.run(acquire(&late, 0, 1));
     let second = site.run(acquire(&late, 1, 1));
-    store.next([Fate::Late, Fate::Late]);
+    store.henceforth(0, Fate::Late);
     site.run(late.decline_split(TENANT, &first, 50)).unwrap_err();
     site.run(late.request_split(TENANT, shard(1), worker(3), 50)).unwrap_err();
     // Both shards change hands before the two arrive.

@@ -72,7 +72,7 @@ fn a_late_checkpoint_is_not_denied_because_an_old_read_has_no_such_shard() {
     let (engine, store, memories) = forgetful(&site);
     site.run(start(&engine, 2));
     let lease = site.run(acquire(&engine, 0, 1));
-    store.next([Fate::Late]);
+    store.henceforth(0, Fate::Late);
     memories.show(Revision::ZERO, ALL);
     let cursor = CursorUpdate::at(b"0000001");
     let told = site.run(engine.checkpoint(TENANT, &lease, cursor, op(1)));
@@ -89,7 +89,7 @@ fn a_late_checkpoint_is_not_denied_because_an_old_read_shows_another_holder() {
     site.run(start(&engine, 2));
     let before = site.store.revision();
     let lease = site.run(acquire(&engine, 0, 1));
-    store.next([Fate::Late]);
+    store.henceforth(0, Fate::Late);
     memories.show(before, ALL);
     let cursor = CursorUpdate::at(b"0000001");
     let told = site.run(engine.checkpoint(TENANT, &lease, cursor, op(1)));
