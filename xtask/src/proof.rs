@@ -15,7 +15,7 @@ pub(crate) fn sim(metadata: &Metadata, arguments: &[String]) -> Result<()> {
 /// The simulator, with one bug planted after the other.
 pub(crate) fn planted(metadata: &Metadata) -> Result<()> {
     let mut command = workspace::cargo(metadata, &RUN);
-    command.args(["--package", "shardwright-sim", "--features", "planted-bugs", "--", "planted"]);
+    command.args(["--package", "shardwright-sim", "--", "planted"]);
     workspace::succeed(&mut command)
 }
 

@@ -130,7 +130,7 @@ const SWEEP_OF_ENGINE: &str =
     "a_thousand_worlds_around_a_store_break_no_sentence_and_see_every_fault";
 const SWEEP_OF_CLUSTERS: &str =
     "a_thousand_clusters_break_no_sentence_and_see_every_fault_and_outcome";
-const HUNT: &str = "every_planted_bug_is_caught_and_every_oracle_catches_one";
+const HUNT: &str = "every_bug_planted_in_the_protocol_is_caught_and_every_oracle_catches_one";
 
 /// Fuzz targets, and the property test that calls the same check.
 const FUZZ_TARGETS: &[(&str, &str)] = &[

@@ -20,6 +20,7 @@ mod mishap;
 mod operators;
 pub mod oracle;
 mod ordeal;
+mod parts;
 mod settings;
 mod sweep;
 mod tally;
@@ -32,6 +33,7 @@ pub use sweep::{ACTS, ClusterSweep, FULL_SWEEP, table};
 pub use tally::{ClusterTally, OUTCOMES};
 
 use crate::oracle::{ASSERTIONS, Finding};
+use crate::planted::clusters::ClusterBug;
 use crate::trace::Trace;
 
 /// What a world that came to its end leaves behind.
@@ -48,7 +50,13 @@ pub struct Report {
 /// Lives through a world: `acts` of chaos, then healing.
 #[must_use]
 pub fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
-    match director::Director::new(seed, keep_trace) {
+    live_with(seed, acts, keep_trace, None)
+}
+
+/// Lives through a world in which a bug is planted.
+#[must_use]
+pub fn live_with(seed: u64, acts: u64, keep_trace: bool, bug: Option<ClusterBug>) -> Report {
+    match director::Director::new(seed, keep_trace, bug) {
         Ok(director) => director.live(acts),
         Err(text) => Report {
             findings: vec![Finding { oracle: ASSERTIONS.name, text }],

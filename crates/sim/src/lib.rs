@@ -5,8 +5,8 @@
 //! are set back. Its actors talk to a [`system`] through the protocol's traits. After every
 //! request the [`oracle`]s hold what was answered and what is visible against a [`model`] of what
 //! was accepted before. A [`sweep`] lives through many seeds and fails if anything was found, or
-//! if anything that can happen did not. The module `planted`, behind the feature `planted-bugs`,
-//! shows with bugs made on purpose that every oracle can fail.
+//! if anything that can happen did not. The module [`planted`] shows with bugs made on purpose that
+//! every oracle can fail.
 //!
 //! The in-memory backend knows no uncertain commit. The module [`stored`] puts the real engine on a
 //! simulated store and network, and has the same oracles judge what gets stored. The module
@@ -21,7 +21,6 @@ pub mod keyspace;
 pub mod model;
 pub mod network;
 pub mod oracle;
-#[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod report;
 pub mod request;

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use shardwright_sim::clusters::{self, ClusterSweep};
-#[cfg(feature = "planted-bugs")]
-use shardwright_sim::planted;
+use shardwright_sim::planted::clusters::ClusterBug;
+use shardwright_sim::planted::protocol::ProtocolBug;
+use shardwright_sim::planted::stored::StoredBug;
+use shardwright_sim::planted::{Bug, Hunted, hunt_named};
 use shardwright_sim::stored::{self, StoredSweep};
 use shardwright_sim::sweep::{STEPS, Sweep};
 use shardwright_sim::trace::Trace;
@@ -46,13 +48,16 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Plant every known bug, one at a time, and show which seed and oracle catch it.
-    Planted,
+    Planted {
+        /// Only bugs whose name contains NAME.
+        name: Option<String>,
+    },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let good = match (&arguments.command, arguments.seed) {
-        (Some(Command::Planted), _) => hunt(),
+        (Some(Command::Planted { name }), _) => hunt_all(name.as_deref().unwrap_or_default()),
         (None, Some(seed)) if arguments.workers => {
             replay_workers(seed, arguments.steps.unwrap_or(workers::ACTS))
         }
@@ -147,18 +152,16 @@ fn replay(seed: u64, steps: u64) -> bool {
     tell(seed, &report.trace, report.findings.len())
 }
 
-#[cfg(not(feature = "planted-bugs"))]
-fn hunt() -> bool {
-    println!("bugs can only be planted in a build with the feature `planted-bugs`");
-    false
+fn hunt_all(name: &str) -> bool {
+    let (protocol, stored) = (hunted::<ProtocolBug>(name), hunted::<StoredBug>(name));
+    protocol & stored & hunted::<ClusterBug>(name)
 }
 
-#[cfg(feature = "planted-bugs")]
-fn hunt() -> bool {
-    let (protocol, engine) = (planted::hunt_in_protocol(), planted::hunt_in_engine());
+/// Hunts for the bugs of one kind of world; false if one escaped.
+fn hunted<B: Bug>(name: &str) -> bool {
     let mut all_caught = true;
-    let all = protocol.into_iter().chain(engine).chain(planted::hunt_in_clusters());
-    for planted::Hunted { name, sentence, catch } in all {
+    for Hunted { defect, catch } in hunt_named::<B>(name) {
+        let (name, sentence) = (defect.name, defect.sentence);
         match catch {
             Some(catch) => println!(
                 "{name:<26} seed {:>3}  {sentence:<66} {}",

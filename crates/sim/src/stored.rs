@@ -20,6 +20,7 @@ mod ledger;
 mod listening;
 mod mishap;
 mod offers;
+mod parts;
 mod requests;
 mod settings;
 mod shown;
@@ -38,6 +39,7 @@ use listening::TOLD;
 use steps::EXPLAINED;
 
 use crate::oracle::{Finding, LIVENESS, Oracle, TRUTH, UNHELD};
+use crate::planted::stored::StoredBug;
 use crate::trace::Trace;
 
 /// The oracles of these worlds, but for most of those that judge the in-memory backend as well.
@@ -74,5 +76,11 @@ pub struct Report {
 /// Lives through a world: `acts` of chaos, then healing.
 #[must_use]
 pub fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
-    director::Director::new(seed, keep_trace).live(acts)
+    live_with(seed, acts, keep_trace, None)
+}
+
+/// Lives through a world in which a bug is planted.
+#[must_use]
+pub fn live_with(seed: u64, acts: u64, keep_trace: bool, bug: Option<StoredBug>) -> Report {
+    director::Director::new(seed, keep_trace, bug).live(acts)
 }

@@ -24,6 +24,8 @@ use shardwright_coordination::{AcquireScratch, InMemoryCoordinator, ShardLimits}
 use crate::model::{Model, TenantModel};
 use crate::network::Network;
 use crate::oracle::{ASSERTIONS, Finding};
+use crate::planted::protocol::{ProtocolBug, configured};
+use crate::planted::protocol_doctor::ProtocolDoctor;
 use crate::rng::Rng;
 use crate::system::System;
 use crate::system::awaited::Awaited;
@@ -61,6 +63,7 @@ pub struct World<S> {
     healed: bool,
     trace: Trace,
     tally: Tally,
+    doctor: Option<ProtocolDoctor>,
 }
 
 /// What a world that came to its end leaves behind.
@@ -80,7 +83,13 @@ pub struct Report {
 /// every run has ended. Then it heals, and another one takes over.
 #[must_use]
 pub fn live(seed: u64, steps: u64, keep_trace: bool) -> Report {
-    let mut report = live_once(Rng::new(seed), steps, Trace::new(keep_trace));
+    live_with(seed, steps, keep_trace, None)
+}
+
+/// Lives through a world in which a bug is planted.
+#[must_use]
+pub fn live_with(seed: u64, steps: u64, keep_trace: bool, bug: Option<ProtocolBug>) -> Report {
+    let mut report = live_once(Rng::new(seed), steps, Trace::new(keep_trace), bug);
     for successor in 1.. {
         let left = steps.saturating_sub(report.tally.chaos_steps);
         if left == 0 || !report.findings.is_empty() {
@@ -88,21 +97,27 @@ pub fn live(seed: u64, steps: u64, keep_trace: bool) -> Report {
         }
         // No seed of a sweep is as large.
         let rng = Rng::new(seed.wrapping_add(successor << 32));
-        let next = live_once(rng, left, report.trace);
+        let next = live_once(rng, left, report.trace, bug);
         report.tally.add(&next.tally);
         report = Report { tally: Tally { seeds: 1, ..report.tally }, ..next };
     }
     report
 }
 
-fn live_once(mut rng: Rng, steps: u64, trace: Trace) -> Report {
-    let settings = Settings::draw(&mut rng);
-    match InMemoryCoordinator::try_new(settings.runtime) {
+fn live_once(mut rng: Rng, steps: u64, trace: Trace, bug: Option<ProtocolBug>) -> Report {
+    let mut settings = Settings::draw(&mut rng);
+    let used = configured(bug, &mut settings);
+    match InMemoryCoordinator::try_new(used.runtime) {
         Ok(mut system) => {
             system.collect_events();
             match settings.door {
-                Door::Plain | Door::Session => World::new(system, settings, rng, trace).live(steps),
-                Door::Awaited => World::new(Awaited::new(system), settings, rng, trace).live(steps),
+                Door::Plain | Door::Session => {
+                    World::new(system, settings, rng, trace).with_bug(bug).live(steps)
+                }
+                Door::Awaited => {
+                    let system = Awaited::new(system);
+                    World::new(system, settings, rng, trace).with_bug(bug).live(steps)
+                }
             }
         }
         Err(error) => {
@@ -149,7 +164,14 @@ impl<S: System> World<S> {
             healed: false,
             trace,
             tally,
+            doctor: None,
         }
+    }
+
+    /// The same world with a bug around its system.
+    fn with_bug(self, bug: Option<ProtocolBug>) -> Self {
+        let floor = self.model.floor;
+        Self { doctor: bug.map(|bug| ProtocolDoctor::new(bug, floor)), ..self }
     }
 
     /// Lives through chaos and healing.

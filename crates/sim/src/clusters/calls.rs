@@ -16,6 +16,10 @@ use super::oracle::{broken, planned, reads, rest, serving, timely};
 use super::tally;
 use crate::ground::executor::{Home, TaskId};
 use crate::oracle::Finding;
+use crate::planted::clusters::ClusterBug;
+
+/// A deadline beyond every deadline of a client. Only a planted bug uses it.
+const FORGOTTEN: Duration = Duration::from_secs(3_600);
 
 /// What a call is meant to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,6 +178,10 @@ impl Director {
         let (target, method) = (call.target.id.as_str().to_owned(), Arc::clone(&call.method));
         self.note(format_args!("call {number} {method} of {target} through {door}"));
         let due_us = self.clock.now_us() + super::wire::micros(call.timeout);
+        let mut call = call;
+        if self.bug == Some(ClusterBug::DeadlineForgotten) {
+            call.timeout = FORGOTTEN;
+        }
         let task = self.clock.spawn(Home::Process(door), async move {
             let answer = match running {
                 Running::Gate(gate) => gate.call(call).await,

@@ -3,8 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use shardwright_api::CallError;
 use shardwright_contracts::{FenceEpoch, ShardId};
-use shardwright_node::{Activation, CallContext, ObjectError, ObjectType};
+use shardwright_node::{
+    Activation, Call, CallContext, ObjectError, ObjectKey, ObjectType, Transport,
+};
+use shardwright_placement::{NodeAddress, ObjectId};
 
 use super::vault::{Deed, Denial, Row, VaultLine};
 
@@ -50,6 +54,15 @@ impl Sights {
 pub(super) struct CounterType {
     pub(super) line: VaultLine,
     pub(super) sights: Sights,
+    pub(super) nested: Nested,
+}
+
+/// How an object calls another one.
+pub(super) enum Nested {
+    /// As part of the call that it answers.
+    InChain,
+    /// Planted: within its shard, as a call of its own.
+    Apart(NodeAddress, Arc<dyn Transport>),
 }
 
 /// A counter that is awake.
@@ -121,6 +134,22 @@ impl CounterType {
     }
 }
 
+impl CounterType {
+    async fn call_another(&self, context: &CallContext, id: &str) -> Result<Bytes, CallError> {
+        let nested = payload(0, "");
+        let own = context.activation().object.id.as_str();
+        let shard_of = |id: &str| id.split_once('/').map(|(shard, _)| shard.to_owned());
+        let is_neighbour = id != own && shard_of(id).is_some() && shard_of(id) == shard_of(own);
+        match (&self.nested, ObjectId::parse(id)) {
+            (Nested::Apart(node, transport), Ok(id)) if is_neighbour => {
+                let (target, timeout) = (ObjectKey::new(COUNTER, id), context.remaining());
+                transport.call(node, Call::new(target, "add", nested, timeout)).await
+            }
+            _ => context.call(COUNTER, id, "add", nested).await,
+        }
+    }
+}
+
 impl ObjectType for CounterType {
     type Object = Counter;
 
@@ -153,8 +182,7 @@ impl ObjectType for CounterType {
             }
             "relay" => {
                 self.line.clock.sleep_us(3_000).await;
-                let nested = self::payload(0, "");
-                Ok(context.call(COUNTER, &argument, "add", nested).await?)
+                Ok(self.call_another(context, &argument).await?)
             }
             // Without the message that a panic prints.
             "panic" => std::panic::resume_unwind(Box::new("an object panics")),

@@ -14,7 +14,7 @@ use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
 use super::Report;
 use super::calls::Ask;
-use super::counter::{COUNTER, CounterType, Sight, Sights};
+use super::counter::{COUNTER, Sight, Sights};
 use super::oracle::budgets::{self, Planned};
 use super::oracle::effects::Effects;
 use super::oracle::eviction::Awake;
@@ -22,14 +22,14 @@ use super::oracle::{claims, leading, round_trips, serving};
 use super::settings::Settings;
 use super::tally::ClusterTally;
 use super::truth::{Step, Stored, Truth};
-use super::vault::{Vault, VaultLine};
-use super::wire::{Wire, Wires};
+use super::vault::Vault;
+use super::wire::Wires;
 use crate::ground::env::SimEnv;
 use crate::ground::executor::{Clockwork, Executor, Home, TaskId};
-use crate::ground::link::Link;
 use crate::ground::weather::Weather;
 use crate::ground::{BEGINNING_US, StoreClock};
 use crate::oracle::{ASSERTIONS, Finding};
+use crate::planted::clusters::{ClusterBug, plans_by};
 use crate::rng::Rng;
 use crate::trace::Trace;
 use crate::world::message;
@@ -115,14 +115,19 @@ pub(super) struct Director {
     pub(super) tally: ClusterTally,
     pub(super) trace: Trace,
     pub(super) words: Arc<Mutex<Vec<Word>>>,
-    sights: Sights,
+    pub(super) bug: Option<ClusterBug>,
+    pub(super) sights: Sights,
     awake: Awake,
     effects: Effects,
     next_later: u64,
 }
 
 impl Director {
-    pub(super) fn new(seed: u64, keep_trace: bool) -> Result<Self, String> {
+    pub(super) fn new(
+        seed: u64,
+        keep_trace: bool,
+        bug: Option<ClusterBug>,
+    ) -> Result<Self, String> {
         let mut rng = Rng::new(seed ^ 0xc105_7e25_0000_0000);
         let settings = Settings::draw(&mut rng)?;
         let clock = Clockwork::new(BEGINNING_US);
@@ -158,6 +163,7 @@ impl Director {
             tally: ClusterTally::default(),
             trace: Trace::new(keep_trace),
             words: Arc::default(),
+            bug,
             sights: Sights::default(),
             awake: Awake::default(),
             effects: Effects::default(),
@@ -227,24 +233,21 @@ impl Director {
         (state.is_started, state.draining) = (true, false);
         let (life, address, is_gate) = (state.life, state.address.clone(), state.is_gate);
         let off_ms = Arc::clone(&state.off_ms);
-        let (clock, wires, words) = (self.clock.clone(), self.wires.clone(), self.words.clone());
+        let (clock, words) = (self.clock.clone(), self.words.clone());
         let env = SimEnv::new(clock.clone(), process, off_ms, Rng::new(self.rng.next()));
-        let (store, limits) = (self.store.clone(), self.settings.store);
-        let link = Link::new(store, limits, clock.clone(), self.weather.clone(), process);
-        let (options, mut node_options) =
+        let link = self.link(process);
+        let (mut options, mut node_options) =
             (self.settings.options.clone(), self.settings.node.clone());
+        plans_by(self.bug, &mut options.config);
         node_options.weight = self.settings.weight(process);
         let gate_options = self.settings.gate;
-        let line =
-            VaultLine { clock: clock.clone(), wires, vault: self.vault.clone(), process, life };
-        let wires = self.wires.clone();
-        let counters = CounterType { line, sights: self.sights.clone() };
+        let transport = self.transport(process);
+        let counters = self.counters(process, life, &address, &transport, &link);
         let types = ObjectTypes::new().with(COUNTER, counters);
         self.note(format_args!("process {process} starts its life {life}"));
         self.clock.spawn(Home::Process(process), async move {
             loop {
-                let wire = Wire { clock: clock.clone(), wires: wires.clone(), process };
-                let transport = Arc::new(wire);
+                let transport = Arc::clone(&transport);
                 let opened = Cluster::open(link.clone(), env.clone(), options.clone()).await;
                 if let Ok(cluster) = opened {
                     let address = address.clone();

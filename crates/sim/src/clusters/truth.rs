@@ -72,7 +72,7 @@ pub(super) struct Stored {
 
 /// What is stored.
 pub(super) struct Truth {
-    keys: ClusterKeys,
+    pub(super) keys: ClusterKeys,
     everything: KeyRange,
     pub(super) seen: Revision,
     chunks: TargetChunks,

@@ -2,6 +2,7 @@
 //!
 //! A commit travels by itself. If its sender dies or gives up on the way, it may still arrive.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_store::memory::MemoryStore;
@@ -15,6 +16,7 @@ use tokio::sync::oneshot;
 use super::executor::{Clockwork, Home};
 use super::fault::StoreFault;
 use super::weather::{Author, Cut, Fate, Journey, STALE_MAX, TIMEOUT_US, Weather};
+use crate::planted::tamper::{Tamper, Untouched};
 
 /// How many changes a process may be behind.
 const WATCH_CAPACITY: usize = 256;
@@ -27,6 +29,7 @@ pub(crate) struct Link {
     clock: Clockwork,
     weather: Weather,
     process: usize,
+    tamper: Arc<dyn Tamper>,
 }
 
 /// Whether a commit claims or releases a shard of a cluster.
@@ -43,14 +46,19 @@ fn unavailable() -> StoreError {
 }
 
 impl Link {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         store: MemoryStore,
         limits: StoreLimits,
         clock: Clockwork,
         weather: Weather,
         process: usize,
     ) -> Self {
-        Self { store, limits, clock, weather, process }
+        Self { store, limits, clock, weather, process, tamper: Arc::new(Untouched) }
+    }
+
+    /// The same line with a bug on it.
+    pub(crate) fn tampered(self, tamper: Arc<dyn Tamper>) -> Self {
+        Self { tamper, ..self }
     }
 
     /// Lets a request other than a commit go to the store, or get lost.
@@ -141,6 +149,14 @@ impl Link {
         result
     }
 
+    async fn give_sign(&self, session: SessionId) -> Result<(), SessionError> {
+        self.reach().await?;
+        if self.weather.lock().strikes(40, StoreFault::KeepAliveLost) {
+            return Err(unavailable().into());
+        }
+        self.store.keep_alive(session).await
+    }
+
     /// Passes on what a watch tells, in its time.
     async fn pump(self, mut changes: Changes, mut sender: ChangeSender, mut seen: Revision) {
         loop {
@@ -179,6 +195,7 @@ impl Link {
                         return;
                     }
                 }
+                Ok(set) if self.tamper.swallows_gaps() => seen = set.revision,
                 Ok(_) | Err(_) => return sender.fail(WatchError::Gap),
             }
         }
@@ -190,6 +207,7 @@ impl Store for Link {
         self.reach().await?;
         let moment = self.moment();
         let snapshot = self.store.inspect(|state| state.load(keys, moment));
+        let snapshot = self.tamper.loaded(keys, snapshot);
         let back_us = self.weather.lock().delay_us();
         self.clock.sleep_us(back_us).await;
         Ok(snapshot)
@@ -208,19 +226,23 @@ impl Store for Link {
             weather.delay_us()
         };
         self.clock.sleep_us(back_us).await;
-        found
+        found.map(|page| self.tamper.scanned(page))
     }
 
     async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
         commit.check(&self.limits)?;
+        let Some(commit) = self.tamper.commit(&self.store, commit) else {
+            return Ok(self.store.revision());
+        };
         let author = Author { process: self.process, task: self.clock.current(), is_vandal: false };
         let journey = self.weather.lock().journey();
         let (reply, answer) = oneshot::channel();
         self.clock.spawn(Home::Network, self.clone().carry(commit, journey, author, reply));
-        match self.clock.within(TIMEOUT_US, answer).await {
+        let outcome = match self.clock.within(TIMEOUT_US, answer).await {
             Some(Ok(result)) => result,
             Some(Err(_)) | None => Err(CommitError::Unknown(silence())),
-        }
+        };
+        self.tamper.outcome(&self.store, outcome)
     }
 
     async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
@@ -237,11 +259,8 @@ impl Store for Link {
     }
 
     async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
-        self.reach().await?;
-        if self.weather.lock().strikes(40, StoreFault::KeepAliveLost) {
-            return Err(unavailable().into());
-        }
-        self.store.keep_alive(session).await
+        let kept = self.give_sign(session).await;
+        self.tamper.kept_alive(kept)
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), SessionError> {

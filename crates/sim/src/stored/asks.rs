@@ -13,6 +13,7 @@ use shardwright_coordination::{
 use shardwright_engine::{Retention, RunAddress, StoredCoordinator};
 
 use crate::keyspace::Point;
+use crate::planted::stored_doctor::StoredDoctor;
 use crate::request::{DraftCursor, DraftSpec, DraftSplit, HolderAct, Request, RunAct};
 use crate::system::{Answer, Granted, Outcome, inputs};
 
@@ -86,6 +87,26 @@ pub(crate) async fn put(coordinator: Arc<Coordinator>, ask: Ask, now_ms: u64) ->
             Reply::Active(coordinator.list_active_runs_into(&mut out).await.map(|()| out))
         }
     }
+}
+
+/// Puts something to the engine past a bug.
+pub(crate) async fn put_doctored(
+    coordinator: Arc<Coordinator>,
+    mut ask: Ask,
+    now_ms: u64,
+    process: usize,
+    doctor: &StoredDoctor,
+) -> Reply {
+    if let Ask::Request { tenant, request, .. } = &mut ask
+        && let Some(outcome) = doctor.asked(process, *tenant, request, now_ms)
+    {
+        return Reply::Told(Box::new(outcome));
+    }
+    let mut reply = put(coordinator, ask.clone(), now_ms).await;
+    if let (Ask::Request { tenant, request, .. }, Reply::Told(outcome)) = (&ask, &mut reply) {
+        doctor.answered(process, *tenant, request, outcome);
+    }
+    reply
 }
 
 async fn call(

@@ -14,10 +14,9 @@ use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
 use super::Report;
 use super::answers::{self};
-use super::asks::{Ask, Coordinator, Reply, put};
+use super::asks::{Ask, Coordinator, Reply, put, put_doctored};
 use super::books::{Address, Books};
 use super::ledger::{CallRecord, Ledger};
-use super::listening;
 use super::mishap;
 use super::settings::Settings;
 use super::tally::StoredTally;
@@ -25,12 +24,14 @@ use crate::coverage;
 use crate::ground::env::SimEnv;
 use crate::ground::executor::{Clockwork, Executor, Home, TaskId};
 use crate::ground::fault::StoreFault;
-use crate::ground::link::Link;
 use crate::ground::weather::Weather;
 use crate::ground::{BEGINNING_US, StoreClock};
 use crate::model::{Model, TenantModel};
 use crate::network::Actor;
 use crate::oracle::{ASSERTIONS, Finding, LIVENESS};
+use crate::planted::stored::StoredBug;
+use crate::planted::stored_doctor::StoredDoctor;
+use crate::planted::stored_tamper::Rumours;
 use crate::request::Request;
 use crate::rng::Rng;
 use crate::system::Outcome;
@@ -123,11 +124,14 @@ pub(super) struct Director {
     pub(super) tally: StoredTally,
     pub(super) trace: Trace,
     words: Arc<Mutex<Vec<Word>>>,
+    pub(super) bug: Option<StoredBug>,
+    doctor: Option<Arc<StoredDoctor>>,
+    pub(super) rumours: Rumours,
     next_later: u64,
 }
 
 impl Director {
-    pub(super) fn new(seed: u64, keep_trace: bool) -> Self {
+    pub(super) fn new(seed: u64, keep_trace: bool, bug: Option<StoredBug>) -> Self {
         let mut rng = Rng::new(seed ^ 0x5eed_0000_0000_0000);
         let settings = Settings::draw(&mut rng);
         let clock = Clockwork::new(BEGINNING_US);
@@ -159,7 +163,8 @@ impl Director {
         };
         let has_sessions = matches!(settings.engine.sessions, Sessions::Bound { .. });
         let books = Books::new(keys.clone(), settings.engine.limits, has_sessions);
-        let weather = Weather::new(Rng::new(rng.next()), settings.terms.serves_stale);
+        let serves_stale = settings.terms.serves_stale || bug == Some(StoredBug::CachedRefusalTold);
+        let weather = Weather::new(Rng::new(rng.next()), serves_stale);
         let mut director = Self {
             executor: Executor::new(clock.clone()),
             clock,
@@ -179,13 +184,22 @@ impl Director {
             tally: StoredTally::default(),
             trace: Trace::new(keep_trace),
             words: Arc::default(),
+            bug,
+            doctor: bug.map(StoredDoctor::new).map(Arc::new),
+            rumours: Arc::default(),
             next_later: 0,
             settings,
         };
         director.tally.counts.seeds = 1;
-        for process in 0..director.settings.processes {
-            let off_ms = director.rng.between(0, 100) as i64 - 50;
-            director.processes.push(Process {
+        director.people();
+        director
+    }
+
+    /// Makes the processes and starts them.
+    fn people(&mut self) {
+        for process in 0..self.settings.processes {
+            let off_ms = self.rng.between(0, 100) as i64 - 50;
+            self.processes.push(Process {
                 life: 0,
                 coordinator: None,
                 listener: None,
@@ -193,9 +207,8 @@ impl Director {
                 paused: false,
                 floor_ms: 0,
             });
-            director.start(process);
+            self.start(process);
         }
-        director
     }
 
     /// Lives through chaos and healing.
@@ -226,9 +239,12 @@ impl Director {
         let (life, chance) = (state.life, Rng::new(self.rng.next()));
         let off_ms = Arc::clone(&state.off_ms);
         let env = SimEnv::new(self.clock.clone(), process, off_ms, chance);
-        let (store, limits) = (self.store.clone(), self.settings.store);
-        let link = Link::new(store, limits, self.clock.clone(), self.weather.clone(), process);
-        let (keys, config, words) = (self.keys.clone(), self.settings.engine, self.words.clone());
+        let link = self.link(process);
+        let (keys, mut config) = (self.keys.clone(), self.settings.engine);
+        if self.bug == Some(StoredBug::SkewIgnored) {
+            config.skew_allowance_ms = 0;
+        }
+        let words = self.words.clone();
         let clock = self.clock.clone();
         self.clock.spawn(Home::Process(process), async move {
             loop {
@@ -258,8 +274,12 @@ impl Director {
         let wall_ms = now_ms.saturating_add_signed(state.off_ms.load(Ordering::Relaxed));
         let not_before_ms = wall_ms.max(state.floor_ms);
         let (words, clock, asked) = (self.words.clone(), self.clock.clone(), ask.clone());
+        let doctor = self.doctor.clone();
         let task = self.clock.spawn(Home::Process(process), async move {
-            let reply = put(coordinator, asked, now_ms).await;
+            let reply = match doctor {
+                Some(doctor) => put_doctored(coordinator, asked, now_ms, process, &doctor).await,
+                None => put(coordinator, asked, now_ms).await,
+            };
             if let Some(task) = clock.current() {
                 tell(&words, Word::Answered { task, reply });
             }
@@ -315,10 +335,8 @@ impl Director {
         let counts = &mut self.tally.counts;
         let now_ms = self.clock.now_ms();
         self.ledger.follow(&self.store, now_ms, &self.weather, counts, &mut self.trace)?;
-        for process in &mut self.processes {
-            for event in process.listener.as_mut().map(listening::heard).unwrap_or_default() {
-                self.ledger.told(&event).map_err(|finding| vec![finding])?;
-            }
+        for event in self.published() {
+            self.ledger.told(&event).map_err(|finding| vec![finding])?;
         }
         let words = std::mem::take(&mut *self.words.lock().unwrap_or_else(PoisonError::into_inner));
         for word in words {
@@ -335,18 +353,6 @@ impl Director {
             }
         }
         Ok(())
-    }
-
-    /// Notes how far ahead time may be by now.
-    pub(super) fn look_at_calendars(&mut self) {
-        let now_ms = self.clock.now_ms();
-        let calendars = self
-            .processes
-            .iter()
-            .map(|process| now_ms.saturating_add_signed(process.off_ms.load(Ordering::Relaxed)));
-        let furthest = calendars.max().unwrap_or(now_ms);
-        let interval_ms = self.settings.engine.clock_mark_interval_ms;
-        self.ledger.books.ceiling.rise(now_ms, furthest, interval_ms);
     }
 
     fn answered(&mut self, task: TaskId, reply: Reply) -> Result<(), Findings> {

@@ -10,6 +10,7 @@ use crate::coverage;
 use crate::fault::Fault;
 use crate::network::{Actor, Envelope, Message};
 use crate::oracle::{Finding, ISOLATION, Observation, ROTATION, judge};
+use crate::planted::protocol_doctor::{Desk, Put};
 use crate::request::{HolderAct, Request};
 use crate::system::{self, Outcome, System};
 use crate::visible::{self, RunView};
@@ -165,16 +166,19 @@ impl<S: System> World<S> {
         let request = &as_asked_at(&envelope.request, now);
         let run = (*tenant, request.run());
         self.look_again(run)?;
-        let call = match door {
+        let put: Put<S> = match door {
             Door::Plain | Door::Awaited => system::call,
             Door::Session => system::session::call_in_session,
         };
-        let Some(outcome) = call(&mut self.system, now, *tenant, request, &mut self.scratch) else {
+        let Some(outcome) = self.put(put, now, *tenant, request) else {
             return Ok(None);
         };
         self.check_rotation(now, *tenant, request, &outcome)?;
-        let events = self.system.take_events();
-        let after = RunView::take(&mut self.system, now, *tenant, run.1);
+        let mut events = self.system.take_events();
+        if let Some(doctor) = &self.doctor {
+            doctor.publish(request, &outcome, &mut events);
+        }
+        let after = self.look_at(now, *tenant, run.1);
         let before = self.views.remove(&run);
         let ended = before.as_ref().is_some_and(|view| view.record.status.is_terminal());
         self.tally.outcome(request, &outcome, ended);
@@ -197,6 +201,29 @@ impl<S: System> World<S> {
         if findings.is_empty() { Ok(Some(outcome)) } else { Err(findings) }
     }
 
+    /// Puts a request to the system, past the bug if there is one.
+    fn put(
+        &mut self,
+        put: Put<S>,
+        now: LogicalTime,
+        tenant: TenantId,
+        request: &Request,
+    ) -> Option<Outcome> {
+        let (system, scratch) = (&mut self.system, &mut self.scratch);
+        match &mut self.doctor {
+            Some(doctor) => doctor.call(&mut Desk { system, put, scratch, now, tenant }, request),
+            None => put(system, now, tenant, request, scratch),
+        }
+    }
+
+    fn look_at(&mut self, at: LogicalTime, tenant: TenantId, run: RunId) -> Option<RunView> {
+        let mut view = RunView::take(&mut self.system, at, tenant, run)?;
+        if let Some(doctor) = &mut self.doctor {
+            doctor.show(&mut view);
+        }
+        Some(view)
+    }
+
     /// Asks for another worker's candidates, which begin with another shard if there is one.
     fn check_rotation(
         &mut self,
@@ -215,7 +242,7 @@ impl<S: System> World<S> {
         let next = WorkerId::from_raw(worker.as_raw() + 1);
         let (run, limit) = (*run, *limit);
         let request = Request::Candidates { run, worker: next, limit };
-        let asked = system::call(&mut self.system, now, tenant, &request, &mut self.scratch);
+        let asked = self.put(system::call, now, tenant, &request);
         match (shards.as_slice(), asked) {
             ([first, _, ..], Some(Ok(system::Answer::Candidates { shards: others, .. })))
                 if others.first() == Some(first) =>
@@ -309,18 +336,26 @@ impl<S: System> World<S> {
         if self.last_run.replace(run) == Some(run) {
             return Ok(());
         }
-        match self.views.get(&run) {
-            Some(known) => unchanged(&mut self.system, self.clock, run, known),
-            None => Ok(()),
+        self.check_unchanged(run)
+    }
+
+    fn check_unchanged(&mut self, run: (TenantId, RunId)) -> Result<(), Vec<Finding>> {
+        if !self.views.contains_key(&run) {
+            return Ok(());
         }
+        let view = self.look_at(LogicalTime::from_millis(self.clock), run.0, run.1);
+        if visible::same(self.views.get(&run), view.as_ref()) {
+            return Ok(());
+        }
+        let (tenant, run) = run;
+        let text = format!("run {run} of tenant {tenant} changed while others were asked about");
+        Err(vec![Finding { oracle: ISOLATION.name, text }])
     }
 
     /// Looks at every run, and not only at the one that was asked about last.
     pub(super) fn look_around(&mut self) -> Result<(), Vec<Finding>> {
-        for (run, known) in &self.views {
-            unchanged(&mut self.system, self.clock, *run, known)?;
-        }
-        Ok(())
+        let runs: Vec<_> = self.views.keys().copied().collect();
+        runs.into_iter().try_for_each(|run| self.check_unchanged(run))
     }
 
     /// Restores a backup, in a way: every fence below some number is stale from now on. What all
@@ -332,8 +367,11 @@ impl<S: System> World<S> {
         let runs = self.model.tenants.values().flat_map(|tenant| tenant.runs.values());
         let fences = runs.flat_map(|run| run.shards.values()).map(|shard| shard.fence);
         let floor = match self.rng.chance(700) {
-            true => fences.max().unwrap_or_default() + self.rng.between(1, 1 << 20),
-            false => self.rng.pick(&fences.collect::<Vec<_>>()).map_or(1, |fence| fence + 1),
+            true => fences.max().unwrap_or_default().saturating_add(self.rng.between(1, 1 << 20)),
+            false => {
+                let fences: Vec<u64> = fences.collect();
+                self.rng.pick(&fences).map_or(1, |fence| fence.saturating_add(1))
+            }
         };
         let Ok(fence) = FenceEpoch::from_raw(floor) else { return };
         self.tally.fault(Fault::FloorRaised);
@@ -341,9 +379,13 @@ impl<S: System> World<S> {
         self.system.raise_fence_floor(fence);
         self.model.raise_floor(floor);
         let now = LogicalTime::from_millis(self.clock);
-        for ((tenant, run), view) in &mut self.views {
-            if let Some(seen) = RunView::take(&mut self.system, now, *tenant, *run) {
-                *view = seen;
+        if let Some(doctor) = &mut self.doctor {
+            doctor.raise_floor(floor);
+        }
+        let runs: Vec<_> = self.views.keys().copied().collect();
+        for (tenant, run) in runs {
+            if let Some(seen) = self.look_at(now, tenant, run) {
+                self.views.insert((tenant, run), seen);
             }
         }
     }
@@ -386,20 +428,6 @@ fn as_asked_at(request: &Request, now: LogicalTime) -> Request {
         _ => {}
     }
     request
-}
-
-fn unchanged(
-    system: &mut impl System,
-    clock: u64,
-    (tenant, run): (TenantId, RunId),
-    known: &RunView,
-) -> Result<(), Vec<Finding>> {
-    let view = RunView::take(system, LogicalTime::from_millis(clock), tenant, run);
-    if visible::same(Some(known), view.as_ref()) {
-        return Ok(());
-    }
-    let text = format!("run {run} of tenant {tenant} changed while others were asked about");
-    Err(vec![Finding { oracle: ISOLATION.name, text }])
 }
 
 /// An actor in its present life.

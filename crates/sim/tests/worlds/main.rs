@@ -4,6 +4,7 @@
 mod clusters;
 mod determinism;
 mod map;
+mod planted;
 mod stored;
 mod sweep;
 mod workers;

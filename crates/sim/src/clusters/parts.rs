@@ -1,0 +1,67 @@
+//! What a process is made of: its lines to the store and to others, and its objects. A planted bug
+//! sits in them.
+
+use std::sync::Arc;
+
+use shardwright_node::Transport;
+use shardwright_placement::{NodeAddress, TargetChunks};
+
+use super::counter::{CounterType, Nested};
+use super::director::Director;
+use super::vault::VaultLine;
+use super::wire::Wire;
+use crate::ground::link::Link;
+use crate::planted::clusters::{ClusterBug, ClusterTamper};
+use crate::planted::objects::{DoctoredType, EarlyRelease, RetryingTransport};
+
+impl Director {
+    /// A process's line to the store.
+    pub(super) fn link(&self, process: usize) -> Link {
+        let (store, limits, clock) = (self.store.clone(), self.settings.store, self.clock.clone());
+        let link = Link::new(store, limits, clock, self.weather.clone(), process);
+        match self.bug {
+            Some(bug) => link.tampered(ClusterTamper::of(bug, self.truth.keys.clone())),
+            None => link,
+        }
+    }
+
+    /// A process's lines to the others.
+    pub(super) fn transport(&self, process: usize) -> Arc<dyn Transport> {
+        let wire = Wire { clock: self.clock.clone(), wires: self.wires.clone(), process };
+        match self.bug {
+            Some(ClusterBug::UnknownRetried) => {
+                Arc::new(RetryingTransport { inner: wire, clock: self.clock.clone() })
+            }
+            _ => Arc::new(wire),
+        }
+    }
+
+    /// The type of counters as one life of a process has it.
+    pub(super) fn counters(
+        &self,
+        process: usize,
+        life: u32,
+        address: &NodeAddress,
+        transport: &Arc<dyn Transport>,
+        link: &Link,
+    ) -> DoctoredType<CounterType> {
+        let (clock, wires, vault) = (self.clock.clone(), self.wires.clone(), self.vault.clone());
+        let line = VaultLine { clock: clock.clone(), wires, vault, process, life };
+        let nested = match self.bug {
+            Some(ClusterBug::NestedNotAdmitted) => {
+                Nested::Apart(address.clone(), Arc::clone(transport))
+            }
+            _ => Nested::InChain,
+        };
+        let node = EarlyRelease {
+            link: link.clone(),
+            keys: self.truth.keys.clone(),
+            chunks: TargetChunks::of(self.settings.options.config.sharding.num_shards),
+            address: address.clone(),
+            clock,
+            process,
+        };
+        let inner = CounterType { line, sights: self.sights.clone(), nested };
+        DoctoredType { inner, bug: self.bug, node }
+    }
+}
