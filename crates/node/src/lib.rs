@@ -108,10 +108,6 @@ mod notices;
 mod object;
 mod options;
 mod per_shard;
-#[cfg(feature = "planted-bugs")]
-pub mod planted;
-#[cfg(not(feature = "planted-bugs"))]
-mod planted;
 mod queue;
 mod router;
 mod tenure;

@@ -18,7 +18,6 @@ use self::routes::RouteCache;
 use crate::call::Call;
 use crate::context::Caller;
 use crate::local::Local;
-use crate::planted::{self, Defect};
 use crate::queue::{Place, Queue};
 use crate::transport::{BoxFuture, Transport};
 use crate::wait::within;
@@ -121,8 +120,7 @@ impl Router {
     ) -> Result<(), CallError> {
         let env = self.cluster.env();
         let now = env.monotonic();
-        let forgets = planted::is_active(Defect::DeadlineForgotten);
-        let deadline = if forgets { Duration::MAX } else { waiting.deadline };
+        let deadline = waiting.deadline;
         if now >= deadline {
             return Err(waiting.why.clone());
         }

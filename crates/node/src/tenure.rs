@@ -8,8 +8,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use shardwright_engine::watch;
 
-use crate::planted::{self, Defect};
-
 /// Whether a node may serve, asked for every call.
 pub(crate) trait MayServe: Send + Sync {
     fn may_serve(&self) -> bool;
@@ -43,9 +41,7 @@ impl Life {
 
     pub(crate) fn may_serve(&self) -> bool {
         let may_serve = self.may_serve.read().unwrap_or_else(PoisonError::into_inner);
-        may_serve
-            .as_ref()
-            .is_some_and(|says| says.may_serve() || planted::is_active(Defect::SessionIgnored))
+        may_serve.as_ref().is_some_and(|says| says.may_serve())
     }
 
     /// The tenure of whoever begins now.
@@ -67,9 +63,6 @@ impl Life {
 
     /// Breaks off everything that runs.
     pub(crate) fn break_off(&self) {
-        if planted::is_active(Defect::SessionIgnored) {
-            return;
-        }
         self.breaks.send_modify(|count| *count = count.saturating_add(1));
     }
 }

@@ -1,8 +1,6 @@
-use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_engine::cluster::ReleaseError;
 use shardwright_placement::HandoverStep;
@@ -14,7 +12,6 @@ use super::work::Done;
 use crate::host::Slot;
 use crate::notices::Trying;
 use crate::object::Deactivation;
-use crate::planted::{self, Defect};
 
 impl LifeOf {
     /// Empties a shard step by step, for as long as the cluster says that it should go.
@@ -58,7 +55,7 @@ impl LifeOf {
                 HandoverStep::ServeOn { at_most_ms } => Some(at_most_ms),
                 HandoverStep::AwaitCalls { at_most_ms } => at_most_ms,
                 HandoverStep::Evict => {
-                    self.evict(shard, slot, at_once).await;
+                    self.evict(shard, slot).await;
                     continue;
                 }
                 HandoverStep::Release => return Done::Emptied(shard, attempts),
@@ -86,14 +83,7 @@ impl LifeOf {
     }
 
     /// Takes leave of the objects of a shard in which no call runs.
-    async fn evict(&self, shard: ShardId, slot: &Arc<Slot>, at_once: bool) {
-        if planted::is_active(Defect::ReleasedBeforeEvicted) {
-            let release = self.clone().release(vec![(shard, self.first_attempt())], at_once);
-            release.for_each(|_| ready(())).await;
-            self.env().sleep(AFTER_FAILURE).await;
-            self.host.evict(slot, Deactivation::HandedOver).await;
-            return;
-        }
+    async fn evict(&self, shard: ShardId, slot: &Arc<Slot>) {
         let _lock = self.host.locks().acquire_write(shard).await;
         let dropped = self.host.evict(slot, Deactivation::HandedOver).await;
         self.tell_dropped(dropped, format_args!("shard {shard}"));
@@ -114,9 +104,6 @@ impl LifeOf {
 
     /// Lets go of a shard that is not the node's any more, whoever has taken it.
     async fn let_go(&self, slot: &Arc<Slot>) {
-        if planted::is_active(Defect::LossPanics) {
-            std::panic::resume_unwind(Box::new("a shard was lost"));
-        }
         slot.give_up();
         slot.idle().await;
         self.host.evict(slot, Deactivation::Lost).await;

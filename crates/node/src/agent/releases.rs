@@ -13,7 +13,6 @@ use super::attempts::Attempts;
 use super::work::{Done, tell};
 use crate::locks::by_shard;
 use crate::notices::Trying;
-use crate::planted::{self, Defect};
 
 /// How long to wait after a release that failed, where nothing else is to be done meanwhile.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -80,8 +79,6 @@ impl LifeOf {
         let view = self.agent.cluster.view();
         let fence = view.map.info(shard).ok()?.fence?;
         let objects = self.host.slot(shard).ok()?.handover().objects;
-        let blind = planted::is_active(Defect::ReleasedBeforeEvicted);
-        let objects = if blind { 0 } else { objects };
         let why = if leaving { Releasing::Leaving } else { Releasing::Moved };
         Some((shard, Release { shard, fence, objects, why }))
     }

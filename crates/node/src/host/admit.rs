@@ -8,7 +8,6 @@ use shardwright_placement::{Home, ShardOutOfRange};
 use super::{Admission, Admitted, ObjectHost, Slot};
 use crate::call::Call;
 use crate::locks::ShardReadGuard;
-use crate::planted::{self, Defect};
 use crate::queue::Place;
 use crate::wait::within;
 
@@ -104,20 +103,12 @@ impl ObjectHost {
         deadline: Duration,
         place: &mut Option<Place>,
     ) -> Result<Look, CallError> {
-        let held = slot.held();
-        let unlocked = planted::is_active(Defect::FixedShardUnlocked)
-            && matches!(call.target.id.home(), Home::Shard(_));
-        let lock = match shard.filter(|_| !unlocked) {
+        let lock = match shard {
             Some(shard) => Some(self.read_lock(shard, deadline, place).await?),
             None => None,
         };
         if !self.life.may_serve() {
             return Err(CallError::NotServing);
-        }
-        if let Some(fence) = held
-            && (unlocked || planted::is_active(Defect::OwnershipNotRechecked))
-        {
-            return Ok(Look::In(slot.admit_blindly(lock, fence, !unlocked)));
         }
         let must_end = slot.is_draining() && self.must_end(call, shard);
         match slot.admit(lock, call.fence, must_end) {
@@ -133,9 +124,6 @@ impl ObjectHost {
     /// away. Without the latter, two calls that go through two such places in opposite directions
     /// would wait for each other.
     fn must_end(&self, call: &Call, shard: Option<ShardId>) -> bool {
-        if planted::is_active(Defect::NestedNotAdmitted) {
-            return false;
-        }
         call.chain.links().any(|link| {
             let id = link.id.borrowed();
             match (self.sharding.shard_of(id), id.home()) {

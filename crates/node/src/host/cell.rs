@@ -44,11 +44,6 @@ impl ObjectCell {
         self.state.try_lock().map_or(true, |state| matches!(*state, CellState::Awake(_)))
     }
 
-    /// Whether somebody uses the object just now.
-    pub(crate) fn is_in_use(&self) -> bool {
-        self.state.try_lock().is_err()
-    }
-
     /// Waits for the object.
     pub(crate) async fn lock(&self) -> OwnedMutexGuard<CellState> {
         Arc::clone(&self.state).lock_owned().await

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use shardwright_api::limits::MAX_PAYLOAD_SIZE;
 use shardwright_api::{CallError, UnknownWhy};
-use shardwright_contracts::{Env, FenceEpoch};
+use shardwright_contracts::Env;
 use tokio::sync::oneshot;
 
 use super::cell::CellState;
@@ -22,7 +22,6 @@ use super::{ObjectHost, Turn};
 use crate::call::Call;
 use crate::context::{CallContext, Caller};
 use crate::object::{Activation, AnyObject, ObjectError};
-use crate::planted::{self, Defect};
 use crate::wait::within;
 
 /// Who decides whether a call is executed: the one who begins, or the one who gives up before.
@@ -99,8 +98,6 @@ impl ObjectHost {
         let shard = self.sharding.shard_of(call.target.id.borrowed());
         let shard = shard.map_err(|error| CallError::InvalidId(error.to_string()))?;
         let (object, fence) = (call.target.clone(), turn.admitted.fence);
-        let blind = planted::is_active(Defect::FenceNotPassed);
-        let fence = if blind { fence.map(|_| FenceEpoch::INITIAL) } else { fence };
         let activation = Activation { object, shard, fence };
         let (host, begin) = (Arc::clone(self), Arc::clone(begin));
         Ok(Running { host, call, deadline, begin, activation, turn })
@@ -245,10 +242,7 @@ impl Running {
     /// What is said to whoever asked. If the node may have lost the shard meanwhile, another may
     /// have done something since, and nobody knows what this call did.
     fn acknowledge(&self, result: Result<Bytes, CallError>) -> Result<Bytes, CallError> {
-        let lost = self.turn.admitted.slot().held().is_none()
-            && !planted::is_active(Defect::OwnershipNotRechecked)
-            && !planted::is_active(Defect::FixedShardUnlocked)
-            && !planted::is_active(Defect::CallsNotAwaited);
+        let lost = self.turn.admitted.slot().held().is_none();
         if !self.host.life.may_serve() || lost {
             return Err(self.broken_off());
         }

@@ -12,7 +12,6 @@ use super::cell::ObjectCell;
 use crate::chain::ObjectKey;
 use crate::load::LoadMeter;
 use crate::locks::ShardReadGuard;
-use crate::planted::{self, Defect};
 
 /// One shard on this node; another one stands for the objects that belong to the node itself.
 #[derive(Default)]
@@ -64,8 +63,6 @@ pub(crate) struct Admitted {
     pub(crate) fence: Option<FenceEpoch>,
     slot: Arc<Slot>,
     _lock: Option<ShardReadGuard>,
-    /// Whether the shard waits for it.
-    counted: bool,
 }
 
 impl Slot {
@@ -129,18 +126,7 @@ impl Slot {
         state.calls += 1;
         let slot = Arc::clone(self);
         let fence = hold.fence;
-        Admission::Admitted(Admitted { fence, slot, _lock: lock, counted: true })
-    }
-
-    /// Lets a call in without a look at anything, which only a defect does.
-    pub(crate) fn admit_blindly(
-        self: &Arc<Self>,
-        lock: Option<ShardReadGuard>,
-        fence: Option<FenceEpoch>,
-        counted: bool,
-    ) -> Admitted {
-        self.lock().calls += u64::from(counted);
-        Admitted { fence, slot: Arc::clone(self), _lock: lock, counted }
+        Admission::Admitted(Admitted { fence, slot, _lock: lock })
     }
 
     /// What the node knows of the shard for handing it over.
@@ -148,7 +134,7 @@ impl Slot {
         let state = self.lock();
         Handover {
             admitting: state.held.is_some_and(|hold| hold.admitting),
-            calls: if planted::is_active(Defect::CallsNotAwaited) { 0 } else { state.calls },
+            calls: state.calls,
             objects: state.objects.len() as u64,
             in_doubt: state.held.is_some_and(|hold| hold.in_doubt),
         }
@@ -184,9 +170,7 @@ impl Slot {
     /// The place of an object, made if there is none.
     pub(crate) fn cell(&self, key: &ObjectKey) -> Arc<ObjectCell> {
         let mut state = self.lock();
-        if let Some(cell) = state.objects.get(key)
-            && !(planted::is_active(Defect::SecondPlace) && cell.is_in_use())
-        {
+        if let Some(cell) = state.objects.get(key) {
             return Arc::clone(cell);
         }
         let cell = Arc::new(ObjectCell::default());
@@ -240,7 +224,7 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         let mut state = self.slot.lock();
-        state.calls = state.calls.saturating_sub(u64::from(self.counted));
+        state.calls = state.calls.saturating_sub(1);
         let idle = state.calls == 0;
         drop(state);
         if idle {

@@ -8,7 +8,6 @@ use shardwright_placement::{NodeAddress, Retry, Route};
 
 use super::{Router, Waiting};
 use crate::call::Call;
-use crate::planted::{self, Defect};
 
 /// A node that refused a call, and the claim by which it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,10 +94,6 @@ impl Router {
 
     /// Whether a call that failed is made again. It surely was not executed then.
     fn may_be_made_again(&self, error: &CallError) -> bool {
-        let unknown = matches!(error, CallError::Unknown(_));
-        if unknown && planted::is_active(Defect::UnknownRetried) {
-            return true;
-        }
         error.is_elsewhere() && !self.cluster.config().strict
     }
 }

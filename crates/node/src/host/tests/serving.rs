@@ -214,3 +214,33 @@ async fn a_node_hears_what_its_caller_has_heard_before_it_refuses() {
         assert_eq!(world.host.env.monotonic() - began, SECOND);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn ownership_is_checked_again_under_the_shard_lock() {
+    let world = world(HostOptions::default());
+    let lock = world.host.locks().acquire_write(shard()).await.unwrap();
+    let waiting = world.begin(call("shard#5/x", "count")).await;
+    world.slot().give_up();
+    drop(lock);
+    let refused = CallError::NotOwner { shard: Some(shard()), fence: fence(7) };
+    assert_eq!(waiting.await.unwrap(), Err(refused));
+    assert!(world.log().is_empty(), "no object wakes in a shard that is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_to_a_named_shard_takes_the_shard_lock() {
+    let world = world(HostOptions::default());
+    let lock = world.host.locks().acquire_write(shard()).await.unwrap();
+    let waiting = world.begin(call("shard#5/x", "count")).await;
+    assert!(!waiting.is_finished() && world.log().is_empty());
+    drop(lock);
+    assert_eq!(waiting.await.unwrap().unwrap(), "1");
+    // A call that runs keeps the lock until it ends.
+    let running = world.begin(call("shard#5/x", "block")).await;
+    let host = Arc::clone(&world.host);
+    let claim = tokio::spawn(async move { host.locks().acquire_write(shard()).await.is_ok() });
+    yield_now().await;
+    assert!(!claim.is_finished());
+    world.probe.gate.add_permits(1);
+    assert!(running.await.unwrap().is_ok() && claim.await.unwrap());
+}
