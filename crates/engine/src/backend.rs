@@ -10,16 +10,15 @@ use shardwright_coordination::operation::{
 };
 use shardwright_coordination::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep};
 use shardwright_coordination::{
-    AcquireError, AcquireResultView, AcquireScratch, CompleteError, Context, HolderNotice,
-    IdempotentOutcome, OwnerLiveness, ParkError, ReleaseError, RenewError, RenewResult,
-    RestoredShardState, ShardHead, ShardRecord, SplitError, UnparkError,
+    AcquireError, AcquireResultView, AcquireScratch, CompleteError, HolderNotice,
+    IdempotentOutcome, ParkError, ReleaseError, RenewError, RenewResult, RestoredShardState,
+    ShardHead, ShardRecord, SplitError, UnparkError,
 };
 use shardwright_store::Write;
 
 use crate::coordinator::StoredCoordinator;
 use crate::fault;
 use crate::operate::{Done, Verdict};
-use crate::planted::{self, Defect};
 use crate::shard::Place;
 
 impl StoredCoordinator {
@@ -52,7 +51,7 @@ impl StoredCoordinator {
             ops::checkpoint(context, record, lease, cursor, op, events).map(verdict)
         });
         let Done { answer, now, shard } = moved.await?;
-        if !HolderNotice::is_owed(&answer) && !planted::is_active(Defect::ReplayTells) {
+        if !HolderNotice::is_owed(&answer) {
             return Ok(answer.map(|()| None));
         }
         let fence = shard.record.head.fence;
@@ -161,20 +160,10 @@ impl StoredCoordinator {
     ) -> Result<RestoredShardState, AcquireError> {
         let Place { tenant, key } = place;
         let seen = self.core.views.get(tenant, key.run);
-        let is_exact = planted::is_active(Defect::SkewIgnored);
-        let skew_ms = if is_exact { 0 } else { self.core.config.skew_allowance_ms };
+        let skew_ms = self.core.config.skew_allowance_ms;
         let waiting = || Write::Delete { key: self.core.keys.waiting(tenant, key.run, worker) };
         let acquired = self.core.on_shard(place, None, "acquire", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
-            let overthrown = Context { holder: OwnerLiveness::Gone, ..*context };
-            let max = context.gate.config.max_shard_retries;
-            let is_fruitless = max.is_some_and(|max| record.head.fruitless_acquires >= max.get());
-            let is_overthrown = planted::is_active(Defect::LiveOwnerOverthrown)
-                || (is_fruitless && planted::is_active(Defect::HolderParked));
-            let context = match is_overthrown {
-                true => &overthrown,
-                false => context,
-            };
             let acquired = ops::acquire(context, record, worker, skew_ms, events)?;
             if seen.as_ref().is_some_and(|view| view.is_waiting(worker)) {
                 draft.also.push(waiting());

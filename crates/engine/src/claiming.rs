@@ -17,7 +17,6 @@ use shardwright_store::{Commit, Expect, Revision, Store};
 use crate::codec::{Gate, Record, Waiting};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
-use crate::planted::{self, Defect};
 use crate::shard::Place;
 use crate::transact::{Settled, Tries};
 use crate::view::RunView;
@@ -117,7 +116,6 @@ impl StoredCoordinator {
             Err(ClaimError::BackendError(reason)) => return Err(reason.into()),
             Err(_) => return Ok((Vec::new(), ClaimOutlook { earliest_deadline: None })),
         }
-        let limit = if planted::is_active(Defect::LimitIgnored) { usize::MAX } else { limit };
         let candidates = Reserved::new(&view, worker, now, limit);
         let earliest_deadline = view.capacity(now).earliest_deadline;
         Ok((candidates.shards.clone(), ClaimOutlook { earliest_deadline }))
@@ -143,8 +141,7 @@ impl StoredCoordinator {
                 let refusal = match self.acquire(place, worker).await {
                     Ok(acquired) => return Ok(acquired),
                     Err(AcquireError::BackendError(InfraError::Corrupt { .. }))
-                        if self.core.served.take_damaged(place)
-                            && !planted::is_active(Defect::QuarantineSpreads) =>
+                        if self.core.served.take_damaged(place) =>
                     {
                         // A damaged shard is out of work, and no other is. Somebody may repair it,
                         // of which nobody tells.
@@ -174,20 +171,12 @@ impl StoredCoordinator {
     ) {
         let key = self.core.keys.waiting(tenant, run, worker);
         let gate = self.core.keys.gate(tenant, run);
-        let value = planted::waiting_as_stored(Waiting { until }.encode());
+        let value = Waiting { until }.encode();
         let commit = Commit::builder().guard(gate, Expect::At(gate_at));
         let commit = match self.core.session().await {
             Ok(Some(session)) => commit.put_in_session(key, value, session),
             Ok(None) => commit.put(key, value),
             Err(_) => return,
-        };
-        let commit = match planted::is_active(Defect::WaitRepeats) {
-            // What is taken away and was not there is as it was before.
-            true => {
-                let asker = self.core.keys.asker(tenant, run, worker);
-                commit.expect(asker.clone(), Expect::Absent).delete(asker)
-            }
-            false => commit,
         };
         let Ok(commit) = commit.build() else { return };
         let settled = self.core.driver.settle(OPERATION, &commit, Tries::Once).await;

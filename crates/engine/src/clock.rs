@@ -23,7 +23,6 @@ use shardwright_store::{AnyStore, Commit, Conflict, Expect, Key, Revision, Store
 use crate::codec::{ClockMark, Record};
 use crate::fault;
 use crate::floor::FenceFloor;
-use crate::planted::{self, Defect};
 use crate::together::Together;
 use crate::transact::{self, Driver, Settled, Tries};
 
@@ -106,7 +105,6 @@ impl EngineClock {
         mark: Option<(ClockMark, Revision)>,
         floor: FenceFloor,
     ) -> Self {
-        let mark = mark.filter(|_| !planted::is_active(Defect::ClockGoesBack));
         let allowed_until = mark.map_or(LogicalTime::ZERO, |(mark, _)| mark.reserved_until);
         let state = State {
             pace: Pace::new(env, allowed_until, interval_ms),
@@ -174,12 +172,8 @@ impl EngineClock {
         let State { mark_at: known, allowed_until, .. } = self.state();
         let by_calendar = env.wall_clock().saturating_add(self.interval_ms);
         let now = self.read(env);
-        let reserved_until = if planted::is_active(Defect::MarkRunsAhead) {
-            now.saturating_add(self.interval_ms)
-        } else {
-            // What others may have told stays allowed.
-            by_calendar.max(now).max(allowed_until)
-        };
+        // What others may have told stays allowed.
+        let reserved_until = by_calendar.max(now).max(allowed_until);
         let mark = ClockMark { reserved_until };
         let commit = Commit::builder()
             .expect(self.key.clone(), known.map_or(Expect::Absent, Expect::At))

@@ -25,10 +25,6 @@ mod handle;
 mod lead;
 mod membership;
 mod options;
-#[cfg(feature = "planted-bugs")]
-pub mod planted;
-#[cfg(not(feature = "planted-bugs"))]
-mod planted;
 mod release;
 mod session;
 mod state;

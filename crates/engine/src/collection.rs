@@ -18,7 +18,6 @@ use shardwright_store::{
 use crate::codec::{Record, Run};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault;
-use crate::planted::{self, Defect};
 use crate::transact::{self, Decided, Decision, Read, Settled, Transaction, Tries};
 use crate::view::RECORDS_PER_PAGE;
 
@@ -150,7 +149,6 @@ impl FoundRun {
         let kept_ms = match self.status {
             RunStatus::Initializing => retention.initializing_ms,
             RunStatus::Done | RunStatus::Failed | RunStatus::Cancelled => retention.ended_ms,
-            RunStatus::Active if planted::is_active(Defect::ActiveCollected) => retention.ended_ms,
             RunStatus::Active => return false,
         };
         kept_ms < u64::MAX && (self.collecting || now.millis_since(self.since) >= kept_ms)
@@ -192,7 +190,7 @@ impl Core {
         let guard = (run_key.clone(), Expect::At(at));
         let gate = self.keys.gate(tenant, run);
         let range = DeleteRange { address: found.address, since: at, guard };
-        let is_left = |key: &Key| *key != gate && !planted::is_active(Defect::RunDeletedFirst);
+        let is_left = |key: &Key| *key != gate;
         for keys in [
             self.keys.shards(tenant, run),
             self.keys.view(tenant, run),

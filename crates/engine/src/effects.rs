@@ -7,7 +7,6 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, SessionId}
 use crate::codec::{Binding, Definition, OpenShard, Progress, Record};
 use crate::keyspace::Keyspace;
 use crate::operate::Draft;
-use crate::planted::{self, Defect};
 use crate::quota::Room;
 use crate::shard::{Basis, Bound, Loaded, Place};
 
@@ -56,11 +55,8 @@ pub(crate) fn commit(
 ) -> CommitBuilder {
     let Place { tenant, key } = place;
     let progress = keys.progress(tenant, key);
-    let is_split = !draft.newborn.is_empty();
-    let mut commit = compare(keys, place, progress.clone(), current.basis, is_split);
-    if !(effects.redefines && planted::is_active(Defect::DefinitionAlone)) {
-        commit = commit.put(progress, Progress::encode_of(&draft.record));
-    }
+    let mut commit = compare(keys, place, progress.clone(), current.basis)
+        .put(progress, Progress::encode_of(&draft.record));
     if effects.redefines {
         commit = commit.put(keys.definition(tenant, key), Definition::encode_of(&draft.record));
     }
@@ -71,7 +67,7 @@ pub(crate) fn commit(
     }
     if effects.opens {
         commit = commit.put(keys.open(tenant, key), OpenShard.encode());
-    } else if effects.closes && !planted::is_active(Defect::OpenKeyKept) {
+    } else if effects.closes {
         commit = commit.delete(keys.open(tenant, key));
     }
     for child in &draft.newborn {
@@ -89,25 +85,11 @@ fn compare(
     Place { tenant, key }: Place,
     progress_key: Key,
     Basis { gate, progress, owner }: Basis,
-    is_split: bool,
 ) -> CommitBuilder {
-    let mut commit = Commit::builder();
-    if !planted::is_active(Defect::GateUncompared) {
-        commit = commit.expect(keys.gate(tenant, key.run), Expect::At(gate));
-    }
-    let leaves_out = planted::is_active(Defect::ProgressUncompared)
-        || (is_split && planted::is_active(Defect::SplitUncompared));
-    if leaves_out || planted::is_active(Defect::DefinitionAlone) {
-        // Whoever leaves it out has to vouch that it does no harm.
-        commit = commit.guard(keys.gate(tenant, key.run), Expect::At(gate));
-    }
-    if !leaves_out {
-        commit = commit.expect(progress_key, Expect::At(progress));
-    }
-    if !planted::is_active(Defect::BindingUncompared) {
-        commit = commit.expect(keys.owner(tenant, key), owner);
-    }
-    commit
+    Commit::builder()
+        .expect(keys.gate(tenant, key.run), Expect::At(gate))
+        .expect(progress_key, Expect::At(progress))
+        .expect(keys.owner(tenant, key), owner)
 }
 
 /// Adds a shard that nobody has touched.
@@ -136,10 +118,8 @@ fn bind(
     let binding = Binding { owner, fence: record.head.fence, deadline }.encode();
     let key = keys.owner(place.tenant, place.key);
     match session {
-        Some(session) if !planted::is_active(Defect::BindingOutlivesSession) => {
-            commit.put_in_session(key, binding, session)
-        }
-        Some(_) | None => commit.put(key, binding),
+        Some(session) => commit.put_in_session(key, binding, session),
+        None => commit.put(key, binding),
     }
 }
 

@@ -39,10 +39,6 @@ mod floor;
 mod listing;
 mod operate;
 mod ownership;
-#[cfg(feature = "planted-bugs")]
-pub mod planted;
-#[cfg(not(feature = "planted-bugs"))]
-mod planted;
 mod publish;
 mod quota;
 mod reading;

@@ -14,7 +14,6 @@ use shardwright_store::{Commit, CommitBuilder, Revision, SessionId, Store, Write
 use crate::coordinator::Core;
 use crate::effects::{self, Effects};
 use crate::fault::ShardFault;
-use crate::planted::{self, Defect};
 use crate::quota::{NoRoom, Room};
 use crate::runs::{Attempt, newly_logged, take_logged};
 use crate::shard::{Basis, Loaded, Place};
@@ -200,7 +199,6 @@ impl Core {
         let mut room = Room::default();
         if let Some(refuse) = refuse_room
             && !draft.newborn.is_empty()
-            && !planted::is_active(Defect::SplitUncounted)
         {
             match self.room_for_children(place, current.basis, &draft.newborn, operation).await? {
                 Ok(found) => room = found,
@@ -292,9 +290,8 @@ where
         self.now = core.now().await?;
         let served = core.served.get(place).filter(|_| read == Read::Cached);
         if let Some(current) = served.filter(|current| !is_older_than(current, self.lease)) {
-            self.is_fresh = planted::is_active(Defect::CachedRefusalTold);
-            let read = if self.is_fresh { Read::Fresh } else { Read::Cached };
-            return Ok((Some(current), read));
+            self.is_fresh = false;
+            return Ok((Some(current), Read::Cached));
         }
         self.is_fresh = true;
         Ok((core.load_known(place, self.lease, self.operation).await?, Read::Fresh))
@@ -328,9 +325,6 @@ where
                 return Ok(Decision::Reload);
             }
         };
-        if planted::is_active(Defect::ToldBeforeStored) {
-            core.publisher.publish(std::mem::take(&mut draft.events));
-        }
         let shard = Arc::clone(current);
         Ok(Decision::Commit(commit, Drafted { answer, shard, draft: Some(draft), session }))
     }
@@ -395,9 +389,6 @@ impl Core {
         let shard = Arc::new(effects::after(before, record, revision, session));
         self.served.keep(place, Arc::clone(&shard));
         self.note_commit(place.tenant, place.key.run, revision, writes);
-        if planted::is_active(Defect::ToldTwice) {
-            self.publisher.publish(events.clone());
-        }
         self.publisher.publish(events);
         shard
     }

@@ -13,7 +13,6 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Snapshot, 
 use crate::codec::{Count, Quota, Record};
 use crate::coordinator::Core;
 use crate::fault;
-use crate::planted::{self, Defect};
 use crate::shard::{BASIS_KEYS, Basis, Place};
 use crate::transact::{Decided, Decision, Read, Transaction};
 
@@ -26,10 +25,7 @@ pub(crate) struct Room {
 impl Room {
     pub(crate) fn add_to(self, mut commit: CommitBuilder) -> CommitBuilder {
         for (key, expect, value) in self.updates {
-            if !planted::is_active(Defect::QuotaUncompared) {
-                commit = commit.expect(key.clone(), expect);
-            }
-            commit = commit.put(key, value);
+            commit = commit.expect(key.clone(), expect).put(key, value);
         }
         commit
     }
@@ -131,9 +127,6 @@ impl Core {
         let counters = Counters::decode(&values, operation)?;
         let freed = counters.count.value.reserved;
         let [count, tenant_key, total_key] = keys;
-        if planted::is_active(Defect::ReservationKept) {
-            return Ok(commit.delete(count));
-        }
         let commit = match counters.count.expect {
             Expect::Absent => return Ok(commit),
             expect @ Expect::At(_) => commit.expect(count.clone(), expect).delete(count),

@@ -14,7 +14,6 @@ use crate::codec::{Manifest, Record, Run, join_run};
 use crate::coordinator::Core;
 use crate::fault;
 use crate::keyspace::ShardPart;
-use crate::planted::{self, Defect};
 use crate::shard::{Place, decode_shard};
 
 /// A run as it is stored.
@@ -212,11 +211,7 @@ impl Core {
         }
         let told = self.watermark(tenant, run).await?;
         let before = told.as_deref();
-        let remembered = before.filter(|_| !planted::is_active(Defect::WatermarkGoesBack));
-        let mut progress = counter.finish(remembered);
-        if planted::is_active(Defect::LeasesUncounted) {
-            progress.leased = 0;
-        }
+        let mut progress = counter.finish(before);
         if progress.watermark.as_deref() != before {
             progress.watermark =
                 self.raise_watermark(tenant, run, progress.watermark, told).await?;

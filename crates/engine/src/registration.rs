@@ -31,7 +31,6 @@ use crate::collection::{DeleteRange, RunAddress};
 use crate::coordinator::StoredCoordinator;
 use crate::effects;
 use crate::fault;
-use crate::planted::{self, Defect};
 use crate::quota::Room;
 use crate::reading::StoredRun;
 use crate::transact;
@@ -261,9 +260,6 @@ impl StoredCoordinator {
                     return Ok(false);
                 }
                 (writes, bytes) = (0, 0);
-                if planted::is_active(Defect::StartedBeforeStaged) {
-                    return Ok(true);
-                }
             }
             commit = effects::insert(commit, &self.core.keys, plan.tenant, shard);
             writes += WRITES_PER_SHARD;

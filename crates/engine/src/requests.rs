@@ -21,7 +21,6 @@ use crate::codec::{Asker, Record, SplitAsk};
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::fault::{self, ShardFault};
 use crate::keyspace::Keyspace;
-use crate::planted::{self, Defect};
 use crate::shard::{Loaded, Place};
 use crate::transact::{Decided, Decision, Read, Settled, Transaction};
 
@@ -75,7 +74,6 @@ impl StoredCoordinator {
         asker: WorkerId,
         patience_ms: u64,
     ) -> Result<(), SplitRequestError> {
-        let patience_ms = if planted::is_active(Defect::PatienceLost) { 0 } else { patience_ms };
         let mut asking = Asking { core: &self.core, place, asker, patience_ms };
         self.core.driver.transact(&mut asking).await
     }
@@ -86,7 +84,6 @@ impl StoredCoordinator {
         lease: &Lease,
         pause_ms: u64,
     ) -> Result<(), DeclineError> {
-        let pause_ms = pause_ms << u32::from(planted::is_active(Defect::DeclineStretched));
         let mut declining = Declining { core: &self.core, place, lease, pause_ms };
         self.core.driver.transact(&mut declining).await
     }
@@ -128,8 +125,7 @@ impl Transaction for Asking<'_> {
         let Some(AskBasis { now, shard, asked, elsewhere: Some(elsewhere) }) = basis else {
             return Ok(Decision::Refuse(ShardNotFound { key }.into()));
         };
-        let open_elsewhere = elsewhere.is_open_at(*now, core.fence_floor())
-            || planted::is_active(Defect::AskedEverywhere);
+        let open_elsewhere = elsewhere.is_open_at(*now, core.fence_floor());
         let gate = shard.run_gate(core.fence_floor());
         let context = shard.context(*now, tenant, &gate);
         let expires_at = now.saturating_add(self.patience_ms);
@@ -212,10 +208,7 @@ impl Transaction for Declining<'_> {
             .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
             .expect(core.keys.owner(tenant, key), shard.basis.owner)
             .expect(core.keys.ask(tenant, key), asked.expect);
-        let mut commit = match planted::is_active(Defect::DeclineDeletes) {
-            true => commit.delete(core.keys.ask(tenant, key)),
-            false => put(commit, core.keys.ask(tenant, key), ask, session),
-        };
+        let mut commit = put(commit, core.keys.ask(tenant, key), ask, session);
         if let Some(asker) = asker {
             commit = commit.delete(core.keys.asker(tenant, key.run, asker));
         }
@@ -348,9 +341,7 @@ impl Core {
 
 fn put(commit: CommitBuilder, key: Key, value: Bytes, session: Option<SessionId>) -> CommitBuilder {
     match session {
-        Some(session) if !planted::is_active(Defect::RequestOutlivesAsker) => {
-            commit.put_in_session(key, value, session)
-        }
-        Some(_) | None => commit.put(key, value),
+        Some(session) => commit.put_in_session(key, value, session),
+        None => commit.put(key, value),
     }
 }

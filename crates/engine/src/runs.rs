@@ -15,7 +15,6 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
 use crate::codec::{Gate, Record, Run};
 use crate::coordinator::{Core, StoredCoordinator};
-use crate::planted::{self, Defect};
 use crate::reading::StoredRun;
 use crate::transact::{Decided, Decision, Read, Settled, Transaction};
 
@@ -63,11 +62,7 @@ impl StoredCoordinator {
         request: GetRun,
     ) -> Result<RunRecord, RunQueryError> {
         let run = request.run;
-        let mut record = self.core.look_at(tenant, run, "get_run").await?.record;
-        if planted::is_active(Defect::RootsHidden) {
-            record.root_shards.clear();
-        }
-        Ok(record)
+        Ok(self.core.look_at(tenant, run, "get_run").await?.record)
     }
 
     pub(crate) async fn get_run_progress(
@@ -99,9 +94,6 @@ impl StoredCoordinator {
         let listed = self.core.all_shards(&found, OPERATION, summary).await?;
         let mut listed = listed.ok_or(RunNotFound { run })?;
         ShardSummary::sort(&mut listed);
-        if planted::is_active(Defect::ListHidesParks) {
-            listed.iter_mut().for_each(|shard| shard.park_reason = None);
-        }
         Ok(listed)
     }
 }
@@ -167,7 +159,7 @@ impl Core {
         let commit = Commit::builder()
             .expect(key.clone(), Expect::At(at))
             .put(key, Run::encode_of(record, false));
-        if before == Some(after) || planted::is_active(Defect::GateNotWritten) {
+        if before == Some(after) {
             return commit;
         }
         commit.put(self.keys.gate(tenant, run), after.encode())

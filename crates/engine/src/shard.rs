@@ -12,7 +12,6 @@ use shardwright_store::{Expect, Key, Revision, SessionId, Snapshot, Store, Versi
 use crate::codec::{Binding, Definition, Gate, Progress, Record, join_shard};
 use crate::coordinator::Core;
 use crate::fault::{self, ShardFault};
-use crate::planted::{self, Defect};
 
 /// Whose shard, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +93,6 @@ impl Loaded {
             _ if head.lease.is_none() => OwnerLiveness::Untracked,
             Some(Bound { session: Some(_), .. }) => OwnerLiveness::Live,
             Some(Bound { session: None, .. }) => OwnerLiveness::Untracked,
-            None if planted::is_active(Defect::EndedSessionIgnored) => OwnerLiveness::Untracked,
             None => OwnerLiveness::Gone,
         }
     }

@@ -19,7 +19,6 @@ use shardwright_store::{
 };
 
 use crate::fault;
-use crate::planted::{self, Defect};
 
 /// What became of a commit.
 #[derive(Clone, Debug)]
@@ -322,12 +321,6 @@ impl Driver {
             CommitError::SessionGone(ended) => Sent::Settled(Settled::SessionGone(ended)),
             CommitError::NotApplied(Fault { kind: FaultKind::Full, .. }) => {
                 Sent::Settled(Settled::Full(failure))
-            }
-            CommitError::Unknown(_) if planted::is_active(Defect::UnknownToldAsDone) => {
-                Sent::Settled(Settled::Stored(latest_compared(commit)))
-            }
-            CommitError::Unknown(_) if planted::is_active(Defect::UnknownToldAsNotApplied) => {
-                Sent::Failed(fault::contention(operation))
             }
             CommitError::Unknown(_) => Sent::Unknown(failure),
             CommitError::NotApplied(_) | CommitError::TooLarge(_) | CommitError::Corrupt(_) => {

@@ -25,7 +25,6 @@ use crate::coordinator::Core;
 use crate::fault;
 use crate::keyspace::ViewKey;
 use crate::listing;
-use crate::planted::{self, Defect};
 use crate::shard::Place;
 use crate::together::Together;
 use state::ViewState;
@@ -244,9 +243,6 @@ impl Core {
             if let Some((_, _, key)) = self.keys.parse_view(write.key()) {
                 let value = match write {
                     Write::Put { value, .. } => Some(value),
-                    Write::Delete { .. } if planted::is_active(Defect::OwnReleaseUnseen) => {
-                        continue;
-                    }
                     Write::Delete { .. } => None,
                 };
                 state.apply_own(key, value.map(AsRef::as_ref), revision);
@@ -367,10 +363,6 @@ impl Follow {
             } else {
                 drop(core);
                 self.env.sleep(PAUSE).await;
-            }
-            if planted::is_active(Defect::RelistSkipped) {
-                self.env.sleep(PAUSE).await;
-                continue;
             }
             // Something was missed: read everything anew and go on from there.
             match self.relist().await {

@@ -11,7 +11,6 @@ use shardwright_store::{Commit, Expect, Key, Revision, Snapshot, Store, Versione
 use crate::codec::{Record, Watermark};
 use crate::coordinator::Core;
 use crate::fault;
-use crate::planted::{self, Defect};
 use crate::transact::{Decided, Decision, Read, Transaction};
 
 const OPERATION: &str = "watermark";
@@ -88,10 +87,9 @@ impl Transaction for Raising<'_> {
         let [found, Some(gate)] = values.as_slice() else {
             return Ok(Decision::Answer(self.before.clone()));
         };
-        let goes_back = planted::is_active(Defect::WatermarkGoesBack);
         self.before = self.before.take().max(found.as_ref().and_then(told));
         let is_told = self.before.as_ref().is_some_and(|before| *before >= self.reached);
-        if is_told && !goes_back {
+        if is_told {
             return Ok(Decision::Answer(self.before.clone()));
         }
         let expect = found.as_ref().map_or(Expect::Absent, |found| Expect::At(found.revision));

@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 
 use super::calendar::Calendar;
 use super::options::ClusterOptions;
-use super::planted::{self, Defect};
 use super::state::{News, State, news};
 use super::view::ClusterView;
 use crate::fault;
@@ -129,9 +128,7 @@ impl Core {
         let now = self.now();
         let mut state = self.lock();
         // A store may show an older state than it did before; that has nothing new.
-        let reached = state.reached(range);
-        let is_skipped = reached > Revision::ZERO && planted::is_active(Defect::RelistSkipped);
-        if revision >= reached && !is_skipped {
+        if revision >= state.reached(range) {
             state.replace(range, listed, revision, now);
         }
         Ok(revision)

@@ -12,7 +12,6 @@ use shardwright_store::{Commit, Revision};
 
 use super::error::{LeadError, StepError};
 use super::membership::NodeMembership;
-use super::planted;
 use super::session::Serving;
 use super::targets::{Basis, Writing};
 use crate::keyspace::ClusterKey;
@@ -68,7 +67,7 @@ impl NodeMembership {
         if basis.is_unreadable() {
             return Err(StepError::Unreadable);
         }
-        let config = &*planted::plans_by(&self.core.options.config);
+        let config = &self.core.options.config;
         let (map, now) = (&*basis.map, self.core.now());
         let header = map.header();
         let leader = basis.leader.as_ref().map(Holder::borrowed);

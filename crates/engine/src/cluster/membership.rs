@@ -12,7 +12,6 @@ use shardwright_store::{Commit, Expect, Revision, Store};
 use super::core::Core;
 use super::error::JoinError;
 use super::handle::Cluster;
-use super::planted::{self, Defect};
 use super::session::{Lease, Opened, Serving};
 use crate::codec::{Leaving, Record};
 use crate::fault;
@@ -72,11 +71,7 @@ impl Cluster {
             let commit = Commit::builder().expect(stored_key.clone(), Expect::Absent);
             let commit = core.floor.compare_in(commit);
             let (value, session) = (value.clone(), opened.session.id);
-            let commit = if planted::is_active(Defect::MemberOutlivesSession) {
-                commit.put(stored_key, value)
-            } else {
-                commit.put_in_session(stored_key, value, session)
-            };
+            let commit = commit.put_in_session(stored_key, value, session);
             let settled = core.commit(JOIN, commit).await;
             if let Ok(Settled::Stored(revision)) = settled {
                 return Ok(core.admit(address, revision, &opened));

@@ -22,7 +22,6 @@ use shardwright_placement::{
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision, Store, StoreLimits};
 
 use super::core::Core;
-use super::planted::{self, Defect};
 use super::state::{State, told_by};
 use crate::codec::{Record, TargetChunk, TargetHead};
 use crate::fault;
@@ -67,8 +66,7 @@ impl State {
     /// What to decide targets on. A leader must still lead when they are written, and a node that
     /// somebody named must still be a member.
     pub(super) fn basis(&self, by_leader: bool, member: Option<&NodeAddress>) -> Basis {
-        let is_guarded = by_leader && !planted::is_active(Defect::LeaderUncompared);
-        let leader = is_guarded.then_some(ClusterKey::Leader);
+        let leader = by_leader.then_some(ClusterKey::Leader);
         let member = member.map(|node| ClusterKey::Member(node.clone()));
         let guards = leader.into_iter().chain(member);
         Basis {

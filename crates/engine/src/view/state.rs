@@ -8,7 +8,6 @@ use shardwright_store::Revision;
 
 use crate::codec::{Binding, Gate, Record, SplitAsk, Waiting};
 use crate::keyspace::ViewKey;
-use crate::planted::{self, Defect};
 
 /// What a view knows, and indexes that answer without looking at all of it.
 pub(crate) struct ViewState {
@@ -313,9 +312,7 @@ impl ViewState {
     }
 
     pub(crate) fn capacity(&mut self, now: LogicalTime) -> CapacityHint {
-        if !planted::is_active(Defect::HintsOverdue) {
-            self.expire(now);
-        }
+        self.expire(now);
         CapacityHint::of(
             self.hands_out(),
             self.free.len(),
@@ -335,10 +332,8 @@ impl ViewState {
         // What was asked of a holder is void once it holds the shard no more.
         let is_held = self.owners.get(&shard).is_some_and(|owner| owner.fence == fence);
         let ask = self.asks.get(&shard).filter(|ask| is_held && ask.fence == fence);
-        let is_misdirected = planted::is_active(Defect::RequestMisdirected);
-        let ask = if is_misdirected { self.asks.values().next() } else { ask };
         Some(HolderNotice {
-            paused: gate.paused || planted::is_active(Defect::PauseMadeUp),
+            paused: gate.paused,
             split_request: ask.and_then(|ask| ask.slot.open_at(now)),
         })
     }

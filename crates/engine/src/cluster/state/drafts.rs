@@ -7,7 +7,6 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 use super::State;
 use crate::cluster::error::{ClaimError, LeadError, ReleaseError};
 use crate::cluster::format::Format;
-use crate::cluster::planted::{self, Defect};
 use crate::cluster::release::Release;
 use crate::keyspace::ClusterKey;
 
@@ -29,11 +28,8 @@ impl State {
             return Err(ClaimError::Unreadable(shard));
         }
         let claim = ops::claim(info, claimer, &self.members, self.floor)?;
-        let claim = planted::claimed(claim, info.fence);
         let commit =
             self.expecting_lives(info.current, claimer).map_err(ClaimError::HolderUnreadable)?;
-        let is_blind = planted::is_active(Defect::MembershipUncompared);
-        let commit = if is_blind { Commit::builder() } else { commit };
         let commit = self.writing(commit, info, &claim);
         let fence = (self.format == Format::Records).then_some(claim.fence);
         Ok(ClaimDraft { commit, fence })
