@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use shardwright_contracts::{LogicalTime, TenantId, WorkerId};
 
 use crate::error::reason::Throttled;
-use crate::planted::{self, Defect};
 
 /// When each worker may claim again.
 ///
@@ -33,7 +32,6 @@ impl ClaimCooldowns {
         worker: WorkerId,
     ) -> Result<(), Throttled> {
         match self.retry_after.get(&(tenant, worker)) {
-            _ if planted::is_active(Defect::CooldownIgnored) => Ok(()),
             Some(&retry_after) if now < retry_after => Err(Throttled { retry_after }),
             Some(_) | None => Ok(()),
         }

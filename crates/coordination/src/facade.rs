@@ -7,7 +7,6 @@ use shardwright_contracts::{LogicalTime, RunId, ShardId, TenantId, WorkerId};
 use crate::error::reason::NoneAvailable;
 use crate::error::{AcquireError, ClaimError};
 use crate::operation::Claim;
-use crate::planted::{self, Defect};
 use crate::restore::{AcquireResultView, AcquireScratch};
 use crate::traits::{CoordinationBackend, RunManagement, execute};
 
@@ -112,8 +111,7 @@ impl ClaimWalk {
 /// The order in which a worker tries candidates: from one that depends on the worker on, so that
 /// many who come at the same time try different ones first.
 pub fn rotated<T>(candidates: &[T], worker: WorkerId) -> impl Iterator<Item = &T> {
-    let turn = if planted::is_active(Defect::RotationStuck) { 0 } else { worker.as_raw() };
-    let first = turn.checked_rem(candidates.len() as u64).unwrap_or_default();
+    let first = worker.as_raw().checked_rem(candidates.len() as u64).unwrap_or_default();
     let (before, from) = candidates.split_at_checked(first as usize).unwrap_or_default();
     from.iter().chain(before)
 }

@@ -16,7 +16,6 @@ use crate::error::reason::{
 };
 use crate::lease::{Lease, OwnerLiveness};
 use crate::op_log::{OpAttempt, OpConflict, check_op_idempotency};
-use crate::planted::{self, Defect};
 use crate::record::{RunGate, ShardHead};
 use crate::status::RunStatus;
 
@@ -76,9 +75,6 @@ where
     E: From<GuardError> + From<OpConflict>,
 {
     check_tenant(context.tenant, head, lease)?;
-    if planted::is_active(Defect::OpLogAfterFence) {
-        check_holder(context, head, lease)?;
-    }
     if check_op_idempotency(&head.op_log, attempt)?.is_some() || remembered()? {
         return Ok(Admission::Replay);
     }
@@ -102,9 +98,6 @@ fn check_tenant<const LOG: usize>(
     lease: &Lease,
 ) -> Result<(), GuardError> {
     check_tenant_of(tenant, head.tenant)?;
-    if planted::is_active(Defect::LeaseTenantUnchecked) {
-        return Ok(());
-    }
     Ok(check_tenant_of(tenant, lease.tenant())?)
 }
 
@@ -118,7 +111,7 @@ pub(crate) fn check_tenant_of(asking: TenantId, owning: TenantId) -> Result<(), 
 
 /// Checks that the run is one whose shards may change.
 pub(crate) fn check_run(gate: &RunGate) -> Result<(), RunNotActive> {
-    if gate.status != RunStatus::Active && !planted::is_active(Defect::RunGateSkipped) {
+    if gate.status != RunStatus::Active {
         return Err(RunNotActive { run: gate.run, status: gate.status });
     }
     Ok(())
@@ -136,7 +129,7 @@ where
     E: From<RunNotActive> + From<RunPaused>,
 {
     check_run(gate)?;
-    if gate.paused && !planted::is_active(Defect::PauseIgnored) {
+    if gate.paused {
         return Err(RunPaused { run: gate.run }.into());
     }
     Ok(())
@@ -144,7 +137,7 @@ where
 
 /// Checks that the shard is one that may change.
 pub(crate) fn check_status<const LOG: usize>(head: &ShardHead<LOG>) -> Result<(), ShardTerminal> {
-    if head.status.is_terminal() && !planted::is_active(Defect::TerminalUnchecked) {
+    if head.status.is_terminal() {
         return Err(ShardTerminal { shard: head.key.shard, status: head.status });
     }
     Ok(())
@@ -158,10 +151,8 @@ fn check_holder<const LOG: usize>(
     check_run(context.gate)?;
     check_status(head)?;
     let stale = StaleFence { presented: lease.fence(), current: head.fence };
-    let is_below_floor =
-        lease.fence() < context.gate.fence_floor && !planted::is_active(Defect::FloorUnchecked);
-    let is_stale = lease.fence() != head.fence || is_below_floor;
-    if is_stale && !planted::is_active(Defect::FenceUnchecked) {
+    let is_below_floor = lease.fence() < context.gate.fence_floor;
+    if lease.fence() != head.fence || is_below_floor {
         return Err(stale.into());
     }
     // Whoever gave the lease back keeps its fence until the next owner comes.
@@ -170,11 +161,9 @@ fn check_holder<const LOG: usize>(
     if is_gone || holder.is_expired(context.now) {
         // A lease whose session has ended is over, however long it was to last.
         let deadline = holder.deadline.min(context.now);
-        let is_mistimed = planted::is_active(Defect::ExpiryMistimed);
-        let now = if is_mistimed { deadline } else { context.now };
-        return Err(LeaseExpired { deadline, now }.into());
+        return Err(LeaseExpired { deadline, now: context.now }.into());
     }
-    if holder.owner != lease.owner() && !planted::is_active(Defect::OwnerUnchecked) {
+    if holder.owner != lease.owner() {
         return Err(stale.into());
     }
     Ok(())

@@ -25,7 +25,6 @@ use crate::cooldown::ClaimCooldowns;
 use crate::directory::{Job, RunName};
 use crate::error::reason::{RunNotFound, ShardNotFound};
 use crate::events::{EventCollector, StateTransitionEvent};
-use crate::planted::{self, Defect};
 use crate::record::RunGate;
 use crate::shard_limits::ShardLimits;
 
@@ -165,10 +164,6 @@ impl InMemoryCoordinator {
 
     /// Finds a run. Another tenant's is not there.
     fn run_mut(&mut self, tenant: TenantId, run: RunId) -> Result<&mut RunState, RunNotFound> {
-        if planted::is_active(Defect::LookupIgnoresTenant) {
-            let mut all = self.tenants.values_mut().filter_map(|tenant| tenant.runs.get_mut(&run));
-            return all.next().ok_or(RunNotFound { run });
-        }
         let state = self.tenants.get_mut(&tenant).and_then(|tenant| tenant.runs.get_mut(&run));
         state.ok_or(RunNotFound { run })
     }

@@ -6,8 +6,6 @@ use shardwright_contracts::{
     FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
 
-use crate::planted::{self, Defect};
-
 /// What a worker holds after it acquired a shard, and shows with every change it makes.
 ///
 /// Only the protocol grants leases; whoever received one as bytes puts it together again. A lease
@@ -109,9 +107,6 @@ impl LeaseHolder {
     /// Whether the lease is over at `now`. At the deadline itself it is.
     #[must_use]
     pub fn is_expired(&self, now: LogicalTime) -> bool {
-        if planted::is_active(Defect::DeadlineInclusive) {
-            return now > self.deadline;
-        }
         now >= self.deadline
     }
 }

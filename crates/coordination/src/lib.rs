@@ -57,7 +57,6 @@ pub mod op_log;
 pub mod operation;
 pub mod ops;
 pub mod payload;
-pub mod planted;
 pub mod progress;
 pub mod record;
 pub mod restore;

@@ -10,7 +10,6 @@ use arrayvec::ArrayVec;
 use shardwright_contracts::limits::{OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY};
 use shardwright_contracts::{CanonicalBytes, CanonicalSink, LogicalTime, OpId};
 
-use crate::planted::{self, Defect};
 use crate::status::stored_enum;
 
 stored_enum! {
@@ -230,15 +229,10 @@ impl<const CAPACITY: usize> OpLog<CAPACITY> {
     ///
     /// A caller's clock may have been set back; the log's times still only rise.
     pub(crate) fn record(&mut self, attempt: OpAttempt, now: LogicalTime) {
-        if planted::is_active(Defect::OpNotRecorded) {
-            return;
-        }
         let latest = self.as_slice().last();
         let executed_at = latest.map_or(now, |latest| latest.executed_at.max(now));
         if let Some(full) = self.remembered.as_mut().filter(|log| log.entries.is_full()) {
-            let newest = full.entries.len().saturating_sub(1);
-            let evicted = if planted::is_active(Defect::NewestEvicted) { newest } else { 0 };
-            full.entries.pop_at(evicted);
+            full.entries.pop_at(0);
         }
         let OpAttempt { op, kind, payload_hash } = attempt;
         let result = OpResult::Completed;
@@ -273,7 +267,7 @@ pub fn check_op_idempotency<const CAPACITY: usize>(
         return Ok(None);
     };
     let is_same = entry.kind == attempt.kind && entry.payload_hash == attempt.payload_hash;
-    if is_same || planted::is_active(Defect::PayloadIgnored) {
+    if is_same {
         return Ok(Some(*entry));
     }
     Err(OpConflict {

@@ -39,12 +39,11 @@ pub use split_request::{SplitRequestSlot, open_request};
 pub use split_residual::{ResidualPending, ResidualStep, SplitResidualResult, split_residual};
 pub use unpark::unpark;
 
-use shardwright_contracts::{CursorSemantics, CursorUpdate, ShardId, ShardSpecRef};
+use shardwright_contracts::{CursorUpdate, ShardId, ShardSpecRef};
 
 use crate::error::reason::SplitInvalid;
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
 use crate::guard::Context;
-use crate::planted::{self, Defect};
 use crate::record::{InvariantViolation, ShardHead, Spawned};
 
 /// A shard that a split makes and a driver inserts.
@@ -63,12 +62,7 @@ impl NewShard<'_> {
     #[must_use]
     pub fn head<const LOG: usize>(&self, parent: &ShardHead<LOG>) -> ShardHead<LOG> {
         let key = shardwright_contracts::ShardKey::new(parent.key.run, self.shard);
-        let semantics = if planted::is_active(Defect::SemanticsLost) {
-            CursorSemantics::default()
-        } else {
-            parent.cursor_semantics
-        };
-        ShardHead::new(parent.tenant, key, Some(parent.key.shard), semantics)
+        ShardHead::new(parent.tenant, key, Some(parent.key.shard), parent.cursor_semantics)
     }
 }
 

@@ -5,7 +5,6 @@ use std::fmt;
 use shardwright_contracts::{CursorUpdate, FenceEpoch, LogicalTime, Redacted, RunId, ShardSpecRef};
 
 use crate::error::reason::RunUnfinished;
-use crate::planted::{self, Defect};
 use crate::record::ShardHead;
 use crate::status::ShardStatus;
 
@@ -84,10 +83,7 @@ impl ProgressCounter {
             ShardStatus::Split => progress.split += 1,
             ShardStatus::Parked => progress.parked += 1,
         }
-        let holder = match planted::is_active(Defect::ExpiredCountedAsLeased) {
-            true => head.lease,
-            false => head.holder_at(self.now, self.fence_floor),
-        };
+        let holder = head.holder_at(self.now, self.fence_floor);
         progress.leased += u32::from(holder.is_some());
         if self.last_end.as_deref().is_none_or(|last| last < spec.end()) {
             self.last_end = Some(spec.end().into());
@@ -104,7 +100,6 @@ impl ProgressCounter {
     /// stays done, even where a split lets some of it be done again.
     #[must_use]
     pub fn finish(self, before: Option<&[u8]>) -> RunProgress {
-        let before = before.filter(|_| !planted::is_active(Defect::WatermarkGoesBack));
         let reached = self.unfinished.or(self.last_end);
         let watermark = match before {
             Some(before) if reached.as_deref() < Some(before) => Some(before.into()),

@@ -2,8 +2,6 @@
 
 use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};
 
-use crate::planted::{self, Defect};
-
 /// Bounds that keep one tenant, or all together, from flooding a coordinator with splits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardLimits {
@@ -51,9 +49,6 @@ impl ShardLimits {
         in_all: usize,
         additional: usize,
     ) -> Result<(), ShardLimitViolation> {
-        if planted::is_active(Defect::ShardLimitUnchecked) {
-            return Ok(());
-        }
         for (scope, present, max) in [
             (ShardLimitScope::Tenant, of_tenant, self.per_tenant),
             (ShardLimitScope::Total, in_all, self.total),

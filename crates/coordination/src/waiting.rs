@@ -5,8 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use shardwright_contracts::limits::MAX_WAITING_WORKERS;
 use shardwright_contracts::{LogicalTime, WorkerId};
 
-use crate::planted::{self, Defect};
-
 /// The workers that wait for shards of one run, so that holders can be told how many there are.
 ///
 /// Nobody waits for good: a worker that does not come back is one that has gone. How long it counts
@@ -66,8 +64,7 @@ impl WaitingWorkers {
     }
 
     fn expired(&self, now: LogicalTime) -> impl Iterator<Item = (LogicalTime, WorkerId)> + '_ {
-        let forever = planted::is_active(Defect::WaitingForever);
-        self.by_time.iter().copied().take_while(move |(until, _)| *until <= now && !forever)
+        self.by_time.iter().copied().take_while(move |(until, _)| *until <= now)
     }
 }
 

@@ -21,7 +21,6 @@ use crate::operation::{
     RequestSplit, SplitReplace, SplitResidual, UnparkShard, widen,
 };
 use crate::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep, RunCall};
-use crate::planted::{self, Defect};
 use crate::restore::{
     AcquireResultView, AcquireScratch, HolderNotice, RenewResult, RestoredShardState, SplitRequest,
 };
@@ -95,9 +94,7 @@ impl InMemoryCoordinator {
             match PooledShard::insert(room, child.head(&head.head), child.spec, child.cursor) {
                 Ok(shard) => stored.push(shard),
                 Err(full) => {
-                    if !planted::is_active(Defect::RefusedSplitKeepsRoom) {
-                        room.give_back_beside(of_spawned(children.len()));
-                    }
+                    room.give_back_beside(of_spawned(children.len()));
                     stored.into_iter().for_each(|shard: PooledShard| shard.remove(room));
                     return Err(full.into());
                 }
@@ -217,9 +214,7 @@ impl CoordinationBackend for InMemoryCoordinator {
             |run, (lease, snapshot)| {
                 // What was asked, and declined, was the affair of the holder before.
                 run.forget_requests(key.shard);
-                if !planted::is_active(Defect::WaitingKept) {
-                    run.waiting.stop(worker);
-                }
+                run.waiting.stop(worker);
                 AcquireResultView { lease, snapshot, capacity: run.capacity(now) }
             },
         )
@@ -258,9 +253,8 @@ impl CoordinationBackend for InMemoryCoordinator {
             key,
             |context, shard, events| ops::checkpoint(context, shard, lease, cursor, op, events),
             |run, outcome| {
-                let is_told =
-                    HolderNotice::is_owed(&outcome) || planted::is_active(Defect::ReplayTells);
-                let notice = is_told.then(|| run.notice(key.shard, now));
+                let is_owed = HolderNotice::is_owed(&outcome);
+                let notice = is_owed.then(|| run.notice(key.shard, now));
                 outcome.map(|()| notice)
             },
         )

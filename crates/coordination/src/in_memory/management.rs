@@ -14,7 +14,6 @@ use crate::operation::{
     RegisterShards, RunTransition,
 };
 use crate::ops::{self, RegisterStep, RunCall, RunChange};
-use crate::planted::{self, Defect};
 use crate::progress::{ProgressCounter, RunProgress};
 use crate::record::{RunConfig, RunRecord, ShardHead};
 use crate::summary::ShardSummary;
@@ -39,14 +38,6 @@ impl InMemoryCoordinator {
         let change = RunChange::of(change, &progress);
         let result = ops::change_run(&call, &mut state.record, change, op, &mut events);
         self.publish(events);
-        let has_paused =
-            change == RunChange::Pause && matches!(result, Ok(IdempotentOutcome::Executed(())));
-        if has_paused && planted::is_active(Defect::PauseSpreads) {
-            let runs =
-                self.tenants.get_mut(&call.tenant).into_iter().flat_map(|it| it.runs.values_mut());
-            runs.filter(|run| run.record.status == crate::status::RunStatus::Active)
-                .for_each(|run| run.record.paused = true);
-        }
         result
     }
 
@@ -244,10 +235,7 @@ impl InMemoryCoordinator {
         if check_handing_out::<ClaimError>(&state.record.gate(floor)).is_err() {
             return Ok(ClaimOutlook { earliest_deadline: None });
         }
-        let skipped = usize::from(planted::is_active(Defect::CandidateSkipped));
-        out.extend(state.candidates(worker).skip(skipped).take(limit));
-        let is_silent = planted::is_active(Defect::OutlookSilent);
-        let earliest_deadline = state.earliest_deadline().filter(|_| !is_silent);
-        Ok(ClaimOutlook { earliest_deadline })
+        out.extend(state.candidates(worker).take(limit));
+        Ok(ClaimOutlook { earliest_deadline: state.earliest_deadline() })
     }
 }

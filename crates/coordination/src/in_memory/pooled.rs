@@ -2,7 +2,6 @@ use shardwright_contracts::{ByteSlot, CursorUpdate, ShardSpecRef, SlabFull};
 
 use super::room::Room;
 use crate::ops::assert_sound;
-use crate::planted::{self, Defect};
 use crate::record::{Park, ShardHead, ShardState, check_cursor};
 
 /// A shard's range and metadata in a slab.
@@ -151,9 +150,7 @@ impl ShardState for PooledShardMut<'_> {
     }
 
     fn set_cursor(&mut self, cursor: CursorUpdate<'_>) -> Result<(), SlabFull> {
-        let is_leaking = planted::is_active(Defect::BytesLeak);
-        let old = if is_leaking { PooledCursor::default() } else { self.shard.cursor };
-        self.shard.cursor = old.replace(self.room, cursor)?;
+        self.shard.cursor = self.shard.cursor.replace(self.room, cursor)?;
         Ok(())
     }
 

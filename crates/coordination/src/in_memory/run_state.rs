@@ -9,7 +9,6 @@ use crate::estimate::HeldEstimate;
 use crate::facade::rotated;
 use crate::guard::{Context, hands_out};
 use crate::ops::{self, SplitRequestSlot};
-use crate::planted::{self, Defect};
 use crate::record::{RunRecord, ShardHead};
 use crate::restore::{CapacityHint, HolderNotice, SplitRequest};
 use crate::status::ShardStatus;
@@ -92,8 +91,6 @@ impl RunState {
         self.remove_available(row);
         match after {
             Standing::Settled => self.forget_requests(shard),
-            Standing::Available
-                if before == Standing::Settled && planted::is_active(Defect::UnparkNotIndexed) => {}
             Standing::Available => {
                 self.add_available(row);
                 self.forget_requests(shard);
@@ -166,9 +163,7 @@ impl RunState {
     }
 
     pub(super) fn capacity(&mut self, now: LogicalTime) -> CapacityHint {
-        if !planted::is_active(Defect::CapacityStale) {
-            self.expire(now);
-        }
+        self.expire(now);
         CapacityHint::of(
             hands_out(self.record.status, self.record.paused),
             self.available.len(),
@@ -188,8 +183,7 @@ impl RunState {
     }
 
     pub(super) fn notice(&self, shard: ShardId, now: LogicalTime) -> HolderNotice {
-        let paused = self.record.paused && !planted::is_active(Defect::NoticeOmitsPause);
-        HolderNotice { paused, split_request: self.open_request(shard, now) }
+        HolderNotice { paused: self.record.paused, split_request: self.open_request(shard, now) }
     }
 
     fn open_request(&self, shard: ShardId, now: LogicalTime) -> Option<SplitRequest> {

@@ -407,6 +407,22 @@ fn reasons_for_parking_and_spawned_shards_count_as_bytes_too() {
 }
 
 #[test]
+fn a_split_that_is_refused_for_its_last_child_gives_back_all_room() {
+    let (spec, middle) = (ShardSpecRef::new(b"a", b"b", b""), [b'a'; 10]);
+    let plan = plan_split_replace(spec, CursorUpdate::initial(), &[&middle]).unwrap();
+    // Room for the ids of both children and for the range of the first.
+    let config = CoordinatorRuntimeConfig { slab_capacity: 2 + 2 * 16 + 15, ..small() };
+    let mut coordinator = coordinator(config, 1);
+    let lease = acquire(&mut coordinator, 1, 0);
+    for id in 2..5 {
+        let refused = coordinator.split_replace(at(2), TENANT, &lease, &plan, op(id));
+        let full = SlabFull::Bytes { requested: 11, free: 4, capacity: 49 };
+        assert_eq!(refused, Err(full.into()));
+        assert_eq!((coordinator.bytes_used(), coordinator.shard_count()), (2, 1));
+    }
+}
+
+#[test]
 fn a_split_whose_derived_id_is_taken_is_refused_and_changes_nothing() {
     let mut coordinator = coordinator(small(), 1);
     let lease = acquire(&mut coordinator, 1, 0);

@@ -6,7 +6,6 @@ use crate::error::reason::{AlreadyLeased, RetriesExhausted};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_handing_out, check_status, check_tenant_of};
 use crate::lease::{Lease, LeaseHolder, OwnerLiveness};
-use crate::planted::{self, Defect};
 use crate::record::{Park, ShardState};
 use crate::status::{ParkReason, ShardStatus};
 
@@ -35,18 +34,9 @@ pub fn acquire<const LOG: usize>(
     let (gate, head) = (context.gate, shard.head());
     check_tenant_of(context.tenant, head.tenant)?;
     let attempts = head.fruitless_acquires;
-    let counted = attempts + u32::from(planted::is_active(Defect::ParkedTooSoon));
-    let is_fruitless = gate.config.max_shard_retries.is_some_and(|max| counted >= max.get())
-        && !planted::is_active(Defect::RetriesNeverPark);
-    let is_active = head.status == ShardStatus::Active;
-    if is_fruitless && is_active && planted::is_active(Defect::ParkedInPause) {
-        return Ok(park_instead(context, shard, attempts, events));
-    }
+    let is_fruitless = gate.config.max_shard_retries.is_some_and(|max| attempts >= max.get());
     check_handing_out::<AcquireError>(gate)?;
     check_status(head)?;
-    if is_fruitless && planted::is_active(Defect::ParkedUnderHolder) {
-        return Ok(park_instead(context, shard, attempts, events));
-    }
     if let Some(LeaseHolder { owner, deadline }) = head.holder(gate.fence_floor) {
         let is_over = match context.holder {
             OwnerLiveness::Gone => true,
@@ -61,13 +51,7 @@ pub fn acquire<const LOG: usize>(
     if is_fruitless {
         return Ok(park_instead(context, shard, attempts, events));
     }
-    let fence = if planted::is_active(Defect::AcquireKeepsFence) && head.acquire_count > 0 {
-        head.fence
-    } else if planted::is_active(Defect::FloorNotReached) {
-        head.fence.next_at_least(head.fence)?
-    } else {
-        head.fence.next_at_least(planted::floor_of_grant(head.fence, gate.fence_floor))?
-    };
+    let fence = head.fence.next_at_least(gate.fence_floor)?;
 
     let deadline = gate.config.lease_until(context.now);
     let head = shard.head_mut();
@@ -91,10 +75,7 @@ fn park_instead<const LOG: usize>(
     attempts: u32,
     events: &mut EventCollector,
 ) -> Acquired {
-    let reason = match planted::is_active(Defect::ParkedForNothing) {
-        true => ParkReason::Other,
-        false => ParkReason::TooManyErrors,
-    };
+    let reason = ParkReason::TooManyErrors;
     // A reason without a word needs no room; a shard parked without one would not be sound.
     let _has_room = shard.set_park(Park { reason, detail: Box::default() });
     let head = shard.head_mut();
@@ -103,8 +84,5 @@ fn park_instead<const LOG: usize>(
     head.lease = None;
     assert_sound(head.check_invariants());
     emit(context, events, || EventKind::ShardParked { shard: id, reason });
-    if planted::is_active(Defect::ParkToldTwice) {
-        emit(context, events, || EventKind::ShardParked { shard: id, reason });
-    }
     Acquired::Parked(RetriesExhausted { shard: id, attempts })
 }

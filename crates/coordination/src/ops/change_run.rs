@@ -8,7 +8,6 @@ use crate::guard::check_tenant_of;
 use crate::op_log::{IdempotentOutcome, OpKind, check_op_idempotency};
 use crate::operation::RunTransition;
 use crate::payload;
-use crate::planted::{self, Defect};
 use crate::progress::{RunProgress, RunTerminalEvaluation, evaluate_run_terminal};
 use crate::record::RunRecord;
 use crate::status::RunStatus;
@@ -99,7 +98,7 @@ pub fn change_run(
 
 fn check_change(record: &RunRecord, change: RunChange<'_>) -> Result<(), RunTransitionError> {
     let (run, status) = (record.run, record.status);
-    if status.is_terminal() && !planted::is_active(Defect::RunEndsTwice) {
+    if status.is_terminal() {
         return Err(RunTerminal { run, status }.into());
     }
     if status != RunStatus::Active && change != RunChange::Cancel {
@@ -107,7 +106,6 @@ fn check_change(record: &RunRecord, change: RunChange<'_>) -> Result<(), RunTran
     }
     if let RunChange::Complete(progress) = change {
         return match evaluate_run_terminal(progress) {
-            _ if planted::is_active(Defect::CompleteRunUnchecked) => Ok(()),
             RunTerminalEvaluation::AllDone => Ok(()),
             RunTerminalEvaluation::StillActive | RunTerminalEvaluation::HasFailures => {
                 Err(progress.unfinished(run).into())
@@ -121,6 +119,5 @@ fn check_change(record: &RunRecord, change: RunChange<'_>) -> Result<(), RunTran
 fn end(record: &mut RunRecord, status: RunStatus, now: LogicalTime) {
     record.status = status;
     record.paused = false;
-    let now = if planted::is_active(Defect::EndUntimed) { record.created_at } else { now };
     record.completed_at = Some(now.max(record.created_at));
 }

@@ -8,7 +8,6 @@ use crate::guard::{Admission, Context, admit};
 use crate::lease::Lease;
 use crate::op_log::{IdempotentOutcome, OpKind};
 use crate::payload;
-use crate::planted::{self, Defect};
 use crate::record::ShardState;
 
 /// Moves a shard's cursor to a key, never backwards. Emits `ShardCheckpointed`.
@@ -22,12 +21,7 @@ pub fn checkpoint<const LOG: usize>(
 ) -> Result<IdempotentOutcome<()>, CheckpointError> {
     let attempt = payload::cursor(OpKind::Checkpoint, op, cursor);
     match admit::<LOG, CheckpointError>(context, shard.head(), lease, attempt)? {
-        Admission::Replay => {
-            if planted::is_active(Defect::ReplayMutates) {
-                shard.set_cursor(cursor)?;
-            }
-            return Ok(IdempotentOutcome::Replayed(()));
-        }
+        Admission::Replay => return Ok(IdempotentOutcome::Replayed(())),
         Admission::Execute => {}
     }
     if cursor.is_initial() {
@@ -38,15 +32,12 @@ pub fn checkpoint<const LOG: usize>(
     let made_progress = shard.cursor().last_key() < cursor.last_key();
     shard.set_cursor(cursor)?;
     let head = shard.head_mut();
-    if made_progress && !planted::is_active(Defect::RetriesNotReset) {
+    if made_progress {
         head.fruitless_acquires = 0;
     }
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());
     let id = head.key.shard;
-    if planted::is_active(Defect::CheckpointSilent) {
-        return Ok(IdempotentOutcome::Executed(()));
-    }
     emit(context, events, || EventKind::ShardCheckpointed {
         shard: id,
         last_key: RedactedKey(cursor.last_key().map(Into::into)),

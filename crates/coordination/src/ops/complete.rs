@@ -7,7 +7,6 @@ use crate::guard::{Admission, Context, admit};
 use crate::lease::Lease;
 use crate::op_log::{IdempotentOutcome, OpKind};
 use crate::payload;
-use crate::planted::{self, Defect};
 use crate::record::ShardState;
 use crate::status::ShardStatus;
 
@@ -31,9 +30,7 @@ pub fn complete<const LOG: usize>(
     shard.set_cursor(cursor)?;
     let head = shard.head_mut();
     head.status = ShardStatus::Done;
-    if !planted::is_active(Defect::LeaseKeptOnComplete) {
-        head.lease = None;
-    }
+    head.lease = None;
     head.fruitless_acquires = 0;
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());

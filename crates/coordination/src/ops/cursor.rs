@@ -5,7 +5,6 @@ use shardwright_contracts::{CursorInputError, CursorRegression, CursorUpdate};
 use crate::error::reason::{
     CheckpointMissingKey, CursorKeyTooLarge, CursorOutOfBounds, CursorTokenTooLarge,
 };
-use crate::planted::{self, Defect};
 use crate::record::ShardState;
 
 /// Checks form, sizes, direction and bounds of the cursor that a shard is to move to.
@@ -27,10 +26,8 @@ where
         CursorInputError::KeyTooLarge { size, max } => CursorKeyTooLarge { size, max }.into(),
         CursorInputError::TokenTooLarge { size, max } => CursorTokenTooLarge { size, max }.into(),
     })?;
-    if !planted::is_active(Defect::CursorRegressionAccepted) {
-        shard.cursor().check_advance(cursor)?;
-    }
-    if !cursor.is_within(shard.spec()) && !planted::is_active(Defect::CursorBoundsUnchecked) {
+    shard.cursor().check_advance(cursor)?;
+    if !cursor.is_within(shard.spec()) {
         return Err(CursorOutOfBounds.into());
     }
     Ok(())

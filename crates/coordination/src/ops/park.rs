@@ -9,7 +9,6 @@ use crate::guard::{Admission, Context, admit};
 use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
 use crate::payload;
-use crate::planted::{self, Defect};
 use crate::record::{Park, ShardState};
 use crate::status::{ParkReason, ShardStatus};
 
@@ -30,15 +29,11 @@ pub fn park<const LOG: usize>(
         Admission::Execute => {}
     }
     if detail.len() > MAX_PARK_DETAIL_SIZE {
-        if planted::is_active(Defect::RefusedParkFrees) {
-            shard.head_mut().lease = None;
-        }
         let (size, max) = (detail.len(), MAX_PARK_DETAIL_SIZE);
         return Err(ParkDetailTooLarge { size, max }.into());
     }
 
-    let kept = if planted::is_active(Defect::ParkDetailLost) { &[] } else { detail };
-    shard.set_park(Park { reason, detail: kept.into() })?;
+    shard.set_park(Park { reason, detail: detail.into() })?;
     let head = shard.head_mut();
     head.status = ShardStatus::Parked;
     head.lease = None;

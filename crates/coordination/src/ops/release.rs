@@ -7,7 +7,6 @@ use crate::guard::{Admission, Context, admit};
 use crate::lease::Lease;
 use crate::op_log::{IdempotentOutcome, OpKind};
 use crate::payload;
-use crate::planted::{self, Defect};
 use crate::record::ShardState;
 
 /// Gives a lease back, so that another worker need not wait for its end. The acquire that it ends
@@ -26,9 +25,7 @@ pub fn release<const LOG: usize>(
     }
 
     let head = shard.head_mut();
-    if !planted::is_active(Defect::ReleaseDoesNotFree) {
-        head.lease = None;
-    }
+    head.lease = None;
     head.fruitless_acquires = head.fruitless_acquires.saturating_sub(1);
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());

@@ -4,7 +4,6 @@ use crate::error::SplitRequestError;
 use crate::error::reason::{NotLeased, SplitAlreadyRequested, SplitDeclined, SplitRequestOver};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_run, check_status, check_tenant_of};
-use crate::planted::{self, Defect};
 use crate::record::ShardHead;
 use crate::restore::SplitRequest;
 
@@ -32,19 +31,15 @@ pub fn request_split<const LOG: usize>(
         return Err(NotLeased { shard }.into());
     }
     let expires_at = request.expires_at;
-    if expires_at <= context.now && !planted::is_active(Defect::AskedTooLate) {
+    if expires_at <= context.now {
         return Err(SplitRequestOver { shard, expires_at }.into());
     }
-    let open_elsewhere = open_elsewhere && !planted::is_active(Defect::AskerAsksTwice);
-    let is_pushy = planted::is_active(Defect::RequestOverwritten);
-    let by_another = |open: SplitRequest| open.asker != request.asker && !is_pushy;
+    let by_another = |open: SplitRequest| open.asker != request.asker;
     if open_elsewhere || open_request(context, head, slot).is_some_and(by_another) {
         return Err(SplitAlreadyRequested { shard }.into());
     }
     let declined = slot.not_before.filter(|time| context.now < *time);
-    if let Some(not_before) = declined
-        && !planted::is_active(Defect::DeclineForgotten)
-    {
+    if let Some(not_before) = declined {
         return Err(SplitDeclined { shard, not_before }.into());
     }
     slot.open = Some(request);

@@ -1,4 +1,4 @@
-use shardwright_contracts::{CursorUpdate, OpId, ShardId, SplitReplacePlan};
+use shardwright_contracts::{OpId, ShardId, SplitReplacePlan};
 
 use super::{NewShard, assert_sound, check_spawn_limit, emit};
 use crate::error::reason::SplitInvalid;
@@ -8,7 +8,6 @@ use crate::guard::{Admission, Context, admit};
 use crate::lease::Lease;
 use crate::op_log::OpAttempt;
 use crate::payload;
-use crate::planted::{self, Defect};
 use crate::record::{ShardState, Spawned};
 use crate::split_execution::{DerivedShardKind, derive_split_shard_id, spawned_by};
 use crate::status::ShardStatus;
@@ -63,19 +62,14 @@ pub fn split_replace<'a, const LOG: usize>(
     }
     plan.validate_against(shard.spec(), shard.cursor()).map_err(SplitInvalid::from)?;
     let first = check_spawn_limit(&head.spawned, plan.children().len())?;
-    let lost = usize::from(planted::is_active(Defect::LastChildLost));
     let children = plan
         .children()
         .iter()
-        .take(plan.children().len() - lost)
         .zip(first..)
         .map(|(child, index)| NewShard {
             shard: derive_split_shard_id(head.key, op, kind, index),
             spec: child.spec,
-            cursor: match planted::is_active(Defect::ChildCursorAhead) && index > first {
-                true => CursorUpdate::at(child.spec.start()),
-                false => child.cursor,
-            },
+            cursor: child.cursor,
         })
         .collect();
     Ok(ReplaceStep::Ready(ReplacePending { children, attempt }))

@@ -10,7 +10,6 @@ use crate::guard::{Admission, Context, admit_unless};
 use crate::lease::Lease;
 use crate::op_log::{OpAttempt, OpConflict};
 use crate::payload;
-use crate::planted::{self, Defect};
 use crate::record::{ShardState, Spawned};
 use crate::split_execution::{DerivedShardKind, derive_split_shard_id, spawned_by};
 
@@ -73,7 +72,7 @@ pub fn split_residual<'a, const LOG: usize>(
     let index = check_spawn_limit(&head.spawned, 1)?;
     let residual = NewShard {
         shard: derive_split_shard_id(head.key, op, kind, index),
-        spec: planted::residual_spec(plan),
+        spec: plan.residual(),
         cursor: CursorUpdate::initial(),
     };
     Ok(ResidualStep::Ready(ResidualPending { narrowed: plan.narrowed(), residual, attempt }))
@@ -94,9 +93,7 @@ impl<'a> ResidualPending<'a> {
         shard: &mut impl ShardState<LOG>,
         events: &mut EventCollector,
     ) -> Result<SplitResidualResult, SlabFull> {
-        if !planted::is_active(Defect::ParentNotNarrowed) {
-            shard.set_spec(self.narrowed)?;
-        }
+        shard.set_spec(self.narrowed)?;
         let residual = self.residual.shard;
         let head = shard.head_mut();
         let payload_hash = self.attempt.payload_hash;

@@ -7,7 +7,6 @@ use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_run, check_tenant_of};
 use crate::op_log::{IdempotentOutcome, OpKind, check_op_idempotency};
 use crate::payload;
-use crate::planted::{self, Defect};
 use crate::record::ShardState;
 use crate::status::ShardStatus;
 
@@ -29,29 +28,19 @@ pub fn unpark<const LOG: usize>(
         return Err(RunTerminal { run: gate.run, status: gate.status }.into());
     }
     check_run(gate)?;
-    if head.status != ShardStatus::Parked && !planted::is_active(Defect::AnythingUnparks) {
+    if head.status != ShardStatus::Parked {
         return Err(NotParked { shard: head.key.shard, status: head.status }.into());
     }
     let fence = head.fence.next_at_least(gate.fence_floor)?;
-    let told = match planted::is_active(Defect::UnparkTellsAnother) {
-        true => fence.next_at_least(fence)?,
-        false => fence,
-    };
 
-    if planted::is_active(Defect::UnparkKeepsRoom) {
-        shard.head_mut().park = None;
-    } else {
-        shard.clear_park();
-    }
+    shard.clear_park();
     let head = shard.head_mut();
     head.status = ShardStatus::Active;
-    if !planted::is_active(Defect::UnparkKeepsFence) {
-        head.fence = fence;
-    }
+    head.fence = fence;
     head.fruitless_acquires = 0;
     head.op_log.record(attempt, context.now);
     assert_sound(head.check_invariants());
     let id = head.key.shard;
-    emit(context, events, || EventKind::ShardUnparked { shard: id, new_fence_epoch: told });
+    emit(context, events, || EventKind::ShardUnparked { shard: id, new_fence_epoch: fence });
     Ok(IdempotentOutcome::Executed(()))
 }

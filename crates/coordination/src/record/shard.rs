@@ -9,7 +9,6 @@ use shardwright_contracts::{
 use super::{InvariantViolation, ensure};
 use crate::lease::LeaseHolder;
 use crate::op_log::OpLog;
-use crate::planted::{self, Defect};
 use crate::status::{ParkReason, ShardStatus};
 
 /// Why a shard is parked, with an explanation for people.
@@ -110,8 +109,7 @@ impl<const LOG: usize> ShardHead<LOG> {
     /// before a backup was restored, and nobody holds anything by it.
     #[must_use]
     pub fn holder(&self, fence_floor: FenceEpoch) -> Option<LeaseHolder> {
-        let blocks = planted::is_active(Defect::StaleLeaseBlocks);
-        self.lease.filter(|_| self.fence >= fence_floor || blocks)
+        self.lease.filter(|_| self.fence >= fence_floor)
     }
 
     /// Who holds it at `now`.
@@ -291,10 +289,7 @@ impl<'a> ShardSnapshotView<'a> {
             cursor_semantics: head.cursor_semantics,
             parent: head.parent,
             spawned: &head.spawned,
-            fruitless_acquires: match planted::is_active(Defect::AttemptsUntold) {
-                true => 1,
-                false => head.fruitless_acquires,
-            },
+            fruitless_acquires: head.fruitless_acquires,
         }
     }
 }
