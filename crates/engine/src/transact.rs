@@ -356,14 +356,6 @@ fn is_bound(commit: &Commit) -> bool {
     commit.writes().iter().all(|write| matches!(write, Write::Put { session: Some(_), .. }))
 }
 
-fn latest_compared(commit: &Commit) -> Revision {
-    let compared = commit.expectations().iter().filter_map(|expected| match expected.expect {
-        Expect::At(at) => Some(at),
-        Expect::Absent => None,
-    });
-    compared.max().unwrap_or(Revision::ZERO)
-}
-
 /// Whether a conflict shows that the commit cannot be applied any more. A key that was written
 /// never has an earlier revision again.
 fn is_final(commit: &Commit, conflict: &Conflict) -> bool {

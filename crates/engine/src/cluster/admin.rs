@@ -64,11 +64,14 @@ impl Cluster {
     }
 
     /// Changes targets as `decide` says, however often others come between, up to a bound.
-    async fn change_targets<R: Send>(
+    async fn change_targets<R: Send, D>(
         &self,
         to: Option<&NodeAddress>,
-        decide: impl Fn(&ShardMap, &Membership, LogicalTime) -> Result<TargetUpdate, R> + Send + Sync,
-    ) -> Result<TargetVersion, AdminError<R>> {
+        decide: D,
+    ) -> Result<TargetVersion, AdminError<R>>
+    where
+        D: Fn(&ShardMap, &Membership, LogicalTime) -> Result<TargetUpdate, R> + Send + Sync,
+    {
         let mut change =
             TargetChange { core: &self.core, to, rule: decide, overtaken: None, writing: None };
         self.core.driver.transact(&mut change).await
