@@ -59,7 +59,7 @@ impl Segment for Doctored<ShelfSegment> {
     }
 
     async fn sync(&mut self) -> Result<Option<Extent>, SinkError> {
-        if self.plant == Some(Plant::SyncRefused) && self.inner.fence().as_raw() % 2 == 0 {
+        if self.plant == Some(Plant::SyncRefused) && self.inner.fence().as_raw().is_multiple_of(2) {
             return Err(failed());
         }
         let before = self.inner.durable();
