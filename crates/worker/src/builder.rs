@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_contracts::{Env, RunId, TenantId};
+use shardwright_coordination::{AsyncRunManagement as _, Backend};
 use tokio::sync::Mutex;
 
-use crate::backend::Backend;
 use crate::bells::Bells;
 use crate::connector::Connector;
 use crate::erased::{DynConnector, DynJob, DynSink};
@@ -35,6 +35,9 @@ pub struct WorkerBuilder<B, C, J, E> {
     env: E,
     settings: Settings,
 }
+
+/// The backend of a worker.
+pub struct ChosenBackend(Arc<dyn Backend>);
 
 /// The connector of a worker.
 pub struct ChosenConnector(Arc<dyn DynConnector>);
@@ -70,8 +73,9 @@ impl WorkerBuilder<(), (), (), ()> {
 
 impl<B, C, J, E> WorkerBuilder<B, C, J, E> {
     /// Where the run is coordinated.
-    pub fn backend<N: Backend>(self, backend: N) -> WorkerBuilder<N, C, J, E> {
+    pub fn backend(self, backend: impl Backend + 'static) -> WorkerBuilder<ChosenBackend, C, J, E> {
         let Self { connector, job, env, settings, .. } = self;
+        let backend = ChosenBackend(Arc::new(backend));
         WorkerBuilder { backend, connector, job, env, settings }
     }
 
@@ -123,11 +127,12 @@ impl<B, C, J, E> WorkerBuilder<B, C, J, E> {
     }
 }
 
-impl<B: Backend> WorkerBuilder<B, ChosenConnector, ChosenJob, ChosenEnv> {
+impl WorkerBuilder<ChosenBackend, ChosenConnector, ChosenJob, ChosenEnv> {
     /// Looks the run up, and makes the worker.
-    pub async fn build(self) -> Result<Worker<B>, WorkerError> {
+    pub async fn build(self) -> Result<Worker, WorkerError> {
         let Self { backend, connector, job, env, settings } = self;
         let Settings { tenant, run, sink, options, stop, observer } = settings;
+        let ChosenBackend(backend) = backend;
         let record = backend.get_run(tenant, run).await.map_err(WorkerError::coordination)?;
         let shared = Shared {
             backend,

@@ -1,9 +1,10 @@
 use shardwright_contracts::{
     CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef, TenantId,
 };
-use shardwright_coordination::{CreateRunWithShardsError, RunConfig};
+use shardwright_coordination::{
+    AsyncRunManagement as _, Backend, CreateRunWithShardsError, RunConfig,
+};
 
-use crate::backend::Backend;
 use crate::connector::KeyRange;
 
 /// The one operation that makes a run, whoever does it: all but the first repeat it.
@@ -12,7 +13,7 @@ const MAKING: OpId = OpId::from_raw(1);
 /// Makes a run whose first shards are `ranges`, as a connector proposes them. Whoever comes later
 /// with the same finds it made.
 pub async fn create_run(
-    backend: &impl Backend,
+    backend: &(impl Backend + ?Sized),
     tenant: TenantId,
     run: RunId,
     config: RunConfig,

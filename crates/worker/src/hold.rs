@@ -29,7 +29,6 @@ use self::advice::Advice;
 use self::care::{Alone, Solitude};
 use self::lease_cell::LeaseCell;
 use self::work::Work;
-use crate::backend::Backend;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::job::Assignment;
@@ -62,13 +61,13 @@ impl From<WorkerError> for Stopped {
 }
 
 /// Who holds what.
-pub(crate) struct Holder<'w, B> {
-    pub(crate) shared: &'w Shared<B>,
+pub(crate) struct Holder<'w> {
+    pub(crate) shared: &'w Shared,
     pub(crate) slot: usize,
     pub(crate) worker: WorkerId,
 }
 
-impl<B: Backend> Holder<'_, B> {
+impl Holder<'_> {
     /// Works on a shard that was acquired after `asked_at`. While `turn` is kept, nobody else of
     /// this worker acquires one.
     pub(crate) async fn hold<'t>(
@@ -121,7 +120,7 @@ impl<B: Backend> Holder<'_, B> {
     /// Works for as long as the lease can be kept.
     async fn work_on(
         &self,
-        work: Work<'_, B>,
+        work: Work<'_>,
         lease: &LeaseCell,
         advice: &Advice,
     ) -> Result<End, Stopped> {

@@ -30,7 +30,6 @@ pub mod job;
 pub mod sink;
 
 mod attempt;
-mod backend;
 mod bells;
 mod builder;
 mod create;
@@ -47,7 +46,6 @@ mod straggler;
 mod tracker;
 mod worker;
 
-pub use backend::Backend;
 pub use builder::WorkerBuilder;
 pub use create::create_run;
 pub use error::WorkerError;

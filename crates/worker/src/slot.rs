@@ -7,11 +7,11 @@ use std::time::Duration;
 use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{OpId, ShardKey, WorkerId};
 use shardwright_coordination::{
-    ClaimError, RunStatus, RunTerminalEvaluation, RunTransitionError, SplitRequestError,
-    evaluate_run_terminal,
+    AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _,
+    AsyncWorkEstimates as _, ClaimError, RunStatus, RunTerminalEvaluation, RunTransitionError,
+    SplitRequestError, evaluate_run_terminal,
 };
 
-use crate::backend::Backend;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::hold::Holder;
@@ -26,8 +26,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 const PATIENCE_MS: u64 = 10_000;
 
 /// One place of a worker.
-pub(crate) struct Slot<B> {
-    shared: Arc<Shared<B>>,
+pub(crate) struct Slot {
+    shared: Arc<Shared>,
     number: usize,
     worker: WorkerId,
 }
@@ -38,8 +38,8 @@ enum Next {
     End(Ending),
 }
 
-impl<B: Backend> Slot<B> {
-    pub(crate) fn new(shared: Arc<Shared<B>>, number: usize) -> Self {
+impl Slot {
+    pub(crate) fn new(shared: Arc<Shared>, number: usize) -> Self {
         // Nobody else ever had the name.
         let worker = WorkerId::from_raw(shared.env.random());
         Self { shared, number, worker }
@@ -100,7 +100,7 @@ impl<B: Backend> Slot<B> {
     }
 
     /// Finds out whether anything is left, asks for a part of it, and waits.
-    async fn idle(&self, holder: &Holder<'_, B>, wait: &mut Duration) -> Result<Next, WorkerError> {
+    async fn idle(&self, holder: &Holder<'_>, wait: &mut Duration) -> Result<Next, WorkerError> {
         let shared = &*self.shared;
         let progress = shared.backend.get_run_progress(shared.tenant, shared.run).await;
         let progress = progress.map_err(WorkerError::coordination)?;

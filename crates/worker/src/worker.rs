@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use shardwright_contracts::{Env, RunId, TenantId};
+use shardwright_coordination::Backend;
 use tokio::sync::{Mutex, oneshot};
 
-use crate::backend::Backend;
 use crate::bells::Bells;
 use crate::builder::WorkerBuilder;
 use crate::erased::{DynConnector, DynJob, DynSink};
@@ -20,8 +20,8 @@ use crate::slot::Slot;
 use crate::stop::Stop;
 
 /// What the slots of a worker share.
-pub(crate) struct Shared<B> {
-    pub(crate) backend: B,
+pub(crate) struct Shared {
+    pub(crate) backend: Arc<dyn Backend>,
     pub(crate) connector: Arc<dyn DynConnector>,
     pub(crate) job: Arc<dyn DynJob>,
     pub(crate) sink: Arc<dyn DynSink>,
@@ -42,7 +42,7 @@ pub(crate) struct Shared<B> {
     pub(crate) lease: Duration,
 }
 
-impl<B> Shared<B> {
+impl Shared {
     /// For how long a lease is used after it was asked for. The rest of it is for the work to
     /// stop in.
     pub(crate) fn usable_lease(&self) -> Duration {
@@ -65,11 +65,11 @@ pub enum Ending {
 }
 
 /// Works on the shards of one run.
-pub struct Worker<B> {
-    pub(crate) shared: Arc<Shared<B>>,
+pub struct Worker {
+    pub(crate) shared: Arc<Shared>,
 }
 
-impl Worker<()> {
+impl Worker {
     /// Begins to put a worker for a run together.
     #[must_use]
     pub fn builder(tenant: TenantId, run: RunId) -> WorkerBuilder<(), (), (), ()> {
@@ -77,7 +77,7 @@ impl Worker<()> {
     }
 }
 
-impl<B: Backend> Worker<B> {
+impl Worker {
     /// Works until the run is done, or nothing but parked shards is left of it, or it is told to
     /// stop.
     pub async fn run(self) -> Result<Ending, WorkerError> {

@@ -4,11 +4,10 @@ use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use shardwright_coordination::{RestoredShardState, WorkEstimate};
+use shardwright_coordination::{AsyncWorkEstimates as _, RestoredShardState, WorkEstimate};
 
 use super::Holder;
 use super::lease_cell::LeaseCell;
-use crate::backend::Backend;
 use crate::connector::KeyRange;
 use crate::pace::{Left, Pace};
 
@@ -75,7 +74,7 @@ impl Advice {
     }
 }
 
-impl<B: Backend> Holder<'_, B> {
+impl Holder<'_> {
     /// What is left of a shard, and how long it will take.
     pub(super) async fn outlook(&self, advice: &Advice) -> WorkEstimate {
         let (range, after) = advice.place();

@@ -1,15 +1,14 @@
 //! Moving a shard's cursor, and ending.
 
 use shardwright_contracts::{CursorSemantics, CursorUpdate, OpId};
-use shardwright_coordination::{CheckpointError, CompleteError};
+use shardwright_coordination::{AsyncCoordinationBackend as _, CheckpointError, CompleteError};
 
 use super::work::Work;
 use super::{End, Stopped, stopped_by};
-use crate::backend::Backend;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 
-impl<B: Backend> Work<'_, B> {
+impl Work<'_> {
     /// A new operation id, to be kept for as long as one operation is repeated.
     pub(super) fn new_op(&self) -> OpId {
         OpId::from_raw(self.holder.shared.env.random())

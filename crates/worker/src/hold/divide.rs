@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use shardwright_contracts::{ShardSpec, plan_split_residual};
 use shardwright_coordination::error::reason::SplitInvalid;
-use shardwright_coordination::{DeclineError, SplitResidualError};
+use shardwright_coordination::{AsyncCoordinationBackend as _, DeclineError, SplitResidualError};
 
 use super::work::Work;
 use super::{Stopped, stopped_by};
-use crate::backend::Backend;
 use crate::event::WorkerEvent;
 
 /// How long nobody is to ask for a part of what cannot be divided, for now or for good.
@@ -35,7 +34,7 @@ enum Boundary {
     Unknown,
 }
 
-impl<B: Backend> Work<'_, B> {
+impl Work<'_> {
     /// Answers a request for a part of the shard: with a part, or with a time to ask again.
     pub(super) async fn answer(&mut self) -> Result<(), Stopped> {
         let outlook = self.holder.outlook(self.advice).await;

@@ -4,14 +4,13 @@ use std::pin::pin;
 
 use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::OpId;
-use shardwright_coordination::ReleaseError;
+use shardwright_coordination::{AsyncCoordinationBackend as _, ReleaseError};
 
 use super::Holder;
 use super::lease_cell::LeaseCell;
-use crate::backend::Backend;
 use crate::event::WorkerEvent;
 
-impl<B: Backend> Holder<'_, B> {
+impl Holder<'_> {
     /// Gives the shard back, however often that takes.
     pub(super) async fn give_back(&self, cell: &LeaseCell) -> Result<(), ReleaseError> {
         let shared = self.shared;

@@ -4,21 +4,20 @@
 //! to go on with; and what is left, which is the item alone, is parked.
 
 use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
-use shardwright_coordination::ParkError;
+use shardwright_coordination::{AsyncCoordinationBackend as _, ParkError};
 use shardwright_frontier::{KeyBuf, key_successor};
 
 use super::divide::Divided;
 use super::work::Work;
 use super::{End, Stopped, stopped_by};
 use crate::attempt::Attempted;
-use crate::backend::Backend;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 
 /// How much of an item's name is kept, in letters.
 const NAME_SHOWN: usize = 512;
 
-impl<B: Backend> Work<'_, B> {
+impl Work<'_> {
     /// Parks a failing item, and nothing but it.
     pub(super) async fn isolate(mut self, failed: Attempted) -> Result<End, Stopped> {
         let shared = self.holder.shared;

@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt, select_biased};
-use shardwright_coordination::{CoordError, RenewError};
+use shardwright_coordination::{AsyncCoordinationBackend as _, CoordError, RenewError};
 
 use super::Holder;
 use super::lease_cell::LeaseCell;
-use crate::backend::Backend;
 
 /// How often a lease is renewed in its time.
 const RENEWALS_PER_LEASE: u32 = 3;
 /// Why a lease is lost that no answer of the store came in time for.
 const LATE: &str = "the lease could not be renewed in time";
 
-impl<B: Backend> Holder<'_, B> {
+impl Holder<'_> {
     /// Renews the lease for as long as it can, and says why it cannot any more. Whoever asks for
     /// a part of the shard can make it do so at once.
     pub(super) async fn keep(&self, cell: &LeaseCell) -> String {

@@ -17,7 +17,6 @@ use super::lease_cell::LeaseCell;
 use super::ledger::{Ledger, Tries};
 use super::{End, Holder, Stopped};
 use crate::attempt::{Attempted, Attempts};
-use crate::backend::Backend;
 use crate::connector::{ConnectorError, Item, Page};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
@@ -46,8 +45,8 @@ impl Future for Running<'_> {
 }
 
 /// Everything about the work on one shard.
-pub(super) struct Work<'w, B> {
-    pub(super) holder: &'w Holder<'w, B>,
+pub(super) struct Work<'w> {
+    pub(super) holder: &'w Holder<'w>,
     pub(super) assignment: &'w Assignment,
     pub(super) lease: &'w LeaseCell,
     pub(super) advice: &'w Advice,
@@ -76,9 +75,9 @@ enum Woken {
     Nothing,
 }
 
-impl<'w, B: Backend> Work<'w, B> {
+impl<'w> Work<'w> {
     pub(super) fn new(
-        holder: &'w Holder<'w, B>,
+        holder: &'w Holder<'w>,
         assignment: &'w Assignment,
         lease: &'w LeaseCell,
         advice: &'w Advice,
