@@ -7,6 +7,7 @@
 )]
 
 mod collecting;
+mod format;
 mod killing;
 mod machines;
 mod objects;
