@@ -74,7 +74,7 @@ defects! {
     NothingLeft, Source, straggler, 0, "the source estimates that nothing is left";
     SourceStuck, Source, done, 0, "the source fails for good behind some item";
     ClockStandsStill, Environment, lease, 0, "the monotonic clock stands still";
-    SleepsForever, Environment, done, 0, "a wait of more than a second never ends";
+    SleepsForever, Environment, done, 0, "a wait of more than 100 ms never ends";
 }
 
 /// Something wrapped, with at most one defect.

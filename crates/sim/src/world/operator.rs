@@ -274,7 +274,7 @@ fn spoil(shards: &mut Manifest, scene: &mut Scene<'_>) {
         (10, 5),
         (10, 6),
         (10, 7),
-        (1, 8),
+        (4, 8),
     ]);
     let Some((id, spec, cursor)) = shards.first_mut() else { return };
     match kind {

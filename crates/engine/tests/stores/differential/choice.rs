@@ -121,7 +121,7 @@ impl Choice {
         }
         let tenant = dice.tenant();
         let (tenant, request) = self.resolve_call(&mut dice, memory, tenant);
-        Op::Call(tenant, request)
+        Op::Call(tenant, Box::new(request))
     }
 
     fn resolve_call(self, dice: &mut Dice, memory: &Memory, tenant: TenantId) -> (TenantId, Call) {

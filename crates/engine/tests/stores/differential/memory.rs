@@ -59,7 +59,7 @@ impl Memory {
 
     /// Takes note of what a call came to.
     pub(crate) fn note(&mut self, tenant: TenantId, request: &Request<Vec<u8>>, answer: &Answer) {
-        self.history.push(Op::Call(tenant, request.clone()));
+        self.history.push(Op::Call(tenant, Box::new(request.clone())));
         let Ok(reply) = answer else { return };
         match (request, reply) {
             (_, Reply::Granted(state)) => self.granted(tenant, state),

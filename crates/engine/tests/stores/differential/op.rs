@@ -8,7 +8,7 @@ use shardwright_coordination::{Answer, Backend, Request};
 /// One step of a sequence, with everything it needs.
 #[derive(Clone)]
 pub(crate) enum Op {
-    Call(TenantId, Request<Vec<u8>>),
+    Call(TenantId, Box<Request<Vec<u8>>>),
     /// Not a call: time passes.
     Advance(u64),
 }

@@ -6,7 +6,7 @@ use super::{Doctored, Plant};
 use crate::ground::env::SimEnv;
 
 /// The longest wait that ends.
-const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_millis(100);
 
 impl Env for Doctored<SimEnv> {
     fn wall_clock(&self) -> LogicalTime {
