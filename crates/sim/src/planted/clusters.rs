@@ -16,7 +16,7 @@ use crate::oracle::Finding;
 bugs! {
     /// A bug in what nodes, gates and leaders do.
     ClusterBug, within 200 seeds, in worlds of live {
-        LeaderUncompared: Store, 29, "leading" = "targets are written without comparing the leader";
+        LeaderUncompared: Store, 56, "leading" = "targets are written without comparing the leader";
         MembershipUncompared: Store, 18, "claims" =
             "a claim compares neither its node's membership nor its predecessor's";
         FenceKept: Store, 0, "claims" = "a claim gets no new fence";
@@ -26,14 +26,14 @@ bugs! {
             "a shard that is not claimed keeps its target for ever";
         MemberOutlivesSession: Store, 0, "rest" = "a node stays a member after its session";
         RelistSkipped: Store, 0, "rest" = "a view that missed a change is not listed again";
-        NestedNotAdmitted: Objects, 70, "planned moves fail no call" =
+        NestedNotAdmitted: Objects, 52, "planned moves fail no call" =
             "a draining shard does not admit parts of calls that run in it";
         CallsNotAwaited: Objects, 0, "eviction" = "a shard is handed over while calls run in it";
         ReleasedBeforeEvicted: Objects, 0, "eviction" =
             "a shard is released before its objects are gone";
         FenceNotPassed: Objects, 0, "one writer per fence" =
             "objects do not get the fence of the claim";
-        SessionIgnored: Store, 0, "only the holder serves" =
+        SessionIgnored: Store, 6, "only the holder serves" =
             "a node serves on after its session may be over";
         SecondPlace: Objects, 0, "reads are not stale" = "an object gets a second place in memory";
         DeadlineForgotten: Calls, 0, "answers come in time" = "a call waits beyond its deadline";

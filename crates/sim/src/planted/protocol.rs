@@ -74,7 +74,7 @@ bugs! {
         FloorUnchecked: Backend, 0, "only the holder writes" =
             "a lease below the fence floor is accepted";
         FloorNotReached: Backend, 0, "fences rise" = "a fence below the floor is granted";
-        StaleLeaseBlocks: Backend, 5, "refusals are true" =
+        StaleLeaseBlocks: Backend, 10, "refusals are true" =
             "a lease below the fence floor blocks the shard";
         RotationStuck: Backend, 0, "claim rotation" =
             "every worker is offered the same shard first";

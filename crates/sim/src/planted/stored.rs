@@ -7,19 +7,19 @@ use crate::stored;
 bugs! {
     /// A bug in what the stored engine does.
     StoredBug, within 500 seeds, in worlds of live {
-        ProgressUncompared: Store, 0, "everything stored was asked for" =
+        ProgressUncompared: Store, 1, "everything stored was asked for" =
             "a commit does not compare the shard's progress";
-        GateUncompared: Store, 4, "run gate" = "a commit does not compare the run's gate";
-        BindingUncompared: Store, 0, "only the holder writes" =
+        GateUncompared: Store, 2, "run gate" = "a commit does not compare the run's gate";
+        BindingUncompared: Store, 1, "only the holder writes" =
             "a commit does not compare the owner's binding";
-        SplitUncompared: Store, 5, "agreement" =
+        SplitUncompared: Store, 2, "agreement" =
             "a split publishes children without comparing the parent";
         UnknownToldAsDone: Store, 0, "what was acknowledged is done" =
             "an unknown outcome is returned as done";
-        UnknownToldAsNotApplied: Store, 0, "what was refused is not done" =
+        UnknownToldAsNotApplied: Store, 1, "what was refused is not done" =
             "an unknown outcome is returned as not applied";
-        CachedRefusalTold: Store, 0, "refusals are true" = "a refusal is decided on an old state";
-        LiveOwnerOverthrown: Store, 0, "refusals are true" =
+        CachedRefusalTold: Store, 3, "refusals are true" = "a refusal is decided on an old state";
+        LiveOwnerOverthrown: Store, 2, "refusals are true" =
             "a shard is taken from an owner whose lease and session are live";
         SkewIgnored: Config, 0, "handing out" =
             "a lease is taken over at its deadline without skew allowance";
@@ -28,7 +28,7 @@ bugs! {
         BindingOutlivesSession: Store, 0, "bound to sessions" =
             "a binding is not bound to its session";
         SplitUncounted: Store, 0, "counts equal a recount" = "a split does not count its children";
-        QuotaUncompared: Store, 7, "counts equal a recount" =
+        QuotaUncompared: Store, 13, "counts equal a recount" =
             "counters are written without a comparison";
         ReservationKept: Store, 0, "counts equal a recount" = "a deleted run keeps its reservation";
         StartedBeforeStaged: Store, 0, "counts equal a recount" =
@@ -38,7 +38,7 @@ bugs! {
         WatermarkGoesBack: Store, 39, "what was shown was there" =
             "a lower watermark is stored over a higher one";
         RelistSkipped: Store, 109, "liveness" = "a view that missed a change is not listed again";
-        ClockGoesBack: Store, 6, "the clock's mark" = "a restart ignores the stored clock mark";
+        ClockGoesBack: Store, 0, "the clock's mark" = "a restart ignores the stored clock mark";
         MarkRunsAhead: Store, 0, "the clock's mark" = "a clock mark is an interval too far ahead";
         DefinitionAlone: Store, 0, "records go together" =
             "a definition is written without its progress";
@@ -53,18 +53,18 @@ bugs! {
         ToldTwice: Events, 0, "events of what is stored" = "an event is published twice";
         WaitingGarbled: Store, 0, "everything decodes" =
             "the record of a waiting worker cannot be decoded";
-        DeclineDeletes: Store, 2, "everything stored was asked for" =
+        DeclineDeletes: Store, 1, "everything stored was asked for" =
             "a decline deletes the request instead of emptying it";
-        WaitRepeats: Store, 0, "no commit applies twice" =
+        WaitRepeats: Store, 8, "no commit applies twice" =
             "a waiting worker is stored by a commit that applies twice";
-        HolderParked: Store, 0, "parking and leases" =
+        HolderParked: Store, 8, "parking and leases" =
             "a shard that failed too often is parked under its holder";
-        ListHidesParks: Backend, 4, "what was shown was there" =
+        ListHidesParks: Backend, 0, "what was shown was there" =
             "a list omits why shards are parked";
         RootsHidden: Backend, 0, "what was shown was there" =
             "a run is shown without its root shards";
         LeasesUncounted: Backend, 0, "what was shown was there" = "progress counts no leases";
-        LimitIgnored: Backend, 2, "what was shown was there" =
+        LimitIgnored: Backend, 0, "what was shown was there" =
             "more candidates are offered than requested";
         HintsOverdue: Backend, 0, "what was shown was there" =
             "a hint contains a deadline that has passed";
@@ -78,7 +78,7 @@ bugs! {
             "a worker without a request counts as having requested a split";
         OwnReleaseUnseen: Backend, 0, "refusals are true" =
             "a process does not offer what it has just released";
-        DeclineStretched: Backend, 54, "refusals are true" =
+        DeclineStretched: Backend, 89, "refusals are true" =
             "a decline lasts longer than the holder said";
     }
 }
