@@ -3,13 +3,13 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use shardwright_contracts::OpId;
 use shardwright_coordination::{EventKind, StateTransitionEvent};
 use shardwright_engine::{Heard, Listener};
 
-use super::books::Address;
 use super::ledger::{CallRecord, Ledger};
 use crate::oracle::{Finding, Oracle};
-use crate::request::Request;
+use crate::request::{Request, RunAct};
 
 pub(crate) const TOLD: &Oracle = &Oracle::of_the_world(
     "events of what is stored",
@@ -40,32 +40,63 @@ impl Ledger {
             return Err(wrong(event, "and is not stored"));
         }
         let is_new = self.events.insert((address, format!("{kind:?}")));
-        if happens_once(kind) && !is_new && !self.was_asked_twice(address, kind) {
+        if happens_once(kind) && !is_new && !self.was_asked_twice(event) {
             return Err(wrong(event, "twice"));
         }
         Ok(())
     }
 
-    /// Whether a worker may have asked twice in the moment in which it was given a shard. Then both
-    /// find the shard as they wanted it, and nothing tells whose doing that is.
-    fn was_asked_twice(&self, address: Address, kind: &EventKind) -> bool {
-        let EventKind::ShardAcquired { shard, worker, fence_epoch } = kind else { return false };
-        let granted = self.grants.get(&(address, *shard, fence_epoch.as_raw()));
-        let run = self.model.run(address.0, address.1);
-        let (Some(granted), Some(run)) = (granted, run) else { return false };
-        let deadline_ms = granted.lease.deadline().as_millis();
-        let at_ms = deadline_ms.saturating_sub(run.config.lease_duration_ms.get());
-        let asks = |call: &CallRecord| match call.request_of(address) {
-            Some(Request::Acquire { key, worker: by }) => (key.shard, by) == (*shard, worker),
-            Some(Request::Claim { worker: by, .. }) => by == worker,
-            _ => false,
-        };
+    /// Whether two calls may have made the same change in the same millisecond. Both commits have
+    /// the same bytes then, so a call whose answer was lost finds its change stored, whichever of
+    /// the two was applied.
+    fn was_asked_twice(&self, event: &StateTransitionEvent) -> bool {
+        let address = (event.tenant, event.run);
+        let Some(at_ms) = self.decided_at_ms(event) else { return false };
         let may_be_it = |call: &&CallRecord| {
             let not_after_ms = call.not_after.unwrap_or(self.books.clock).as_millis();
-            (call.not_before_ms..=not_after_ms).contains(&at_ms) && asks(call)
+            (call.not_before_ms..=not_after_ms).contains(&at_ms)
         };
-        self.calls.values().filter(may_be_it).count() > 1
+        let requests = self.calls.values().filter(may_be_it);
+        let requests = requests.filter_map(|call| call.request_of(address));
+        match &event.kind {
+            EventKind::ShardAcquired { shard, worker, .. } => {
+                let asks = |request: &&Request| match request {
+                    Request::Acquire { key, worker: by } => (key.shard, by) == (*shard, worker),
+                    Request::Claim { worker: by, .. } => by == worker,
+                    _ => false,
+                };
+                requests.filter(asks).count() > 1
+            }
+            EventKind::RunCompleted => ends_twice(requests, RunAct::Complete),
+            EventKind::RunFailed => ends_twice(requests, RunAct::Fail),
+            EventKind::RunCancelled => ends_twice(requests, RunAct::Cancel),
+            _ => false,
+        }
     }
+
+    /// When the change that an event reports was decided. A lease shows it; a run has ended when
+    /// the event says so.
+    fn decided_at_ms(&self, event: &StateTransitionEvent) -> Option<u64> {
+        let address = (event.tenant, event.run);
+        let EventKind::ShardAcquired { shard, fence_epoch, .. } = &event.kind else {
+            return Some(event.at.as_millis());
+        };
+        let granted = self.grants.get(&(address, *shard, fence_epoch.as_raw()))?;
+        let run = self.model.run(address.0, address.1)?;
+        let deadline_ms = granted.lease.deadline().as_millis();
+        Some(deadline_ms.saturating_sub(run.config.lease_duration_ms.get()))
+    }
+}
+
+/// Whether two requests with the same op id end a run in this way.
+fn ends_twice<'r>(requests: impl Iterator<Item = &'r Request>, how: RunAct) -> bool {
+    let ops: Vec<OpId> = requests
+        .filter_map(|request| match request {
+            Request::Run { act, op, .. } if *act == how => Some(*op),
+            _ => None,
+        })
+        .collect();
+    ops.iter().enumerate().any(|(at, op)| ops.iter().skip(at + 1).any(|other| other == op))
 }
 
 fn wrong(event: &StateTransitionEvent, how: &str) -> Finding {
