@@ -66,8 +66,9 @@ pub(crate) fn run(metadata: &Metadata, minutes: Option<u64>) -> Result<()> {
         fuzz: has_fuzz(),
     };
     let time = minutes.map(|minutes| Duration::from_secs(60 * minutes));
+    // With the tests, so that features and thus artefacts are those of the test command.
     let mut steps =
-        vec![Step::cargo("programs", "build --workspace --all-features --bins --locked")];
+        vec![Step::cargo("programs", "build --workspace --all-features --bins --tests --locked")];
     // A gate that is limited in time simulates the same worlds for every commit: it fails because
     // of a change, not because of a new seed.
     let start = if time.is_some() { FIRST_SEED } else { first_seed() };
