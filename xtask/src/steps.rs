@@ -110,8 +110,9 @@ impl Step {
             Action::OnPath { program, arguments } => {
                 self.run_program(metadata, Command::new(program), arguments)
             }
+            // Not the running program: building the workspace has replaced its file.
             Action::Chore { arguments } => {
-                self.run_program(metadata, Command::new(std::env::current_exe()?), arguments)
+                self.run_program(metadata, Command::new(built(metadata, "xtask")), arguments)
             }
             Action::Sweep(sweep) => sweep.run(&built(metadata, "sim"), self.limit),
         }
