@@ -101,16 +101,17 @@ impl Truth {
         }
     }
 
-    /// Notes leases that were granted or renewed.
+    /// Notes leases that were granted or renewed. A process whose clock stands at the floor renews
+    /// to the same deadline: its commit changes nothing of the record.
     fn note_grants(&mut self, touched: &Touched, now_us: u64) {
-        for (address, shard) in touched.shards.keys() {
+        for ((address, shard), what) in &touched.shards {
             let book = self.books.runs.get(address).and_then(|run| run.shards.get(shard));
             let Some(record) = book.and_then(|book| book.record.as_ref()) else { continue };
             let Some(LeaseHolder { deadline, .. }) = record.head.lease else { continue };
             let usable_until_us = now_us + self.usable_us;
             let fresh = Grant { deadline, usable_until_us, session_ended: false };
             let grant = self.grants.entry((*shard, record.head.fence)).or_insert(fresh);
-            if grant.deadline != deadline {
+            if grant.deadline != deadline || what.before.as_ref() == Some(record) {
                 *grant = Grant { session_ended: grant.session_ended, ..fresh };
             }
         }
