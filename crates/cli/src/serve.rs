@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use shardwright_engine::watch;
-use shardwright_node::Notices;
+use shardwright_node::RetryNotices;
 use shardwright_placement::NodeAddress;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -84,13 +84,18 @@ pub(crate) fn end_with_parent() {
 }
 
 /// Tells what a node or a gate tries in vain, whenever there is something new to tell.
-pub(crate) async fn follow_notices(mut notices: watch::Receiver<Notices>, json: bool, who: String) {
+pub(crate) async fn follow_notices(
+    mut notices: watch::Receiver<RetryNotices>,
+    json: bool,
+    who: String,
+) {
     let mut told = 0;
     loop {
         let new: Vec<_> = notices.borrow_and_update().after(told).cloned().collect();
         for notice in new {
             told = notice.number;
-            let (what, why, times) = (notice.trying.name(), &notice.why, notice.times.to_string());
+            let (what, why, times) =
+                (notice.activity.name(), &notice.why, notice.times.to_string());
             let line = format!("{who} tries in vain to {what}, {times} times by now: {why}");
             let fields = [("who", who.as_str()), ("trying", what), ("why", why), ("times", &times)];
             if tell(json, "trouble", &line, &fields).is_err() {

@@ -12,7 +12,7 @@ mod leader;
 mod leaving;
 mod loads;
 mod releases;
-mod sentinel;
+mod session_guard;
 mod shards;
 mod work;
 
@@ -31,8 +31,8 @@ use self::leaving::Leaving;
 use crate::context::Caller;
 use crate::host::{HostParts, ObjectHost};
 use crate::local::Local;
-use crate::node::{NodeState, Wish};
-use crate::notices::{Teller, Trying};
+use crate::node::{DesiredState, NodeState};
+use crate::notices::{Activity, NoticeLog};
 use crate::object::{Deactivation, ObjectTypes};
 use crate::options::{HostOptions, NodeOptions};
 use crate::queue::Queue;
@@ -48,9 +48,9 @@ pub(crate) struct Agent {
     pub(crate) router: Weak<Router>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) local: Arc<Local>,
-    pub(crate) wish: watch::Receiver<Wish>,
+    pub(crate) desired: watch::Receiver<DesiredState>,
     pub(crate) state: watch::Sender<NodeState>,
-    pub(crate) teller: Arc<Teller>,
+    pub(crate) notice_log: Arc<NoticeLog>,
 }
 
 /// Without this, the compiler does not see that what runs inside may go from thread to thread.
@@ -59,7 +59,7 @@ fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T>
 }
 
 /// One life of a node, as its agent sees it.
-struct LifeOf {
+struct SessionAgent {
     agent: Arc<Agent>,
     membership: NodeMembership,
     host: Arc<ObjectHost>,
@@ -67,7 +67,7 @@ struct LifeOf {
     leaving: watch::Sender<Leaving>,
 }
 
-impl Clone for LifeOf {
+impl Clone for SessionAgent {
     fn clone(&self) -> Self {
         let (agent, host) = (Arc::clone(&self.agent), Arc::clone(&self.host));
         let (membership, leaving) = (self.membership.clone(), self.leaving.clone());
@@ -76,7 +76,7 @@ impl Clone for LifeOf {
 }
 
 /// Why a life of a node is over.
-enum Ending {
+enum EndReason {
     /// Its session has ended.
     Lost,
     /// Everything was handed over.
@@ -94,7 +94,7 @@ impl Agent {
         let lives = AssertUnwindSafe(self.live_on(membership)).catch_unwind().await;
         if let Err(panic) = lives {
             if let Some((_, host)) = self.local.now() {
-                host.life().end();
+                host.serving().end();
             }
             self.local.set(None);
             self.state.send_replace(NodeState::Failed);
@@ -108,20 +108,22 @@ impl Agent {
             let Some((_, host)) = self.local.now() else { return };
             let (agent, of) = (Arc::clone(self), membership.clone());
             let leaving = watch::Sender::new(Leaving::No);
-            let life = LifeOf { agent, membership: of, host: Arc::clone(&host), leaving };
-            let ending = life.live().await;
+            let life = SessionAgent { agent, membership: of, host: Arc::clone(&host), leaving };
+            let end = life.live().await;
             drop(life);
             self.local.set(None);
-            match ending {
-                Ending::Dropped => {
-                    host.life().end();
+            match end {
+                EndReason::Dropped => {
+                    host.serving().end();
                     return;
                 }
-                Ending::HandedOver => return self.leave(&membership, &host, NodeState::Left).await,
-                Ending::NotReleased => {
+                EndReason::HandedOver => {
+                    return self.leave(&membership, &host, NodeState::Left).await;
+                }
+                EndReason::NotReleased => {
                     return self.leave(&membership, &host, NodeState::Gone).await;
                 }
-                Ending::Lost => {
+                EndReason::Lost => {
                     self.state.send_replace(NodeState::Rejoining);
                     // Objects may take their time. Whoever calls need not wait for that.
                     self.cluster.env().spawn(boxed(host.end()));
@@ -154,19 +156,19 @@ impl Agent {
 
     /// Waits until nobody has the node any more.
     async fn dropped(&self) {
-        let mut wish = self.wish.clone();
-        while wish.changed().await.is_ok() {}
+        let mut desired = self.desired.clone();
+        while desired.changed().await.is_ok() {}
     }
 
     /// Joins as another life; none if nobody wants that any more.
     async fn rejoin(&self) -> Option<NodeMembership> {
-        let mut wish = self.wish.clone();
+        let mut desired = self.desired.clone();
         let (address, weight) = (&self.address, self.options.weight);
         let join = || self.cluster.join(address.clone(), weight);
-        let joining = join_again(&self.cluster, &self.teller, join);
+        let joining = join_again(&self.cluster, &self.notice_log, join);
         tokio::select! {
             biased;
-            told = wish.wait_for(|wish| *wish == Wish::Drain) => {
+            told = desired.wait_for(|desired| *desired == DesiredState::Drain) => {
                 if told.is_ok() {
                     self.state.send_replace(NodeState::Gone);
                 }
@@ -186,15 +188,15 @@ impl Agent {
     }
 }
 
-impl LifeOf {
+impl SessionAgent {
     /// Lives one life to its end.
-    async fn live(&self) -> Ending {
+    async fn live(&self) -> EndReason {
         tokio::select! {
             biased;
-            () = self.agent.dropped() => Ending::Dropped,
-            () = self.watch_session() => Ending::Lost,
-            ending = boxed(self.care_for_shards()) => ending,
-            () = boxed(self.lead()) => Ending::Lost,
+            () = self.agent.dropped() => EndReason::Dropped,
+            () = self.watch_session() => EndReason::Lost,
+            end = boxed(self.care_for_shards()) => end,
+            () = boxed(self.lead()) => EndReason::Lost,
         }
     }
 
@@ -203,7 +205,7 @@ impl LifeOf {
     }
 
     fn wants_to_leave(&self) -> bool {
-        *self.agent.wish.borrow() == Wish::Drain
+        *self.agent.desired.borrow() == DesiredState::Drain
     }
 
     /// Takes leave of what belongs to the node itself, once no shard is left.
@@ -220,7 +222,7 @@ impl LifeOf {
         if dropped > 0 {
             let what = format!("{dropped} objects of {whose}");
             let why = format!("{what} were dropped before they had taken leave");
-            self.agent.teller.tell(Trying::TakeLeave, why);
+            self.agent.notice_log.record(Activity::Deactivate, why);
         }
     }
 }

@@ -10,7 +10,7 @@ use shardwright_placement::ObjectId;
 use crate::call::Call;
 use crate::chain::{Chain, ObjectKey};
 use crate::object::Activation;
-use crate::tenure::Tenure;
+use crate::serving::ServingToken;
 use crate::transport::BoxFuture;
 
 /// Whoever makes calls for objects.
@@ -35,7 +35,7 @@ pub struct CallContext {
     pub(crate) chain: Chain,
     pub(crate) deadline: Duration,
     pub(crate) caller: Arc<dyn Caller>,
-    pub(crate) tenure: Tenure,
+    pub(crate) token: ServingToken,
 }
 
 impl CallContext {
@@ -61,14 +61,14 @@ impl CallContext {
     /// more.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.tenure.is_over()
+        self.token.is_over()
     }
 
     /// Waits until that is so. It is for what an object leaves running beside its calls; the call
     /// itself is dropped by then.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
-        let tenure = self.tenure.clone();
-        async move { tenure.over().await }
+        let token = self.token.clone();
+        async move { token.over().await }
     }
 
     /// Calls another object, wherever it is, in the time that is left.

@@ -9,7 +9,7 @@ use shardwright_placement::NodeAddress;
 
 use crate::agent::join_again;
 use crate::call::Call;
-use crate::notices::{Notices, Teller};
+use crate::notices::{NoticeLog, RetryNotices};
 use crate::options::GateOptions;
 use crate::queue::Queue;
 use crate::router::Router;
@@ -21,7 +21,7 @@ pub struct Gate {
     router: Arc<Router>,
     /// When this goes, so does the gate's entry in the cluster.
     leave: watch::Sender<bool>,
-    teller: Arc<Teller>,
+    notice_log: Arc<NoticeLog>,
 }
 
 impl Gate {
@@ -34,13 +34,13 @@ impl Gate {
     ) -> Result<Self, JoinError> {
         let membership = cluster.join_gate(address).await?;
         let leave = watch::Sender::new(false);
-        let teller = Arc::new(Teller::new(Arc::clone(cluster.env())));
+        let notice_log = Arc::new(NoticeLog::new(Arc::clone(cluster.env())));
         let told = leave.subscribe();
-        let staying = stay(cluster.clone(), membership, told, Arc::clone(&teller));
+        let staying = stay(cluster.clone(), membership, told, Arc::clone(&notice_log));
         cluster.env().spawn(Box::pin(staying));
         let queue = Arc::new(Queue::new(options.queue_max));
         let router = Arc::new(Router::new(cluster, transport, queue, None));
-        Ok(Self { router, leave, teller })
+        Ok(Self { router, leave, notice_log })
     }
 
     /// Brings a call to its object and the answer back.
@@ -55,7 +55,7 @@ impl Gate {
     /// What a server at this gate needs.
     #[must_use]
     pub fn service(&self) -> Arc<dyn CallService> {
-        Arc::new(Door(Arc::clone(&self.router)))
+        Arc::new(GateService(Arc::clone(&self.router)))
     }
 
     /// How many calls are held just now.
@@ -72,8 +72,8 @@ impl Gate {
 
     /// What goes wrong again and again, now and from now on.
     #[must_use]
-    pub fn notices(&self) -> watch::Receiver<Notices> {
-        self.teller.notices()
+    pub fn notices(&self) -> watch::Receiver<RetryNotices> {
+        self.notice_log.notices()
     }
 
     /// Takes the gate's entry out of the cluster. Calls are still answered.
@@ -82,9 +82,9 @@ impl Gate {
     }
 }
 
-struct Door(Arc<Router>);
+struct GateService(Arc<Router>);
 
-impl CallService for Door {
+impl CallService for GateService {
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
         Box::pin(self.0.route(call))
     }
@@ -99,7 +99,7 @@ async fn stay(
     cluster: Cluster,
     mut membership: GateMembership,
     mut leave: watch::Receiver<bool>,
-    teller: Arc<Teller>,
+    notice_log: Arc<NoticeLog>,
 ) {
     let address = membership.address().clone();
     loop {
@@ -108,7 +108,7 @@ async fn stay(
             let _ = membership.leave().await;
             return;
         }
-        let joining = join_again(&cluster, &teller, || cluster.join_gate(address.clone()));
+        let joining = join_again(&cluster, &notice_log, || cluster.join_gate(address.clone()));
         membership = tokio::select! {
             biased;
             _ = leave.wait_for(|leave| *leave) => return,

@@ -33,7 +33,7 @@ use crate::object::ObjectTypes;
 use crate::options::HostOptions;
 use crate::per_shard::PerShard;
 use crate::queue::Queue;
-use crate::tenure::{Life, MayServe, Tenure};
+use crate::serving::{MayServe, ServingPeriod, ServingToken};
 use crate::transport::ShardLoad;
 use crate::wait::within;
 
@@ -48,7 +48,7 @@ pub struct ObjectHost {
     slots: PerShard<Slot>,
     /// For objects that belong to the node itself.
     own_slot: Arc<Slot>,
-    life: Life,
+    serving: ServingPeriod,
     queue: Arc<Queue>,
     caller: Weak<dyn Caller>,
     /// When loads were measured last.
@@ -85,7 +85,7 @@ impl ObjectHost {
             locks: ShardLocks::new(sharding),
             slots: PerShard::new(sharding.num_shards),
             own_slot,
-            life: Life::new(may_serve),
+            serving: ServingPeriod::new(may_serve),
             queue,
             caller,
             measured_at: Mutex::new(began),
@@ -104,8 +104,8 @@ impl ObjectHost {
         let deadline = self.env.monotonic().saturating_add(call.timeout);
         call.check()?;
         self.types.get(&call.target.object_type)?;
-        let turn = self.turn(&call, deadline).await?;
-        self.run(turn, call, deadline).await
+        let lock = self.lock(&call, deadline).await?;
+        self.run(lock, call, deadline).await
     }
 
     /// Brings an object onto this node, unless it is here already.
@@ -117,8 +117,8 @@ impl ObjectHost {
         let deadline = self.env.monotonic().saturating_add(timeout);
         self.types.get(&object.object_type)?;
         let call = Call::new(object, "", Bytes::new(), timeout);
-        let turn = self.turn(&call, deadline).await?;
-        self.wake(turn, call, deadline).await
+        let lock = self.lock(&call, deadline).await?;
+        self.wake(lock, call, deadline).await
     }
 
     /// How many objects of a shard are here.
@@ -144,8 +144,8 @@ impl ObjectHost {
         &self.own_slot
     }
 
-    pub(crate) const fn life(&self) -> &Life {
-        &self.life
+    pub(crate) const fn serving(&self) -> &ServingPeriod {
+        &self.serving
     }
 
     /// What the shards of the node bear.
@@ -164,17 +164,17 @@ impl ObjectHost {
     }
 
     /// Waits until it is a call's turn. Nothing has begun by then.
-    async fn turn(&self, call: &Call, deadline: Duration) -> Result<Turn, CallError> {
-        let tenure = self.life.tenure();
-        let turn = async {
+    async fn lock(&self, call: &Call, deadline: Duration) -> Result<ObjectLock, CallError> {
+        let token = self.serving.token();
+        let lock = async {
             let admitted = self.admit(call, deadline).await?;
             let entered = self.enter(&admitted, &call.target, deadline).await?;
             Ok((admitted, entered))
         };
         tokio::select! {
             biased;
-            () = tenure.clone().over() => Err(CallError::NotServing),
-            turn = turn => turn.map(|(admitted, entered)| Turn { tenure, entered, admitted }),
+            () = token.clone().over() => Err(CallError::NotServing),
+            lock = lock => lock.map(|(admitted, entered)| ObjectLock { token, entered, admitted }),
         }
     }
 
@@ -188,32 +188,32 @@ impl ObjectHost {
     ) -> Result<Entered, CallError> {
         let limit = self.options.calls_per_object_max;
         loop {
-            let place = admitted.slot().cell(key);
+            let cell = admitted.slot().cell(key);
             let state = {
-                let (_in_line, before) = place.line_up();
+                let (_in_line, before) = cell.line_up();
                 if before >= limit {
                     return Err(CallError::QueueFull { limit });
                 }
-                within(&*self.env, deadline, place.lock()).await.ok_or(CallError::Late)?
+                within(&*self.env, deadline, cell.lock()).await.ok_or(CallError::Late)?
             };
             if !matches!(*state, CellState::Gone) {
-                return Ok(Entered { place, state });
+                return Ok(Entered { cell, state });
             }
-            admitted.slot().forget(key, &place);
+            admitted.slot().forget(key, &cell);
         }
     }
 }
 
 /// An object's place that nobody else is in.
 struct Entered {
-    place: Arc<ObjectCell>,
+    cell: Arc<ObjectCell>,
     state: OwnedMutexGuard<CellState>,
 }
 
 /// All that a call must have to run. It goes in this order, so that the shard stays until all else
 /// is gone.
-struct Turn {
-    tenure: Tenure,
+struct ObjectLock {
+    token: ServingToken,
     entered: Entered,
     admitted: Admitted,
 }

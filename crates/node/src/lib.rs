@@ -110,7 +110,7 @@ mod options;
 mod per_shard;
 mod queue;
 mod router;
-mod tenure;
+mod serving;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -127,7 +127,7 @@ pub use host::ObjectHost;
 pub use locks::{ShardLocks, ShardReadGuard, ShardWriteGuard};
 pub use network::LocalNetwork;
 pub use node::{Node, NodeState, StartError};
-pub use notices::{Notice, Notices, Trying};
+pub use notices::{Activity, RetryNotice, RetryNotices};
 pub use object::{Activation, Deactivation, ObjectError, ObjectType, ObjectTypes};
 pub use options::{AutoLoad, GateOptions, HostOptions, NodeOptions};
 pub use transport::{BoxFuture, CallService, ShardLoad, Transport};

@@ -11,7 +11,7 @@ use crate::agent::Agent;
 use crate::call::Call;
 use crate::host::ObjectHost;
 use crate::local::Local;
-use crate::notices::{Notices, Teller};
+use crate::notices::{NoticeLog, RetryNotices};
 use crate::object::ObjectTypes;
 use crate::options::{AutoLoad, NodeOptions};
 use crate::queue::Queue;
@@ -27,9 +27,9 @@ pub struct Node {
     address: NodeAddress,
     router: Arc<Router>,
     local: Arc<Local>,
-    wish: watch::Sender<Wish>,
+    desired: watch::Sender<DesiredState>,
     state: watch::Receiver<NodeState>,
-    teller: Arc<Teller>,
+    notice_log: Arc<NoticeLog>,
 }
 
 /// Why a node did not start.
@@ -53,7 +53,7 @@ pub enum StartError {
 
 /// What somebody wants of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum DesiredState {
     Serve,
     Drain,
 }
@@ -93,9 +93,9 @@ impl Node {
         let local = Arc::new(Local::new());
         let own = Some(Arc::clone(&local));
         let router = Arc::new(Router::new(cluster.clone(), transport, queue, own));
-        let wish = watch::Sender::new(Wish::Serve);
+        let desired = watch::Sender::new(DesiredState::Serve);
         let (says, state) = watch::channel(NodeState::Serving);
-        let teller = Arc::new(Teller::new(Arc::clone(cluster.env())));
+        let notice_log = Arc::new(NoticeLog::new(Arc::clone(cluster.env())));
         let agent = Arc::new(Agent {
             cluster: cluster.clone(),
             address: address.clone(),
@@ -104,14 +104,14 @@ impl Node {
             router: Arc::downgrade(&router),
             queue: Arc::clone(router.queue()),
             local: Arc::clone(&local),
-            wish: wish.subscribe(),
+            desired: desired.subscribe(),
             state: says,
-            teller: Arc::clone(&teller),
+            notice_log: Arc::clone(&notice_log),
         });
         // From here on calls are answered, though there is no shard yet.
         agent.begin(&membership);
         cluster.env().spawn(Box::pin(agent.run(membership)));
-        Ok(Self { address, router, local, wish, state, teller })
+        Ok(Self { address, router, local, desired, state, notice_log })
     }
 
     /// Where others reach it.
@@ -153,8 +153,8 @@ impl Node {
 
     /// What goes wrong again and again, now and from now on.
     #[must_use]
-    pub fn notices(&self) -> watch::Receiver<Notices> {
-        self.teller.notices()
+    pub fn notices(&self) -> watch::Receiver<RetryNotices> {
+        self.notice_log.notices()
     }
 
     /// What a server at this node's address needs: it answers calls to the objects of this node,
@@ -181,7 +181,7 @@ impl Node {
     /// Tells how it ended: [`NodeState::Left`]; [`NodeState::Gone`] if not everything was handed
     /// over; or [`NodeState::Failed`] if the node had failed and handed nothing over.
     pub async fn drain(&self) -> NodeState {
-        self.wish.send_replace(Wish::Drain);
+        self.desired.send_replace(DesiredState::Drain);
         let mut state = self.state.clone();
         let is_over = |state: &NodeState| {
             matches!(state, NodeState::Left | NodeState::Gone | NodeState::Failed)

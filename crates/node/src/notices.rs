@@ -1,7 +1,6 @@
-//! What goes wrong again and again, told to whoever looks after a process.
+//! Reports of activities that keep failing, for the operator of a process.
 //!
-//! A node tries on when its store is out of reach, for that may pass. But it may not, and then
-//! somebody has to know why.
+//! A node retries while its store is unreachable. If that lasts, the operator needs the reason.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,34 +10,34 @@ use std::time::Duration;
 use shardwright_contracts::Env;
 use shardwright_engine::watch;
 
-/// How often the same kind of trouble is told of, at most.
+/// Shortest interval between two notices of one activity.
 const EVERY: Duration = Duration::from_secs(10);
-/// How many notices are kept for those who are late to look.
+/// How many notices are kept for readers that are late.
 const KEPT: usize = 16;
 
-/// What does not work. Most of it is tried again.
+/// What a node or a gate does by itself. All but `Deactivate` are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Trying {
-    /// To be a member again.
+pub enum Activity {
+    /// Join the cluster again.
     Join,
-    /// To tell the others that the node wants to leave.
+    /// Announce that the node is leaving.
     Leave,
-    /// To lead.
+    /// Become the leader, or plan as the leader.
     Lead,
-    /// To claim shards.
+    /// Claim shards.
     Claim,
-    /// To release shards.
+    /// Release shards.
     Release,
-    /// To keep a shard that was to be released.
+    /// Cancel a release with unknown outcome.
     Keep,
-    /// To load the objects of which there is one in every shard.
+    /// Load the objects that every shard has.
     Load,
-    /// To take leave of the objects of a shard that goes.
-    TakeLeave,
+    /// Deactivate the objects of a shard that is handed over.
+    Deactivate,
 }
 
-impl Trying {
-    /// For people: what is being tried.
+impl Activity {
+    /// The verb, for messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,71 +48,76 @@ impl Trying {
             Self::Release => "release",
             Self::Keep => "keep",
             Self::Load => "load",
-            Self::TakeLeave => "take leave",
+            Self::Deactivate => "deactivate",
         }
     }
 }
 
-/// Something that did not work.
+/// A failure of an activity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// The how manieth it is of this process, from one.
+pub struct RetryNotice {
+    /// Sequence number within the process, from 1.
     pub number: u64,
-    /// What was tried.
-    pub trying: Trying,
-    /// Why it did not work, the last time.
+    /// What failed.
+    pub activity: Activity,
+    /// The latest error.
     pub why: String,
-    /// How often it did not, since this was told of last.
+    /// Number of failures since the previous notice of this activity.
     pub times: u64,
 }
 
 /// The latest notices of a process.
 #[derive(Clone, Debug, Default)]
-pub struct Notices {
-    latest: VecDeque<Notice>,
+pub struct RetryNotices {
+    latest: VecDeque<RetryNotice>,
 }
 
-impl Notices {
-    /// Those after the one with a number, as far as they are still known.
-    pub fn after(&self, number: u64) -> impl Iterator<Item = &Notice> {
+impl RetryNotices {
+    /// Notices with a higher sequence number, as far as they are still kept.
+    pub fn after(&self, number: u64) -> impl Iterator<Item = &RetryNotice> {
         self.latest.iter().filter(move |notice| notice.number > number)
     }
 }
 
-/// Whoever tells.
-pub(crate) struct Teller {
+/// Records failures and publishes notices.
+pub(crate) struct NoticeLog {
     env: Arc<dyn Env>,
-    told: watch::Sender<Notices>,
-    /// When each kind was told of last, and how often it has happened since.
-    quiet: Mutex<BTreeMap<Trying, (Duration, u64)>>,
+    published: watch::Sender<RetryNotices>,
+    /// Time of each activity's latest notice, and the number of failures since.
+    quiet: Mutex<BTreeMap<Activity, (Duration, u64)>>,
 }
 
-impl Teller {
+impl NoticeLog {
     pub(crate) fn new(env: Arc<dyn Env>) -> Self {
-        Self { env, told: watch::Sender::new(Notices::default()), quiet: Mutex::default() }
+        Self {
+            env,
+            published: watch::Sender::new(RetryNotices::default()),
+            quiet: Mutex::default(),
+        }
     }
 
-    pub(crate) fn notices(&self) -> watch::Receiver<Notices> {
-        self.told.subscribe()
+    pub(crate) fn notices(&self) -> watch::Receiver<RetryNotices> {
+        self.published.subscribe()
     }
 
-    /// Tells that something did not work, unless that was told of a moment ago.
-    pub(crate) fn tell(&self, trying: Trying, why: impl fmt::Display) {
-        let Some(times) = self.times_to_tell(trying) else { return };
+    /// Counts a failure, and publishes a notice unless the activity had one recently.
+    pub(crate) fn record(&self, activity: Activity, why: impl fmt::Display) {
+        let Some(times) = self.count(activity) else { return };
         let why = shardwright_api::short(why.to_string());
-        self.told.send_modify(|notices| {
+        self.published.send_modify(|notices| {
             let number = notices.latest.back().map_or(0, |last| last.number).saturating_add(1);
-            notices.latest.push_back(Notice { number, trying, why, times });
+            notices.latest.push_back(RetryNotice { number, activity, why, times });
             if notices.latest.len() > KEPT {
                 notices.latest.pop_front();
             }
         });
     }
 
-    fn times_to_tell(&self, trying: Trying) -> Option<u64> {
+    /// Number of failures that a notice reports now; none while the activity is quiet.
+    fn count(&self, activity: Activity) -> Option<u64> {
         let now = self.env.monotonic();
         let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-        match quiet.get_mut(&trying) {
+        match quiet.get_mut(&activity) {
             Some((at, times)) if now.saturating_sub(*at) < EVERY => {
                 *times = times.saturating_add(1);
                 None
@@ -123,7 +127,7 @@ impl Teller {
                 Some(std::mem::take(times).saturating_add(1))
             }
             None => {
-                quiet.insert(trying, (now, 0));
+                quiet.insert(activity, (now, 0));
                 Some(1)
             }
         }
@@ -135,34 +139,34 @@ mod tests {
     use super::*;
     use crate::testing::PausedEnv;
 
-    fn told(teller: &Teller, after: u64) -> Vec<(Trying, String, u64)> {
-        let notices = teller.notices().borrow().clone();
-        notices.after(after).map(|one| (one.trying, one.why.clone(), one.times)).collect()
+    fn published(log: &NoticeLog, after: u64) -> Vec<(Activity, String, u64)> {
+        let notices = log.notices().borrow().clone();
+        notices.after(after).map(|one| (one.activity, one.why.clone(), one.times)).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_trouble_is_told_of_now_and_then_and_another_at_once() {
-        let teller = Teller::new(Arc::new(PausedEnv::new()));
+    async fn each_activity_has_one_notice_per_interval() {
+        let log = NoticeLog::new(Arc::new(PausedEnv::new()));
         for _ in 0..50 {
-            teller.tell(Trying::Claim, "no store");
+            log.record(Activity::Claim, "no store");
         }
-        teller.tell(Trying::Join, "no store either");
-        let first = (Trying::Claim, "no store".to_owned(), 1);
-        let second = (Trying::Join, "no store either".to_owned(), 1);
-        assert_eq!(told(&teller, 0), [first, second]);
+        log.record(Activity::Join, "no store either");
+        let first = (Activity::Claim, "no store".to_owned(), 1);
+        let second = (Activity::Join, "no store either".to_owned(), 1);
+        assert_eq!(published(&log, 0), [first, second]);
         tokio::time::sleep(EVERY).await;
-        teller.tell(Trying::Claim, "still none");
-        assert_eq!(told(&teller, 2), [(Trying::Claim, "still none".to_owned(), 50)]);
+        log.record(Activity::Claim, "still none");
+        assert_eq!(published(&log, 2), [(Activity::Claim, "still none".to_owned(), 50)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_the_latest_are_kept() {
-        let teller = Teller::new(Arc::new(PausedEnv::new()));
+    async fn only_the_latest_notices_are_kept() {
+        let log = NoticeLog::new(Arc::new(PausedEnv::new()));
         for _ in 0..3 * KEPT {
-            teller.tell(Trying::Load, "no");
+            log.record(Activity::Load, "no");
             tokio::time::sleep(EVERY).await;
         }
-        let notices = teller.notices().borrow().clone();
+        let notices = log.notices().borrow().clone();
         let numbers: Vec<u64> = notices.after(0).map(|one| one.number).collect();
         assert_eq!(numbers, (33..=48).collect::<Vec<_>>());
     }

@@ -11,7 +11,7 @@ pub(crate) struct Queue {
 }
 
 /// A place in the queue.
-pub(crate) struct Place(Arc<Queue>);
+pub(crate) struct QueueSlot(Arc<Queue>);
 
 impl Queue {
     pub(crate) const fn new(limit: u64) -> Self {
@@ -19,11 +19,11 @@ impl Queue {
     }
 
     /// A place, if there is one.
-    pub(crate) fn enter(self: &Arc<Self>) -> Result<Place, CallError> {
+    pub(crate) fn enter(self: &Arc<Self>) -> Result<QueueSlot, CallError> {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let place = Place(Arc::clone(self));
+        let queue_slot = QueueSlot(Arc::clone(self));
         if before < self.limit {
-            Ok(place)
+            Ok(queue_slot)
         } else {
             Err(CallError::QueueFull { limit: self.limit })
         }
@@ -35,7 +35,7 @@ impl Queue {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }

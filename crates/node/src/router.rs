@@ -18,7 +18,7 @@ use self::routes::RouteCache;
 use crate::call::Call;
 use crate::context::Caller;
 use crate::local::Local;
-use crate::queue::{Place, Queue};
+use crate::queue::{Queue, QueueSlot};
 use crate::transport::{BoxFuture, Transport};
 use crate::wait::within;
 
@@ -44,7 +44,7 @@ pub(crate) struct Router {
 struct Waiting {
     deadline: Duration,
     changes: Option<watch::Receiver<Arc<ClusterView>>>,
-    place: Option<Place>,
+    queue_slot: Option<QueueSlot>,
     /// Who refused it last.
     refusal: Option<Refusal>,
     /// When that one is asked again, though nothing was heard.
@@ -84,7 +84,7 @@ impl Router {
         let mut waiting = Waiting {
             deadline,
             changes: None,
-            place: None,
+            queue_slot: None,
             refusal: None,
             ask_again_at: Duration::MAX,
             pause: Duration::from_millis(self.cluster.config().moving_retry_ms),
@@ -124,8 +124,8 @@ impl Router {
         if now >= deadline {
             return Err(waiting.why.clone());
         }
-        if waiting.place.is_none() {
-            waiting.place = Some(self.queue.enter()?);
+        if waiting.queue_slot.is_none() {
+            waiting.queue_slot = Some(self.queue.enter()?);
         }
         let Some(changes) = &mut waiting.changes else {
             // Whatever happens from here on is heard; what happened before is looked at again.

@@ -8,7 +8,7 @@ use clap::Args;
 use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{TokioEnv, watch};
-use shardwright_node::{NodeState, Notices};
+use shardwright_node::{NodeState, RetryNotices};
 use shardwright_placement::{ClusterConfig, NodeAddress, ShardCount};
 use shardwright_store::Store;
 use tokio::net::TcpListener;
@@ -107,13 +107,13 @@ pub async fn serve_until(
 }
 
 /// Tells what a node or a gate tries in vain, whenever there is something new to tell.
-pub async fn follow_notices(mut notices: watch::Receiver<Notices>, tell: impl Fn(String)) {
+pub async fn follow_notices(mut notices: watch::Receiver<RetryNotices>, tell: impl Fn(String)) {
     let mut told = 0;
     loop {
         let new: Vec<_> = notices.borrow_and_update().after(told).cloned().collect();
         for notice in new {
             told = notice.number;
-            let (what, times, why) = (notice.trying.name(), notice.times, notice.why);
+            let (what, times, why) = (notice.activity.name(), notice.times, notice.why);
             tell(format!("tries in vain to {what}, {times} times by now: {why}"));
         }
         if notices.changed().await.is_err() {

@@ -8,10 +8,10 @@ use futures_util::{FutureExt, StreamExt};
 use shardwright_contracts::{Env, ShardId};
 use shardwright_placement::{ObjectId, ObjectIdError};
 
-use super::LifeOf;
+use super::SessionAgent;
 use crate::chain::ObjectKey;
 use crate::host::Slot;
-use crate::notices::Trying;
+use crate::notices::Activity;
 use crate::options::AutoLoad;
 use crate::transport::BoxFuture;
 
@@ -53,7 +53,7 @@ impl AutoLoad {
     }
 }
 
-impl LifeOf {
+impl SessionAgent {
     /// Begins to load what is not there, in shards that are served. An object may be gone again,
     /// because its code panicked or the shard could not be released, so every shard is looked at
     /// again after a while.
@@ -93,7 +93,7 @@ impl LifeOf {
             }
             match self.host.load(key, options.host.activation_max).await {
                 Err(error) if !error.is_elsewhere() && !goes() => {
-                    self.agent.teller.tell(Trying::Load, error);
+                    self.agent.notice_log.record(Activity::Load, error);
                 }
                 Ok(()) | Err(_) => {}
             }

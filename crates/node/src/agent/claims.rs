@@ -5,15 +5,15 @@ use futures_util::{FutureExt, StreamExt};
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_engine::cluster::ClaimError;
 
-use super::LifeOf;
+use super::SessionAgent;
 use super::work::{Done, tell};
 use crate::locks::by_shard;
-use crate::notices::Trying;
+use crate::notices::Activity;
 
 /// How long a shard is left alone whose claim failed for no reason of its own.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-impl LifeOf {
+impl SessionAgent {
     /// Claims shards, each under its lock: a call that comes early, because its sender heard of the
     /// claim before this node did, waits a moment instead of being refused. What became of one is
     /// told, and its lock given back, as soon as it is known.
@@ -45,7 +45,7 @@ impl LifeOf {
             // The cluster has changed since; what it says now is looked at next.
             (Err(ClaimError::Refused(_) | ClaimError::Over), _) | (Ok(_), Err(_)) => {}
             (Err(error), _) => {
-                self.agent.teller.tell(Trying::Claim, error);
+                self.agent.notice_log.record(Activity::Claim, error);
                 return false;
             }
         }

@@ -5,15 +5,15 @@ use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_engine::cluster::ReleaseError;
 use shardwright_placement::HandoverStep;
 
-use super::LifeOf;
+use super::SessionAgent;
 use super::attempts::Attempts;
 use super::releases::AFTER_FAILURE;
 use super::work::Done;
 use crate::host::Slot;
-use crate::notices::Trying;
+use crate::notices::Activity;
 use crate::object::Deactivation;
 
-impl LifeOf {
+impl SessionAgent {
     /// Empties a shard step by step, for as long as the cluster says that it should go.
     ///
     /// `attempts` tells how that has gone so far, if it did not just begin.
@@ -96,7 +96,7 @@ impl LifeOf {
             // It has come. What the cluster says now is looked at next.
             Err(ReleaseError::Refused(_)) => {}
             Err(error) => {
-                self.agent.teller.tell(Trying::Keep, error);
+                self.agent.notice_log.record(Activity::Keep, error);
                 self.env().sleep(AFTER_FAILURE).await;
             }
         }

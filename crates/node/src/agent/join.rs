@@ -3,13 +3,17 @@ use std::time::Duration;
 use shardwright_contracts::Env;
 use shardwright_engine::cluster::{Cluster, JoinError};
 
-use crate::notices::{Teller, Trying};
+use crate::notices::{Activity, NoticeLog};
 
 /// The first pause after a join that failed, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Joins a cluster again, however long that takes: the store may be out of reach.
-pub(crate) async fn join_again<M, F>(cluster: &Cluster, teller: &Teller, join: impl Fn() -> F) -> M
+pub(crate) async fn join_again<M, F>(
+    cluster: &Cluster,
+    notice_log: &NoticeLog,
+    join: impl Fn() -> F,
+) -> M
 where
     F: Future<Output = Result<M, JoinError>>,
 {
@@ -18,7 +22,7 @@ where
         match join().await {
             Ok(membership) => return membership,
             Err(error) => {
-                teller.tell(Trying::Join, error);
+                notice_log.record(Activity::Join, error);
                 cluster.env().sleep(pause).await;
             }
         }

@@ -3,16 +3,16 @@ use std::time::Duration;
 use shardwright_contracts::Env;
 use shardwright_engine::cluster::{ClusterView, LeadError, LeaderStep, StepError};
 
-use super::LifeOf;
+use super::SessionAgent;
 use super::loads::Loads;
-use crate::notices::Trying;
+use crate::notices::Activity;
 
 /// How long a leader leaves things alone after a step: changes come in bursts.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long to wait after something went wrong.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-impl LifeOf {
+impl SessionAgent {
     /// Leads whenever nobody else does. It never ends by itself.
     pub(super) async fn lead(&self) {
         let cluster = &self.agent.cluster;
@@ -52,7 +52,7 @@ impl LifeOf {
                 Err(LeadError::Refused(_) | LeadError::Over) => return Ok(None),
                 Err(error) => {
                     let is_the_stores = matches!(error, LeadError::Store(_));
-                    self.agent.teller.tell(Trying::Lead, error);
+                    self.agent.notice_log.record(Activity::Lead, error);
                     return if is_the_stores { Err(()) } else { Ok(None) };
                 }
             },
@@ -62,7 +62,7 @@ impl LifeOf {
             Ok(step) => Ok(Some(step)),
             Err(StepError::Refused(_) | StepError::Over) => Err(()),
             Err(error) => {
-                self.agent.teller.tell(Trying::Lead, error);
+                self.agent.notice_log.record(Activity::Lead, error);
                 Err(())
             }
         }

@@ -6,9 +6,9 @@ use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::DrainProgress;
 
 use super::work::{Done, Work};
-use super::{Ending, LifeOf};
+use super::{EndReason, SessionAgent};
 use crate::node::NodeState;
-use crate::notices::Trying;
+use crate::notices::Activity;
 
 /// How long to wait after the node could not say that it leaves.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ impl Leaving {
     }
 }
 
-impl LifeOf {
+impl SessionAgent {
     /// Begins to leave, and tells until when the node has patience with others. That counts from
     /// now on, also if the store takes no mark that says so.
     pub(super) fn begin_leaving(&self, work: &mut Work) -> Duration {
@@ -47,7 +47,7 @@ impl LifeOf {
     /// Says to the leader that the node wants to go.
     async fn announce_leaving(self) -> Done {
         while let Err(error) = self.membership.set_leaving(true).await {
-            self.agent.teller.tell(Trying::Leave, error);
+            self.agent.notice_log.record(Activity::Leave, error);
             self.env().sleep(AFTER_FAILURE).await;
         }
         Done::Announced
@@ -83,7 +83,7 @@ impl LifeOf {
         view: &ClusterView,
         leaving: Leaving,
         work: &Work,
-    ) -> Option<Ending> {
+    ) -> Option<EndReason> {
         if !work.is_idle() {
             return None;
         }
@@ -94,9 +94,9 @@ impl LifeOf {
             Leaving::AtOnce | Leaving::AtLast => progress.held == 0,
         };
         if is_gone && self.host.held().next().is_none() {
-            return Some(Ending::HandedOver);
+            return Some(EndReason::HandedOver);
         }
         let is_stuck = self.host.held().all(|(shard, _)| work.is_unreleased(shard));
-        (is_stuck && leaving == Leaving::AtLast).then_some(Ending::NotReleased)
+        (is_stuck && leaving == Leaving::AtLast).then_some(EndReason::NotReleased)
     }
 }

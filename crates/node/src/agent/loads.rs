@@ -6,7 +6,7 @@ use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::Member;
 
-use super::LifeOf;
+use super::SessionAgent;
 use crate::transport::ShardLoad;
 
 /// How long a node may take to say what its shards bear.
@@ -45,7 +45,7 @@ impl Loads {
     }
 }
 
-impl LifeOf {
+impl SessionAgent {
     /// What the plan goes by; none where shards count alike.
     pub(super) async fn loads<'l>(
         &self,

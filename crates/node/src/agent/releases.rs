@@ -8,11 +8,11 @@ use shardwright_coordination::InfraError;
 use shardwright_engine::cluster::{Release, ReleaseError};
 use shardwright_placement::ops::Releasing;
 
-use super::LifeOf;
+use super::SessionAgent;
 use super::attempts::Attempts;
 use super::work::{Done, tell};
 use crate::locks::by_shard;
-use crate::notices::Trying;
+use crate::notices::Activity;
 
 /// How long to wait after a release that failed, where nothing else is to be done meanwhile.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ enum Released {
     InDoubt,
 }
 
-impl LifeOf {
+impl SessionAgent {
     /// Releases shards that are empty, each under its lock. What became of one is told, and its
     /// lock given back, as soon as it is known.
     pub(super) fn release(
@@ -98,7 +98,7 @@ impl LifeOf {
         if matches!(error, ReleaseError::Store(InfraError::Unknown { .. })) {
             slot.set_in_doubt(true);
         }
-        self.agent.teller.tell(Trying::Release, error);
+        self.agent.notice_log.record(Activity::Release, error);
         // One that was refused says nothing of one before it.
         if slot.handover().in_doubt { Released::InDoubt } else { Released::Refused }
     }

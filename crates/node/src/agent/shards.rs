@@ -8,18 +8,18 @@ use shardwright_placement::{Duties, Effort, HandoverStep};
 
 use super::leaving::Leaving;
 use super::work::Work;
-use super::{Ending, LifeOf};
+use super::{EndReason, SessionAgent};
 
 /// How many shards are claimed or released under their locks at the same time: the engine and the
 /// store put their commits together.
 const TOGETHER: usize = 256;
 
-impl LifeOf {
+impl SessionAgent {
     /// Claims, serves and hands over, until the node wants to leave and has nothing left.
-    pub(super) async fn care_for_shards(&self) -> Ending {
+    pub(super) async fn care_for_shards(&self) -> EndReason {
         let cluster = &self.agent.cluster;
         let interval = Duration::from_millis(cluster.config().shard_mapping_check_interval_ms);
-        let (mut changes, mut wish) = (cluster.changes(), self.agent.wish.clone());
+        let (mut changes, mut desired) = (cluster.changes(), self.agent.desired.clone());
         let mut leaving = Leaving::No;
         let mut impatient_at = Duration::MAX;
         let mut work = Work::default();
@@ -34,18 +34,18 @@ impl LifeOf {
             }
             self.learn(&view, &mut work);
             self.begin_work(&view, leaving, &mut work);
-            if let Some(ending) = self.may_go(&view, leaving, &work) {
+            if let Some(end) = self.may_go(&view, leaving, &work) {
                 // What is not released waits for the session to end.
-                if matches!(ending, Ending::HandedOver) {
+                if matches!(end, EndReason::HandedOver) {
                     self.empty_own_slot().await;
                 }
-                return ending;
+                return end;
             }
             tokio::select! {
                 biased;
                 () = work.next() => {}
-                changed = changes.changed() => if changed.is_err() { return Ending::Dropped },
-                changed = wish.changed() => if changed.is_err() { return Ending::Dropped },
+                changed = changes.changed() => if changed.is_err() { return EndReason::Dropped },
+                changed = desired.changed() => if changed.is_err() { return EndReason::Dropped },
                 () = self.env().sleep(interval.min(self.patience_left(leaving, impatient_at))) => {}
             }
         }

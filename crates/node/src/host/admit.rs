@@ -8,7 +8,7 @@ use shardwright_placement::{Home, ShardOutOfRange};
 use super::{Admission, Admitted, ObjectHost, Slot};
 use crate::call::Call;
 use crate::locks::ShardReadGuard;
-use crate::queue::Place;
+use crate::queue::QueueSlot;
 use crate::wait::within;
 
 /// How long a node is given to hear what a caller has heard of a shard.
@@ -44,21 +44,21 @@ impl ObjectHost {
             (None, Home::Node(node)) if node == self.own.as_str() => &self.own_slot,
             (None, _) => return Err(CallError::NotOwner { shard, fence: None }),
         };
-        let mut place = None;
+        let mut queue_slot = None;
         let moving = || CallError::NotOwner { shard, fence: slot.held().flatten() };
-        let refused = match self.look(call, shard, slot, deadline, &mut place).await? {
+        let refused = match self.look(call, shard, slot, deadline, &mut queue_slot).await? {
             Look::In(admitted) => return Ok(admitted),
             Look::Wait if self.options.strict => return Err(moving()),
             Look::Wait => None,
             Look::CatchUp(refused) => Some(refused),
         };
         // Without room to wait for news, its caller may have heard of another node.
-        self.take_place(&mut place).map_err(|full| refused.unwrap_or(full))?;
+        self.take_queue_slot(&mut queue_slot).map_err(|full| refused.unwrap_or(full))?;
         let caught_up_at = self.env.monotonic().saturating_add(CATCH_UP).min(deadline);
         loop {
             let mut bell = std::pin::pin!(slot.bell().notified());
             bell.as_mut().enable();
-            match self.look(call, shard, slot, deadline, &mut place).await? {
+            match self.look(call, shard, slot, deadline, &mut queue_slot).await? {
                 Look::In(admitted) => return Ok(admitted),
                 Look::Wait if self.options.strict => return Err(moving()),
                 Look::Wait => within(&*self.env, deadline, bell).await.ok_or(CallError::Late)?,
@@ -70,9 +70,9 @@ impl ObjectHost {
     }
 
     /// Waits in the queue from now on, if there is room.
-    fn take_place(&self, place: &mut Option<Place>) -> Result<(), CallError> {
-        if place.is_none() {
-            *place = Some(self.queue.enter()?);
+    fn take_queue_slot(&self, queue_slot: &mut Option<QueueSlot>) -> Result<(), CallError> {
+        if queue_slot.is_none() {
+            *queue_slot = Some(self.queue.enter()?);
         }
         Ok(())
     }
@@ -83,13 +83,13 @@ impl ObjectHost {
         &self,
         shard: ShardId,
         deadline: Duration,
-        place: &mut Option<Place>,
+        queue_slot: &mut Option<QueueSlot>,
     ) -> Result<ShardReadGuard, CallError> {
         let invalid = |error: ShardOutOfRange| CallError::InvalidId(error.to_string());
         if let Some(lock) = self.locks.try_acquire_read_shard(shard).map_err(invalid)? {
             return Ok(lock);
         }
-        self.take_place(place)?;
+        self.take_queue_slot(queue_slot)?;
         let lock = within(&*self.env, deadline, self.locks.acquire_read_shard(shard)).await;
         lock.ok_or(CallError::Late)?.map_err(invalid)
     }
@@ -101,13 +101,13 @@ impl ObjectHost {
         shard: Option<ShardId>,
         slot: &Arc<Slot>,
         deadline: Duration,
-        place: &mut Option<Place>,
+        queue_slot: &mut Option<QueueSlot>,
     ) -> Result<Look, CallError> {
         let lock = match shard {
-            Some(shard) => Some(self.read_lock(shard, deadline, place).await?),
+            Some(shard) => Some(self.read_lock(shard, deadline, queue_slot).await?),
             None => None,
         };
-        if !self.life.may_serve() {
+        if !self.serving.may_serve() {
             return Err(CallError::NotServing);
         }
         let must_end = slot.is_draining() && self.must_end(call, shard);

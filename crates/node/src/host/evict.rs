@@ -27,15 +27,15 @@ impl ObjectHost {
 
     /// Ends this life of the node: breaks off all calls, at once, and takes leave of all objects.
     pub(crate) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.life.break_off();
-        let mut places = Vec::new();
+        self.serving.break_off();
+        let mut cells = Vec::new();
         for slot in self.slots.iter().map(|(_, slot)| slot).chain([&self.own_slot]) {
             slot.give_up();
-            places.extend(slot.take_objects().into_values());
+            cells.extend(slot.take_objects().into_values());
         }
         let (env, each) = (Arc::clone(&self.env), self.options.deactivation_max);
         // There is nothing left to store, so that nobody need know of those that are dropped.
-        take_leave(env, each, places.into_iter(), Deactivation::Lost).map(|_dropped| ())
+        take_leave(env, each, cells.into_iter(), Deactivation::Lost).map(|_dropped| ())
     }
 }
 
@@ -47,7 +47,7 @@ impl ObjectHost {
 async fn take_leave(
     env: Arc<dyn Env>,
     each: Duration,
-    mut places: impl Iterator<Item = Arc<ObjectCell>> + Send,
+    mut cells: impl Iterator<Item = Arc<ObjectCell>> + Send,
     why: Deactivation,
 ) -> u64 {
     let latest = env.monotonic().saturating_add(each.saturating_mul(IN_ALL));
@@ -57,8 +57,8 @@ async fn take_leave(
     loop {
         let from_now = env.monotonic().saturating_add(each).min(latest);
         let own_limit = if is_over { Duration::ZERO } else { from_now };
-        let next = places.by_ref().take(AT_ONCE.saturating_sub(leaving.len()));
-        leaving.extend(next.map(|place| leave_one(Arc::clone(&env), own_limit, place, why)));
+        let next = cells.by_ref().take(AT_ONCE.saturating_sub(leaving.len()));
+        leaving.extend(next.map(|cell| leave_one(Arc::clone(&env), own_limit, cell, why)));
         let left = if is_over {
             Some(leaving.next().await)
         } else {
@@ -81,11 +81,11 @@ async fn take_leave(
 async fn leave_one(
     env: Arc<dyn Env>,
     limit: Duration,
-    place: Arc<ObjectCell>,
+    cell: Arc<ObjectCell>,
     why: Deactivation,
 ) -> bool {
     let leaving = async {
-        let state = std::mem::replace(&mut *place.lock().await, CellState::Gone);
+        let state = std::mem::replace(&mut *cell.lock().await, CellState::Gone);
         if let CellState::Awake(object) = state {
             object.deactivate(why).await;
         }

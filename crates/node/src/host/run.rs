@@ -18,7 +18,7 @@ use shardwright_contracts::Env;
 use tokio::sync::oneshot;
 
 use super::cell::CellState;
-use super::{ObjectHost, Turn};
+use super::{ObjectHost, ObjectLock};
 use crate::call::Call;
 use crate::context::{CallContext, Caller};
 use crate::object::{Activation, AnyObject, ObjectError};
@@ -60,47 +60,47 @@ struct Running {
     begin: Arc<Begin>,
     activation: Activation,
     // The last to go, so that the shard stays until all else is gone.
-    turn: Turn,
+    lock: ObjectLock,
 }
 
 impl ObjectHost {
     /// Runs a call whose turn it is.
     pub(super) async fn run(
         self: &Arc<Self>,
-        turn: Turn,
+        lock: ObjectLock,
         call: Call,
         deadline: Duration,
     ) -> Result<Bytes, CallError> {
         let begin = Arc::new(Begin::new());
-        let running = self.running(turn, call, deadline, &begin)?;
+        let running = self.running(lock, call, deadline, &begin)?;
         self.apart(running, |running| running.finish()).await
     }
 
     /// Wakes an object whose turn it is.
     pub(super) async fn wake(
         self: &Arc<Self>,
-        turn: Turn,
+        lock: ObjectLock,
         call: Call,
         deadline: Duration,
     ) -> Result<(), CallError> {
         let begin = Arc::new(Begin::new());
-        let running = self.running(turn, call, deadline, &begin)?;
+        let running = self.running(lock, call, deadline, &begin)?;
         self.apart(running, |running| running.only_wake()).await
     }
 
     fn running(
         self: &Arc<Self>,
-        turn: Turn,
+        lock: ObjectLock,
         call: Call,
         deadline: Duration,
         begin: &Arc<Begin>,
     ) -> Result<Running, CallError> {
         let shard = self.sharding.shard_of(call.target.id.borrowed());
         let shard = shard.map_err(|error| CallError::InvalidId(error.to_string()))?;
-        let (object, fence) = (call.target.clone(), turn.admitted.fence);
+        let (object, fence) = (call.target.clone(), lock.admitted.fence);
         let activation = Activation { object, shard, fence };
         let (host, begin) = (Arc::clone(self), Arc::clone(begin));
-        Ok(Running { host, call, deadline, begin, activation, turn })
+        Ok(Running { host, call, deadline, begin, activation, lock })
     }
 
     /// Lets something run in its own task, and waits for it for as long as there is time.
@@ -137,13 +137,13 @@ impl Running {
             Err(error) => Err(error),
         };
         let busy = self.host.env.monotonic().saturating_sub(started);
-        self.turn.admitted.slot().count_load(busy);
+        self.lock.admitted.slot().count_load(busy);
         self.acknowledge(result)
     }
 
     async fn only_wake(mut self) -> Result<(), CallError> {
         let object = self.unbroken(Self::wake).await??;
-        *self.turn.entered.state = CellState::Awake(object);
+        *self.lock.entered.state = CellState::Awake(object);
         Ok(())
     }
 
@@ -152,8 +152,8 @@ impl Running {
         &'a mut self,
         work: impl FnOnce(&'a mut Self) -> F,
     ) -> Result<T, CallError> {
-        let tenure = self.turn.tenure.clone();
-        if !self.host.life.may_serve() {
+        let token = self.lock.token.clone();
+        if !self.host.serving.may_serve() {
             return Err(self.broken_off());
         }
         let (env, begin) = (Arc::clone(&self.host.env), Arc::clone(&self.begin));
@@ -166,7 +166,7 @@ impl Running {
             done = within(&*env, limit, work(self)) => {
                 done.ok_or_else(|| broken(UnknownWhy::Late, CallError::Late))
             }
-            () = tenure.over() => Err(broken(UnknownWhy::NotServing, CallError::NotServing)),
+            () = token.over() => Err(broken(UnknownWhy::NotServing, CallError::NotServing)),
         }
     }
 
@@ -180,7 +180,7 @@ impl Running {
 
     /// Takes the object out of its place, and wakes it if need be.
     async fn wake(&mut self) -> Result<Box<dyn AnyObject>, CallError> {
-        match std::mem::replace(&mut *self.turn.entered.state, CellState::Gone) {
+        match std::mem::replace(&mut *self.lock.entered.state, CellState::Gone) {
             CellState::Awake(object) => return Ok(object),
             CellState::Asleep | CellState::Gone => {}
         }
@@ -203,7 +203,7 @@ impl Running {
     }
 
     fn forget(&self) {
-        self.turn.admitted.slot().forget(&self.activation.object, &self.turn.entered.place);
+        self.lock.admitted.slot().forget(&self.activation.object, &self.lock.entered.cell);
     }
 
     async fn handle(&mut self, mut object: Box<dyn AnyObject>) -> Result<Bytes, CallError> {
@@ -211,7 +211,7 @@ impl Running {
         let context = self.context(caller);
         let payload = std::mem::take(&mut self.call.payload);
         if !self.begin.begin() {
-            *self.turn.entered.state = CellState::Awake(object);
+            *self.lock.entered.state = CellState::Awake(object);
             return Err(CallError::Late);
         }
         let method = Arc::clone(&self.call.method);
@@ -221,7 +221,7 @@ impl Running {
             // What it knows may be half-done, or out of date.
             self.forget();
         } else {
-            *self.turn.entered.state = CellState::Awake(object);
+            *self.lock.entered.state = CellState::Awake(object);
         }
         match handled {
             Ok(answer) => answer.map_err(|error| error.of_call(&self.activation)),
@@ -235,15 +235,15 @@ impl Running {
             chain: self.call.chain.with(self.call.target.clone()),
             deadline: self.deadline,
             caller,
-            tenure: self.turn.tenure.clone(),
+            token: self.lock.token.clone(),
         }
     }
 
     /// What is said to whoever asked. If the node may have lost the shard meanwhile, another may
     /// have done something since, and nobody knows what this call did.
     fn acknowledge(&self, result: Result<Bytes, CallError>) -> Result<Bytes, CallError> {
-        let lost = self.turn.admitted.slot().held().is_none();
-        if !self.host.life.may_serve() || lost {
+        let lost = self.lock.admitted.slot().held().is_none();
+        if !self.host.serving.may_serve() || lost {
             return Err(self.broken_off());
         }
         match result {

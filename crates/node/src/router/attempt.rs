@@ -79,7 +79,7 @@ impl Router {
             return Attempt::NotTried;
         }
         // From here on it does not wait for the shard.
-        waiting.place = None;
+        waiting.queue_slot = None;
         let call = Call { fence, timeout, ..call.clone() };
         let answer = match (&refusal.node, local) {
             (Some(node), _) => self.transport.call(node, call).await,

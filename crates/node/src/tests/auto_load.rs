@@ -6,7 +6,7 @@ use shardwright_engine::cluster::ClusterView;
 
 use super::counter::Counter;
 use super::world::*;
-use crate::{AutoLoad, Node, NodeOptions, Notice, ObjectTypes, StartError};
+use crate::{AutoLoad, Node, NodeOptions, ObjectTypes, RetryNotice, StartError};
 
 #[tokio::test(start_paused = true)]
 async fn every_shard_has_its_own_object_without_anybody_calling_it() {
@@ -93,6 +93,6 @@ async fn a_shard_that_goes_while_its_objects_are_loaded_is_no_trouble() {
     world.sleep_ms(20_000).await;
     for process in [&first, &second] {
         let notices = process.node.notices().borrow().clone();
-        assert_eq!(notices.after(0).collect::<Vec<_>>(), Vec::<&Notice>::new());
+        assert_eq!(notices.after(0).collect::<Vec<_>>(), Vec::<&RetryNotice>::new());
     }
 }

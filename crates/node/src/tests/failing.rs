@@ -10,7 +10,7 @@ use shardwright_contracts::Env;
 use shardwright_placement::NodeAddress;
 
 use super::world::*;
-use crate::{BoxFuture, Call, NodeOptions, NodeState, ShardLoad, Transport, Trying};
+use crate::{Activity, BoxFuture, Call, NodeOptions, NodeState, ShardLoad, Transport};
 
 /// A network whose code panics when it is asked for loads.
 struct Trap(Arc<dyn Transport>);
@@ -100,9 +100,10 @@ async fn whoever_looks_after_a_node_is_told_what_it_tries_in_vain() {
     state.wait_for(|state| *state == NodeState::Rejoining).await.unwrap();
     line.cut.store(true, Ordering::Relaxed);
     let mut notices = node.notices();
-    let told = notices.wait_for(|notices| notices.after(0).any(|one| one.trying == Trying::Join));
+    let told =
+        notices.wait_for(|notices| notices.after(0).any(|one| one.activity == Activity::Join));
     let told = told.await.unwrap().clone();
-    let why = &told.after(0).find(|one| one.trying == Trying::Join).unwrap().why;
+    let why = &told.after(0).find(|one| one.activity == Activity::Join).unwrap().why;
     assert!(why.contains("the line is cut"), "{why}");
     line.cut.store(false, Ordering::Relaxed);
     state.wait_for(|state| *state == NodeState::Serving).await.unwrap();
@@ -123,7 +124,7 @@ async fn whoever_looks_after_a_node_is_told_how_many_objects_were_dropped_in_a_m
     world.watcher.move_shard(shard, &address("b")).await.unwrap();
     world.until(|view| view.readiness().is_ready()).await;
     let notices = nodes[0].node.notices().borrow().clone();
-    let told: Vec<_> = notices.after(0).map(|one| (one.trying, one.why.as_str())).collect();
+    let told: Vec<_> = notices.after(0).map(|one| (one.activity, one.why.as_str())).collect();
     let why = format!("3 objects of shard {shard} were dropped before they had taken leave");
-    assert_eq!(told, [(Trying::TakeLeave, why.as_str())]);
+    assert_eq!(told, [(Activity::Deactivate, why.as_str())]);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use shardwright_contracts::Env;
 
 use super::world::*;
-use crate::{Call, NodeOptions, NodeState, Trying};
+use crate::{Activity, Call, NodeOptions, NodeState};
 
 fn options(drain_patience: Duration) -> NodeOptions {
     NodeOptions { drain_patience, ..NodeOptions::default() }
@@ -38,7 +38,7 @@ async fn a_shard_that_the_store_does_not_let_go_is_served_by_who_has_it() {
     // It is tried again now and then: six times until the pauses are as long as they get.
     let notices = node.notices().borrow().clone();
     let tries: u64 =
-        notices.after(0).filter(|one| one.trying == Trying::Release).map(|one| one.times).sum();
+        notices.after(0).filter(|one| one.activity == Activity::Release).map(|one| one.times).sum();
     assert!((6..=20).contains(&tries), "{tries}");
     // When there is room again, it goes.
     line.full.store(false, Ordering::Relaxed);
@@ -62,7 +62,7 @@ async fn a_shard_whose_release_may_still_come_is_not_served_though_the_next_one_
     world.watcher.move_shard(shard, &address("b")).await.unwrap();
     // All tries of one release are over.
     let mut notices = node.notices();
-    let told = notices.wait_for(|told| told.after(0).any(|one| one.trying == Trying::Release));
+    let told = notices.wait_for(|told| told.after(0).any(|one| one.activity == Activity::Release));
     drop(told.await.unwrap());
     line.full.store(true, Ordering::Relaxed);
     let held = {

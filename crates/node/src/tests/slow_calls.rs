@@ -11,13 +11,13 @@ use tokio::task::JoinHandle;
 use super::world::*;
 use crate::{Call, Gate, NodeOptions, NodeState};
 
-type Door = Arc<Gate>;
+type SharedGate = Arc<Gate>;
 
 /// No call is held for longer than this at a time, and then it has to be answered.
 const HELD_MAX: Duration = Duration::from_millis(1_100);
 
 /// A call to an object of a shard that takes so long.
-fn begin_slow(gate: &Door, shard: ShardId, millis: u64) -> JoinHandle<Answer> {
+fn begin_slow(gate: &SharedGate, shard: ShardId, millis: u64) -> JoinHandle<Answer> {
     let slow = with_payload(&format!("shard#{}/slow", shard.as_raw()), "wait", millis.to_string());
     let slow = Call { timeout: Duration::from_millis(millis + 5_000), ..slow };
     let gate = Arc::clone(gate);
@@ -26,7 +26,12 @@ fn begin_slow(gate: &Door, shard: ShardId, millis: u64) -> JoinHandle<Answer> {
 
 /// Calls other objects of the shard, one after the other, until something is over; tells how long
 /// the slowest took. None may fail.
-async fn call_others(world: &World, gate: &Door, shard: ShardId, over: &AtomicBool) -> Duration {
+async fn call_others(
+    world: &World,
+    gate: &SharedGate,
+    shard: ShardId,
+    over: &AtomicBool,
+) -> Duration {
     let mut slowest = Duration::ZERO;
     let mut number = 0;
     while !over.load(Ordering::Relaxed) {
@@ -70,7 +75,7 @@ async fn a_call_that_takes_long_fails_no_other_while_its_shard_is_to_move() {
 /// fail.
 async fn keep_busy(
     world: &World,
-    gate: &Door,
+    gate: &SharedGate,
     shard: ShardId,
     (millis, timeout): (u64, Duration),
     over: &Arc<AtomicBool>,

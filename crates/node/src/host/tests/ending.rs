@@ -32,7 +32,7 @@ async fn what_runs_is_broken_off_and_what_waits_was_not_executed() {
     let world = world(HostOptions::default());
     let running = world.begin(call("shard#5/x", "block")).await;
     let waiting = world.begin(call("shard#5/x", "count")).await;
-    world.host.life().break_off();
+    world.host.serving().break_off();
     assert_eq!(running.await.unwrap(), Err(CallError::Unknown(UnknownWhy::NotServing)));
     assert_eq!(waiting.await.unwrap(), Err(CallError::NotServing));
     // If the session had lived all along, the node serves on; the broken object is another one.

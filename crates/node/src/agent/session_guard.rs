@@ -1,9 +1,9 @@
 use shardwright_engine::cluster::Serving;
 
-use super::LifeOf;
+use super::SessionAgent;
 use crate::wait::within;
 
-impl LifeOf {
+impl SessionAgent {
     /// Breaks off everything as soon as the session may have ended, and returns when it has.
     ///
     /// What comes too late for this, because the whole process stood still, is caught where calls
@@ -18,7 +18,7 @@ impl LifeOf {
             match within(self.env(), until, serving.changed()).await {
                 Some(Ok(())) => continue,
                 Some(Err(_)) => return,
-                None => self.host.life().break_off(),
+                None => self.host.serving().break_off(),
             }
             if serving.changed().await.is_err() {
                 return;

@@ -21,20 +21,20 @@ impl<F: Fn() -> bool + Send + Sync> MayServe for F {
 
 /// A time in which a node serves without a break, as whoever runs in it sees it.
 #[derive(Clone)]
-pub(crate) struct Tenure {
+pub(crate) struct ServingToken {
     breaks: watch::Receiver<u64>,
     at: u64,
 }
 
-/// One life of a node: one tenure after the other.
-pub(crate) struct Life {
+/// One life of a node: one token after the other.
+pub(crate) struct ServingPeriod {
     /// None once it has ended: whoever says whether the node may serve keeps its session alive.
     may_serve: RwLock<Option<Arc<dyn MayServe>>>,
     /// How often everything was broken off.
     breaks: watch::Sender<u64>,
 }
 
-impl Life {
+impl ServingPeriod {
     pub(crate) fn new(may_serve: Arc<dyn MayServe>) -> Self {
         Self { may_serve: RwLock::new(Some(may_serve)), breaks: watch::Sender::new(0) }
     }
@@ -44,11 +44,11 @@ impl Life {
         may_serve.as_ref().is_some_and(|says| says.may_serve())
     }
 
-    /// The tenure of whoever begins now.
-    pub(crate) fn tenure(&self) -> Tenure {
+    /// The token of whoever begins now.
+    pub(crate) fn token(&self) -> ServingToken {
         let breaks = self.breaks.subscribe();
         let at = *breaks.borrow();
-        Tenure { breaks, at }
+        ServingToken { breaks, at }
     }
 
     /// Serves nothing any more, and lets the session run out.
@@ -67,7 +67,7 @@ impl Life {
     }
 }
 
-impl Tenure {
+impl ServingToken {
     pub(crate) fn is_over(&self) -> bool {
         *self.breaks.borrow() != self.at
     }
