@@ -14,7 +14,7 @@ use shardwright_coordination::RunConfig;
 use shardwright_engine::{FileCoordinator, TokioEnv};
 use shardwright_worker::connector::{Connector as _, Item, Payload};
 use shardwright_worker::sink::Discard;
-use shardwright_worker::{Ending, JobFailure, Worker, WorkerOptions, create_run, each};
+use shardwright_worker::{Ending, ItemFailure, Worker, WorkerOptions, create_run, each};
 
 const TENANT: TenantId = TenantId::from_bytes([0; 32]);
 const RUN: RunId = RunId::from_raw(1);
@@ -38,12 +38,12 @@ async fn work(folder: &Path) -> anyhow::Result<Ending> {
     let config = RunConfig::try_new(CursorSemantics::Completed, 10_000, None)?;
     let ranges = connector.initial_ranges(12).await?;
     create_run(&coordinator, TENANT, RUN, config, &ranges).await?;
-    let job = each(move |item| std::future::ready(solve(&item, &results)));
+    let handler = each(move |item| std::future::ready(solve(&item, &results)));
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator)
         .env(TokioEnv::current().ok_or_else(|| anyhow::anyhow!("there is no runtime"))?)
         .connector(connector)
-        .job(job)
+        .handler(handler)
         .sink(Discard)
         // A kill repeats at most this much; and no number is to blame for kills.
         .options(WorkerOptions { commit_items: 10, crash_limit: u32::MAX, ..Default::default() });
@@ -51,10 +51,10 @@ async fn work(folder: &Path) -> anyhow::Result<Ending> {
 }
 
 /// The result is a file, so that to do it again is the same as to do it once.
-fn solve(item: &Item, results: &Path) -> Result<Vec<u8>, JobFailure> {
+fn solve(item: &Item, results: &Path) -> Result<Vec<u8>, ItemFailure> {
     let Payload::Row { number, .. } = &item.payload else { return Ok(Vec::new()) };
     let written = write_at_once(&results.join(number.to_string()), &steps(*number).to_string());
-    written.map_err(|error| JobFailure::retryable(error.to_string()))?;
+    written.map_err(|error| ItemFailure::retryable(error.to_string()))?;
     Ok(Vec::new())
 }
 

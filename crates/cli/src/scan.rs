@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde_json::json;
+use shardwright_jobs::command::Command;
 use shardwright_jobs::description::Description;
-use shardwright_jobs::job::Command;
 use shardwright_jobs::output::{Output, RESULTS, write_whole};
 use shardwright_jobs::receipt::Receipt;
 use shardwright_jobs::source::AnyConnector;
-use shardwright_process::scan::{Report, RuleSet, ScanJob, ScanRecord, Scanner, Totals};
+use shardwright_process::scan::{Report, RuleSet, ScanHandler, ScanRecord, Scanner, Totals};
 
 use crate::arguments::ScanArguments;
 use crate::exit::Exit;
@@ -28,7 +28,7 @@ pub(crate) struct Scan<'a> {
 impl Scan<'_> {
     /// What is done with each item of a source.
     pub(crate) fn command(&self, source: &AnyConnector) -> anyhow::Result<Command> {
-        let job = ScanJob::new(Scanner::new(self.rules.clone(), self.arguments.secrecy())?);
+        let job = ScanHandler::new(Scanner::new(self.rules.clone(), self.arguments.secrecy())?);
         Ok(Command::Scan(match source {
             AnyConnector::Objects(objects) => job.with_store(Arc::clone(objects.store())),
             AnyConnector::Tree(_) | AnyConnector::Lines(_) | AnyConnector::Library(_) => job,

@@ -11,9 +11,9 @@ use shardwright_engine::TokioEnv;
 use shardwright_jobs::TENANT;
 use shardwright_jobs::begin::{Begun, HOW_TO_MAKE_ROOM};
 use shardwright_jobs::books::Books;
+use shardwright_jobs::command::Command;
 use shardwright_jobs::conclude::{Conclusion, is_settled};
 use shardwright_jobs::description::Description;
-use shardwright_jobs::job::Command;
 use shardwright_jobs::output::Output;
 use shardwright_jobs::source::Booked;
 use shardwright_worker::{Ending, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerOptions};
@@ -110,7 +110,7 @@ pub(crate) async fn work(
         .backend(coordinator.clone())
         .env(TokioEnv::current().context("there is no runtime")?)
         .connector(booked)
-        .job(command)
+        .handler(command)
         .sink(output.sink())
         .options(options)
         .stop(stop)

@@ -11,9 +11,9 @@
 mod agreement;
 pub mod begin;
 pub mod books;
+pub mod command;
 pub mod conclude;
 pub mod description;
-pub mod job;
 mod naming;
 mod open;
 mod options;

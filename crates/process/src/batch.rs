@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::Item;
-use shardwright_worker::job::{Batch, Job, JobFailure, Outcome};
+use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
 use super::guard::Guard;
 use super::item::{failure_line, line};
@@ -74,11 +74,11 @@ impl ProcessPerBatch {
         !self.template.has_place() && text_of(item).contains(&self.input.end())
     }
 
-    fn torn(&self) -> JobFailure {
+    fn torn(&self) -> ItemFailure {
         let end = self.input.end_shown();
         let detail =
             format!("it has a {end} in it, and on the command's input each item ends with a {end}");
-        JobFailure::fatal(ParkReason::Other, detail).own()
+        ItemFailure::fatal(ParkReason::Other, detail).own()
     }
 
     /// Runs the program once for all of a batch. What it wrote is in the record of the first item.
@@ -110,12 +110,12 @@ impl ProcessPerBatch {
     }
 }
 
-impl Job for ProcessPerBatch {
+impl Handler for ProcessPerBatch {
     fn batch_size(&self) -> usize {
         self.size
     }
 
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
+    fn failure_record(&self, item: &Item, failure: &ItemFailure) -> Outcome {
         failure_line(item, failure)
     }
 

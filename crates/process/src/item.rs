@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::{Item, Payload};
-use shardwright_worker::job::{Batch, Job, JobFailure, Outcome};
+use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
 use super::guard::Guard;
 use super::output::Output;
@@ -28,8 +28,8 @@ impl ProcessPerItem {
     }
 }
 
-impl Job for ProcessPerItem {
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
+impl Handler for ProcessPerItem {
+    fn failure_record(&self, item: &Item, failure: &ItemFailure) -> Outcome {
         failure_line(item, failure)
     }
 
@@ -80,8 +80,8 @@ pub(super) fn line(item: &Item, finished: &Finished, attempt: u32, batch: Option
 }
 
 /// A result that cannot be written is no result: an item without one is not done.
-fn unwritten(error: io::Error) -> JobFailure {
-    JobFailure::fatal(ParkReason::Other, format!("its result cannot be written: {error}")).own()
+fn unwritten(error: io::Error) -> ItemFailure {
+    ItemFailure::fatal(ParkReason::Other, format!("its result cannot be written: {error}")).own()
 }
 
 /// The number of a row as people count.
@@ -93,7 +93,7 @@ pub(super) const fn row_of(item: &Item) -> Option<u64> {
 }
 
 /// The line of an item that failed where it cannot be set aside.
-pub(super) fn failure_line(item: &Item, failure: &JobFailure) -> Outcome {
+pub(super) fn failure_line(item: &Item, failure: &ItemFailure) -> Outcome {
     let record = ItemRecord {
         key: KeyText::new(&item.key),
         row: row_of(item),

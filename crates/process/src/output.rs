@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use shardwright_coordination::ParkReason;
-use shardwright_worker::job::{Assignment, JobFailure};
+use shardwright_worker::handler::{Assignment, ItemFailure};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::spill::{Spill, SpillFile, Spilled};
@@ -35,7 +35,7 @@ impl Unkept {
     }
 }
 
-impl From<Unkept> for JobFailure {
+impl From<Unkept> for ItemFailure {
     fn from(unkept: Unkept) -> Self {
         Self::fatal(ParkReason::Other, unkept.to_string()).of_worker()
     }

@@ -28,7 +28,7 @@ use super::run::{Finished, without_program};
 use super::spill::Spill;
 use super::template::Template;
 use shardwright_worker::connector::Item;
-use shardwright_worker::job::{Assignment, Batch, Job, JobFailure, Outcome};
+use shardwright_worker::handler::{Assignment, Batch, Handler, ItemFailure, Outcome};
 
 /// Most items that are handed over at once. More would wait for each other.
 const BATCH_ITEMS: usize = 64;
@@ -124,7 +124,7 @@ impl PersistentProcess {
     }
 
     /// Has a program work on a batch, once.
-    async fn pass(&self, place: &Place, batch: &Batch<'_>) -> Result<Answers, JobFailure> {
+    async fn pass(&self, place: &Place, batch: &Batch<'_>) -> Result<Answers, ItemFailure> {
         let link = self.link(place, batch.assignment).await.map_err(|error| unready(&error))?;
         Ok(link.submit(batch).answers().await)
     }
@@ -169,12 +169,12 @@ impl PersistentProcess {
     }
 }
 
-impl Job for PersistentProcess {
+impl Handler for PersistentProcess {
     fn batch_size(&self) -> usize {
         (self.in_flight / BATCHES).clamp(1, BATCH_ITEMS)
     }
 
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
+    fn failure_record(&self, item: &Item, failure: &ItemFailure) -> Outcome {
         failure_line(item, failure)
     }
 
@@ -249,18 +249,18 @@ async fn close(link: &Link) {
 }
 
 /// There is no program to give items to, so none of them can be the cause.
-fn unready(error: &PersistentError) -> JobFailure {
+fn unready(error: &PersistentError) -> ItemFailure {
     match error {
         PersistentError::Start { error: reason, .. } => without_program(reason, error.to_string()),
-        _ => JobFailure::retryable(error.to_string()).of_worker(),
+        _ => ItemFailure::retryable(error.to_string()).of_worker(),
     }
 }
 
 /// The program was lost with what it had in hand.
-fn failure(error: &PersistentError) -> JobFailure {
-    JobFailure::retryable(error.to_string())
+fn failure(error: &PersistentError) -> ItemFailure {
+    ItemFailure::retryable(error.to_string())
 }
 
-fn unanswered() -> JobFailure {
-    JobFailure::retryable("the worker did not say what came of this item")
+fn unanswered() -> ItemFailure {
+    ItemFailure::retryable("the worker did not say what came of this item")
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::Item;
-use shardwright_worker::job::{Assignment, Cause, JobFailure};
+use shardwright_worker::handler::{Assignment, FailureCause, ItemFailure};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -49,18 +49,18 @@ pub(super) struct Finished {
 pub(super) enum Failed {
     /// It was not started, because of its arguments: they are too long together, or one of them
     /// cannot be one.
-    Unfit(JobFailure),
+    Unfit(ItemFailure),
     /// It was not started for another reason, or it says that it failed.
-    Other(JobFailure),
+    Other(ItemFailure),
 }
 
 impl Failed {
     /// What that means for each of `items` items that were worked on together.
-    pub(super) fn for_each_of(self, items: usize) -> JobFailure {
+    pub(super) fn for_each_of(self, items: usize) -> ItemFailure {
         let (Self::Unfit(failure) | Self::Other(failure)) = self;
         match failure.cause {
-            Cause::Unclear if items == 1 => failure.own(),
-            Cause::Unclear | Cause::Item | Cause::Worker => failure,
+            FailureCause::Unclear if items == 1 => failure.own(),
+            FailureCause::Unclear | FailureCause::Item | FailureCause::Worker => failure,
         }
     }
 }
@@ -77,8 +77,9 @@ impl Invocation<'_> {
     /// its failure: nobody is to work beside the next try.
     pub(super) async fn run(self) -> Result<Finished, Failed> {
         let start = Instant::now();
-        let unguarded =
-            |error: GuardError| Failed::Other(JobFailure::retryable(error.to_string()).of_worker());
+        let unguarded = |error: GuardError| {
+            Failed::Other(ItemFailure::retryable(error.to_string()).of_worker())
+        };
         let group = self.guard.take().map_err(unguarded)?;
         let mut child = match self.spawn(&group) {
             Ok(child) => child,
@@ -92,7 +93,7 @@ impl Invocation<'_> {
         let followed = self.follow(&mut child, &mut output, &mut complaint).await;
         let Ended { status, is_all_read } = followed.map_err(Failed::Other)?;
         if !status.success() {
-            return Err(Failed::Other(JobFailure::retryable(describe(status, &complaint))));
+            return Err(Failed::Other(ItemFailure::retryable(describe(status, &complaint))));
         }
         if is_all_read {
             self.guard.put_back(group);
@@ -111,7 +112,7 @@ impl Invocation<'_> {
         child: &mut Child,
         output: &mut Gathered<'_>,
         complaint: &mut Vec<u8>,
-    ) -> Result<Ended, JobFailure> {
+    ) -> Result<Ended, ItemFailure> {
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let feed = async {
@@ -140,7 +141,7 @@ impl Invocation<'_> {
             }
         };
         let is_all_read = read.transpose()?.is_some();
-        let lost = |error| JobFailure::retryable(format!("it was lost: {error}")).of_worker();
+        let lost = |error| ItemFailure::retryable(format!("it was lost: {error}")).of_worker();
         Ok(Ended { status: status.map_err(lost)?, is_all_read })
     }
 
@@ -195,7 +196,7 @@ fn not_started(program: &OsStr, error: &io::Error) -> Failed {
     let detail = format!("{} cannot be started: {error}", program.display());
     match error.kind() {
         io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => {
-            Failed::Unfit(JobFailure::fatal(ParkReason::Other, detail))
+            Failed::Unfit(ItemFailure::fatal(ParkReason::Other, detail))
         }
         _ => Failed::Other(without_program(error, detail)),
     }
@@ -203,12 +204,12 @@ fn not_started(program: &OsStr, error: &io::Error) -> Failed {
 
 /// What it means that a program cannot be started, whatever it would have been given. One that is
 /// not there, or is none, does not become one by itself; what the machine lacks may come.
-pub(super) fn without_program(error: &io::Error, detail: String) -> JobFailure {
+pub(super) fn without_program(error: &io::Error, detail: String) -> ItemFailure {
     let failure = match Errno::from_io_error(error) {
         Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::NOEXEC) => {
-            JobFailure::fatal(ParkReason::Other, detail)
+            ItemFailure::fatal(ParkReason::Other, detail)
         }
-        _ => JobFailure::retryable(detail),
+        _ => ItemFailure::retryable(detail),
     };
     failure.of_worker()
 }
@@ -231,10 +232,10 @@ mod tests {
         ] {
             let failed = not_started(OsStr::new("tool"), &errno.into());
             let failure = failed.for_each_of(1);
-            assert_eq!((failure.cause, failure.is_retryable), (Cause::Worker, is_retryable));
+            assert_eq!((failure.cause, failure.is_retryable), (FailureCause::Worker, is_retryable));
         }
         let too_long = not_started(OsStr::new("tool"), &Errno::TOOBIG.into());
         assert!(matches!(too_long, Failed::Unfit(_)));
-        assert_eq!(too_long.for_each_of(1).cause, Cause::Item);
+        assert_eq!(too_long.for_each_of(1).cause, FailureCause::Item);
     }
 }

@@ -1,4 +1,4 @@
-//! The built-in job: looking for secrets.
+//! The built-in handler: looking for secrets.
 //!
 //! Each item leaves one [line](ScanRecord) in the results, whether something was found in it or
 //! not, so that results tell what was looked at. What a secret is says `shardwright-scan`.
@@ -22,7 +22,7 @@ pub use shardwright_scan::{
 };
 
 use shardwright_worker::connector::{Item, Payload};
-use shardwright_worker::job::{Batch, Job, JobFailure, Outcome};
+use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
 /// How many items are worked on in one go: enough to make up for the change of threads, few
 /// enough that not much is done twice after a kill.
@@ -30,7 +30,7 @@ const BATCH: usize = 16;
 
 /// Looks for secrets in items.
 #[derive(Clone)]
-pub struct ScanJob {
+pub struct ScanHandler {
     bench: Arc<Bench>,
     #[cfg(feature = "objects")]
     store: Option<Arc<dyn ObjectStore>>,
@@ -43,7 +43,7 @@ struct Bench {
     scratches: Mutex<Vec<Scratch>>,
 }
 
-impl ScanJob {
+impl ScanHandler {
     /// Looks for what a scanner finds.
     #[must_use]
     pub fn new(scanner: Scanner) -> Self {
@@ -85,7 +85,7 @@ impl Bench {
     }
 }
 
-impl Job for ScanJob {
+impl Handler for ScanHandler {
     fn batch_size(&self) -> usize {
         BATCH
     }
@@ -131,12 +131,13 @@ impl Bench {
     }
 }
 
-fn no_reader() -> JobFailure {
-    JobFailure::retryable("there is no store to read the object from")
+fn no_reader() -> ItemFailure {
+    ItemFailure::retryable("there is no store to read the object from")
 }
 
 fn line(item: &Item, attempt: u32, report: FileReport) -> Outcome {
-    let unwritten = |error| JobFailure::retryable(format!("its result cannot be written: {error}"));
+    let unwritten =
+        |error| ItemFailure::retryable(format!("its result cannot be written: {error}"));
     ScanRecord::new(item, attempt, report).to_line().map_err(unwritten)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use shardwright_worker::job::Assignment;
+use shardwright_worker::handler::Assignment;
 
 use super::output::Unkept;
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::Item;
-use shardwright_worker::job::{Batch, Job, JobFailure, Outcome};
+use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
 /// Why an item failed. Any error converts into one; the item is then retried before it is parked.
 pub struct ItemError {
@@ -24,11 +24,11 @@ impl ItemError {
         Self { detail: detail.into(), is_retryable: false }
     }
 
-    fn into_failure(self) -> JobFailure {
+    fn into_failure(self) -> ItemFailure {
         if self.is_retryable {
-            JobFailure::retryable(self.detail)
+            ItemFailure::retryable(self.detail)
         } else {
-            JobFailure::fatal(ParkReason::Other, self.detail)
+            ItemFailure::fatal(ParkReason::Other, self.detail)
         }
     }
 }
@@ -89,7 +89,7 @@ impl IntoResult for Vec<u8> {
 /// Calls a function for each item.
 pub(crate) struct Each<F>(pub(crate) F);
 
-impl<F, R, T> Job for Each<F>
+impl<F, R, T> Handler for Each<F>
 where
     F: Fn(Item) -> R + Send + Sync + 'static,
     R: Future<Output = Result<T, ItemError>> + Send,

@@ -50,9 +50,7 @@ use shardwright_store::StoreAddress;
 pub use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Payload, Position,
 };
-pub use shardwright_worker::job::{
-    Job as Handler, JobFailure as ItemFailure, Outcome as ItemOutcome,
-};
+pub use shardwright_worker::handler::{Handler, ItemFailure, Outcome as ItemOutcome};
 pub use shardwright_worker::{Observer, Stop, WorkerEvent};
 
 /// Sources.
@@ -69,7 +67,7 @@ pub mod connectors {
 
 /// What a [`Handler`] of its own needs to know of its items.
 pub mod handler {
-    pub use shardwright_worker::job::{Assignment, Batch, Cause};
+    pub use shardwright_worker::handler::{Assignment, Batch, FailureCause};
 }
 
 /// Handlers that are programs.

@@ -16,7 +16,7 @@ use shardwright_jobs::source::Booked;
 use shardwright_jobs::{JobOptions, TENANT};
 use shardwright_worker::connector::{Connector, Item, SharedConnector};
 use shardwright_worker::extent::Envelope;
-use shardwright_worker::job::Job;
+use shardwright_worker::handler::Handler;
 use shardwright_worker::{Ending as WorkerEnding, Observer, Stop, Worker, WorkerOptions};
 
 use crate::Shardwright;
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
     }
 
     /// The same with a handler of any kind.
-    pub async fn handler(self, handler: impl Job) -> Result<Outcome> {
+    pub async fn handler(self, handler: impl Handler) -> Result<Outcome> {
         let begun = self.begin().await?;
         if self.is_done(begun.run).await? {
             return self.conclude(&begun).await;
@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
             .backend(self.shardwright.coordinator.clone())
             .env(TokioEnv::current().ok_or(Error::NoRuntime)?)
             .connector(source)
-            .job(handler)
+            .handler(handler)
             .sink(output.sink())
             .options(self.options)
             .stop(self.stop.clone())

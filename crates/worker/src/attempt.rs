@@ -6,7 +6,7 @@ use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::Env;
 
 use crate::connector::Item;
-use crate::job::{Assignment, Batch, Cause, Job, JobFailure, Outcome};
+use crate::handler::{Assignment, Batch, FailureCause, Handler, ItemFailure, Outcome};
 use crate::retry::RetryPolicy;
 use crate::stop::Stop;
 
@@ -37,10 +37,12 @@ pub(crate) struct Attempts<'a> {
 ///
 /// Once `stop` is told, no item is tried again: the first that would be and those after it are not
 /// among what is given, as if they had not been begun.
-pub(crate) async fn attempt<J: Job>(job: &J, attempts: Attempts<'_>) -> Vec<Attempted> {
+pub(crate) async fn attempt<H: Handler>(handler: &H, attempts: Attempts<'_>) -> Vec<Attempted> {
     let Attempts { env, policy, stop, assignment, sequence, items } = attempts;
-    let mut outcomes =
-        job.process(Batch { assignment, sequence, items: &items, attempt: 1 }).await.into_iter();
+    let mut outcomes = handler
+        .process(Batch { assignment, sequence, items: &items, attempt: 1 })
+        .await
+        .into_iter();
     let is_alone = items.len() == 1;
     let mut attempted = Vec::with_capacity(items.len());
     let mut is_worker_unable = false;
@@ -48,11 +50,11 @@ pub(crate) async fn attempt<J: Job>(job: &J, attempts: Attempts<'_>) -> Vec<Atte
         let mut outcome = outcomes.next().unwrap_or_else(|| Err(unanswered()));
         let mut retries = 0;
         let beside_policy = match &outcome {
-            Err(failure) => u32::from(!is_alone && failure.cause == Cause::Unclear),
+            Err(failure) => u32::from(!is_alone && failure.cause == FailureCause::Unclear),
             Ok(_) => 0,
         };
-        while let Err(JobFailure { is_retryable: true, cause, .. }) = &outcome
-            && !(is_worker_unable && *cause == Cause::Worker)
+        while let Err(ItemFailure { is_retryable: true, cause, .. }) = &outcome
+            && !(is_worker_unable && *cause == FailureCause::Worker)
             && retries < policy.retries.saturating_add(beside_policy)
         {
             if stop.is_some_and(Stop::is_stopped) {
@@ -69,10 +71,11 @@ pub(crate) async fn attempt<J: Job>(job: &J, attempts: Attempts<'_>) -> Vec<Atte
             }
             let items = std::slice::from_ref(&item);
             let batch = Batch { assignment, sequence, items, attempt: retries + 1 };
-            let again = job.process(batch).await.into_iter().next();
+            let again = handler.process(batch).await.into_iter().next();
             outcome = again.unwrap_or_else(|| Err(unanswered()));
         }
-        is_worker_unable |= outcome.as_ref().is_err_and(|failure| failure.cause == Cause::Worker);
+        is_worker_unable |=
+            outcome.as_ref().is_err_and(|failure| failure.cause == FailureCause::Worker);
         attempted.push(Attempted { item, outcome, retries });
     }
     attempted
@@ -85,6 +88,6 @@ async fn told(stop: Option<&Stop>) {
     }
 }
 
-fn unanswered() -> JobFailure {
-    JobFailure::retryable("the job did not say what came of this item")
+fn unanswered() -> ItemFailure {
+    ItemFailure::retryable("the handler did not say what came of this item")
 }

@@ -9,10 +9,10 @@ use tokio::sync::Mutex;
 
 use crate::bells::Bells;
 use crate::connector::Connector;
-use crate::erased::{DynConnector, DynJob, DynSink};
+use crate::erased::{DynConnector, DynHandler, DynSink};
 use crate::error::WorkerError;
 use crate::event::Observer;
-use crate::job::Job;
+use crate::handler::Handler;
 use crate::options::WorkerOptions;
 use crate::retry::RetryPolicy;
 use crate::sink::{Discard, Sink};
@@ -26,12 +26,12 @@ const BACKOFF: RetryPolicy = RetryPolicy {
     longest_wait: Duration::from_secs(2),
 };
 
-/// What a worker is made of. It needs a backend, an environment, a connector and a job: its type
+/// What a worker is made of. It needs a backend, an environment, a connector and a handler: its type
 /// says which of them it has, and only one that has them all can be built.
-pub struct WorkerBuilder<B, C, J, E> {
+pub struct WorkerBuilder<B, C, H, E> {
     backend: B,
     connector: C,
-    job: J,
+    handler: H,
     env: E,
     settings: Settings,
 }
@@ -42,8 +42,8 @@ pub struct ChosenBackend(Arc<dyn Backend>);
 /// The connector of a worker.
 pub struct ChosenConnector(Arc<dyn DynConnector>);
 
-/// The job of a worker.
-pub struct ChosenJob(Arc<dyn DynJob>);
+/// The handler of a worker.
+pub struct ChosenHandler(Arc<dyn DynHandler>);
 
 /// The environment of a worker.
 pub struct ChosenEnv(Arc<dyn Env>);
@@ -67,35 +67,41 @@ impl WorkerBuilder<(), (), (), ()> {
             stop: Stop::default(),
             observer: Arc::new(()),
         };
-        Self { backend: (), connector: (), job: (), env: (), settings }
+        Self { backend: (), connector: (), handler: (), env: (), settings }
     }
 }
 
-impl<B, C, J, E> WorkerBuilder<B, C, J, E> {
+impl<B, C, H, E> WorkerBuilder<B, C, H, E> {
     /// Where the run is coordinated.
-    pub fn backend(self, backend: impl Backend + 'static) -> WorkerBuilder<ChosenBackend, C, J, E> {
-        let Self { connector, job, env, settings, .. } = self;
+    pub fn backend(self, backend: impl Backend + 'static) -> WorkerBuilder<ChosenBackend, C, H, E> {
+        let Self { connector, handler, env, settings, .. } = self;
         let backend = ChosenBackend(Arc::new(backend));
-        WorkerBuilder { backend, connector, job, env, settings }
+        WorkerBuilder { backend, connector, handler, env, settings }
     }
 
     /// Where the items are.
-    pub fn connector(self, connector: impl Connector) -> WorkerBuilder<B, ChosenConnector, J, E> {
-        let Self { backend, job, env, settings, .. } = self;
+    pub fn connector(self, connector: impl Connector) -> WorkerBuilder<B, ChosenConnector, H, E> {
+        let Self { backend, handler, env, settings, .. } = self;
         let connector = ChosenConnector(Arc::new(connector));
-        WorkerBuilder { backend, connector, job, env, settings }
+        WorkerBuilder { backend, connector, handler, env, settings }
     }
 
     /// What is done with each item.
-    pub fn job(self, job: impl Job) -> WorkerBuilder<B, C, ChosenJob, E> {
+    pub fn handler(self, handler: impl Handler) -> WorkerBuilder<B, C, ChosenHandler, E> {
         let Self { backend, connector, env, settings, .. } = self;
-        WorkerBuilder { backend, connector, job: ChosenJob(Arc::new(job)), env, settings }
+        WorkerBuilder {
+            backend,
+            connector,
+            handler: ChosenHandler(Arc::new(handler)),
+            env,
+            settings,
+        }
     }
 
     /// Time, tasks and chance.
-    pub fn env(self, env: impl Env) -> WorkerBuilder<B, C, J, ChosenEnv> {
-        let Self { backend, connector, job, settings, .. } = self;
-        WorkerBuilder { backend, connector, job, env: ChosenEnv(Arc::new(env)), settings }
+    pub fn env(self, env: impl Env) -> WorkerBuilder<B, C, H, ChosenEnv> {
+        let Self { backend, connector, handler, settings, .. } = self;
+        WorkerBuilder { backend, connector, handler, env: ChosenEnv(Arc::new(env)), settings }
     }
 
     /// Where results go; unless it is said, nowhere.
@@ -127,17 +133,17 @@ impl<B, C, J, E> WorkerBuilder<B, C, J, E> {
     }
 }
 
-impl WorkerBuilder<ChosenBackend, ChosenConnector, ChosenJob, ChosenEnv> {
+impl WorkerBuilder<ChosenBackend, ChosenConnector, ChosenHandler, ChosenEnv> {
     /// Looks the run up, and makes the worker.
     pub async fn build(self) -> Result<Worker, WorkerError> {
-        let Self { backend, connector, job, env, settings } = self;
+        let Self { backend, connector, handler, env, settings } = self;
         let Settings { tenant, run, sink, options, stop, observer } = settings;
         let ChosenBackend(backend) = backend;
         let record = backend.get_run(tenant, run).await.map_err(WorkerError::coordination)?;
         let shared = Shared {
             backend,
             connector: connector.0,
-            job: job.0,
+            handler: handler.0,
             sink,
             env: env.0,
             tenant,

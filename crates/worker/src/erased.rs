@@ -1,4 +1,4 @@
-//! Connectors, jobs and sinks without their types, so that the loop is compiled once.
+//! Connectors, handlers and sinks without their types, so that the loop is compiled once.
 //!
 //! Users implement the traits with `async fn`; a worker holds trait objects of these companions.
 //! The loop boxes one future per page, batch and sync, none per item.
@@ -13,7 +13,7 @@ use crate::connector::{
     Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Page, PageLimit, Position,
 };
 use crate::extent::Extent;
-use crate::job::{Assignment, Job, JobFailure, Outcome};
+use crate::handler::{Assignment, Handler, ItemFailure, Outcome};
 use crate::sink::{Segment, Sink, SinkError};
 
 /// A [`Connector`] of any type.
@@ -131,11 +131,11 @@ impl Connector for SharedConnector {
     }
 }
 
-/// A [`Job`] of any type.
-pub(crate) trait DynJob: Send + Sync {
+/// A [`Handler`] of any type.
+pub(crate) trait DynHandler: Send + Sync {
     fn batch_size(&self) -> usize;
 
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome;
+    fn failure_record(&self, item: &Item, failure: &ItemFailure) -> Outcome;
 
     /// Works on a batch until each of its items is done or has failed for good: one box for all
     /// tries together.
@@ -148,13 +148,13 @@ pub(crate) trait DynJob: Send + Sync {
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-impl<J: Job> DynJob for J {
+impl<H: Handler> DynHandler for H {
     fn batch_size(&self) -> usize {
-        Job::batch_size(self)
+        Handler::batch_size(self)
     }
 
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
-        Job::failure_record(self, item, failure)
+    fn failure_record(&self, item: &Item, failure: &ItemFailure) -> Outcome {
+        Handler::failure_record(self, item, failure)
     }
 
     fn attempt<'a>(&'a self, attempts: Attempts<'a>) -> BoxFuture<'a, Vec<Attempted>> {
@@ -162,15 +162,15 @@ impl<J: Job> DynJob for J {
     }
 
     fn committed(&self, assignment: &Assignment, key: &[u8]) {
-        Job::committed(self, assignment, key);
+        Handler::committed(self, assignment, key);
     }
 
     fn divided(&self, assignment: &Assignment, end: &[u8]) {
-        Job::divided(self, assignment, end);
+        Handler::divided(self, assignment, end);
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(Job::close(self))
+        Box::pin(Handler::close(self))
     }
 }
 

@@ -63,10 +63,10 @@ pub enum WorkerError {
         /// What went wrong.
         detail: String,
     },
-    /// The job cannot be done here, whatever the item. What was done is committed, and the item is
+    /// The handler cannot be done here, whatever the item. What was done is committed, and the item is
     /// the next to be worked on.
     #[error("no item can be worked on: {detail}; nothing is lost: mend that, and start again")]
-    Job {
+    Handler {
         /// What is missing.
         detail: String,
     },

@@ -31,7 +31,7 @@ use self::lease_cell::LeaseCell;
 use self::work::Work;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
-use crate::job::Assignment;
+use crate::handler::Assignment;
 use crate::worker::Shared;
 
 /// How holding a shard ended.

@@ -1,6 +1,6 @@
 //! What works on the shards of a run.
 //!
-//! A [`Worker`] claims a shard, reads its items from a [`connector`] in key order, runs a [`Job`]
+//! A [`Worker`] claims a shard, reads its items from a [`connector`] in key order, runs a [`Handler`]
 //! on each, makes the results durable in a [`sink`], and moves the shard's cursor over what is
 //! done. It renews its leases, gives parts of slow shards to workers that have nothing to do, sets
 //! failing items aside, and gives everything back when it is told to stop.
@@ -8,7 +8,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`connector`] | what a source must do, and the items it gives |
-//! | [`job`] | what is done with an item |
+//! | [`handler`] | what is done with an item |
 //! | [`sink`], [`extent`] | where results go, and how a cursor names them |
 //!
 //! The crate does no IO: `shardwright-connectors` reads sources and keeps results,
@@ -26,7 +26,7 @@
 
 pub mod connector;
 pub mod extent;
-pub mod job;
+pub mod handler;
 pub mod sink;
 
 mod attempt;
@@ -50,7 +50,7 @@ pub use builder::WorkerBuilder;
 pub use create::create_run;
 pub use error::WorkerError;
 pub use event::{Observer, WorkerEvent};
-pub use job::{Job, JobFailure, each};
+pub use handler::{Handler, ItemFailure, each};
 pub use options::WorkerOptions;
 pub use retry::RetryPolicy;
 

@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use crate::bells::Bells;
 use crate::builder::WorkerBuilder;
-use crate::erased::{DynConnector, DynJob, DynSink};
+use crate::erased::{DynConnector, DynHandler, DynSink};
 use crate::error::WorkerError;
 use crate::event::Observer;
 use crate::options::WorkerOptions;
@@ -23,7 +23,7 @@ use crate::stop::Stop;
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) connector: Arc<dyn DynConnector>,
-    pub(crate) job: Arc<dyn DynJob>,
+    pub(crate) handler: Arc<dyn DynHandler>,
     pub(crate) sink: Arc<dyn DynSink>,
     pub(crate) env: Arc<dyn Env>,
     pub(crate) tenant: TenantId,
@@ -103,7 +103,7 @@ impl Worker {
             }
             worst = worse(worst, ending);
         }
-        shared.job.close().await;
+        shared.handler.close().await;
         worst
     }
 }

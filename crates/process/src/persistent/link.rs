@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shardwright_coordination::ParkReason;
-use shardwright_worker::job::{Batch, JobFailure};
+use shardwright_worker::handler::{Batch, ItemFailure};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
@@ -13,7 +13,7 @@ use super::PersistentError;
 use super::message::{self, Heard, VERSION};
 
 /// What came of an item.
-pub(super) type Answer = Result<Done, JobFailure>;
+pub(super) type Answer = Result<Done, ItemFailure>;
 
 /// An item that is done.
 #[derive(Debug)]
@@ -211,9 +211,9 @@ impl State {
             Heard::Done { id, output } => self.answer(id, |took| Ok(Done { took, output })),
             Heard::Failed { id, detail, may_retry } => self.answer(id, |_| {
                 let failure = if may_retry {
-                    JobFailure::retryable(detail)
+                    ItemFailure::retryable(detail)
                 } else {
-                    JobFailure::fatal(ParkReason::Other, detail)
+                    ItemFailure::fatal(ParkReason::Other, detail)
                 };
                 Err(failure.own())
             }),

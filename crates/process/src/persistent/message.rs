@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use shardwright_contracts::RunId;
 use shardwright_worker::connector::Item;
-use shardwright_worker::job::{Assignment, Batch};
+use shardwright_worker::handler::{Assignment, Batch};
 
 use super::PersistentError;
 use crate::record::KeyText;

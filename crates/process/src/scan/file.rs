@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use shardwright_scan::{FileReport, Scanner, Scratch, Skipped};
-use shardwright_worker::job::JobFailure;
+use shardwright_worker::handler::ItemFailure;
 
 /// Looks at a file, unless it is gone or may not be read. What is lost is not gone on with.
 pub(super) fn scan(
@@ -17,7 +17,7 @@ pub(super) fn scan(
     path: &Path,
     scratch: &mut Scratch,
     lost: &AtomicBool,
-) -> Result<FileReport, JobFailure> {
+) -> Result<FileReport, ItemFailure> {
     if scanner.is_allowed(key) {
         return Ok(scanner.unread(key, Skipped::Allowed));
     }
@@ -25,7 +25,7 @@ pub(super) fn scan(
         Ok(report) => Ok(report),
         Err(error) => match why_unread(&error) {
             Some(why) => Ok(scanner.unread(key, why)),
-            None => Err(JobFailure::retryable(format!("it cannot be read: {error}"))),
+            None => Err(ItemFailure::retryable(format!("it cannot be read: {error}"))),
         },
     }
 }

@@ -9,7 +9,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 use shardwright_scan::{FileReport, Skipped};
 use shardwright_worker::connector::Item;
-use shardwright_worker::job::JobFailure;
+use shardwright_worker::handler::ItemFailure;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::{Bench, on_own_thread};
@@ -23,7 +23,7 @@ pub(super) async fn scan(
     store: &Arc<dyn ObjectStore>,
     item: &Item,
     path: &str,
-) -> Result<FileReport, JobFailure> {
+) -> Result<FileReport, ItemFailure> {
     let unread = |why| Ok(bench.scanner.unread(&item.key, why));
     if bench.scanner.is_allowed(&item.key) {
         return unread(Skipped::Allowed);
@@ -49,11 +49,11 @@ pub(super) async fn scan(
         }
     };
     let ((), report) = join(fetch, look).await;
-    report.unwrap_or_else(|| Err(JobFailure::retryable("the program is ending")))
+    report.unwrap_or_else(|| Err(ItemFailure::retryable("the program is ending")))
 }
 
-fn failed(error: &Error) -> JobFailure {
-    JobFailure::retryable(format!("it cannot be read: {error}"))
+fn failed(error: &Error) -> ItemFailure {
+    ItemFailure::retryable(format!("it cannot be read: {error}"))
 }
 
 impl Bench {
@@ -62,7 +62,7 @@ impl Bench {
         &self,
         key: &[u8],
         mut pieces: Receiver<Result<Bytes, Error>>,
-    ) -> Result<FileReport, JobFailure> {
+    ) -> Result<FileReport, ItemFailure> {
         let mut scratch = self.scratch();
         let mut scan = self.scanner.begin(key, &mut scratch);
         while scan.wants_more()

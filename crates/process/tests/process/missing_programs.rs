@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_process::{BatchInput, Guard, ProcessPerBatch, ProcessPerItem, Spill, Template};
-use shardwright_worker::{Ending, Job, Worker, WorkerError};
+use shardwright_worker::{Ending, Handler, Worker, WorkerError};
 use tokio::time::timeout;
 
 use crate::support::{
@@ -22,17 +22,17 @@ async fn begin(count: usize, shards: usize) -> Coordinator {
 }
 
 /// Works until the worker says that it cannot, and gives what it says.
-async fn unable(coordinator: &Coordinator, job: impl Job, journal: &Journal) -> String {
+async fn unable(coordinator: &Coordinator, handler: impl Handler, journal: &Journal) -> String {
     let (_folder, sink) = sink();
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(coordinator).await)
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink)
         .env(Hurried(env()))
         .observer(Arc::new(journal.clone()));
     let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
-    assert!(matches!(error, WorkerError::Job { .. }), "{error:?}");
+    assert!(matches!(error, WorkerError::Handler { .. }), "{error:?}");
     assert_eq!(journal.count("parked"), 0, "{:?}", journal.lines());
     assert!(shards(coordinator).await.iter().all(|shard| shard.head.lease.is_none()));
     error.to_string()
@@ -66,13 +66,13 @@ async fn a_missing_program_stops_the_run_and_when_it_is_there_the_run_goes_on() 
     assert_eq!(gone_on(&batches, together()).await, 30);
 }
 
-/// Finishes with a job, and counts its results.
-async fn gone_on(coordinator: &Coordinator, job: impl Job) -> usize {
+/// Finishes with a handler, and counts its results.
+async fn gone_on(coordinator: &Coordinator, handler: impl Handler) -> usize {
     let (_folder, sink) = sink();
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(coordinator).await)
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env());
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
@@ -85,12 +85,12 @@ async fn output_for_which_there_is_no_place_stops_the_run_and_parks_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let no_folder = folder.path().join("file");
     fs::write(&no_folder, "").unwrap();
-    let job = |spill: &Path| {
+    let handler = |spill: &Path| {
         let guard = Arc::new(Guard::start().unwrap());
         let command = ["sh", "-c", "head -c 5000 /dev/zero"].map(OsString::from);
         ProcessPerItem::new(Template::new(&command).unwrap(), guard, Spill::new(spill, 1_000))
     };
-    let told = unable(&coordinator, job(&no_folder), &Journal::default()).await;
+    let told = unable(&coordinator, handler(&no_folder), &Journal::default()).await;
     assert!(told.contains(no_folder.to_str().unwrap()), "{told}");
-    assert_eq!(gone_on(&coordinator, job(&folder.path().join("spill"))).await, 5);
+    assert_eq!(gone_on(&coordinator, handler(&folder.path().join("spill"))).await, 5);
 }

@@ -9,8 +9,8 @@ use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
 use shardwright_process::{PersistentProcess, Spill, Template};
 use shardwright_worker::connector::{Item, Payload};
-use shardwright_worker::job::{Assignment, Batch, Cause, Outcome};
-use shardwright_worker::{Job as _, Worker};
+use shardwright_worker::handler::{Assignment, Batch, FailureCause, Outcome};
+use shardwright_worker::{Handler as _, Worker};
 
 use crate::support::{Numbers, RUN, TENANT, env, join, start_with_lease};
 
@@ -42,7 +42,7 @@ fn script(on_revoke: &str) -> String {
     )
 }
 
-fn job(folder: &Path, on_revoke: &str, grace: Duration) -> PersistentProcess {
+fn handler(folder: &Path, on_revoke: &str, grace: Duration) -> PersistentProcess {
     let script = script(on_revoke);
     let command = ["sh", "-c", &script, "sh", folder.to_str().unwrap()].map(OsString::from);
     let template = Template::new(&command).unwrap();
@@ -66,23 +66,23 @@ fn assignment() -> Assignment {
 }
 
 /// Which program works on an item.
-async fn program(job: &PersistentProcess) -> String {
+async fn program(handler: &PersistentProcess) -> String {
     let (assignment, items) = (assignment(), [item("plain")]);
     let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
-    let line = job.process(batch).await.remove(0).unwrap();
+    let line = handler.process(batch).await.remove(0).unwrap();
     let record: serde_json::Value = serde_json::from_slice(&line).unwrap();
     record["stdout"].as_str().unwrap().to_owned()
 }
 
 /// Gives a program an item that it does not answer, and takes it back.
-async fn give_and_take_back(job: &PersistentProcess, folder: &Path) {
-    take_back(job, folder, item("stuck")).await;
+async fn give_and_take_back(handler: &PersistentProcess, folder: &Path) {
+    take_back(handler, folder, item("stuck")).await;
 }
 
-async fn take_back(job: &PersistentProcess, folder: &Path, item: Item) {
+async fn take_back(handler: &PersistentProcess, folder: &Path, item: Item) {
     let (assignment, items) = (assignment(), [item]);
     let batch = Batch { assignment: &assignment, sequence: 1, items: &items, attempt: 1 };
-    let mut given = Box::pin(job.process(batch));
+    let mut given = Box::pin(handler.process(batch));
     let start = Instant::now();
     while !folder.join("stuck").exists() {
         assert!(start.elapsed() < LONG);
@@ -99,32 +99,32 @@ async fn take_back(job: &PersistentProcess, folder: &Path, item: Item) {
 async fn a_program_that_gives_back_what_is_revoked_lives_on() {
     let folder = tempfile::tempdir().unwrap();
     let revoked = r#"echo '{"type":"revoked","id":2}' >&4"#;
-    let job = job(folder.path(), revoked, LONG);
-    let before = program(&job).await;
-    give_and_take_back(&job, folder.path()).await;
-    assert_eq!(program(&job).await, before);
-    job.close().await;
+    let handler = handler(folder.path(), revoked, LONG);
+    let before = program(&handler).await;
+    give_and_take_back(&handler, folder.path()).await;
+    assert_eq!(program(&handler).await, before);
+    handler.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_answer_to_what_was_revoked_is_no_mistake_and_no_result() {
     let folder = tempfile::tempdir().unwrap();
     let late = r#"echo '{"type":"done","id":2,"output":"late"}' >&4"#;
-    let job = job(folder.path(), late, LONG);
-    let before = program(&job).await;
-    give_and_take_back(&job, folder.path()).await;
-    assert_eq!(program(&job).await, before);
-    job.close().await;
+    let handler = handler(folder.path(), late, LONG);
+    let before = program(&handler).await;
+    give_and_take_back(&handler, folder.path()).await;
+    assert_eq!(program(&handler).await, before);
+    handler.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_that_keeps_what_is_revoked_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path(), ":", Duration::from_millis(20));
-    let before = program(&job).await;
-    give_and_take_back(&job, folder.path()).await;
+    let handler = handler(folder.path(), ":", Duration::from_millis(20));
+    let before = program(&handler).await;
+    give_and_take_back(&handler, folder.path()).await;
     let start = Instant::now();
-    while program(&job).await == before {
+    while program(&handler).await == before {
         assert!(start.elapsed() < LONG);
     }
     // A killed program may linger until it is reaped, but not for long.
@@ -132,17 +132,17 @@ async fn a_program_that_keeps_what_is_revoked_is_replaced() {
         assert!(start.elapsed() < LONG);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    job.close().await;
+    handler.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_learns_what_is_committed_and_what_was_split_off_and_ends_when_told() {
     let folder = tempfile::tempdir().unwrap();
-    let job = job(folder.path(), ":", LONG);
-    let id = program(&job).await;
-    job.committed(&assignment(), b"plain");
-    job.divided(&assignment(), b"q");
-    job.close().await;
+    let handler = handler(folder.path(), ":", LONG);
+    let id = program(&handler).await;
+    handler.committed(&assignment(), b"plain");
+    handler.divided(&assignment(), b"q");
+    handler.close().await;
     assert!(!Path::new("/proc").join(&id).exists());
     let log = folder.path().join("logs").join(format!("{:016x}.log", 4));
     let log = std::fs::read_to_string(log).unwrap();
@@ -161,21 +161,21 @@ fn long_winded(folder: &Path, spill: &Path) -> PersistentProcess {
     PersistentProcess::new(template, folder.join("logs"), Spill::new(spill, 100), 1, LONG)
 }
 
-async fn first_outcome(job: &PersistentProcess) -> Outcome {
+async fn first_outcome(handler: &PersistentProcess) -> Outcome {
     let (assignment, items) = (assignment(), [item("plain")]);
     let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
-    job.process(batch).await.remove(0)
+    handler.process(batch).await.remove(0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_output_goes_to_a_file() {
     let folder = tempfile::tempdir().unwrap();
-    let job = long_winded(folder.path(), &folder.path().join("spill"));
-    let line = first_outcome(&job).await.unwrap();
+    let handler = long_winded(folder.path(), &folder.path().join("spill"));
+    let line = first_outcome(&handler).await.unwrap();
     let record: serde_json::Value = serde_json::from_slice(&line).unwrap();
     let kept = std::fs::read_to_string(record["stdout_path"].as_str().unwrap()).unwrap();
     assert_eq!(kept, "0".repeat(200));
-    job.close().await;
+    handler.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,11 +183,11 @@ async fn long_output_for_which_there_is_no_place_is_no_items_fault() {
     let folder = tempfile::tempdir().unwrap();
     let no_folder = folder.path().join("file");
     std::fs::write(&no_folder, "").unwrap();
-    let job = long_winded(folder.path(), &no_folder);
-    let failure = first_outcome(&job).await.unwrap_err();
-    assert_eq!((failure.cause, failure.is_retryable), (Cause::Worker, false));
+    let handler = long_winded(folder.path(), &no_folder);
+    let failure = first_outcome(&handler).await.unwrap_err();
+    assert_eq!((failure.cause, failure.is_retryable), (FailureCause::Worker, false));
     assert!(failure.detail.contains(no_folder.to_str().unwrap()), "{}", failure.detail);
-    job.close().await;
+    handler.close().await;
 }
 
 fn quiet(command: &[&str], folder: &Path) -> PersistentProcess {
@@ -205,7 +205,7 @@ async fn a_program_that_does_not_get_ready_is_no_items_fault() {
         [([missing.to_str().unwrap(), "x", "y"], false), (["sh", "-c", "exit 7"], true)]
     {
         let failure = first_outcome(&quiet(&command, folder.path())).await.unwrap_err();
-        assert_eq!((failure.cause, failure.is_retryable), (Cause::Worker, is_retryable));
+        assert_eq!((failure.cause, failure.is_retryable), (FailureCause::Worker, is_retryable));
     }
 }
 
@@ -214,15 +214,15 @@ async fn a_program_that_nobody_waits_for_before_it_is_ready_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let loads_long = r#"echo $$ > "$1/half"; mv "$1/half" "$1/stuck"; sleep 1000"#;
     let command = ["sh", "-c", loads_long, "sh", folder.path().to_str().unwrap()];
-    let job = quiet(&command, folder.path());
-    give_and_take_back(&job, folder.path()).await;
+    let handler = quiet(&command, folder.path());
+    give_and_take_back(&handler, folder.path()).await;
     let id = std::fs::read_to_string(folder.path().join("stuck")).unwrap();
     let start = Instant::now();
     while !is_gone(id.trim()) {
         assert!(start.elapsed() < LONG);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    job.close().await;
+    handler.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,16 +235,16 @@ async fn a_program_that_reads_no_more_is_ended_with_all_that_it_has_started() {
     let template = Template::new(&command.map(OsString::from)).unwrap();
     let spill = Spill::new(folder.path().join("spill"), 100);
     let grace = Duration::from_millis(20);
-    let job = PersistentProcess::new(template, folder.path().join("logs"), spill, 1, grace);
+    let handler = PersistentProcess::new(template, folder.path().join("logs"), spill, 1, grace);
     // More than a pipe holds, so that not even the revoke can be written.
-    take_back(&job, folder.path(), item(&"x".repeat(300_000))).await;
+    take_back(&handler, folder.path(), item(&"x".repeat(300_000))).await;
     let ids = std::fs::read_to_string(folder.path().join("ids")).unwrap();
     let start = Instant::now();
     while !ids.split_whitespace().all(is_gone) {
         assert!(start.elapsed() < LONG);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    job.close().await;
+    handler.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -261,7 +261,7 @@ async fn a_lost_shard_ends_a_program_that_is_deaf_to_revoke() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(first.clone())
         .connector(Numbers)
-        .job(PersistentProcess::new(template, folder.path().join("logs"), spill, 1, grace))
+        .handler(PersistentProcess::new(template, folder.path().join("logs"), spill, 1, grace))
         .env(env());
     let working = tokio::spawn(worker.run());
     let (named, start) = (folder.path().join("id"), Instant::now());

@@ -15,7 +15,7 @@ use shardwright_process::{
     BatchInput, Guard, ItemRecord, ProcessPerBatch, ProcessPerItem, Spill, Template,
 };
 use shardwright_worker::connector::{Item, Payload};
-use shardwright_worker::job::{Assignment, Batch, Cause, Job, JobFailure};
+use shardwright_worker::handler::{Assignment, Batch, FailureCause, Handler, ItemFailure};
 use shardwright_worker::{Worker, WorkerOptions};
 use tokio::time::timeout;
 
@@ -62,12 +62,12 @@ fn assignment() -> Assignment {
 }
 
 /// What came of an item: which batch it was in, and what the program wrote.
-type Came = Result<(Option<u64>, String), JobFailure>;
+type Came = Result<(Option<u64>, String), ItemFailure>;
 
-async fn process(job: &impl Job, items: &[Item]) -> Vec<Came> {
+async fn process(handler: &impl Handler, items: &[Item]) -> Vec<Came> {
     let assignment = assignment();
     let batch = Batch { assignment: &assignment, sequence: 0, items, attempt: 1 };
-    let outcomes = timeout(LONG, job.process(batch)).await.unwrap();
+    let outcomes = timeout(LONG, handler.process(batch)).await.unwrap();
     let read = |line: Vec<u8>| {
         let record: ItemRecord<'_> = serde_json::from_slice(&line).unwrap();
         let stdout = record.stdout.unwrap().to_bytes().unwrap();
@@ -76,8 +76,8 @@ async fn process(job: &impl Job, items: &[Item]) -> Vec<Came> {
     outcomes.into_iter().map(|outcome| outcome.map(read)).collect()
 }
 
-async fn stdout_of(job: &impl Job, item: Item) -> String {
-    process(job, &[item]).await.remove(0).unwrap().1
+async fn stdout_of(handler: &impl Handler, item: Item) -> String {
+    process(handler, &[item]).await.remove(0).unwrap().1
 }
 
 /// Whether a process has ended; it may linger until somebody reaps it.
@@ -104,8 +104,8 @@ async fn work_that_is_dropped_ends_what_its_program_has_started() {
     let folder = tempfile::tempdir().unwrap();
     let named = folder.path().join("id");
     let per_item = per_item(script(BACKGROUND, folder.path()), folder.path());
-    let job = script(BACKGROUND, folder.path());
-    let per_batch = per_batch(job, folder.path(), BatchInput::Lines);
+    let handler = script(BACKGROUND, folder.path());
+    let per_batch = per_batch(handler, folder.path(), BatchInput::Lines);
     dropped_when(&per_item, &named).await;
     let id = fs::read_to_string(&named).unwrap();
     until(|| is_gone(&id)).await;
@@ -116,10 +116,10 @@ async fn work_that_is_dropped_ends_what_its_program_has_started() {
 }
 
 /// Drops work when a file is there.
-async fn dropped_when(job: &impl Job, file: &Path) {
+async fn dropped_when(handler: &impl Handler, file: &Path) {
     let (assignment, items) = (assignment(), [row(0, "a")]);
     let batch = Batch { assignment: &assignment, sequence: 0, items: &items, attempt: 1 };
-    let mut working = Box::pin(job.process(batch));
+    let mut working = Box::pin(handler.process(batch));
     tokio::select! {
         biased;
         _ = &mut working => panic!("it ended"),
@@ -136,7 +136,7 @@ async fn a_shard_that_is_lost_takes_along_what_programs_have_started_for_it() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(first.clone())
         .connector(Numbers)
-        .job(per_item(script(BACKGROUND, folder.path()), folder.path()))
+        .handler(per_item(script(BACKGROUND, folder.path()), folder.path()))
         .env(env())
         .options(WorkerOptions::default());
     let working = tokio::spawn(worker.run());
@@ -151,21 +151,21 @@ async fn a_shard_that_is_lost_takes_along_what_programs_have_started_for_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_program_leaves_behind_with_its_pipes_is_not_waited_for_and_ended() {
     let folder = tempfile::tempdir().unwrap();
-    let job = per_item(script("echo $$; sleep 1000 & echo $!", folder.path()), folder.path());
-    let wrote = stdout_of(&job, row(0, "a")).await;
+    let handler = per_item(script("echo $$; sleep 1000 & echo $!", folder.path()), folder.path());
+    let wrote = stdout_of(&handler, row(0, "a")).await;
     let ids: Vec<&str> = wrote.lines().collect();
     assert_eq!(ids.len(), 2);
     until(|| ids.iter().all(|id| is_gone(id))).await;
     // And the next is none the worse for it.
-    assert_eq!(stdout_of(&job, row(1, "b")).await.lines().count(), 2);
+    assert_eq!(stdout_of(&handler, row(1, "b")).await.lines().count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_try_leaves_nobody_to_work_beside_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let failing = "sleep 1000 > /dev/null 2>&1 & echo $! >&2; exit 3";
-    let job = per_item(script(failing, folder.path()), folder.path());
-    let failure = process(&job, &[row(0, "a")]).await.remove(0).unwrap_err();
+    let handler = per_item(script(failing, folder.path()), folder.path());
+    let failure = process(&handler, &[row(0, "a")]).await.remove(0).unwrap_err();
     let id = failure.detail.strip_prefix("exit code 3: ").unwrap().to_owned();
     until(|| is_gone(&id)).await;
 }
@@ -178,33 +178,33 @@ fn group(stat: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn programs_have_a_group_each_and_later_ones_have_it_again() {
     let folder = tempfile::tempdir().unwrap();
-    let job = per_item(template(&["cat", "/proc/self/stat", "{}"]), folder.path());
-    let alone = group(&stdout_of(&job, row(0, "/dev/null")).await);
-    assert_eq!(group(&stdout_of(&job, row(1, "/dev/null")).await), alone);
+    let handler = per_item(template(&["cat", "/proc/self/stat", "{}"]), folder.path());
+    let alone = group(&stdout_of(&handler, row(0, "/dev/null")).await);
+    assert_eq!(group(&stdout_of(&handler, row(1, "/dev/null")).await), alone);
     // One that waits for something to read until the other was there.
     let pipe = folder.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
     let waits = row(2, pipe.to_str().unwrap());
     let together = async {
-        let other = group(&stdout_of(&job, row(3, "/dev/null")).await);
+        let other = group(&stdout_of(&handler, row(3, "/dev/null")).await);
         let opened = pipe.clone();
         tokio::task::spawn_blocking(move || fs::write(opened, "")).await.unwrap().unwrap();
         other
     };
-    let (one, other) = tokio::join!(stdout_of(&job, waits), together);
+    let (one, other) = tokio::join!(stdout_of(&handler, waits), together);
     assert_ne!(group(&one), other);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_is_too_long_for_a_command_line_is_given_in_parts() {
     let folder = tempfile::tempdir().unwrap();
-    let job = template(&["sh", "-c", "echo $#", "sh", "{}"]);
-    let job = per_batch(job, folder.path(), BatchInput::Lines);
+    let handler = template(&["sh", "-c", "echo $#", "sh", "{}"]);
+    let handler = per_batch(handler, folder.path(), BatchInput::Lines);
     let mut items: Vec<Item> = (0..60).map(|number| row(number, "x".repeat(100_000))).collect();
     // The system takes no single argument of that length.
     items[17] = row(17, "x".repeat(200_000));
-    let came = process(&job, &items).await;
+    let came = process(&handler, &items).await;
     let failed: Vec<usize> = (0..60).filter(|at| came[*at].is_err()).collect();
     assert_eq!(failed, [17]);
     assert!(!came[17].as_ref().unwrap_err().is_retryable);
@@ -221,9 +221,9 @@ async fn a_batch_that_is_too_long_for_a_command_line_is_given_in_parts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_item_that_can_be_no_argument_fails_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let job = per_batch(template(&["echo", "{}"]), folder.path(), BatchInput::Lines);
+    let handler = per_batch(template(&["echo", "{}"]), folder.path(), BatchInput::Lines);
     let items = [row(0, "a"), row(1, *b"b\0c"), row(2, "d")];
-    let came = process(&job, &items).await;
+    let came = process(&handler, &items).await;
     let wrote: Vec<Option<&str>> =
         came.iter().map(|came| came.as_ref().ok().map(|(_, wrote)| wrote.as_str())).collect();
     assert_eq!(wrote, [Some("a\n"), None, Some("d\n")]);
@@ -243,7 +243,7 @@ async fn an_item_that_would_be_taken_for_two_fails_and_its_neighbours_do_not() {
         came.iter().map(|came| came.as_ref().ok().map(|(_, wrote)| wrote.as_str())).collect();
     assert_eq!(wrote, [Some("a\nb\n"), Some(""), None, Some("e\n")]);
     let refused = came[2].as_ref().unwrap_err();
-    assert_eq!((refused.is_retryable, refused.cause), (false, Cause::Item));
+    assert_eq!((refused.is_retryable, refused.cause), (false, FailureCause::Item));
     assert!(refused.detail.contains("newline"), "{}", refused.detail);
     let zeros = per_batch(template(&["tr", "\\0", ";"]), folder.path(), BatchInput::Nul);
     assert_eq!(process(&zeros, &items).await.remove(0).unwrap().1, "a;b;c\nd;e;");
@@ -281,7 +281,11 @@ async fn a_program_that_cannot_be_started_is_no_items_fault() {
         came.extend(process(&together, &items).await);
         assert_eq!(came.len(), 4);
         for failure in came.into_iter().map(Result::unwrap_err) {
-            assert_eq!((failure.cause, failure.is_retryable), (Cause::Worker, false), "{name}");
+            assert_eq!(
+                (failure.cause, failure.is_retryable),
+                (FailureCause::Worker, false),
+                "{name}"
+            );
             assert!(failure.detail.contains(program), "{}", failure.detail);
         }
     }
@@ -299,9 +303,9 @@ async fn a_disk_that_is_full_of_output_is_no_items_fault_and_nobody_waits_for_it
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     for text in ["exec yes", "trap '' PIPE; yes 2> /dev/null; sleep 1000", "yes | head -c 9999"] {
         symlink("/dev/full", &file).unwrap();
-        let job = per_item(script(text, folder.path()), folder.path());
-        let failure = process(&job, &[row(0, "a")]).await.remove(0).unwrap_err();
-        assert_eq!((failure.cause, failure.is_retryable), (Cause::Worker, false), "{text}");
+        let handler = per_item(script(text, folder.path()), folder.path());
+        let failure = process(&handler, &[row(0, "a")]).await.remove(0).unwrap_err();
+        assert_eq!((failure.cause, failure.is_retryable), (FailureCause::Worker, false), "{text}");
         assert!(failure.detail.contains("No space left"), "{}", failure.detail);
         assert!(file.symlink_metadata().is_err(), "{text}");
     }
@@ -312,11 +316,11 @@ async fn output_of_work_that_is_dropped_or_fails_is_taken_away() {
     let folder = tempfile::tempdir().unwrap();
     let file = spilled(folder.path());
     let writes = "head -c 5000 /dev/zero; until [ -e \"$1/failing\" ]; do sleep 0.01; done; exit 1";
-    let job = per_item(script(writes, folder.path()), folder.path());
-    dropped_when(&job, &file).await;
+    let handler = per_item(script(writes, folder.path()), folder.path());
+    dropped_when(&handler, &file).await;
     assert!(!file.exists());
     fs::write(folder.path().join("failing"), "").unwrap();
-    let failure = process(&job, &[row(0, "a")]).await.remove(0).unwrap_err();
-    assert_eq!((failure.cause, failure.is_retryable), (Cause::Item, true));
+    let failure = process(&handler, &[row(0, "a")]).await.remove(0).unwrap_err();
+    assert_eq!((failure.cause, failure.is_retryable), (FailureCause::Item, true));
     assert!(!file.exists());
 }

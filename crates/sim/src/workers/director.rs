@@ -11,7 +11,7 @@ use shardwright_store::memory::{MemoryOptions, MemoryStore};
 use shardwright_worker::{Stop, Worker, create_run};
 
 use super::Report;
-use super::handler::Handler;
+use super::handler::ScriptedHandler;
 use super::observer::Watcher;
 use super::operator::Order;
 use super::oracle::{alone, judge_commit, lease};
@@ -203,7 +203,7 @@ impl Director {
             let worker = Worker::builder(TENANT, RUN)
                 .backend(coordinator.clone())
                 .connector(Doctored::new(source, plant))
-                .job(Handler::new(script.clone(), process, &settings))
+                .handler(ScriptedHandler::new(script.clone(), process, &settings))
                 .sink(Doctored::new(Shelf { script: script.clone() }, plant))
                 .env(Doctored::new(env, plant))
                 .options(settings.worker)

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::future::pending;
 
 use shardwright_coordination::ParkReason;
-use shardwright_worker::JobFailure;
-use shardwright_worker::job::{Batch, Job, Outcome};
+use shardwright_worker::ItemFailure;
+use shardwright_worker::handler::{Batch, Handler, Outcome};
 
 use super::fault::WorkerFault;
 use super::script::{Call, Script};
@@ -13,7 +13,7 @@ use super::settings::Settings;
 use super::source::first_at;
 
 /// The handler of one process.
-pub(super) struct Handler {
+pub(super) struct ScriptedHandler {
     script: Script,
     process: usize,
     batch: usize,
@@ -39,7 +39,7 @@ fn first_digits(line: &[u8]) -> u64 {
     first_at(digits)
 }
 
-impl Handler {
+impl ScriptedHandler {
     pub(super) fn new(script: Script, process: usize, settings: &Settings) -> Self {
         Self {
             script,
@@ -70,19 +70,19 @@ impl Handler {
         let mut state = self.script.lock();
         if self.poisoned.contains(&item) {
             state.fault(WorkerFault::ItemPoisoned);
-            return Err(JobFailure::fatal(ParkReason::Poisoned, "poisoned"));
+            return Err(ItemFailure::fatal(ParkReason::Poisoned, "poisoned"));
         }
         if state.strikes(40, WorkerFault::HandlerFailed) {
-            return Err(JobFailure::retryable("scripted"));
+            return Err(ItemFailure::retryable("scripted"));
         }
         if state.strikes(3, WorkerFault::HandlerUnable) {
-            return Err(JobFailure::retryable("scripted").of_worker());
+            return Err(ItemFailure::retryable("scripted").of_worker());
         }
         Ok(line(item, call))
     }
 }
 
-impl Job for Handler {
+impl Handler for ScriptedHandler {
     fn batch_size(&self) -> usize {
         self.batch
     }

@@ -14,7 +14,7 @@ pub struct Item {
     pub key: Bytes,
     /// How many bytes it stands for, if that is known without reading it.
     pub size: Option<u64>,
-    /// What a job gets to see.
+    /// What a handler gets to see.
     pub payload: Payload,
 }
 
@@ -58,7 +58,7 @@ impl Item {
     }
 }
 
-/// What an item is, for the job.
+/// What an item is, for the handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// A file, by the path of the tree as it was given and the path in it.

@@ -53,7 +53,7 @@ impl Work<'_> {
         let now = shared.env.monotonic();
         self.ledger.note_committed(&key, now, now.saturating_sub(start));
         self.note_committed();
-        shared.job.committed(self.assignment, &key);
+        shared.handler.committed(self.assignment, &key);
         let (envelope, shard) = (self.ledger.envelope(), self.shard());
         let (items, bytes) = (envelope.items, envelope.bytes);
         self.holder.tell(WorkerEvent::Committed { shard, key: &key, items, bytes });
@@ -85,7 +85,7 @@ impl Work<'_> {
             }
         }
         if let Some(key) = &key {
-            shared.job.committed(self.assignment, key);
+            shared.handler.committed(self.assignment, key);
         }
         self.holder.tell(WorkerEvent::Completed { shard: self.shard() });
         Ok(End::Completed)

@@ -107,7 +107,7 @@ impl Work<'_> {
         self.lease.answered();
         self.feed.narrow(boundary);
         self.advice.narrowed(boundary);
-        shared.job.divided(self.assignment, boundary);
+        shared.handler.divided(self.assignment, boundary);
         let shard = self.shard();
         self.holder.tell(WorkerEvent::Split { shard, residual, boundary });
         Ok(Divided::Yes)

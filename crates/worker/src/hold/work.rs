@@ -21,7 +21,7 @@ use crate::connector::{ConnectorError, Item, Page};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::extent::Envelope;
-use crate::job::{Assignment, Cause, JobFailure};
+use crate::handler::{Assignment, FailureCause, ItemFailure};
 use crate::tracker::{Ticket, Tracker};
 
 /// How many items may wait for one that is slow, for each that may be worked on.
@@ -90,7 +90,7 @@ impl<'w> Work<'w> {
         let after = cursor.last_key().map(<[u8]>::to_vec);
         let feed = Feed::new(&shard.spec, after.as_deref(), &envelope.connector);
         let (shared, now) = (holder.shared, holder.shared.env.monotonic());
-        let in_hand = shared.options.in_flight * shared.job.batch_size() * WAITING_PER_RUNNING;
+        let in_hand = shared.options.in_flight * shared.handler.batch_size() * WAITING_PER_RUNNING;
         let fruitless = shard.fruitless_acquires;
         Ok(Self {
             solitude,
@@ -183,7 +183,7 @@ impl<'w> Work<'w> {
 
     fn batch_size(&self) -> usize {
         let most = usize::try_from(self.care.most_begun()).unwrap_or(usize::MAX);
-        self.holder.shared.job.batch_size().min(most).max(1)
+        self.holder.shared.handler.batch_size().min(most).max(1)
     }
 
     /// How many items are worked on at a time.
@@ -250,15 +250,16 @@ impl<'w> Work<'w> {
                 sequence,
                 items,
             };
-            self.running.push(Running { tickets, attempted: shared.job.attempt(attempts) });
+            self.running.push(Running { tickets, attempted: shared.handler.attempt(attempts) });
         }
     }
 
     /// Notes what came of a batch. Once the worker is found unable, nothing more is begun.
     fn take_in(&mut self, tickets: Vec<Ticket>, attempted: Vec<Attempted>) {
         for (ticket, attempted) in tickets.into_iter().zip(attempted) {
-            if let Err(JobFailure { cause: Cause::Worker, detail, .. }) = &attempted.outcome {
-                self.unable.get_or_insert_with(|| WorkerError::Job { detail: detail.clone() });
+            if let Err(ItemFailure { cause: FailureCause::Worker, detail, .. }) = &attempted.outcome
+            {
+                self.unable.get_or_insert_with(|| WorkerError::Handler { detail: detail.clone() });
             }
             self.tracker.finish(ticket, attempted);
         }
@@ -272,14 +273,16 @@ impl<'w> Work<'w> {
             let tries = Tries { retries, has_failed: outcome.is_err() };
             let result = match outcome {
                 Ok(result) => result,
-                Err(failure) if failure.cause == Cause::Worker && !self.is_past(&item.key) => {
+                Err(failure)
+                    if failure.cause == FailureCause::Worker && !self.is_past(&item.key) =>
+                {
                     return Err(self.give_in(failure).await);
                 }
                 Err(failure) if self.semantics == CursorSemantics::Dispatched => {
                     // The cursor is past it already, so it cannot be parked.
                     let (shard, key) = (self.shard(), item.key.as_ref());
                     self.holder.tell(WorkerEvent::Failed { shard, key, detail: &failure.detail });
-                    shared.job.failure_record(&item, &failure).map_err(|unwritten| {
+                    shared.handler.failure_record(&item, &failure).map_err(|unwritten| {
                         let (shard, detail) = (self.shard(), unwritten.detail);
                         WorkerError::Unrecorded { shard, detail }
                     })?
@@ -307,12 +310,12 @@ impl<'w> Work<'w> {
     }
 
     /// Keeps what is done before an item that no item is to blame for.
-    async fn give_in(&mut self, failure: JobFailure) -> Stopped {
+    async fn give_in(&mut self, failure: ItemFailure) -> Stopped {
         let may_commit = self.semantics == CursorSemantics::Completed && self.is_ahead();
         if may_commit && let Err(stopped) = self.commit().await {
             return stopped;
         }
-        WorkerError::Job { detail: failure.detail }.into()
+        WorkerError::Handler { detail: failure.detail }.into()
     }
 
     /// Waits for whatever comes first.
@@ -404,6 +407,6 @@ impl<'w> Work<'w> {
 /// An item that workers were lost with, as if it had been tried once more.
 fn killer(item: Item, losses: u32) -> Attempted {
     let detail = format!("{losses} workers in a row were lost before they were done with it");
-    let outcome = Err(JobFailure::fatal(ParkReason::Poisoned, detail));
+    let outcome = Err(ItemFailure::fatal(ParkReason::Poisoned, detail));
     Attempted { item, outcome, retries: 0 }
 }

@@ -5,7 +5,7 @@ use shardwright_contracts::{FenceEpoch, RunId, ShardKey};
 use super::{Segment, Sink, SinkError};
 use crate::extent::Extent;
 
-/// Keeps nothing, for jobs whose effects are elsewhere.
+/// Keeps nothing, for handlers whose effects are elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Discard;
 

@@ -227,7 +227,7 @@ pub(crate) async fn finish(coordinator: &Coordinator, sink: &FolderSink) -> Endi
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(coordinator).await)
         .connector(Numbers)
-        .job(each(|item: Item| async move { Ok(line(&item)) }))
+        .handler(each(|item: Item| async move { Ok(line(&item)) }))
         .sink(sink.clone())
         .env(env());
     timeout(LONG, worker.run()).await.unwrap().unwrap()

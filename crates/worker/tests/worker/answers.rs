@@ -14,7 +14,7 @@ use shardwright_store::memory::{After, Before, Call, Hooks};
 use shardwright_store::{Fault, FaultKind, Write};
 use shardwright_worker::connector::Item;
 use shardwright_worker::{
-    Ending, Job, JobFailure, Observer, Stop, Worker, WorkerEvent, WorkerOptions, each,
+    Ending, Handler, ItemFailure, Observer, Stop, Worker, WorkerEvent, WorkerOptions, each,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -94,7 +94,7 @@ async fn work_with_lost_answer(
     coordinator: &Coordinator,
     sink: &FolderSink,
     is_the_one: fn(&Write) -> bool,
-    job: impl Job,
+    handler: impl Handler,
     stop: Stop,
 ) -> Ending {
     let hooks = LosesAnswer::of(is_the_one);
@@ -106,7 +106,7 @@ async fn work_with_lost_answer(
     let worker = Worker::builder(TENANT, RUN)
         .backend(backend)
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(WorkerOptions { commit_items: 1, ..WorkerOptions::default() })
@@ -127,9 +127,9 @@ async fn a_write_whose_answer_was_lost_is_repeated_takes_effect_once_and_is_told
     for is_the_one in cases {
         let coordinator = start(50, 1, Completed).await;
         let (_folder, sink) = sink();
-        let job = each(|item: Item| async move { Ok(line(&item)) });
+        let handler = each(|item: Item| async move { Ok(line(&item)) });
         let stop = Stop::default();
-        let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, job, stop).await;
+        let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, handler, stop).await;
         assert_eq!(ending, Ending::Done);
         assert_eq!(results(&coordinator, &sink).await, all(50));
     }
@@ -143,14 +143,14 @@ async fn so_it_is_with_both_writes_that_set_an_item_aside() {
     for is_the_one in cases {
         let coordinator = start(50, 1, Completed).await;
         let (_folder, sink) = sink();
-        let job = each(|item: Item| async move {
+        let handler = each(|item: Item| async move {
             if number(&item.key) == 7 {
-                return Err(JobFailure::fatal(ParkReason::Other, "no luck"));
+                return Err(ItemFailure::fatal(ParkReason::Other, "no luck"));
             }
             Ok(line(&item))
         });
         let stop = Stop::default();
-        let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, job, stop).await;
+        let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, handler, stop).await;
         assert_eq!(ending, Ending::Parked { shards: 1 });
         let kept: Vec<String> = all(50).into_iter().filter(|key| key != "000007").collect();
         assert_eq!(results(&coordinator, &sink).await, kept);
@@ -164,13 +164,13 @@ async fn so_it_is_with_the_write_that_gives_a_shard_back() {
     let (_folder, sink) = sink();
     let stop = Stop::default();
     let told = stop.clone();
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         if number(&item.key) == 7 {
             told.stop();
         }
         async move { Ok(line(&item)) }
     });
-    let ending = work_with_lost_answer(&coordinator, &sink, gives_up, job, stop).await;
+    let ending = work_with_lost_answer(&coordinator, &sink, gives_up, handler, stop).await;
     assert_eq!(ending, Ending::Stopped);
     assert_eq!(results(&coordinator, &sink).await, all(8));
 }
@@ -181,7 +181,7 @@ async fn what_a_paused_worker_writes_too_late_is_refused_and_told() {
     let (_folder, sink) = sink();
     let (stuck, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (is_stuck, told) = (Arc::clone(&stuck), Arc::clone(&go_on));
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         let (is_stuck, told) = (Arc::clone(&is_stuck), Arc::clone(&told));
         async move {
             if number(&item.key) == 20 {
@@ -195,7 +195,7 @@ async fn what_a_paused_worker_writes_too_late_is_refused_and_told() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(&coordinator).await)
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(Paused(env()))
         .options(WorkerOptions { commit_items: 1, ..WorkerOptions::default() })
@@ -263,7 +263,7 @@ async fn a_lease_whose_grant_is_answered_too_late_is_not_worked_under() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(&coordinator).await)
         .connector(Numbers)
-        .job(each(move |item: Item| {
+        .handler(each(move |item: Item| {
             called.fetch_add(1, Ordering::Relaxed);
             async move { Ok(line(&item)) }
         }))

@@ -95,7 +95,7 @@ async fn is_divided_at_last(says: Says) -> usize {
     let connector =
         Arc::new(Reserved { says, asked: AtomicUsize::new(0), is_open: Arc::clone(&is_open) });
     let is_divided = Arc::clone(&divided);
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         let is_divided = Arc::clone(&is_divided);
         async move {
             let _closed = is_divided.acquire().await;
@@ -106,7 +106,7 @@ async fn is_divided_at_last(says: Says) -> usize {
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Arc::clone(&connector))
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(WorkerOptions { slots: 2, estimate_interval, ..WorkerOptions::default() })

@@ -9,7 +9,7 @@ use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, StoredCoordinator};
 use shardwright_store::memory::{After, Before, Call, Hooks};
 use shardwright_worker::connector::Item;
-use shardwright_worker::{Ending, Job, JobFailure, Stop, Worker, WorkerOptions, each};
+use shardwright_worker::{Ending, Handler, ItemFailure, Stop, Worker, WorkerOptions, each};
 use tokio::time::timeout;
 
 use crate::support::{
@@ -41,7 +41,7 @@ impl Hooks for LateAnswer {
 }
 
 /// How a worker ends to which the answer comes late, and how many of fifty results there are.
-async fn work_with_late_answer(job: impl Job, stop: Stop) -> (Ending, Journal, usize) {
+async fn work_with_late_answer(handler: impl Handler, stop: Stop) -> (Ending, Journal, usize) {
     let coordinator = start_with_lease(50, 1, Completed, LEASE_MS).await;
     let (_folder, sink) = sink();
     let store = memory(&coordinator).client(Arc::new(LateAnswer));
@@ -51,7 +51,7 @@ async fn work_with_late_answer(job: impl Job, stop: Stop) -> (Ending, Journal, u
     let worker = Worker::builder(TENANT, RUN)
         .backend(backend)
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(WorkerOptions { slots: 1, ..WorkerOptions::default() })
@@ -67,20 +67,20 @@ async fn work_with_late_answer(job: impl Job, stop: Stop) -> (Ending, Journal, u
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_comes_after_the_completion_is_no_loss() {
-    let job = each(|item: Item| async move { Ok(line(&item)) });
-    let (ending, _, results) = work_with_late_answer(job, Stop::default()).await;
+    let handler = each(|item: Item| async move { Ok(line(&item)) });
+    let (ending, _, results) = work_with_late_answer(handler, Stop::default()).await;
     assert_eq!((ending, results), (Ending::Done, 50));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_is_one_that_comes_after_the_shard_was_set_aside() {
-    let job = each(|item: Item| async move {
+    let handler = each(|item: Item| async move {
         if number(&item.key) == 49 {
-            return Err(JobFailure::fatal(ParkReason::Other, "no luck"));
+            return Err(ItemFailure::fatal(ParkReason::Other, "no luck"));
         }
         Ok(line(&item))
     });
-    let (ending, journal, results) = work_with_late_answer(job, Stop::default()).await;
+    let (ending, journal, results) = work_with_late_answer(handler, Stop::default()).await;
     assert_eq!((ending, results), (Ending::Parked { shards: 1 }, 49));
     assert_eq!(journal.count("parked 000049"), 1, "{:?}", journal.lines());
 }
@@ -89,13 +89,13 @@ async fn nor_is_one_that_comes_after_the_shard_was_set_aside() {
 async fn nor_is_one_that_comes_after_the_shard_was_given_back() {
     let stop = Stop::default();
     let told = stop.clone();
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         if number(&item.key) == 7 {
             told.stop();
         }
         async move { Ok(line(&item)) }
     });
-    let (ending, journal, results) = work_with_late_answer(job, stop).await;
+    let (ending, journal, results) = work_with_late_answer(handler, stop).await;
     assert_eq!((ending, results), (Ending::Stopped, 8));
     assert_eq!(journal.count("released"), 1, "{:?}", journal.lines());
 }

@@ -12,7 +12,7 @@ use shardwright_worker::connector::Item;
 use shardwright_worker::extent::Extent;
 use shardwright_worker::sink::{Sink, SinkError};
 use shardwright_worker::{
-    Ending, Job, Observer, Stop, Worker, WorkerError, WorkerEvent, WorkerOptions, each,
+    Ending, Handler, Observer, Stop, Worker, WorkerError, WorkerEvent, WorkerOptions, each,
 };
 use tokio::sync::{Barrier, Notify};
 use tokio::time::timeout;
@@ -42,12 +42,12 @@ impl Observer for Reached {
     }
 }
 
-/// A job that does not end an item before the cursor stands at it and `then` is done.
+/// A handler that does not end an item before the cursor stands at it and `then` is done.
 fn held_up<F: Future<Output = ()> + Send + 'static>(
     at: usize,
     told: Arc<Notify>,
     then: impl Fn() -> F + Send + Sync + 'static,
-) -> impl Job {
+) -> impl Handler {
     let then = Arc::new(then);
     each(move |item: Item| {
         let (told, then) = (Arc::clone(&told), Arc::clone(&then));
@@ -67,14 +67,14 @@ async fn what_is_done_behind_the_cursor_is_kept_at_a_stop() {
     let (_folder, sink) = sink();
     let (stop, told) = (Stop::default(), Arc::new(Notify::new()));
     let stopping = stop.clone();
-    let job = held_up(1, Arc::clone(&told), move || {
+    let handler = held_up(1, Arc::clone(&told), move || {
         stopping.stop();
         std::future::ready(())
     });
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(often())
@@ -104,7 +104,7 @@ async fn what_is_done_behind_the_cursor_is_kept_at_a_pause() {
     let (_folder, sink) = sink();
     let (stop, told) = (Stop::default(), Arc::new(Notify::new()));
     let pausing = coordinator.clone();
-    let job = held_up(1, Arc::clone(&told), move || {
+    let handler = held_up(1, Arc::clone(&told), move || {
         let pausing = pausing.clone();
         async move {
             pausing.pause_run(TENANT, RUN, OpId::from_raw(5)).await.unwrap();
@@ -121,7 +121,7 @@ async fn what_is_done_behind_the_cursor_is_kept_at_a_pause() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(often())
@@ -159,14 +159,14 @@ async fn a_kill_loses_what_was_handed_out_and_nothing_else() {
     let (told, stuck) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let first = join(&coordinator).await;
     let sticking = Arc::clone(&stuck);
-    let job = held_up(2, Arc::clone(&told), move || {
+    let handler = held_up(2, Arc::clone(&told), move || {
         sticking.notify_one();
         std::future::pending()
     });
     let worker = Worker::builder(TENANT, RUN)
         .backend(first.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(often())
@@ -226,7 +226,7 @@ async fn ten_starts_on_a_full_disk_make_no_item_look_like_a_killer() {
         let worker = Worker::builder(TENANT, RUN)
             .backend(join(&coordinator).await)
             .connector(Numbers)
-            .job(each(|item: Item| async move { Ok(line(&item)) }))
+            .handler(each(|item: Item| async move { Ok(line(&item)) }))
             .sink(FullDisk { sink: sink.clone(), is_full_for: |_| true })
             .env(env())
             .options(WorkerOptions { crash_limit: 2, ..WorkerOptions::default() })
@@ -248,7 +248,7 @@ async fn when_one_slot_cannot_go_on_the_others_give_back_what_they_have() {
         let stop = Stop::default();
         let told = stop.clone();
         let both = Arc::new(Barrier::new(2));
-        let job = each(move |item: Item| {
+        let handler = each(move |item: Item| {
             let (told, both, failing) = (told.clone(), Arc::clone(&both), failing.clone());
             async move {
                 let number = number(&item.key);
@@ -265,7 +265,7 @@ async fn when_one_slot_cannot_go_on_the_others_give_back_what_they_have() {
         let worker = Worker::builder(TENANT, RUN)
             .backend(coordinator.clone())
             .connector(Numbers)
-            .job(job)
+            .handler(handler)
             .sink(FullDisk { sink: sink.clone(), is_full_for })
             .env(env())
             .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })

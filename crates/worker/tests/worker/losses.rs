@@ -8,9 +8,9 @@ use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::{Env as _, WorkerId};
 use shardwright_coordination::{AsyncShardClaiming as _, ParkReason, ShardLimits};
 use shardwright_worker::connector::Item;
-use shardwright_worker::job::{Batch, Outcome};
+use shardwright_worker::handler::{Batch, Outcome};
 use shardwright_worker::{
-    Ending, Job, JobFailure, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerEvent,
+    Ending, Handler, ItemFailure, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerEvent,
     WorkerOptions, each,
 };
 use tokio::sync::{Barrier, Semaphore};
@@ -32,8 +32,8 @@ async fn lose(coordinator: &Coordinator, shards: usize, times: usize) {
     }
 }
 
-/// A job that is done with nothing before it has begun with something of each shard.
-fn together(shards: usize) -> impl Job {
+/// A handler that is done with nothing before it has begun with something of each shard.
+fn together(shards: usize) -> impl Handler {
     let all = Arc::new(Barrier::new(shards));
     let is_met = Arc::new(AtomicBool::new(false));
     each(move |item: Item| {
@@ -56,7 +56,7 @@ async fn shards_that_were_lost_once_are_worked_on_side_by_side() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(together(3))
+        .handler(together(3))
         .sink(sink.clone())
         .env(env())
         .options(WorkerOptions { slots: 3, ..WorkerOptions::default() });
@@ -86,7 +86,7 @@ async fn one_loss_of_everything_sets_nothing_aside_and_parks_nothing() {
     let (_folder, sink) = sink();
     let begun = Arc::new(Barrier::new(SHARDS + 1));
     let all_begun = Arc::clone(&begun);
-    let job = each(move |_: Item| {
+    let handler = each(move |_: Item| {
         let all_begun = Arc::clone(&all_begun);
         async move {
             all_begun.wait().await;
@@ -99,7 +99,7 @@ async fn one_loss_of_everything_sets_nothing_aside_and_parks_nothing() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(machine.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(options);
@@ -114,7 +114,7 @@ async fn one_loss_of_everything_sets_nothing_aside_and_parks_nothing() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(each(|item: Item| async move { Ok(line(&item)) }))
+        .handler(each(|item: Item| async move { Ok(line(&item)) }))
         .sink(sink.clone())
         .env(env())
         .options(options)
@@ -134,7 +134,7 @@ async fn one_that_was_lost_twice_is_alone_for_a_time_and_no_longer() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(together(2))
+        .handler(together(2))
         .sink(sink.clone())
         .env(env)
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
@@ -150,11 +150,11 @@ async fn when_nothing_more_can_be_set_aside_the_worker_says_so_and_nothing_is_lo
     let limits = ShardLimits { per_tenant: 4, ..ShardLimits::default() };
     let coordinator = start_with_limit(20, 1, Completed, 10_000, limits).await;
     let (_folder, sink) = sink();
-    let job = each(|item: Item| {
+    let handler = each(|item: Item| {
         let fails = number(&item.key) % 2 == 1;
         async move {
             if fails {
-                return Err(JobFailure::fatal(ParkReason::Other, "odd"));
+                return Err(ItemFailure::fatal(ParkReason::Other, "odd"));
             }
             Ok(line(&item))
         }
@@ -162,7 +162,7 @@ async fn when_nothing_more_can_be_set_aside_the_worker_says_so_and_nothing_is_lo
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env());
     let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
@@ -183,7 +183,7 @@ async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no_ea
     let (_folder, sink) = sink();
     let asked = Arc::new(Semaphore::new(0));
     let heard = Arc::clone(&asked);
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         let heard = Arc::clone(&heard);
         async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -197,7 +197,7 @@ async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no_ea
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
@@ -217,7 +217,7 @@ impl Observer for Declined {
     }
 }
 
-/// A job that fails with all of a batch because of one item in it.
+/// A handler that fails with all of a batch because of one item in it.
 struct AllOrNothing {
     bad: usize,
     /// Whether the failure is told of the bad item alone.
@@ -227,7 +227,7 @@ struct AllOrNothing {
     stop: Option<Stop>,
 }
 
-impl Job for AllOrNothing {
+impl Handler for AllOrNothing {
     fn batch_size(&self) -> usize {
         10
     }
@@ -240,8 +240,8 @@ impl Job for AllOrNothing {
             stop.stop();
         }
         let each = batch.items.iter().map(|item| match has_bad {
-            true if self.is_own && is_bad(item) => Err(JobFailure::retryable("bad").own()),
-            true if !self.is_own => Err(JobFailure::retryable("in bad company")),
+            true if self.is_own && is_bad(item) => Err(ItemFailure::retryable("bad").own()),
+            true if !self.is_own => Err(ItemFailure::retryable("in bad company")),
             _ => Ok(line(item)),
         });
         each.collect()
@@ -258,7 +258,7 @@ async fn who_failed_in_company_is_tried_alone_even_if_nothing_is_tried_again() {
         let worker = Worker::builder(TENANT, RUN)
             .backend(coordinator.clone())
             .connector(Numbers)
-            .job(AllOrNothing { bad: 47, is_own, tries: Arc::clone(&tries), stop: None })
+            .handler(AllOrNothing { bad: 47, is_own, tries: Arc::clone(&tries), stop: None })
             .sink(sink.clone())
             .env(env())
             .options(WorkerOptions { retry, ..WorkerOptions::default() });
@@ -281,7 +281,7 @@ async fn whoever_is_told_to_stop_tries_nobody_alone_who_failed_in_company() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(AllOrNothing { bad: 47, is_own: false, tries: Arc::clone(&tries), stop: told })
+        .handler(AllOrNothing { bad: 47, is_own: false, tries: Arc::clone(&tries), stop: told })
         .sink(sink.clone())
         .env(env())
         .stop(stop);

@@ -26,14 +26,14 @@ const LEASE_MS: u64 = 1_500;
 async fn do_one(coordinator: &Coordinator, sink: &FolderSink) {
     let stop = Stop::default();
     let told = stop.clone();
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         told.stop();
         async move { Ok(line(&item)) }
     });
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(coordinator).await)
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .stop(stop);
@@ -83,7 +83,7 @@ async fn whoever_brings_results_together_keeps_its_lease_however_long_that_takes
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(&coordinator).await)
         .connector(Numbers)
-        .job(each(|item: Item| async move { Ok(line(&item)) }))
+        .handler(each(|item: Item| async move { Ok(line(&item)) }))
         .sink(sink.clone())
         .env(env())
         .observer(Arc::new(journal.clone()));

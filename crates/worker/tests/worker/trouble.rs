@@ -57,7 +57,7 @@ async fn a_part_of_the_source_that_stays_in_trouble_is_passed_over_and_the_run_i
         let worker = Worker::builder(TENANT, RUN)
             .backend(join(&coordinator).await)
             .connector(Shaky { bad: 20, is_only_one, reads: Arc::clone(&reads) })
-            .job(each(|item: Item| async move { Ok(line(&item)) }))
+            .handler(each(|item: Item| async move { Ok(line(&item)) }))
             .sink(sink.clone())
             .env(Hurried(env()))
             .options(WorkerOptions { page: PageLimit::items(8), ..WorkerOptions::default() })
@@ -94,7 +94,7 @@ async fn while_a_source_is_waited_for_the_work_on_what_was_read_goes_on() {
     let coordinator = start_with_lease(40, 1, Completed, 600_000).await;
     let (is_done, reads) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
     let asked = Arc::clone(&reads);
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         let asked = Arc::clone(&asked);
         async move {
             // The last of its page: the next has been asked for in vain before it is done.
@@ -107,7 +107,7 @@ async fn while_a_source_is_waited_for_the_work_on_what_was_read_goes_on() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(&coordinator).await)
         .connector(Shaky { bad: 8, is_only_one: true, reads })
-        .job(job)
+        .handler(handler)
         // Whatever waits there waits for ever.
         .env(Paused(env()))
         .options(WorkerOptions { page: PageLimit::items(8), ..WorkerOptions::default() })

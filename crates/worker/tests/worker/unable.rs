@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use shardwright_contracts::CursorSemantics::{self, Completed, Dispatched};
 use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::Item;
-use shardwright_worker::job::{Batch, Outcome};
-use shardwright_worker::{Ending, Job, JobFailure, Worker, WorkerError, WorkerOptions, each};
+use shardwright_worker::handler::{Batch, Outcome};
+use shardwright_worker::{Ending, Handler, ItemFailure, Worker, WorkerError, WorkerOptions, each};
 use tokio::time::timeout;
 
 use crate::support::{
@@ -20,19 +20,19 @@ async fn begin(count: usize, shards: usize, semantics: CursorSemantics) -> Coord
     start_with_lease(count, shards, semantics, 600_000).await
 }
 
-/// A job that lacks something from an item on.
+/// A handler that lacks something from an item on.
 struct Lacking {
     from: usize,
     batch: usize,
     tries: Arc<AtomicUsize>,
 }
 
-impl Job for Lacking {
+impl Handler for Lacking {
     fn batch_size(&self) -> usize {
         self.batch
     }
 
-    fn failure_record(&self, item: &Item, _: &JobFailure) -> Outcome {
+    fn failure_record(&self, item: &Item, _: &ItemFailure) -> Outcome {
         Ok([b"failed ", line(item).as_slice()].concat())
     }
 
@@ -40,7 +40,7 @@ impl Job for Lacking {
         let is_lacking = |item: &Item| number(&item.key) >= self.from;
         self.tries.fetch_add(usize::from(batch.items.iter().any(is_lacking)), Ordering::Relaxed);
         let each = batch.items.iter().map(|item| match is_lacking(item) {
-            true => Err(JobFailure::retryable("something is missing").of_worker()),
+            true => Err(ItemFailure::retryable("something is missing").of_worker()),
             false => Ok(line(item)),
         });
         each.collect()
@@ -55,7 +55,7 @@ async fn what_the_worker_lacks_is_tried_with_one_item_and_what_was_done_is_kept(
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(&coordinator).await)
         .connector(Numbers)
-        .job(Lacking { from: 25, batch: 10, tries: Arc::clone(&tries) })
+        .handler(Lacking { from: 25, batch: 10, tries: Arc::clone(&tries) })
         .sink(sink.clone())
         .env(Hurried(env()))
         .observer(Arc::new(journal.clone()));
@@ -73,12 +73,12 @@ async fn a_worker_that_is_found_unable_begins_nothing_more() {
     let coordinator = begin(40, 1, Completed).await;
     let tried = Arc::new(AtomicUsize::new(0));
     let tries = Arc::clone(&tried);
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         let tries = Arc::clone(&tries);
         async move {
             if number(&item.key) > 0 {
                 tries.fetch_add(1, Ordering::Relaxed);
-                return Err(JobFailure::fatal(ParkReason::Other, "no").of_worker());
+                return Err(ItemFailure::fatal(ParkReason::Other, "no").of_worker());
             }
             // The first is slow enough for many others.
             while tries.load(Ordering::Relaxed) == 0 {
@@ -94,12 +94,12 @@ async fn a_worker_that_is_found_unable_begins_nothing_more() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(&coordinator).await)
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(WorkerOptions { in_flight: 2, ..WorkerOptions::default() });
     let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
-    assert!(matches!(error, WorkerError::Job { .. }), "{error:?}");
+    assert!(matches!(error, WorkerError::Handler { .. }), "{error:?}");
     assert_eq!(tried.load(Ordering::Relaxed), 1);
     assert_eq!(results(&coordinator, &sink).await, all(1));
 }
@@ -112,12 +112,12 @@ async fn where_cursors_move_first_what_the_worker_lacks_loses_nothing_without_a_
         let worker = Worker::builder(TENANT, RUN)
             .backend(join(&coordinator).await)
             .connector(Numbers)
-            .job(Lacking { from, batch: 1, tries: Arc::default() })
+            .handler(Lacking { from, batch: 1, tries: Arc::default() })
             .sink(sink.clone())
             .env(Hurried(env()))
             .options(WorkerOptions { in_flight: 3, ..WorkerOptions::default() });
         let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
-        assert!(matches!(error, WorkerError::Job { .. }), "{error:?}");
+        assert!(matches!(error, WorkerError::Handler { .. }), "{error:?}");
         assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
         let told = results(&coordinator, &sink).await;
         let keys: Vec<&str> =

@@ -10,9 +10,9 @@ use shardwright_coordination::{
     AsyncRunManagement, AsyncShardClaiming as _, ParkReason, RunStatus, ShardFilter,
 };
 use shardwright_worker::connector::Item;
-use shardwright_worker::job::Outcome;
+use shardwright_worker::handler::Outcome;
 use shardwright_worker::{
-    Ending, JobFailure, Observer, RetryPolicy, Stop, Worker, WorkerEvent, WorkerOptions, each,
+    Ending, ItemFailure, Observer, RetryPolicy, Stop, Worker, WorkerEvent, WorkerOptions, each,
 };
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
@@ -34,7 +34,7 @@ async fn every_item_is_worked_on_once_and_the_run_is_done() {
     let (_folder, sink) = sink();
     let calls = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&calls);
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         count.fetch_add(1, Ordering::Relaxed);
         async move { Ok(line(&item)) }
     });
@@ -42,7 +42,7 @@ async fn every_item_is_worked_on_once_and_the_run_is_done() {
     let ending = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(options)
@@ -64,7 +64,7 @@ async fn stopping_and_going_on_sixty_times_changes_nothing_about_the_results() {
         let stop = Stop::default();
         let done = Arc::new(AtomicUsize::new(0));
         let (count, told) = (Arc::clone(&done), stop.clone());
-        let job = each(move |item: Item| {
+        let handler = each(move |item: Item| {
             if count.fetch_add(1, Ordering::Relaxed) == 45 {
                 told.stop();
             }
@@ -73,7 +73,7 @@ async fn stopping_and_going_on_sixty_times_changes_nothing_about_the_results() {
         let worker = Worker::builder(TENANT, RUN)
             .backend(join(&coordinator).await)
             .connector(Numbers)
-            .job(job)
+            .handler(handler)
             .sink(sink.clone())
             .env(env())
             .stop(stop);
@@ -97,14 +97,14 @@ async fn whoever_stops_waits_for_no_other_try_and_what_failed_is_tried_again_lat
     let stop = Stop::default();
     let worker = |stop: Stop, fails: bool| {
         let told = stop.clone();
-        let job = each(move |item: Item| {
+        let handler = each(move |item: Item| {
             let fails = fails && number(&item.key) == 7;
             if fails {
                 told.stop();
             }
             async move {
                 if fails {
-                    return Err(JobFailure::retryable("no luck"));
+                    return Err(ItemFailure::retryable("no luck"));
                 }
                 Ok(line(&item))
             }
@@ -112,7 +112,7 @@ async fn whoever_stops_waits_for_no_other_try_and_what_failed_is_tried_again_lat
         Worker::builder(TENANT, RUN)
             .backend(coordinator.clone())
             .connector(Numbers)
-            .job(job)
+            .handler(handler)
             .sink(sink.clone())
             .env(env())
             .options(WorkerOptions { slots: 1, in_flight: 4, retry, ..WorkerOptions::default() })
@@ -136,17 +136,17 @@ async fn a_failing_item_is_parked_alone_and_can_be_tried_again() {
     let is_mended = Arc::new(AtomicBool::new(false));
     let worker = || {
         let is_mended = Arc::clone(&is_mended);
-        let job = each(move |item: Item| {
+        let handler = each(move |item: Item| {
             let fails = [0, 41, 99].contains(&number(&item.key));
             let fails = fails && !is_mended.load(Ordering::Relaxed);
-            let failure = || Err(JobFailure::retryable("no luck"));
+            let failure = || Err(ItemFailure::retryable("no luck"));
             async move { if fails { failure() } else { Ok(line(&item)) } }
         });
         let options = WorkerOptions { in_flight: 3, ..impatient() };
         Worker::builder(TENANT, RUN)
             .backend(coordinator.clone())
             .connector(Numbers)
-            .job(job)
+            .handler(handler)
             .sink(sink.clone())
             .env(env())
             .options(options)
@@ -180,12 +180,12 @@ async fn an_item_is_tried_as_often_as_was_said_and_no_longer_than_it_helps() {
     let coordinator = start(3, 1, Completed).await;
     let tries = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&tries);
-    let job = each(move |item: Item| -> std::future::Ready<Outcome> {
+    let handler = each(move |item: Item| -> std::future::Ready<Outcome> {
         std::future::ready(match number(&item.key) {
-            0 if count.fetch_add(1, Ordering::Relaxed) < 2 => Err(JobFailure::retryable("later")),
+            0 if count.fetch_add(1, Ordering::Relaxed) < 2 => Err(ItemFailure::retryable("later")),
             1 => {
                 count.fetch_add(100, Ordering::Relaxed);
-                Err(JobFailure::fatal(ParkReason::PermissionDenied, "never"))
+                Err(ItemFailure::fatal(ParkReason::PermissionDenied, "never"))
             }
             _ => Ok(Vec::new()),
         })
@@ -193,7 +193,7 @@ async fn an_item_is_tried_as_often_as_was_said_and_no_longer_than_it_helps() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .env(env())
         .options(impatient());
     assert_eq!(worker.run().await.unwrap(), Ending::Parked { shards: 1 });
@@ -207,7 +207,7 @@ async fn the_cursor_never_moves_over_an_item_that_is_not_done() {
         let others = Arc::new(AtomicUsize::new(0));
         let all_but_one = Arc::new(Notify::new());
         let (count, notify) = (Arc::clone(&others), Arc::clone(&all_but_one));
-        let job = each(move |item: Item| {
+        let handler = each(move |item: Item| {
             let is_first = number(&item.key) == 0;
             if !is_first && count.fetch_add(1, Ordering::Relaxed) == 2 {
                 notify.notify_one();
@@ -228,7 +228,7 @@ async fn the_cursor_never_moves_over_an_item_that_is_not_done() {
         let worker = Worker::builder(TENANT, RUN)
             .backend(coordinator.clone())
             .connector(Numbers)
-            .job(job)
+            .handler(handler)
             .env(env())
             .options(options)
             .stop(stop.clone());
@@ -269,7 +269,7 @@ async fn a_holder_gives_a_part_away_while_its_item_takes_long() {
     // Closed when the shard is divided: until then, no item ends.
     let divided = Arc::new(Semaphore::new(0));
     let is_divided = Arc::clone(&divided);
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         let divided = Arc::clone(&is_divided);
         async move {
             let _closed = divided.acquire().await;
@@ -279,7 +279,7 @@ async fn a_holder_gives_a_part_away_while_its_item_takes_long() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
@@ -294,7 +294,7 @@ async fn a_worker_with_nothing_to_do_gets_a_part_of_what_is_slow() {
     let coordinator = start(600, 1, Completed).await;
     let (_folder, sink) = sink();
     let journal = Journal::default();
-    let job = each(|item: Item| async move {
+    let handler = each(|item: Item| async move {
         tokio::time::sleep(Duration::from_millis(5)).await;
         Ok(line(&item))
     });
@@ -302,7 +302,7 @@ async fn a_worker_with_nothing_to_do_gets_a_part_of_what_is_slow() {
     let ending = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .options(options)
@@ -323,7 +323,7 @@ async fn results_of_a_holder_that_was_overtaken_do_not_exist() {
     // The first worker stops answering in the middle of an item, like a paused process.
     let stuck = Arc::new(Notify::new());
     let notify = Arc::clone(&stuck);
-    let job = each(move |item: Item| {
+    let handler = each(move |item: Item| {
         let sticks = number(&item.key) == 20;
         let notify = Arc::clone(&notify);
         async move {
@@ -338,7 +338,7 @@ async fn results_of_a_holder_that_was_overtaken_do_not_exist() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(first.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         // It renews nothing, so it cannot get its lease back before the successor claims.
         .env(Paused(env()));
@@ -347,11 +347,11 @@ async fn results_of_a_holder_that_was_overtaken_do_not_exist() {
     working.abort();
     // Aborting the caller leaves the slot's task; what it holds goes with its session.
     first.close().await.unwrap();
-    let job = each(|item: Item| async move { Ok(line(&item)) });
+    let handler = each(|item: Item| async move { Ok(line(&item)) });
     let ending = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .sink(sink.clone())
         .env(env())
         .run()
@@ -385,7 +385,7 @@ async fn a_holder_that_was_lost_by_chance_does_not_slow_its_successor_down() {
         let ending = Worker::builder(TENANT, RUN)
             .backend(join(&coordinator).await)
             .connector(Numbers)
-            .job(each(|item: Item| async move { Ok(line(&item)) }))
+            .handler(each(|item: Item| async move { Ok(line(&item)) }))
             .sink(sink.clone())
             .env(env())
             .options(WorkerOptions { in_flight: 64, ..WorkerOptions::default() })
@@ -417,7 +417,7 @@ async fn no_more_is_begun_and_not_committed_than_was_said() {
     let coordinator = start(5_000, 1, Completed).await;
     let (committed, most) = (Arc::new(Committed::default()), Arc::new(AtomicUsize::new(0)));
     let (begun, at, high) = (AtomicUsize::new(0), Arc::clone(&committed), Arc::clone(&most));
-    let job = each(move |_| {
+    let handler = each(move |_| {
         let begun = begun.fetch_add(1, Ordering::Relaxed) + 1;
         high.fetch_max(begun - at.0.load(Ordering::Relaxed), Ordering::Relaxed);
         std::future::ready(Ok(Vec::new()))
@@ -431,7 +431,7 @@ async fn no_more_is_begun_and_not_committed_than_was_said() {
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator)
         .connector(Numbers)
-        .job(job)
+        .handler(handler)
         .env(env())
         .options(options)
         .observer(Arc::clone(&committed) as Arc<dyn Observer>);

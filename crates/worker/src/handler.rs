@@ -36,11 +36,11 @@ pub struct Batch<'a> {
 }
 
 /// What came of an item: the bytes to append to the results, which may be none.
-pub type Outcome = Result<Vec<u8>, JobFailure>;
+pub type Outcome = Result<Vec<u8>, ItemFailure>;
 
 /// An item could not be worked on.
 #[derive(Clone, PartialEq, Eq)]
-pub struct JobFailure {
+pub struct ItemFailure {
     /// Why, if it is to be parked for it.
     pub reason: ParkReason,
     /// What is known about it, for whoever looks at it later.
@@ -48,12 +48,12 @@ pub struct JobFailure {
     /// Whether another try may help.
     pub is_retryable: bool,
     /// Whose it is.
-    pub cause: Cause,
+    pub cause: FailureCause,
 }
 
 /// Whose failure it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum FailureCause {
     /// The item's, or that of something that was worked on with it. An item that failed in company
     /// is tried alone, however few tries there are.
     Unclear,
@@ -64,37 +64,37 @@ pub enum Cause {
     Worker,
 }
 
-impl JobFailure {
+impl ItemFailure {
     /// Something went wrong that may go well another time.
     #[must_use]
     pub fn retryable(detail: impl Into<String>) -> Self {
         let (reason, detail) = (ParkReason::TooManyErrors, detail.into());
-        Self { reason, detail, is_retryable: true, cause: Cause::Unclear }
+        Self { reason, detail, is_retryable: true, cause: FailureCause::Unclear }
     }
 
     /// Something went wrong that will go wrong every time.
     #[must_use]
     pub fn fatal(reason: ParkReason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into(), is_retryable: false, cause: Cause::Unclear }
+        Self { reason, detail: detail.into(), is_retryable: false, cause: FailureCause::Unclear }
     }
 
     /// The same, with nothing but the item itself as the cause.
     #[must_use]
     pub fn own(self) -> Self {
-        Self { cause: Cause::Item, ..self }
+        Self { cause: FailureCause::Item, ..self }
     }
 
     /// The same, with nothing about the item as the cause.
     #[must_use]
     pub fn of_worker(self) -> Self {
-        Self { cause: Cause::Worker, ..self }
+        Self { cause: FailureCause::Worker, ..self }
     }
 }
 
 /// What went wrong may quote an item.
-impl fmt::Debug for JobFailure {
+impl fmt::Debug for ItemFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobFailure")
+        f.debug_struct("ItemFailure")
             .field("reason", &self.reason)
             .field("detail_bytes", &self.detail.len())
             .field("is_retryable", &self.is_retryable)
@@ -106,7 +106,7 @@ impl fmt::Debug for JobFailure {
 /// What is done with items.
 ///
 /// A future that is dropped has lost its shard: whatever it does outside must stop.
-pub trait Job: Send + Sync + 'static {
+pub trait Handler: Send + Sync + 'static {
     /// How many items to hand over at once.
     fn batch_size(&self) -> usize {
         1
@@ -115,7 +115,7 @@ pub trait Job: Send + Sync + 'static {
     /// What to append to the results for an item that failed for good and cannot be set aside,
     /// because its run's cursors move when items are handed out. If even that fails, the worker
     /// stops: it would lose the item.
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
+    fn failure_record(&self, item: &Item, failure: &ItemFailure) -> Outcome {
         let _ = (item, failure);
         Ok(Vec::new())
     }
@@ -139,10 +139,10 @@ pub trait Job: Send + Sync + 'static {
     }
 }
 
-/// A job made of a function of one item; see [`each`].
+/// A handler made of a function of one item; see [`each`].
 pub struct Each<F>(F);
 
-/// Makes a job of a function of one item.
+/// Makes a handler of a function of one item.
 pub fn each<F, R>(function: F) -> Each<F>
 where
     F: Fn(Item) -> R + Send + Sync + 'static,
@@ -151,7 +151,7 @@ where
     Each(function)
 }
 
-impl<F, R> Job for Each<F>
+impl<F, R> Handler for Each<F>
 where
     F: Fn(Item) -> R + Send + Sync + 'static,
     R: Future<Output = Outcome> + Send,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shardwright_contracts::RunId;
-use shardwright_process::scan::ScanJob;
+use shardwright_process::scan::ScanHandler;
 use shardwright_process::{
     BatchInput, Guard, PersistentProcess, ProcessPerBatch, ProcessPerItem, Template,
 };
 use shardwright_worker::connector::Item;
-use shardwright_worker::job::{Assignment, Batch, Job, JobFailure, Outcome};
+use shardwright_worker::handler::{Assignment, Batch, Handler, ItemFailure, Outcome};
 
 use crate::description::{Description, Mode};
 use crate::output::Output;
@@ -24,7 +24,7 @@ pub enum Command {
     /// Processes that stay up.
     Persistent(PersistentProcess),
     /// The built-in scan.
-    Scan(ScanJob),
+    Scan(ScanHandler),
 }
 
 impl Command {
@@ -52,9 +52,9 @@ impl Command {
             Mode::Persistent => {
                 // The part of a lease in which the work has to have stopped.
                 let (grace, logs) = (lease / 10, output.logs(run));
-                let job = PersistentProcess::new(template, logs, spill, in_flight, grace);
-                job.try_out(run).await?;
-                Self::Persistent(job)
+                let handler = PersistentProcess::new(template, logs, spill, in_flight, grace);
+                handler.try_out(run).await?;
+                Self::Persistent(handler)
             }
             Mode::Scan { .. } => anyhow::bail!(
                 "the rules of a scan are not kept with it: unpark what is parked, and say the \
@@ -73,45 +73,45 @@ impl Command {
             Self::Item(_) | Self::Batch(_) => asked,
             // One is looked at while what was found in the other is entered.
             Self::Scan(_) => asked.max(2),
-            Self::Persistent(job) => job.batches_in_flight(),
+            Self::Persistent(handler) => handler.batches_in_flight(),
         }
     }
 }
 
 /// Does with whichever it is what is said.
 macro_rules! with {
-    ($any:ident, $job:ident => $work:expr) => {
+    ($any:ident, $handler:ident => $work:expr) => {
         match $any {
-            Command::Item($job) => $work,
-            Command::Batch($job) => $work,
-            Command::Persistent($job) => $work,
-            Command::Scan($job) => $work,
+            Command::Item($handler) => $work,
+            Command::Batch($handler) => $work,
+            Command::Persistent($handler) => $work,
+            Command::Scan($handler) => $work,
         }
     };
 }
 
-impl Job for Command {
+impl Handler for Command {
     fn batch_size(&self) -> usize {
-        with!(self, job => job.batch_size())
+        with!(self, handler => handler.batch_size())
     }
 
-    fn failure_record(&self, item: &Item, failure: &JobFailure) -> Outcome {
-        with!(self, job => job.failure_record(item, failure))
+    fn failure_record(&self, item: &Item, failure: &ItemFailure) -> Outcome {
+        with!(self, handler => handler.failure_record(item, failure))
     }
 
     async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
-        with!(self, job => job.process(batch).await)
+        with!(self, handler => handler.process(batch).await)
     }
 
     fn committed(&self, assignment: &Assignment, key: &[u8]) {
-        with!(self, job => job.committed(assignment, key));
+        with!(self, handler => handler.committed(assignment, key));
     }
 
     fn divided(&self, assignment: &Assignment, end: &[u8]) {
-        with!(self, job => job.divided(assignment, end));
+        with!(self, handler => handler.divided(assignment, end));
     }
 
     async fn close(&self) {
-        with!(self, job => job.close().await);
+        with!(self, handler => handler.close().await);
     }
 }
