@@ -14,7 +14,7 @@ use shardwright_coordination::RunConfig;
 use shardwright_engine::{FileCoordinator, TokioEnv};
 use shardwright_worker::connector::{Connector as _, Item, Payload};
 use shardwright_worker::sink::Discard;
-use shardwright_worker::{Ending, ItemFailure, Worker, WorkerOptions, create_run, each};
+use shardwright_worker::{ItemFailure, RunOutcome, Worker, WorkerOptions, create_run, each};
 
 const TENANT: TenantId = TenantId::from_bytes([0; 32]);
 const RUN: RunId = RunId::from_raw(1);
@@ -27,7 +27,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn work(folder: &Path) -> anyhow::Result<Ending> {
+async fn work(folder: &Path) -> anyhow::Result<RunOutcome> {
     let results = folder.join("results");
     fs::create_dir_all(&results)?;
     let rows: String = (0..NUMBERS).map(|number| format!("{number}\n")).collect();
@@ -99,7 +99,7 @@ mod tests {
     fn one_process() {
         let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        assert_eq!(runtime.block_on(work(&folder)).unwrap(), Ending::Done);
+        assert_eq!(runtime.block_on(work(&folder)).unwrap(), RunOutcome::Done);
         write_at_once(&folder.join("report"), &report(&folder.join("results")).unwrap()).unwrap();
     }
 

@@ -8,7 +8,7 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::ShardStatus;
 use shardwright_jobs::TENANT;
 use shardwright_worker::extent::Envelope;
-use shardwright_worker::{Observer, Stop, WorkerEvent};
+use shardwright_worker::{Observer, StopSignal, WorkerEvent};
 use tokio::sync::Notify;
 
 use crate::arguments::FailureLimit;
@@ -25,7 +25,7 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 /// everything on.
 pub(crate) struct FailureWatch {
     limit: Option<FailureLimit>,
-    stop: Stop,
+    stop: StopSignal,
     next: Arc<dyn Observer>,
     /// Something failed here.
     failed: Notify,
@@ -35,7 +35,7 @@ pub(crate) struct FailureWatch {
 impl FailureWatch {
     pub(crate) fn new(
         limit: Option<FailureLimit>,
-        stop: Stop,
+        stop: StopSignal,
         next: Arc<dyn Observer>,
     ) -> Arc<Self> {
         let (failed, is_over) = (Notify::new(), AtomicBool::new(false));

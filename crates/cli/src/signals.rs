@@ -1,6 +1,6 @@
 //! Ctrl-C, once and twice.
 
-use shardwright_worker::Stop;
+use shardwright_worker::StopSignal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
@@ -8,7 +8,7 @@ use crate::say::note;
 
 /// The first signal stops gently; the second ends the program at once. Nothing is lost by that:
 /// what is committed stays, and children die with us.
-pub(crate) fn stop_on_signals(stop: Stop) -> anyhow::Result<()> {
+pub(crate) fn stop_on_signals(stop: StopSignal) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::spawn(async move {

@@ -16,7 +16,9 @@ use shardwright_jobs::conclude::{Conclusion, is_settled};
 use shardwright_jobs::description::Description;
 use shardwright_jobs::output::Output;
 use shardwright_jobs::source::Booked;
-use shardwright_worker::{Ending, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerOptions};
+use shardwright_worker::{
+    Observer, RetryPolicy, RunOutcome, StopSignal, Worker, WorkerError, WorkerOptions,
+};
 
 use crate::arguments::WorkArguments;
 use crate::commands::runs::word;
@@ -65,7 +67,8 @@ pub(crate) async fn work(
     let scan = task.scan();
     let record = coordinator.get_run(TENANT, run).await?;
     let view = View::new(json, name, description.source.clone());
-    let (stop, books) = (Stop::default(), Books::new(output.books_folder(run), view.observer()));
+    let (stop, books) =
+        (StopSignal::default(), Books::new(output.books_folder(run), view.observer()));
     let observer = Arc::clone(&books) as Arc<dyn Observer>;
     let failures = FailureWatch::new(arguments.max_failures, stop.clone(), observer);
     let session = Session {
@@ -137,21 +140,21 @@ impl Session<'_> {
     /// Tells how the work ended.
     async fn ended(
         &self,
-        ending: Result<Ending, WorkerError>,
+        ending: Result<RunOutcome, WorkerError>,
         progress: &Progress,
     ) -> anyhow::Result<Exit> {
         let Self { name, .. } = self;
         // Whatever happened, others learn what was met here. Where a receipt is written, that is a
         // part of it; where it is not, it hides nothing else that is to be told.
-        if !matches!(ending, Ok(Ending::Done | Ending::Parked { .. }))
+        if !matches!(ending, Ok(RunOutcome::Done | RunOutcome::Parked { .. }))
             && let Err(error) = self.output.hand_in_books(self.run).await
         {
             note!("others do not learn yet what was met in the source here: {error:#}");
         }
         match ending {
-            Ok(Ending::Done) => self.end("is done").await,
-            Ok(Ending::Parked { .. }) => self.end("is done but for what is parked").await,
-            Ok(Ending::Stopped) => {
+            Ok(RunOutcome::Done) => self.end("is done").await,
+            Ok(RunOutcome::Parked { .. }) => self.end("is done but for what is parked").await,
+            Ok(RunOutcome::Stopped) => {
                 if self.failures.is_over(self.coordinator, self.run, false).await? {
                     return self.stop_for_failures().await;
                 }
@@ -280,7 +283,7 @@ mod tests {
         let folder = output.books_folder(run);
         std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
         std::fs::write(&folder, "").unwrap();
-        let failures = FailureWatch::new(None, Stop::default(), view.observer());
+        let failures = FailureWatch::new(None, StopSignal::default(), view.observer());
         let session = Session {
             coordinator,
             name,
@@ -293,10 +296,10 @@ mod tests {
         };
         let died = session.ended(Err(WorkerError::SlotDied), &progress).await.unwrap_err();
         assert!(matches!(died.downcast_ref(), Some(WorkerError::SlotDied)), "{died:#}");
-        let unwritten = session.ended(Ok(Ending::Done), &progress).await.unwrap_err();
+        let unwritten = session.ended(Ok(RunOutcome::Done), &progress).await.unwrap_err();
         let place = folder.display().to_string();
         assert!(format!("{unwritten:#}").contains(&place), "{unwritten:#}");
-        let stopped = session.ended(Ok(Ending::Stopped), &progress).await;
+        let stopped = session.ended(Ok(RunOutcome::Stopped), &progress).await;
         assert_eq!(stopped.unwrap(), Exit::Interrupted);
     }
 

@@ -8,7 +8,7 @@ use shardwright_coordination::{AsyncRunDirectory as _, Job, ParkReason, RunName}
 use shardwright_engine::TokioEnv;
 use shardwright_store::StoreAddress;
 use shardwright_worker::connector::Connector as _;
-use shardwright_worker::{Ending, ItemFailure, Worker, each};
+use shardwright_worker::{ItemFailure, RunOutcome, Worker, each};
 
 use crate::begin::{Begun, begin, state_folder};
 use crate::description::{Description, Mode, Results};
@@ -78,7 +78,7 @@ impl Bench {
             .connector(begun.connector)
             .handler(each(async |_| Err(ItemFailure::fatal(ParkReason::Other, "no"))))
             .sink(begun.output.sink());
-        assert!(matches!(worker.run().await.unwrap(), Ending::Parked { shards: 1 }));
+        assert!(matches!(worker.run().await.unwrap(), RunOutcome::Parked { shards: 1 }));
     }
 
     /// Begins a run.

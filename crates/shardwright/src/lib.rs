@@ -30,7 +30,7 @@
 //! | read anything else | [`Connector`] |
 //! | run a function per item | [`Run::each`] |
 //! | run programs | `process` (a feature), or a [`Handler`] with [`Run::handler`] |
-//! | stop before the end | [`Stop`] with [`Run::stop`] |
+//! | stop before the end | [`StopSignal`] with [`Run::stop`] |
 #![forbid(unsafe_code)]
 
 mod each;
@@ -51,7 +51,7 @@ pub use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Payload, Position,
 };
 pub use shardwright_worker::handler::{Handler, ItemFailure, Outcome as ItemOutcome};
-pub use shardwright_worker::{Observer, Stop, WorkerEvent};
+pub use shardwright_worker::{Observer, StopSignal, WorkerEvent};
 
 /// Sources.
 pub mod connectors {

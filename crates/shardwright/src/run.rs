@@ -17,7 +17,7 @@ use shardwright_jobs::{JobOptions, TENANT};
 use shardwright_worker::connector::{Connector, Item, SharedConnector};
 use shardwright_worker::extent::Envelope;
 use shardwright_worker::handler::Handler;
-use shardwright_worker::{Ending as WorkerEnding, Observer, Stop, Worker, WorkerOptions};
+use shardwright_worker::{Observer, RunOutcome, StopSignal, Worker, WorkerOptions};
 
 use crate::Shardwright;
 use crate::each::{Each, IntoResult, ItemError};
@@ -32,7 +32,7 @@ pub struct Run<'a> {
     results: Option<OsString>,
     fresh: bool,
     lease: Duration,
-    stop: Stop,
+    stop: StopSignal,
     observer: Arc<dyn Observer>,
     options: WorkerOptions,
 }
@@ -47,7 +47,7 @@ impl<'a> Run<'a> {
             results: None,
             fresh: false,
             lease: Duration::from_secs(10),
-            stop: Stop::default(),
+            stop: StopSignal::default(),
             observer: Arc::new(()),
             options: WorkerOptions { slots, ..WorkerOptions::default() },
         }
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
 
     /// Stops early when told so: items at work are finished, and shards are released.
     #[must_use]
-    pub fn stop(mut self, stop: Stop) -> Self {
+    pub fn stop(mut self, stop: StopSignal) -> Self {
         self.stop = stop;
         self
     }
@@ -163,11 +163,11 @@ impl<'a> Run<'a> {
         // Whatever happened, other processes learn what was met in the source here.
         let handed_in = output.hand_in_books(*run).await.map_err(Error::job);
         match ending? {
-            WorkerEnding::Done | WorkerEnding::Parked { .. } => {
+            RunOutcome::Done | RunOutcome::Parked { .. } => {
                 handed_in?;
                 self.conclude(&begun).await
             }
-            WorkerEnding::Stopped => self.progress(*run).await,
+            RunOutcome::Stopped => self.progress(*run).await,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shardwright::connectors::Lines;
-use shardwright::{Ending, Error, Item, ItemError, Outcome, Shardwright, Stop};
+use shardwright::{Ending, Error, Item, ItemError, Outcome, Shardwright, StopSignal};
 
 async fn open(folder: &Path) -> Shardwright {
     Shardwright::open(&format!("file:{}", folder.join("state").display())).await.unwrap()
@@ -27,7 +27,7 @@ fn results(outcome: &Outcome) -> String {
 async fn a_stopped_run_is_resumed_and_has_each_result_once() {
     let folder = tempfile::tempdir().unwrap();
     let shardwright = open(folder.path()).await;
-    let (stop, seen) = (Stop::default(), Arc::new(AtomicU64::new(0)));
+    let (stop, seen) = (StopSignal::default(), Arc::new(AtomicU64::new(0)));
     let handler = {
         let (stop, seen) = (stop.clone(), Arc::clone(&seen));
         move |item: Item| {

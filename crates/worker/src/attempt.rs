@@ -8,7 +8,7 @@ use shardwright_contracts::Env;
 use crate::connector::Item;
 use crate::handler::{Assignment, Batch, FailureCause, Handler, ItemFailure, Outcome};
 use crate::retry::RetryPolicy;
-use crate::stop::Stop;
+use crate::stop::StopSignal;
 
 /// An item, and what came of it in the end.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Attempts<'a> {
     pub(crate) env: &'a dyn Env,
     pub(crate) policy: &'a RetryPolicy,
     /// What ends it early, if anything does.
-    pub(crate) stop: Option<&'a Stop>,
+    pub(crate) stop: Option<&'a StopSignal>,
     pub(crate) assignment: &'a Assignment,
     /// The number of the first item.
     pub(crate) sequence: u64,
@@ -57,7 +57,7 @@ pub(crate) async fn attempt<H: Handler>(handler: &H, attempts: Attempts<'_>) -> 
             && !(is_worker_unable && *cause == FailureCause::Worker)
             && retries < policy.retries.saturating_add(beside_policy)
         {
-            if stop.is_some_and(Stop::is_stopped) {
+            if stop.is_some_and(StopSignal::is_stopped) {
                 return attempted;
             }
             retries += 1;
@@ -81,7 +81,7 @@ pub(crate) async fn attempt<H: Handler>(handler: &H, attempts: Attempts<'_>) -> 
     attempted
 }
 
-async fn told(stop: Option<&Stop>) {
+async fn told(stop: Option<&StopSignal>) {
     match stop {
         Some(stop) => stop.stopped().await,
         None => std::future::pending().await,

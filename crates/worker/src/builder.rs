@@ -16,8 +16,8 @@ use crate::handler::Handler;
 use crate::options::WorkerOptions;
 use crate::retry::RetryPolicy;
 use crate::sink::{Discard, Sink};
-use crate::stop::Stop;
-use crate::worker::{Ending, Shared, Worker};
+use crate::stop::StopSignal;
+use crate::worker::{RunOutcome, Shared, Worker};
 
 /// Between two tries of something that the store did not do.
 const BACKOFF: RetryPolicy = RetryPolicy {
@@ -53,7 +53,7 @@ struct Settings {
     run: RunId,
     sink: Arc<dyn DynSink>,
     options: WorkerOptions,
-    stop: Stop,
+    stop: StopSignal,
     observer: Arc<dyn Observer>,
 }
 
@@ -64,7 +64,7 @@ impl WorkerBuilder<(), (), (), ()> {
             run,
             sink: Arc::new(Discard),
             options: WorkerOptions::default(),
-            stop: Stop::default(),
+            stop: StopSignal::default(),
             observer: Arc::new(()),
         };
         Self { backend: (), connector: (), handler: (), env: (), settings }
@@ -120,7 +120,7 @@ impl<B, C, H, E> WorkerBuilder<B, C, H, E> {
 
     /// What can tell it to stop.
     #[must_use]
-    pub fn stop(mut self, stop: Stop) -> Self {
+    pub fn stop(mut self, stop: StopSignal) -> Self {
         self.settings.stop = stop;
         self
     }
@@ -161,7 +161,7 @@ impl WorkerBuilder<ChosenBackend, ChosenConnector, ChosenHandler, ChosenEnv> {
     }
 
     /// Makes the worker and lets it work; see [`Worker::run`].
-    pub async fn run(self) -> Result<Ending, WorkerError> {
+    pub async fn run(self) -> Result<RunOutcome, WorkerError> {
         self.build().await?.run().await
     }
 }

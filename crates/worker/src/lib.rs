@@ -54,5 +54,5 @@ pub use handler::{Handler, ItemFailure, each};
 pub use options::WorkerOptions;
 pub use retry::RetryPolicy;
 
-pub use stop::Stop;
-pub use worker::{Ending, Worker};
+pub use stop::StopSignal;
+pub use worker::{RunOutcome, Worker};

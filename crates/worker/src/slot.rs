@@ -16,7 +16,7 @@ use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::hold::Holder;
 use crate::straggler::worth_asking;
-use crate::worker::{Ending, Shared};
+use crate::worker::{RunOutcome, Shared};
 
 /// How long somebody who has nothing to do waits at first before looking again by itself.
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ pub(crate) struct Slot {
 /// What to do after a look for work.
 enum Next {
     Claim,
-    End(Ending),
+    End(RunOutcome),
 }
 
 impl Slot {
@@ -46,7 +46,7 @@ impl Slot {
     }
 
     /// Claims and works until there is nothing left to do.
-    pub(crate) async fn run(&self) -> Result<Ending, WorkerError> {
+    pub(crate) async fn run(&self) -> Result<RunOutcome, WorkerError> {
         let shared = &*self.shared;
         let holder = Holder { shared, slot: self.number, worker: self.worker };
         let (mut failures, mut failing_since) = (0, None);
@@ -96,7 +96,7 @@ impl Slot {
             }
             failures = 0;
         }
-        Ok(Ending::Stopped)
+        Ok(RunOutcome::Stopped)
     }
 
     /// Finds out whether anything is left, asks for a part of it, and waits.
@@ -107,7 +107,7 @@ impl Slot {
         match evaluate_run_terminal(&progress) {
             RunTerminalEvaluation::AllDone => return self.finish().await,
             RunTerminalEvaluation::HasFailures => {
-                return Ok(Next::End(Ending::Parked { shards: progress.parked }));
+                return Ok(Next::End(RunOutcome::Parked { shards: progress.parked }));
             }
             RunTerminalEvaluation::StillActive => {}
         }
@@ -126,7 +126,7 @@ impl Slot {
         let shared = &*self.shared;
         let op = OpId::from_raw(shared.env.random());
         match shared.backend.complete_run(shared.tenant, shared.run, op).await {
-            Ok(_) => Ok(Next::End(Ending::Done)),
+            Ok(_) => Ok(Next::End(RunOutcome::Done)),
             Err(RunTransitionError::RunTerminal(ended)) => ended_as(ended.status).map(Next::End),
             // Somebody unparked something just now.
             Err(RunTransitionError::RunUnfinished(_)) => Ok(Next::Claim),
@@ -177,9 +177,9 @@ impl Slot {
     }
 }
 
-fn ended_as(status: RunStatus) -> Result<Ending, WorkerError> {
+fn ended_as(status: RunStatus) -> Result<RunOutcome, WorkerError> {
     match status {
-        RunStatus::Done => Ok(Ending::Done),
+        RunStatus::Done => Ok(RunOutcome::Done),
         status => Err(WorkerError::RunEnded { status }),
     }
 }

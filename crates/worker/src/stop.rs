@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 /// back. What has failed and would be tried again is left for later, unless the cursor is past it.
 /// Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Stop {
+pub struct StopSignal {
     state: Arc<State>,
 }
 
@@ -22,7 +22,7 @@ struct State {
     stopped: Notify,
 }
 
-impl Stop {
+impl StopSignal {
     /// Tells all to stop.
     pub fn stop(&self) {
         self.state.is_stopped.store(true, Ordering::Release);

@@ -17,7 +17,7 @@ use crate::event::Observer;
 use crate::options::WorkerOptions;
 use crate::retry::RetryPolicy;
 use crate::slot::Slot;
-use crate::stop::Stop;
+use crate::stop::StopSignal;
 
 /// What the slots of a worker share.
 pub(crate) struct Shared {
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) tenant: TenantId,
     pub(crate) run: RunId,
     pub(crate) options: WorkerOptions,
-    pub(crate) stop: Stop,
+    pub(crate) stop: StopSignal,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) backoff: RetryPolicy,
     /// Slots claim in turn, and whoever got a shard that may kill workers keeps the turn for a
@@ -52,7 +52,7 @@ impl Shared {
 
 /// How a worker's part of a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum RunOutcome {
     /// Everything is done, and so is the run.
     Done,
     /// Everything is done but what is parked.
@@ -80,7 +80,7 @@ impl Worker {
 impl Worker {
     /// Works until the run is done, or nothing but parked shards is left of it, or it is told to
     /// stop.
-    pub async fn run(self) -> Result<Ending, WorkerError> {
+    pub async fn run(self) -> Result<RunOutcome, WorkerError> {
         let shared = self.shared;
         let mut endings: FuturesUnordered<_> = (0..shared.options.slots.max(1))
             .map(|number| {
@@ -93,7 +93,7 @@ impl Worker {
                 ending
             })
             .collect();
-        let mut worst = Ok(Ending::Done);
+        let mut worst = Ok(RunOutcome::Done);
         // As they end: one that has failed must not wait for one that goes on.
         while let Some(ending) = endings.next().await {
             let ending = ending.unwrap_or(Err(WorkerError::SlotDied));
@@ -110,14 +110,14 @@ impl Worker {
 
 /// Of two endings the one that says more: a failure, then a stop, then what is parked.
 fn worse(
-    one: Result<Ending, WorkerError>,
-    other: Result<Ending, WorkerError>,
-) -> Result<Ending, WorkerError> {
-    let rank = |ending: &Result<Ending, WorkerError>| match ending {
+    one: Result<RunOutcome, WorkerError>,
+    other: Result<RunOutcome, WorkerError>,
+) -> Result<RunOutcome, WorkerError> {
+    let rank = |ending: &Result<RunOutcome, WorkerError>| match ending {
         Err(_) => 3,
-        Ok(Ending::Stopped) => 2,
-        Ok(Ending::Parked { .. }) => 1,
-        Ok(Ending::Done) => 0,
+        Ok(RunOutcome::Stopped) => 2,
+        Ok(RunOutcome::Parked { .. }) => 1,
+        Ok(RunOutcome::Done) => 0,
     };
     if rank(&other) > rank(&one) { other } else { one }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_process::{BatchInput, Guard, ProcessPerBatch, ProcessPerItem, Spill, Template};
-use shardwright_worker::{Ending, Handler, Worker, WorkerError};
+use shardwright_worker::{Handler, RunOutcome, Worker, WorkerError};
 use tokio::time::timeout;
 
 use crate::support::{
@@ -75,7 +75,7 @@ async fn gone_on(coordinator: &Coordinator, handler: impl Handler) -> usize {
         .handler(handler)
         .sink(sink.clone())
         .env(env());
-    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
     results(coordinator, &sink).await.len()
 }
 

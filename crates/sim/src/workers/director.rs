@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shardwright_coordination::{AsyncRunManagement, RunConfigError, RunStatus};
 use shardwright_engine::{Sessions, StoredCoordinator as Coordinator};
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
-use shardwright_worker::{Stop, Worker, create_run};
+use shardwright_worker::{StopSignal, Worker, create_run};
 
 use super::Report;
 use super::handler::ScriptedHandler;
@@ -40,7 +40,7 @@ const RETRY_US: u64 = 30_000;
 pub(super) struct Process {
     pub(super) life: u32,
     pub(super) is_up: bool,
-    pub(super) stop: Stop,
+    pub(super) stop: StopSignal,
     pub(super) off_ms: Arc<AtomicI64>,
     pub(super) paused: bool,
 }
@@ -143,7 +143,7 @@ impl Director {
             director.processes.push(Process {
                 life: 0,
                 is_up: false,
-                stop: Stop::default(),
+                stop: StopSignal::default(),
                 off_ms: Arc::new(AtomicI64::new(off_ms - CALENDAR_OFF_MS as i64)),
                 paused: false,
             });
@@ -185,7 +185,7 @@ impl Director {
             return;
         }
         state.life += 1;
-        (state.is_up, state.stop) = (true, Stop::default());
+        (state.is_up, state.stop) = (true, StopSignal::default());
         let (life, stop) = (state.life, state.stop.clone());
         let (off_ms, chance) = (Arc::clone(&state.off_ms), Rng::new(self.rng.next()));
         let (clock, words) = (self.clock.clone(), self.words.clone());

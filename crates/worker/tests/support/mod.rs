@@ -20,7 +20,7 @@ use shardwright_worker::connector::{
 };
 use shardwright_worker::extent::Envelope;
 use shardwright_worker::sink::Sink;
-use shardwright_worker::{Ending, Observer, Worker, WorkerEvent, each};
+use shardwright_worker::{Observer, RunOutcome, Worker, WorkerEvent, each};
 use tokio::time::timeout;
 
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([1; 32]);
@@ -223,7 +223,7 @@ pub(crate) fn sink() -> (tempfile::TempDir, FolderSink) {
 }
 
 /// Finishes what is left.
-pub(crate) async fn finish(coordinator: &Coordinator, sink: &FolderSink) -> Ending {
+pub(crate) async fn finish(coordinator: &Coordinator, sink: &FolderSink) -> RunOutcome {
     let worker = Worker::builder(TENANT, RUN)
         .backend(join(coordinator).await)
         .connector(Numbers)

@@ -14,7 +14,8 @@ use shardwright_store::memory::{After, Before, Call, Hooks};
 use shardwright_store::{Fault, FaultKind, Write};
 use shardwright_worker::connector::Item;
 use shardwright_worker::{
-    Ending, Handler, ItemFailure, Observer, Stop, Worker, WorkerEvent, WorkerOptions, each,
+    Handler, ItemFailure, Observer, RunOutcome, StopSignal, Worker, WorkerEvent, WorkerOptions,
+    each,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -95,8 +96,8 @@ async fn work_with_lost_answer(
     sink: &FolderSink,
     is_the_one: fn(&Write) -> bool,
     handler: impl Handler,
-    stop: Stop,
-) -> Ending {
+    stop: StopSignal,
+) -> RunOutcome {
     let hooks = LosesAnswer::of(is_the_one);
     let store = memory(coordinator).client(Arc::clone(&hooks));
     let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
@@ -128,9 +129,9 @@ async fn a_write_whose_answer_was_lost_is_repeated_takes_effect_once_and_is_told
         let coordinator = start(50, 1, Completed).await;
         let (_folder, sink) = sink();
         let handler = each(|item: Item| async move { Ok(line(&item)) });
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, handler, stop).await;
-        assert_eq!(ending, Ending::Done);
+        assert_eq!(ending, RunOutcome::Done);
         assert_eq!(results(&coordinator, &sink).await, all(50));
     }
 }
@@ -149,9 +150,9 @@ async fn so_it_is_with_both_writes_that_set_an_item_aside() {
             }
             Ok(line(&item))
         });
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, handler, stop).await;
-        assert_eq!(ending, Ending::Parked { shards: 1 });
+        assert_eq!(ending, RunOutcome::Parked { shards: 1 });
         let kept: Vec<String> = all(50).into_iter().filter(|key| key != "000007").collect();
         assert_eq!(results(&coordinator, &sink).await, kept);
         assert_eq!(shards(&coordinator).await.len(), 2, "it was split once");
@@ -162,7 +163,7 @@ async fn so_it_is_with_both_writes_that_set_an_item_aside() {
 async fn so_it_is_with_the_write_that_gives_a_shard_back() {
     let coordinator = start(50, 1, Completed).await;
     let (_folder, sink) = sink();
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     let told = stop.clone();
     let handler = each(move |item: Item| {
         if number(&item.key) == 7 {
@@ -171,7 +172,7 @@ async fn so_it_is_with_the_write_that_gives_a_shard_back() {
         async move { Ok(line(&item)) }
     });
     let ending = work_with_lost_answer(&coordinator, &sink, gives_up, handler, stop).await;
-    assert_eq!(ending, Ending::Stopped);
+    assert_eq!(ending, RunOutcome::Stopped);
     assert_eq!(results(&coordinator, &sink).await, all(8));
 }
 
@@ -203,9 +204,9 @@ async fn what_a_paused_worker_writes_too_late_is_refused_and_told() {
     let working = tokio::spawn(worker.run());
     timeout(LONG, stuck.notified()).await.unwrap();
     // Its lease ends, because nobody renews it, and somebody else does the rest.
-    assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+    assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
     go_on.notify_one();
-    assert_eq!(timeout(LONG, working).await.unwrap().unwrap().unwrap(), Ending::Done);
+    assert_eq!(timeout(LONG, working).await.unwrap().unwrap().unwrap(), RunOutcome::Done);
     let told = ["refused", "lost", "replayed"].map(|kind| journal.count(kind));
     assert_eq!(told, [1, 1, 0], "{:?}", journal.lines());
     assert_eq!(results(&coordinator, &sink).await, all(50));
@@ -242,7 +243,7 @@ impl Env for Asleep {
 }
 
 /// Stops a worker that has lost so many shards.
-struct StopsAfter(usize, Journal, Stop);
+struct StopsAfter(usize, Journal, StopSignal);
 
 impl Observer for StopsAfter {
     fn event(&self, slot: usize, event: WorkerEvent<'_>) {
@@ -257,7 +258,7 @@ impl Observer for StopsAfter {
 async fn a_lease_whose_grant_is_answered_too_late_is_not_worked_under() {
     let lease_ms = u64::try_from(LEASE.as_millis()).unwrap();
     let coordinator = start_with_lease(30, 3, Completed, lease_ms).await;
-    let (journal, stop) = (Journal::default(), Stop::default());
+    let (journal, stop) = (Journal::default(), StopSignal::default());
     let calls = Arc::new(AtomicU32::new(0));
     let called = Arc::clone(&calls);
     let worker = Worker::builder(TENANT, RUN)
@@ -270,7 +271,7 @@ async fn a_lease_whose_grant_is_answered_too_late_is_not_worked_under() {
         .env(Asleep { env: env(), reads: AtomicU32::new(0) })
         .stop(stop.clone())
         .observer(Arc::new(StopsAfter(3, journal.clone(), stop)));
-    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Stopped);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Stopped);
     assert_eq!((journal.count("claimed"), journal.count("lost")), (3, 3), "{:?}", journal.lines());
     assert_eq!(calls.load(Ordering::Relaxed), 0);
 }

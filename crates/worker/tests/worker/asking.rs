@@ -8,7 +8,7 @@ use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position,
 };
-use shardwright_worker::{Ending, Observer, Worker, WorkerEvent, WorkerOptions, each};
+use shardwright_worker::{Observer, RunOutcome, Worker, WorkerEvent, WorkerOptions, each};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -112,7 +112,7 @@ async fn is_divided_at_last(says: Says) -> usize {
         .options(WorkerOptions { slots: 2, estimate_interval, ..WorkerOptions::default() })
         .observer(Arc::new(Closes { on_indivisible: is_open, on_split: divided }));
     let ending = timeout(LONG, worker.run()).await.unwrap();
-    assert_eq!(ending.unwrap(), Ending::Done);
+    assert_eq!(ending.unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(20));
     connector.asked.load(Ordering::SeqCst)
 }

@@ -9,7 +9,9 @@ use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, StoredCoordinator};
 use shardwright_store::memory::{After, Before, Call, Hooks};
 use shardwright_worker::connector::Item;
-use shardwright_worker::{Ending, Handler, ItemFailure, Stop, Worker, WorkerOptions, each};
+use shardwright_worker::{
+    Handler, ItemFailure, RunOutcome, StopSignal, Worker, WorkerOptions, each,
+};
 use tokio::time::timeout;
 
 use crate::support::{
@@ -41,7 +43,10 @@ impl Hooks for LateAnswer {
 }
 
 /// How a worker ends to which the answer comes late, and how many of fifty results there are.
-async fn work_with_late_answer(handler: impl Handler, stop: Stop) -> (Ending, Journal, usize) {
+async fn work_with_late_answer(
+    handler: impl Handler,
+    stop: StopSignal,
+) -> (RunOutcome, Journal, usize) {
     let coordinator = start_with_lease(50, 1, Completed, LEASE_MS).await;
     let (_folder, sink) = sink();
     let store = memory(&coordinator).client(Arc::new(LateAnswer));
@@ -68,8 +73,8 @@ async fn work_with_late_answer(handler: impl Handler, stop: Stop) -> (Ending, Jo
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_comes_after_the_completion_is_no_loss() {
     let handler = each(|item: Item| async move { Ok(line(&item)) });
-    let (ending, _, results) = work_with_late_answer(handler, Stop::default()).await;
-    assert_eq!((ending, results), (Ending::Done, 50));
+    let (ending, _, results) = work_with_late_answer(handler, StopSignal::default()).await;
+    assert_eq!((ending, results), (RunOutcome::Done, 50));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -80,14 +85,14 @@ async fn nor_is_one_that_comes_after_the_shard_was_set_aside() {
         }
         Ok(line(&item))
     });
-    let (ending, journal, results) = work_with_late_answer(handler, Stop::default()).await;
-    assert_eq!((ending, results), (Ending::Parked { shards: 1 }, 49));
+    let (ending, journal, results) = work_with_late_answer(handler, StopSignal::default()).await;
+    assert_eq!((ending, results), (RunOutcome::Parked { shards: 1 }, 49));
     assert_eq!(journal.count("parked 000049"), 1, "{:?}", journal.lines());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_is_one_that_comes_after_the_shard_was_given_back() {
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     let told = stop.clone();
     let handler = each(move |item: Item| {
         if number(&item.key) == 7 {
@@ -96,6 +101,6 @@ async fn nor_is_one_that_comes_after_the_shard_was_given_back() {
         async move { Ok(line(&item)) }
     });
     let (ending, journal, results) = work_with_late_answer(handler, stop).await;
-    assert_eq!((ending, results), (Ending::Stopped, 8));
+    assert_eq!((ending, results), (RunOutcome::Stopped, 8));
     assert_eq!(journal.count("released"), 1, "{:?}", journal.lines());
 }

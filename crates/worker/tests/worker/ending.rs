@@ -12,7 +12,8 @@ use shardwright_worker::connector::Item;
 use shardwright_worker::extent::Extent;
 use shardwright_worker::sink::{Sink, SinkError};
 use shardwright_worker::{
-    Ending, Handler, Observer, Stop, Worker, WorkerError, WorkerEvent, WorkerOptions, each,
+    Handler, Observer, RunOutcome, StopSignal, Worker, WorkerError, WorkerEvent, WorkerOptions,
+    each,
 };
 use tokio::sync::{Barrier, Notify};
 use tokio::time::timeout;
@@ -65,7 +66,7 @@ fn held_up<F: Future<Output = ()> + Send + 'static>(
 async fn what_is_done_behind_the_cursor_is_kept_at_a_stop() {
     let coordinator = start(4, 1, Dispatched).await;
     let (_folder, sink) = sink();
-    let (stop, told) = (Stop::default(), Arc::new(Notify::new()));
+    let (stop, told) = (StopSignal::default(), Arc::new(Notify::new()));
     let stopping = stop.clone();
     let handler = held_up(1, Arc::clone(&told), move || {
         stopping.stop();
@@ -80,9 +81,9 @@ async fn what_is_done_behind_the_cursor_is_kept_at_a_stop() {
         .options(often())
         .stop(stop)
         .observer(Arc::new(Reached { number: 1, told }));
-    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Stopped);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Stopped);
     assert_eq!(results(&coordinator, &sink).await, all(2));
-    assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+    assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(4));
 }
 
@@ -102,7 +103,7 @@ async fn renewal(coordinator: &Coordinator) {
 async fn what_is_done_behind_the_cursor_is_kept_at_a_pause() {
     let coordinator = start_with_lease(4, 1, Dispatched, 2_000).await;
     let (_folder, sink) = sink();
-    let (stop, told) = (Stop::default(), Arc::new(Notify::new()));
+    let (stop, told) = (StopSignal::default(), Arc::new(Notify::new()));
     let pausing = coordinator.clone();
     let handler = held_up(1, Arc::clone(&told), move || {
         let pausing = pausing.clone();
@@ -130,10 +131,10 @@ async fn what_is_done_behind_the_cursor_is_kept_at_a_pause() {
     let working = tokio::spawn(worker.run());
     timeout(LONG, released.notified()).await.unwrap();
     stop.stop();
-    assert_eq!(working.await.unwrap().unwrap(), Ending::Stopped);
+    assert_eq!(working.await.unwrap().unwrap(), RunOutcome::Stopped);
     assert_eq!(results(&coordinator, &sink).await, all(2));
     coordinator.resume_run(TENANT, RUN, OpId::from_raw(6)).await.unwrap();
-    assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+    assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(4));
 }
 
@@ -176,7 +177,7 @@ async fn a_kill_loses_what_was_handed_out_and_nothing_else() {
     working.abort();
     // Aborting the caller leaves the slot's task; what it holds goes with its session.
     first.close().await.unwrap();
-    assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+    assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
     let lost = "000002".to_owned();
     let kept: Vec<String> = all(6).into_iter().filter(|key| *key != lost).collect();
     assert_eq!(results(&coordinator, &sink).await, kept);
@@ -235,7 +236,7 @@ async fn ten_starts_on_a_full_disk_make_no_item_look_like_a_killer() {
         assert!(matches!(ending, Err(WorkerError::Sink(_))), "{ending:?}");
     }
     assert_eq!((journal.count("claimed"), journal.count("released")), (10, 10));
-    assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+    assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(5));
 }
 
@@ -245,7 +246,7 @@ async fn when_one_slot_cannot_go_on_the_others_give_back_what_they_have() {
     for (is_full_for, failing) in [(is_first as FullFor, 0..2), (is_second as FullFor, 2..4)] {
         let coordinator = start(4, 2, Completed).await;
         let (_folder, sink) = sink();
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let told = stop.clone();
         let both = Arc::new(Barrier::new(2));
         let handler = each(move |item: Item| {
@@ -273,7 +274,7 @@ async fn when_one_slot_cannot_go_on_the_others_give_back_what_they_have() {
         let ending = timeout(LONG, worker.run()).await.unwrap();
         assert!(matches!(ending, Err(WorkerError::Sink(_))), "{ending:?}");
         assert!(shards(&coordinator).await.iter().all(|shard| shard.head.lease.is_none()));
-        assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+        assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
         assert_eq!(results(&coordinator, &sink).await, all(4));
     }
 }

@@ -10,8 +10,8 @@ use shardwright_coordination::{AsyncShardClaiming as _, ParkReason, ShardLimits}
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Batch, Outcome};
 use shardwright_worker::{
-    Ending, Handler, ItemFailure, Observer, RetryPolicy, Stop, Worker, WorkerError, WorkerEvent,
-    WorkerOptions, each,
+    Handler, ItemFailure, Observer, RetryPolicy, RunOutcome, StopSignal, Worker, WorkerError,
+    WorkerEvent, WorkerOptions, each,
 };
 use tokio::sync::{Barrier, Semaphore};
 use tokio::time::timeout;
@@ -60,7 +60,7 @@ async fn shards_that_were_lost_once_are_worked_on_side_by_side() {
         .sink(sink.clone())
         .env(env())
         .options(WorkerOptions { slots: 3, ..WorkerOptions::default() });
-    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(6));
 }
 
@@ -119,7 +119,7 @@ async fn one_loss_of_everything_sets_nothing_aside_and_parks_nothing() {
         .env(env())
         .options(options)
         .observer(Arc::new(journal.clone()));
-    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
     assert_eq!((journal.count("parked"), journal.count("split")), (0, 0), "{:?}", journal.lines());
     assert_eq!(results(&coordinator, &sink).await, all(80));
 }
@@ -139,7 +139,7 @@ async fn one_that_was_lost_twice_is_alone_for_a_time_and_no_longer() {
         .env(env)
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
         .observer(Arc::clone(&claims) as Arc<dyn Observer>);
-    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(4));
     let at = claims.at.lock().unwrap().clone();
     assert!(at[1] - at[0] >= Duration::from_secs(10), "{at:?}");
@@ -169,7 +169,7 @@ async fn when_nothing_more_can_be_set_aside_the_worker_says_so_and_nothing_is_lo
     assert!(matches!(error, WorkerError::TooManyParked { .. }), "{error:?}");
     assert!(error.to_string().starts_with("too many items are parked: row 8 failed"), "{error}");
     assert_eq!(results(&coordinator, &sink).await, ["000000", "000002", "000004", "000006"]);
-    assert_eq!(finish(&coordinator, &sink).await, Ending::Parked { shards: 3 });
+    assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Parked { shards: 3 });
     let parked = ["000001", "000003", "000005"];
     let kept: Vec<String> =
         all(20).into_iter().filter(|key| !parked.contains(&key.as_str())).collect();
@@ -202,7 +202,7 @@ async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no_ea
         .env(env())
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
         .observer(Arc::new(Declined(asked)));
-    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Done);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(200));
 }
 
@@ -224,7 +224,7 @@ struct AllOrNothing {
     is_own: bool,
     tries: Arc<AtomicUsize>,
     /// Told when the bad item is tried.
-    stop: Option<Stop>,
+    stop: Option<StopSignal>,
 }
 
 impl Handler for AllOrNothing {
@@ -263,7 +263,7 @@ async fn who_failed_in_company_is_tried_alone_even_if_nothing_is_tried_again() {
             .env(env())
             .options(WorkerOptions { retry, ..WorkerOptions::default() });
         let ending = timeout(LONG, worker.run()).await.unwrap().unwrap();
-        assert_eq!(ending, Ending::Parked { shards: 1 });
+        assert_eq!(ending, RunOutcome::Parked { shards: 1 });
         let bad = String::from_utf8(key(47)).unwrap();
         let kept: Vec<String> = all(100).into_iter().filter(|key| *key != bad).collect();
         assert_eq!(results(&coordinator, &sink).await, kept);
@@ -276,7 +276,7 @@ async fn who_failed_in_company_is_tried_alone_even_if_nothing_is_tried_again() {
 async fn whoever_is_told_to_stop_tries_nobody_alone_who_failed_in_company() {
     let coordinator = start(100, 1, Completed).await;
     let (_folder, sink) = sink();
-    let (tries, stop) = (Arc::new(AtomicUsize::new(0)), Stop::default());
+    let (tries, stop) = (Arc::new(AtomicUsize::new(0)), StopSignal::default());
     let told = Some(stop.clone());
     let worker = Worker::builder(TENANT, RUN)
         .backend(coordinator.clone())
@@ -285,9 +285,9 @@ async fn whoever_is_told_to_stop_tries_nobody_alone_who_failed_in_company() {
         .sink(sink.clone())
         .env(env())
         .stop(stop);
-    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Stopped);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Stopped);
     assert_eq!(tries.load(Ordering::Relaxed), 1);
     assert_eq!(results(&coordinator, &sink).await, all(40));
-    assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+    assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(100));
 }

@@ -12,7 +12,7 @@ use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::LogicalTime;
 use shardwright_worker::connector::Item;
 use shardwright_worker::extent::{Envelope, MAX_EXTENTS};
-use shardwright_worker::{Ending, Stop, Worker, each};
+use shardwright_worker::{RunOutcome, StopSignal, Worker, each};
 use tokio::time::timeout;
 
 use crate::support::{
@@ -24,7 +24,7 @@ const LEASE_MS: u64 = 1_500;
 
 /// One item is done, and the shard is given back.
 async fn do_one(coordinator: &Coordinator, sink: &FolderSink) {
-    let stop = Stop::default();
+    let stop = StopSignal::default();
     let told = stop.clone();
     let handler = each(move |item: Item| {
         told.stop();
@@ -37,7 +37,7 @@ async fn do_one(coordinator: &Coordinator, sink: &FolderSink) {
         .sink(sink.clone())
         .env(env())
         .stop(stop);
-    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), Ending::Stopped);
+    assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Stopped);
 }
 
 async fn deadline(coordinator: &Coordinator) -> Option<LogicalTime> {
@@ -102,7 +102,7 @@ async fn whoever_brings_results_together_keeps_its_lease_however_long_that_takes
     timeout(LONG, is_renewed(&coordinator)).await.unwrap();
     go_on.send(()).unwrap();
     assert!(disk.join().unwrap(), "{:?}", journal.lines());
-    assert_eq!(timeout(LONG, working).await.unwrap().unwrap().unwrap(), Ending::Done);
+    assert_eq!(timeout(LONG, working).await.unwrap().unwrap().unwrap(), RunOutcome::Done);
     let told = ["claimed", "lost"].map(|kind| journal.count(kind));
     assert_eq!(told, [1, 0], "{:?}", journal.lines());
     assert_eq!(results(&coordinator, &sink).await, all(items));

@@ -7,7 +7,9 @@ use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_worker::connector::{
     Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position,
 };
-use shardwright_worker::{Ending, Observer, Worker, WorkerError, WorkerEvent, WorkerOptions, each};
+use shardwright_worker::{
+    Observer, RunOutcome, Worker, WorkerError, WorkerEvent, WorkerOptions, each,
+};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -66,7 +68,7 @@ async fn a_part_of_the_source_that_stays_in_trouble_is_passed_over_and_the_run_i
         let told = journal.count("trouble the source says no: it does not answer");
         assert_eq!(told, 9, "{:?}", journal.lines());
         if is_only_one {
-            assert_eq!((ending.unwrap(), reads.load(Ordering::Relaxed)), (Ending::Done, 9));
+            assert_eq!((ending.unwrap(), reads.load(Ordering::Relaxed)), (RunOutcome::Done, 9));
             let read: Vec<String> = all(40).into_iter().filter(|key| key != "000020").collect();
             assert_eq!(results(&coordinator, &sink).await, read);
         } else {

@@ -7,7 +7,9 @@ use shardwright_contracts::CursorSemantics::{self, Completed, Dispatched};
 use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Batch, Outcome};
-use shardwright_worker::{Ending, Handler, ItemFailure, Worker, WorkerError, WorkerOptions, each};
+use shardwright_worker::{
+    Handler, ItemFailure, RunOutcome, Worker, WorkerError, WorkerOptions, each,
+};
 use tokio::time::timeout;
 
 use crate::support::{
@@ -64,7 +66,7 @@ async fn what_the_worker_lacks_is_tried_with_one_item_and_what_was_done_is_kept(
     assert_eq!(journal.count("parked"), 0, "{:?}", journal.lines());
     assert_eq!(tries.load(Ordering::Relaxed), 3);
     assert_eq!(results(&coordinator, &sink).await, all(25));
-    assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+    assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(40));
 }
 
@@ -118,7 +120,7 @@ async fn where_cursors_move_first_what_the_worker_lacks_loses_nothing_without_a_
             .options(WorkerOptions { in_flight: 3, ..WorkerOptions::default() });
         let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
         assert!(matches!(error, WorkerError::Handler { .. }), "{error:?}");
-        assert_eq!(finish(&coordinator, &sink).await, Ending::Done);
+        assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);
         let told = results(&coordinator, &sink).await;
         let keys: Vec<&str> =
             told.iter().map(|line| line.strip_prefix("failed ").unwrap_or(line)).collect();

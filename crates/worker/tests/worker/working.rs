@@ -12,7 +12,8 @@ use shardwright_coordination::{
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::Outcome;
 use shardwright_worker::{
-    Ending, ItemFailure, Observer, RetryPolicy, Stop, Worker, WorkerEvent, WorkerOptions, each,
+    ItemFailure, Observer, RetryPolicy, RunOutcome, StopSignal, Worker, WorkerEvent, WorkerOptions,
+    each,
 };
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
@@ -49,7 +50,7 @@ async fn every_item_is_worked_on_once_and_the_run_is_done() {
         .run()
         .await
         .unwrap();
-    assert_eq!((ending, calls.load(Ordering::Relaxed)), (Ending::Done, 1_000));
+    assert_eq!((ending, calls.load(Ordering::Relaxed)), (RunOutcome::Done, 1_000));
     assert_eq!(results(&coordinator, &sink).await, all(1_000));
     let run = coordinator.get_run(TENANT, RUN).await.unwrap();
     assert_eq!(run.status, RunStatus::Done);
@@ -61,7 +62,7 @@ async fn stopping_and_going_on_sixty_times_changes_nothing_about_the_results() {
     let (_folder, sink) = sink();
     let mut stops = 0;
     loop {
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let done = Arc::new(AtomicUsize::new(0));
         let (count, told) = (Arc::clone(&done), stop.clone());
         let handler = each(move |item: Item| {
@@ -78,8 +79,8 @@ async fn stopping_and_going_on_sixty_times_changes_nothing_about_the_results() {
             .env(env())
             .stop(stop);
         match worker.run().await.unwrap() {
-            Ending::Stopped => stops += 1,
-            Ending::Done => break,
+            RunOutcome::Stopped => stops += 1,
+            RunOutcome::Done => break,
             ending => panic!("{ending:?}"),
         }
     }
@@ -94,8 +95,8 @@ async fn whoever_stops_waits_for_no_other_try_and_what_failed_is_tried_again_lat
     let (_folder, sink) = sink();
     let hour = Duration::from_secs(3_600);
     let retry = RetryPolicy { retries: 2, first_wait: hour, longest_wait: hour };
-    let stop = Stop::default();
-    let worker = |stop: Stop, fails: bool| {
+    let stop = StopSignal::default();
+    let worker = |stop: StopSignal, fails: bool| {
         let told = stop.clone();
         let handler = each(move |item: Item| {
             let fails = fails && number(&item.key) == 7;
@@ -119,13 +120,13 @@ async fn whoever_stops_waits_for_no_other_try_and_what_failed_is_tried_again_lat
             .stop(stop)
     };
     let stopped = timeout(LONG, worker(stop, true).run()).await.unwrap();
-    assert_eq!(stopped.unwrap(), Ending::Stopped);
+    assert_eq!(stopped.unwrap(), RunOutcome::Stopped);
     let left = shards(&coordinator).await;
     assert_eq!(left.len(), 1, "nothing is set aside");
     let reached = left[0].cursor.as_update().last_key().map(<[u8]>::to_vec);
     assert_eq!(reached, Some(key(6)), "what comes before it is done");
-    let done = timeout(LONG, worker(Stop::default(), false).run()).await.unwrap();
-    assert_eq!(done.unwrap(), Ending::Done);
+    let done = timeout(LONG, worker(StopSignal::default(), false).run()).await.unwrap();
+    assert_eq!(done.unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(20));
 }
 
@@ -153,7 +154,7 @@ async fn a_failing_item_is_parked_alone_and_can_be_tried_again() {
     };
     let journal = Journal::default();
     let ending = worker().observer(Arc::new(journal.clone())).run().await.unwrap();
-    assert_eq!(ending, Ending::Parked { shards: 3 });
+    assert_eq!(ending, RunOutcome::Parked { shards: 3 });
     let parked: Vec<String> =
         journal.lines().into_iter().filter(|line| line.starts_with("parked")).collect();
     let expected = ["000000", "000041", "000099"].map(|key| format!("parked {key} no luck"));
@@ -171,7 +172,7 @@ async fn a_failing_item_is_parked_alone_and_can_be_tried_again() {
         coordinator.unpark_shard(TENANT, key, OpId::from_raw(7)).await.unwrap();
     }
     is_mended.store(true, Ordering::Relaxed);
-    assert_eq!(worker().run().await.unwrap(), Ending::Done);
+    assert_eq!(worker().run().await.unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(100));
 }
 
@@ -196,7 +197,7 @@ async fn an_item_is_tried_as_often_as_was_said_and_no_longer_than_it_helps() {
         .handler(handler)
         .env(env())
         .options(impatient());
-    assert_eq!(worker.run().await.unwrap(), Ending::Parked { shards: 1 });
+    assert_eq!(worker.run().await.unwrap(), RunOutcome::Parked { shards: 1 });
     assert_eq!(tries.load(Ordering::Relaxed), 103);
 }
 
@@ -224,7 +225,7 @@ async fn the_cursor_never_moves_over_an_item_that_is_not_done() {
             commit_interval: Duration::from_millis(1),
             ..WorkerOptions::default()
         };
-        let stop = Stop::default();
+        let stop = StopSignal::default();
         let worker = Worker::builder(TENANT, RUN)
             .backend(coordinator.clone())
             .connector(Numbers)
@@ -285,7 +286,7 @@ async fn a_holder_gives_a_part_away_while_its_item_takes_long() {
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
         .observer(Arc::new(UntilDivided(divided)));
     let ending = timeout(LONG, worker.run()).await.expect("the holder hears of the request");
-    assert_eq!(ending.unwrap(), Ending::Done);
+    assert_eq!(ending.unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(100));
 }
 
@@ -310,7 +311,7 @@ async fn a_worker_with_nothing_to_do_gets_a_part_of_what_is_slow() {
         .run()
         .await
         .unwrap();
-    assert_eq!(ending, Ending::Done);
+    assert_eq!(ending, RunOutcome::Done);
     assert!(journal.count("split") >= 3, "{:?}", journal.lines());
     assert_eq!(journal.count("done"), 600);
     assert_eq!(results(&coordinator, &sink).await, all(600));
@@ -357,7 +358,7 @@ async fn results_of_a_holder_that_was_overtaken_do_not_exist() {
         .run()
         .await
         .unwrap();
-    assert_eq!(ending, Ending::Done);
+    assert_eq!(ending, RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(50));
 }
 
@@ -393,7 +394,7 @@ async fn a_holder_that_was_lost_by_chance_does_not_slow_its_successor_down() {
             .run()
             .await
             .unwrap();
-        assert_eq!(ending, Ending::Done);
+        assert_eq!(ending, RunOutcome::Done);
         assert_eq!(results(&coordinator, &sink).await, all(2_000));
         let commits = commits.0.load(Ordering::Relaxed);
         assert!((1..1_000).contains(&commits), "{commits}");
@@ -435,7 +436,7 @@ async fn no_more_is_begun_and_not_committed_than_was_said() {
         .env(env())
         .options(options)
         .observer(Arc::clone(&committed) as Arc<dyn Observer>);
-    assert_eq!(worker.run().await.unwrap(), Ending::Done);
+    assert_eq!(worker.run().await.unwrap(), RunOutcome::Done);
     let most = most.load(Ordering::Relaxed);
     assert!((250..=500).contains(&most), "{most}");
 }
