@@ -13,7 +13,7 @@ use shardwright_contracts::{CursorSemantics, RunId, TenantId};
 use shardwright_coordination::RunConfig;
 use shardwright_engine::{FileCoordinator, TokioEnv};
 use shardwright_worker::connector::{Connector as _, Item, Payload};
-use shardwright_worker::sink::Discard;
+use shardwright_worker::sink::NullSink;
 use shardwright_worker::{ItemFailure, RunOutcome, Worker, WorkerOptions, create_run, each};
 
 const TENANT: TenantId = TenantId::from_bytes([0; 32]);
@@ -44,7 +44,7 @@ async fn work(folder: &Path) -> anyhow::Result<RunOutcome> {
         .env(TokioEnv::current().ok_or_else(|| anyhow::anyhow!("there is no runtime"))?)
         .connector(connector)
         .handler(handler)
-        .sink(Discard)
+        .sink(NullSink)
         // A kill repeats at most this much; and no number is to blame for kills.
         .options(WorkerOptions { commit_items: 10, crash_limit: u32::MAX, ..Default::default() });
     Ok(worker.run().await?)

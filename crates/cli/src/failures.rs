@@ -7,7 +7,7 @@ use std::time::Duration;
 use shardwright_contracts::RunId;
 use shardwright_coordination::ShardStatus;
 use shardwright_jobs::TENANT;
-use shardwright_worker::extent::Envelope;
+use shardwright_worker::extent::TokenEnvelope;
 use shardwright_worker::{Observer, StopSignal, WorkerEvent};
 use tokio::sync::Notify;
 
@@ -90,7 +90,7 @@ impl Count {
     async fn of(coordinator: &Coordinator, run: RunId) -> anyhow::Result<Self> {
         let mut count = Self::default();
         for shard in coordinator.inspect_shards(TENANT, run).await? {
-            let envelope = Envelope::decode(shard.cursor.as_update().token())?;
+            let envelope = TokenEnvelope::decode(shard.cursor.as_update().token())?;
             // One that cannot be set aside has a result that says so.
             count.failed += u64::from(shard.head.status == ShardStatus::Parked) + envelope.failed;
             count.done += envelope.items.saturating_sub(envelope.failed);

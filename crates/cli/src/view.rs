@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use shardwright_coordination::RunName;
 use shardwright_process::KeyText;
-use shardwright_worker::connector::Notice;
+use shardwright_worker::connector::SkipReport;
 use shardwright_worker::{Observer, WorkerEvent};
 
 pub(crate) use self::board::Board;
@@ -197,12 +197,12 @@ fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> 
         WorkerEvent::Replayed { shard } => {
             json!({ "event": "replayed", "worker": slot, "shard": id(shard) })
         }
-        WorkerEvent::Noticed { notices } => {
-            let passed_over: Vec<_> = notices.kept().iter().filter_map(notice_json).collect();
-            if passed_over.is_empty() && notices.more() == 0 {
+        WorkerEvent::Skipped { reports } => {
+            let passed_over: Vec<_> = reports.kept().iter().filter_map(skip_json).collect();
+            if passed_over.is_empty() && reports.more() == 0 {
                 return None;
             }
-            let more = notices.more();
+            let more = reports.more();
             json!({
                 "event": "passed_over", "worker": slot, "places": passed_over, "more": more,
             })
@@ -216,8 +216,8 @@ fn event_json(slot: usize, event: WorkerEvent<'_>) -> Option<serde_json::Value> 
 }
 
 /// What was passed over as JSON, if somebody might miss it.
-fn notice_json(notice: &Notice) -> Option<serde_json::Value> {
-    let why = Why::of(notice.kind)?;
-    let key = KeyText::new(&notice.key);
-    Some(serde_json::json!({ "key": key, "why": why, "detail": notice.detail }))
+fn skip_json(report: &SkipReport) -> Option<serde_json::Value> {
+    let why = Why::of(report.reason)?;
+    let key = KeyText::new(&report.key);
+    Some(serde_json::json!({ "key": key, "why": why, "detail": report.detail }))
 }

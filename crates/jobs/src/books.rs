@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use shardwright_process::KeyText;
-use shardwright_worker::connector::{Notice, NoticeKind, Notices};
+use shardwright_worker::connector::{SkipReason, SkipReport, SkipReports};
 use shardwright_worker::{Observer, WorkerEvent};
 
 /// How many things of a kind each process writes down one by one; the others it counts.
@@ -40,15 +40,15 @@ pub enum Why {
 
 impl Why {
     /// The reason to be told, if somebody might miss it.
-    pub const fn of(kind: NoticeKind) -> Option<Self> {
+    pub const fn of(kind: SkipReason) -> Option<Self> {
         match kind {
-            NoticeKind::Unreadable => Some(Self::Unreadable),
-            NoticeKind::TooLong => Some(Self::TooLong),
-            NoticeKind::Vanished => Some(Self::Vanished),
-            NoticeKind::Symlink => Some(Self::Symlink),
-            NoticeKind::Special => Some(Self::Special),
+            SkipReason::Unreadable => Some(Self::Unreadable),
+            SkipReason::TooLong => Some(Self::TooLong),
+            SkipReason::Vanished => Some(Self::Vanished),
+            SkipReason::Symlink => Some(Self::Symlink),
+            SkipReason::Special => Some(Self::Special),
             // Our own, or nothing at all.
-            NoticeKind::State | NoticeKind::FolderMarker => None,
+            SkipReason::State | SkipReason::FolderMarker => None,
         }
     }
 
@@ -120,16 +120,16 @@ impl Books {
     /// Writes down what was passed over on a page, before anybody moves on behind it, and says
     /// whether items may be missing because of it. Then it has to be on record: nobody would look
     /// for them.
-    pub(crate) fn pass_over(&self, notices: &Notices) -> io::Result<bool> {
+    pub(crate) fn pass_over(&self, skipped: &SkipReports) -> io::Result<bool> {
         let mut state = self.state();
         let (mut lines, mut uncounted, mut is_uncovered) = (Vec::new(), BTreeMap::new(), false);
-        for (kind, count) in notices.more_of_each() {
-            if let Some(why) = Why::of(kind) {
+        for (reason, count) in skipped.more_of_each() {
+            if let Some(why) = Why::of(reason) {
                 uncounted.insert(why, count);
             }
         }
-        for Notice { key, kind, detail } in notices.kept() {
-            let Some(why) = Why::of(*kind) else { continue };
+        for SkipReport { key, reason, detail } in skipped.kept() {
+            let Some(why) = Why::of(*reason) else { continue };
             is_uncovered |= why.is_uncovered();
             let named = state.named.entry(why).or_default();
             *named += 1;
@@ -284,11 +284,11 @@ pub(crate) mod tests {
     }
 
     /// What is noticed in a folder.
-    async fn notices(folder: &Path) -> Notices {
+    async fn skipped(folder: &Path) -> SkipReports {
         let tree = TreeConnector::open(folder.to_owned()).await.unwrap();
         let ranges = tree.initial_ranges(1).await.unwrap();
         let page = tree.page(&ranges[0], &Position::start(), PageLimit::default()).await.unwrap();
-        page.notices
+        page.skipped
     }
 
     /// Makes a folder whose path is too long for anybody to open it.
@@ -308,7 +308,7 @@ pub(crate) mod tests {
         make_too_deep(source.path());
         let folder = tempfile::tempdir().unwrap();
         let books = Books::new(folder.path().join("books"), Arc::new(Nobody));
-        assert!(books.pass_over(&notices(source.path()).await).unwrap());
+        assert!(books.pass_over(&skipped(source.path()).await).unwrap());
         let mut tally = Tally::default();
         tally.add(&fs::read(books.path()).unwrap());
         let expected = BTreeMap::from([(Why::TooLong, 1), (Why::Symlink, 300)]);
@@ -323,9 +323,9 @@ pub(crate) mod tests {
         let in_the_way = folder.path().join("books");
         fs::write(&in_the_way, "").unwrap();
         let books = Books::new(in_the_way.clone(), Arc::new(Nobody));
-        assert!(!books.pass_over(&notices(source.path()).await).unwrap());
+        assert!(!books.pass_over(&skipped(source.path()).await).unwrap());
         make_too_deep(source.path());
-        let met = notices(source.path()).await;
+        let met = skipped(source.path()).await;
         assert!(books.pass_over(&met).is_err());
         fs::remove_file(&in_the_way).unwrap();
         assert!(books.pass_over(&met).unwrap());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use shardwright_process::KeyText;
-use shardwright_worker::connector::{Fingerprint, KeyRange};
+use shardwright_worker::connector::{KeyRange, SourceFingerprint};
 
 use crate::options::JobOptions;
 use crate::source::{Source, folder_of_url};
@@ -137,7 +137,7 @@ impl Description {
     #[must_use]
     pub fn new(
         source: Source,
-        fingerprint: &Fingerprint,
+        fingerprint: &SourceFingerprint,
         options: &JobOptions,
         results: Results,
         ranges: &[KeyRange],

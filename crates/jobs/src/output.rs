@@ -17,7 +17,7 @@ use shardwright_connectors::{FolderSink, ObjectSink};
 use shardwright_contracts::RunId;
 use shardwright_coordination::{RunName, ShardRecord};
 use shardwright_process::{Spill, SpillStore};
-use shardwright_worker::extent::Envelope;
+use shardwright_worker::extent::TokenEnvelope;
 use shardwright_worker::sink::{Sink, SinkError};
 
 pub use self::clear::remove;
@@ -261,7 +261,7 @@ impl Output {
         let (mut writer, mut hasher) = (BufWriter::new(file), blake3::Hasher::new());
         let (sink, mut bytes, mut items, mut elsewhere) = (self.sink(), 0, 0, 0);
         for shard in shards {
-            let envelope = Envelope::decode(shard.cursor.as_update().token())?;
+            let envelope = TokenEnvelope::decode(shard.cursor.as_update().token())?;
             for extent in envelope.extents {
                 if sink.is_elsewhere(run, &extent) {
                     elsewhere += extent.items;

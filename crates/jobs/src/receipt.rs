@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use shardwright_contracts::{CursorSemantics, RunId};
 use shardwright_coordination::{RunName, RunRecord, ShardRecord, ShardStatus};
 use shardwright_process::KeyText;
-use shardwright_worker::extent::Envelope;
+use shardwright_worker::extent::TokenEnvelope;
 
 use crate::books::{Tally, Uncovered, Why};
 use crate::description::Description;
@@ -132,7 +132,7 @@ impl Receipt {
         let (mut keys, mut bytes, mut retries, mut failed) = (0, 0, 0, 0);
         let (mut acquired, mut splits) = (0, 0);
         for shard in shards {
-            let envelope = Envelope::decode(shard.cursor.as_update().token())?;
+            let envelope = TokenEnvelope::decode(shard.cursor.as_update().token())?;
             keys += envelope.items;
             bytes += envelope.bytes;
             retries += envelope.retries;
@@ -284,7 +284,7 @@ fn range(shard: &ShardRecord) -> anyhow::Result<Range> {
     Ok(Range {
         start: hex::encode(spec.start()),
         end: hex::encode(spec.end()),
-        keys: Envelope::decode(shard.cursor.as_update().token())?.items,
+        keys: TokenEnvelope::decode(shard.cursor.as_update().token())?.items,
         done: shard.head.status == ShardStatus::Done,
     })
 }

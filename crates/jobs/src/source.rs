@@ -16,8 +16,8 @@ use shardwright_frontier::{ManifestRowKey, decode_manifest_row_key};
 use shardwright_process::KeyText;
 use shardwright_process::scan::uri;
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Estimate, Fingerprint, KeyRange, Page, PageLimit, Position,
-    SharedConnector,
+    Connector, ConnectorError, KeyRange, Page, PageLimit, Position, SharedConnector,
+    SourceEstimate, SourceFingerprint,
 };
 
 pub use self::booked::Booked;
@@ -324,7 +324,7 @@ impl Connector for AnyConnector {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> Result<Estimate, ConnectorError> {
+    ) -> Result<SourceEstimate, ConnectorError> {
         with!(self, connector => connector.estimate(range, after).await)
     }
 
@@ -341,7 +341,7 @@ impl Connector for AnyConnector {
         with!(self, connector => connector.initial_ranges(wanted).await)
     }
 
-    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+    async fn fingerprint(&self) -> Result<SourceFingerprint, ConnectorError> {
         with!(self, connector => connector.fingerprint().await)
     }
 }

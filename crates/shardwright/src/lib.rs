@@ -61,7 +61,7 @@ pub mod connectors {
         LineConnector as Lines, LineOptions, Separator, TreeConnector as Tree, TreeOptions,
     };
     pub use shardwright_worker::connector::{
-        Estimate, Fingerprint, Notice, NoticeKind, Notices, Quantity,
+        Quantity, SkipReason, SkipReport, SkipReports, SourceEstimate, SourceFingerprint,
     };
 }
 

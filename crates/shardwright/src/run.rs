@@ -15,7 +15,7 @@ use shardwright_jobs::output::RESULTS;
 use shardwright_jobs::source::Booked;
 use shardwright_jobs::{JobOptions, TENANT};
 use shardwright_worker::connector::{Connector, Item, SharedConnector};
-use shardwright_worker::extent::Envelope;
+use shardwright_worker::extent::TokenEnvelope;
 use shardwright_worker::handler::Handler;
 use shardwright_worker::{Observer, RunOutcome, StopSignal, Worker, WorkerOptions};
 
@@ -221,7 +221,8 @@ impl<'a> Run<'a> {
         let shards = self.shardwright.coordinator.inspect_shards(TENANT, run).await;
         let (mut items, mut parked) = (0, 0);
         for shard in shards.map_err(Error::job)? {
-            let token = Envelope::decode(shard.cursor.as_update().token()).map_err(Error::job)?;
+            let token =
+                TokenEnvelope::decode(shard.cursor.as_update().token()).map_err(Error::job)?;
             items += token.items;
             parked += u64::from(shard.head.status == ShardStatus::Parked);
         }

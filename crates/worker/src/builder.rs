@@ -15,7 +15,7 @@ use crate::event::Observer;
 use crate::handler::Handler;
 use crate::options::WorkerOptions;
 use crate::retry::RetryPolicy;
-use crate::sink::{Discard, Sink};
+use crate::sink::{NullSink, Sink};
 use crate::stop::StopSignal;
 use crate::worker::{RunOutcome, Shared, Worker};
 
@@ -62,7 +62,7 @@ impl WorkerBuilder<(), (), (), ()> {
         let settings = Settings {
             tenant,
             run,
-            sink: Arc::new(Discard),
+            sink: Arc::new(NullSink),
             options: WorkerOptions::default(),
             stop: StopSignal::default(),
             observer: Arc::new(()),

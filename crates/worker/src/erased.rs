@@ -10,7 +10,8 @@ use shardwright_contracts::{BoxFuture, FenceEpoch, RunId, ShardKey};
 
 use crate::attempt::{Attempted, Attempts, attempt};
 use crate::connector::{
-    Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Page, PageLimit, Position,
+    Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position, SourceEstimate,
+    SourceFingerprint,
 };
 use crate::extent::Extent;
 use crate::handler::{Assignment, Handler, ItemFailure, Outcome};
@@ -30,7 +31,7 @@ pub(crate) trait DynConnector: Send + Sync {
         &'a self,
         range: &'a KeyRange,
         after: Option<&'a [u8]>,
-    ) -> BoxFuture<'a, Result<Estimate, ConnectorError>>;
+    ) -> BoxFuture<'a, Result<SourceEstimate, ConnectorError>>;
 
     fn propose_split<'a>(
         &'a self,
@@ -42,7 +43,7 @@ pub(crate) trait DynConnector: Send + Sync {
     fn initial_ranges(&self, wanted: usize)
     -> BoxFuture<'_, Result<Vec<KeyRange>, ConnectorError>>;
 
-    fn fingerprint(&self) -> BoxFuture<'_, Result<Fingerprint, ConnectorError>>;
+    fn fingerprint(&self) -> BoxFuture<'_, Result<SourceFingerprint, ConnectorError>>;
 }
 
 impl<C: Connector> DynConnector for C {
@@ -59,7 +60,7 @@ impl<C: Connector> DynConnector for C {
         &'a self,
         range: &'a KeyRange,
         after: Option<&'a [u8]>,
-    ) -> BoxFuture<'a, Result<Estimate, ConnectorError>> {
+    ) -> BoxFuture<'a, Result<SourceEstimate, ConnectorError>> {
         Box::pin(Connector::estimate(self, range, after))
     }
 
@@ -79,7 +80,7 @@ impl<C: Connector> DynConnector for C {
         Box::pin(Connector::initial_ranges(self, wanted))
     }
 
-    fn fingerprint(&self) -> BoxFuture<'_, Result<Fingerprint, ConnectorError>> {
+    fn fingerprint(&self) -> BoxFuture<'_, Result<SourceFingerprint, ConnectorError>> {
         Box::pin(Connector::fingerprint(self))
     }
 }
@@ -109,7 +110,7 @@ impl Connector for SharedConnector {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> Result<Estimate, ConnectorError> {
+    ) -> Result<SourceEstimate, ConnectorError> {
         self.0.estimate(range, after).await
     }
 
@@ -126,7 +127,7 @@ impl Connector for SharedConnector {
         self.0.initial_ranges(wanted).await
     }
 
-    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+    async fn fingerprint(&self) -> Result<SourceFingerprint, ConnectorError> {
         self.0.fingerprint().await
     }
 }

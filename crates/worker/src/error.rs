@@ -3,7 +3,7 @@ use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{CoordError, InfraError, RunStatus};
 
 use crate::connector::ConnectorError;
-use crate::extent::EnvelopeError;
+use crate::extent::TokenEnvelopeError;
 use crate::sink::SinkError;
 
 /// Why a worker gave up. Whatever it held has been given back or will be when its lease ends.
@@ -41,7 +41,7 @@ pub enum WorkerError {
         /// The shard.
         shard: ShardId,
         /// What is wrong with it.
-        error: EnvelopeError,
+        error: TokenEnvelopeError,
     },
     /// A failing item cannot be set aside, because there is no room for another shard. What was
     /// done is committed, and the item is the next to be worked on.

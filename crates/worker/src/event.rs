@@ -3,7 +3,7 @@
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_coordination::ParkReason;
 
-use crate::connector::Notices;
+use crate::connector::SkipReports;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug)]
@@ -110,11 +110,11 @@ pub enum WorkerEvent<'a> {
         /// Which shard's.
         shard: ShardId,
     },
-    /// Something in the source was passed over. Whoever counts should know that a page which is
-    /// read again, by this worker or the next, tells of the same things again.
-    Noticed {
-        /// What, and how much of each kind.
-        notices: &'a Notices,
+    /// Entries of the source were skipped. Reading a page again, in this worker or the next,
+    /// reports the same entries again.
+    Skipped {
+        /// The skipped entries, and how many per reason.
+        reports: &'a SkipReports,
     },
     /// There is nothing to claim at the moment.
     Idle,

@@ -33,7 +33,7 @@ pub struct Extent {
 
 /// What a cursor's token holds: the connector's token, what has been done, and where it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Envelope {
+pub struct TokenEnvelope {
     /// What the connector wants back.
     pub connector: Vec<u8>,
     /// Items that are done.
@@ -50,7 +50,7 @@ pub struct Envelope {
 
 /// Why a token is no envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EnvelopeError {
+pub enum TokenEnvelopeError {
     /// A later version wrote it.
     #[error("the cursor's token has version {found}; known is {known}", known = VERSION)]
     Version {
@@ -62,7 +62,7 @@ pub enum EnvelopeError {
     Damaged,
 }
 
-impl Envelope {
+impl TokenEnvelope {
     /// Writes the token.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -87,18 +87,18 @@ impl Envelope {
     }
 
     /// Reads a token. None at all is an empty envelope.
-    pub fn decode(token: Option<&[u8]>) -> Result<Self, EnvelopeError> {
+    pub fn decode(token: Option<&[u8]>) -> Result<Self, TokenEnvelopeError> {
         let Some(token) = token else { return Ok(Self::default()) };
         let mut reader = Reader(token);
         match reader.take::<1>()? {
             [VERSION] => {}
-            [found] => return Err(EnvelopeError::Version { found }),
+            [found] => return Err(TokenEnvelopeError::Version { found }),
         }
         let [items, bytes] = [reader.number()?, reader.number()?];
         let [retries, failed] = [reader.number()?, reader.number()?];
         let count = u32::from_le_bytes(reader.take()?) as usize;
         if count > reader.0.len() / EXTENT_BYTES {
-            return Err(EnvelopeError::Damaged);
+            return Err(TokenEnvelopeError::Damaged);
         }
         let extents = (0..count).map(|_| reader.extent()).collect::<Result<_, _>>()?;
         Ok(Self { connector: reader.0.to_vec(), items, bytes, retries, failed, extents })
@@ -108,19 +108,20 @@ impl Envelope {
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    fn take<const LEN: usize>(&mut self) -> Result<[u8; LEN], EnvelopeError> {
-        let (array, rest) = self.0.split_first_chunk().ok_or(EnvelopeError::Damaged)?;
+    fn take<const LEN: usize>(&mut self) -> Result<[u8; LEN], TokenEnvelopeError> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(TokenEnvelopeError::Damaged)?;
         self.0 = rest;
         Ok(*array)
     }
 
-    fn number(&mut self) -> Result<u64, EnvelopeError> {
+    fn number(&mut self) -> Result<u64, TokenEnvelopeError> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn extent(&mut self) -> Result<Extent, EnvelopeError> {
+    fn extent(&mut self) -> Result<Extent, TokenEnvelopeError> {
         let shard = ShardId::from_raw(self.number()?);
-        let fence = FenceEpoch::from_raw(self.number()?).map_err(|_| EnvelopeError::Damaged)?;
+        let fence =
+            FenceEpoch::from_raw(self.number()?).map_err(|_| TokenEnvelopeError::Damaged)?;
         let (length, items) = (self.number()?, self.number()?);
         Ok(Extent { shard, fence, length, items, digest: self.take()? })
     }
@@ -135,8 +136,8 @@ mod tests {
         Extent { shard, fence, length: raw * 10, items: raw, digest: [7; 32] }
     }
 
-    fn full() -> Envelope {
-        Envelope {
+    fn full() -> TokenEnvelope {
+        TokenEnvelope {
             connector: vec![9; MAX_CONNECTOR_TOKEN],
             items: 1,
             bytes: 2,
@@ -148,10 +149,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for envelope in [Envelope::default(), full()] {
-            assert_eq!(Envelope::decode(Some(&envelope.encode())), Ok(envelope));
+        for envelope in [TokenEnvelope::default(), full()] {
+            assert_eq!(TokenEnvelope::decode(Some(&envelope.encode())), Ok(envelope));
         }
-        assert_eq!(Envelope::decode(None), Ok(Envelope::default()));
+        assert_eq!(TokenEnvelope::decode(None), Ok(TokenEnvelope::default()));
     }
 
     #[test]
@@ -161,15 +162,21 @@ mod tests {
 
     #[test]
     fn what_was_cut_short_or_is_of_another_version_is_refused() {
-        let small = Envelope { connector: Vec::new(), extents: vec![extent(1)], ..full() };
+        let small = TokenEnvelope { connector: Vec::new(), extents: vec![extent(1)], ..full() };
         let token = small.encode();
         for length in 0..token.len() {
-            assert_eq!(Envelope::decode(Some(&token[..length])), Err(EnvelopeError::Damaged));
+            assert_eq!(
+                TokenEnvelope::decode(Some(&token[..length])),
+                Err(TokenEnvelopeError::Damaged)
+            );
         }
         let later = [&[3], &token[1..]].concat();
-        assert_eq!(Envelope::decode(Some(&later)), Err(EnvelopeError::Version { found: 3 }));
+        assert_eq!(
+            TokenEnvelope::decode(Some(&later)),
+            Err(TokenEnvelopeError::Version { found: 3 })
+        );
         let mut without_fence = token;
         without_fence[HEAD_BYTES + 8..HEAD_BYTES + 16].fill(0);
-        assert_eq!(Envelope::decode(Some(&without_fence)), Err(EnvelopeError::Damaged));
+        assert_eq!(TokenEnvelope::decode(Some(&without_fence)), Err(TokenEnvelopeError::Damaged));
     }
 }

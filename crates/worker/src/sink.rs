@@ -8,7 +8,7 @@ mod discard;
 use std::future::Future;
 use std::io;
 
-pub use discard::Discard;
+pub use discard::NullSink;
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
 
 use crate::extent::Extent;

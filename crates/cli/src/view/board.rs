@@ -8,7 +8,7 @@ use shardwright_contracts::ShardId;
 use shardwright_jobs::books::Why;
 use shardwright_jobs::readable::{readable_bytes, readable_time};
 use shardwright_jobs::source::Source;
-use shardwright_worker::connector::{Notice, Notices};
+use shardwright_worker::connector::{SkipReport, SkipReports};
 use shardwright_worker::{Observer, WorkerEvent};
 
 use super::forecast::{Amount, Forecast};
@@ -265,23 +265,23 @@ impl Board {
                 }
                 "the run is paused: `shardwright resume` lets it go on".to_owned()
             }
-            WorkerEvent::Noticed { notices } => return self.told_notices(state, notices),
+            WorkerEvent::Skipped { reports } => return self.told_skipped(state, reports),
             _ => return Vec::new(),
         };
         vec![line]
     }
 
     /// What was passed over and somebody might miss, as long as it is not too much to tell.
-    fn told_notices(&self, state: &mut State, notices: &Notices) -> Vec<String> {
-        let told = |notice: &Notice| {
-            let why = Why::of(notice.kind)?;
+    fn told_skipped(&self, state: &mut State, skipped: &SkipReports) -> Vec<String> {
+        let told = |report: &SkipReport| {
+            let why = Why::of(report.reason)?;
             state.passed_over += 1;
             let is_told = state.passed_over <= PASSED_OVER_TOLD && why != Why::Symlink;
-            let reason = notice.detail.as_deref().unwrap_or(why.word());
-            is_told.then(|| format!("passed over: {}: {reason}", self.shown(&notice.key)))
+            let reason = report.detail.as_deref().unwrap_or(why.word());
+            is_told.then(|| format!("passed over: {}: {reason}", self.shown(&report.key)))
         };
-        let news = notices.kept().iter().filter_map(told).collect();
-        state.passed_over += notices.more();
+        let news = skipped.kept().iter().filter_map(told).collect();
+        state.passed_over += skipped.more();
         news
     }
 

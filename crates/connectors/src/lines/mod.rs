@@ -13,7 +13,8 @@ use std::time::SystemTime;
 
 use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Estimate, Fingerprint, KeyRange, Page, PageLimit, Position, Quantity,
+    Connector, ConnectorError, KeyRange, Page, PageLimit, Position, Quantity, SourceEstimate,
+    SourceFingerprint,
 };
 
 use crate::blocking::blocking;
@@ -140,12 +141,15 @@ impl Connector for LineConnector {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> Result<Estimate, ConnectorError> {
+    ) -> Result<SourceEstimate, ConnectorError> {
         let lines = Arc::clone(&self.lines);
         let (first, end) = lines.rows(range, after);
         blocking(move || {
             let bytes = lines.start_of(end)?.offset - lines.start_of(first)?.offset;
-            Ok(Estimate { items: Quantity::Exact(end - first), bytes: Quantity::Exact(bytes) })
+            Ok(SourceEstimate {
+                items: Quantity::Exact(end - first),
+                bytes: Quantity::Exact(bytes),
+            })
         })
         .await
     }
@@ -177,11 +181,11 @@ impl Connector for LineConnector {
         Ok(whole.cut(cuts))
     }
 
-    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+    async fn fingerprint(&self) -> Result<SourceFingerprint, ConnectorError> {
         let Lines { separator, digest, index, .. } = &*self.lines;
         let digest = blake3::Hash::from_bytes(*digest).to_hex();
         let identity = format!("lines {} {} blake3:{digest}", separator.name(), index.size);
-        Ok(Fingerprint { identity, listed_at_ms: None })
+        Ok(SourceFingerprint { identity, listed_at_ms: None })
     }
 }
 

@@ -15,8 +15,8 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use shardwright_contracts::limits::{MAX_INITIAL_SHARDS, MAX_KEY_SIZE};
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, NoticeKind, Notices, Page,
-    PageLimit, Payload, Position, Quantity,
+    Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Payload, Position, Quantity,
+    SkipReason, SkipReports, SourceEstimate, SourceFingerprint,
 };
 
 use crate::blocking::blocking;
@@ -148,13 +148,13 @@ impl Connector for ObjectConnector {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> Result<Estimate, ConnectorError> {
+    ) -> Result<SourceEstimate, ConnectorError> {
         let remainder = Remainder::of(range, after);
         let limit = PageLimit::items(probe::LOOK_AHEAD);
         let page = self.bucket.read(None, remainder, limit).await?;
         let known = if page.ended { Quantity::Exact } else { Quantity::AtLeast };
         let bytes = page.items.iter().filter_map(|item| item.size).sum();
-        Ok(Estimate { items: known(page.items.len() as u64), bytes: known(bytes) })
+        Ok(SourceEstimate { items: known(page.items.len() as u64), bytes: known(bytes) })
     }
 
     async fn propose_split(
@@ -173,9 +173,9 @@ impl Connector for ObjectConnector {
         Ok(whole.cut(even_cuts(&pieces, wanted)))
     }
 
-    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+    async fn fingerprint(&self) -> Result<SourceFingerprint, ConnectorError> {
         let identity = format!("objects {}", self.bucket.url.replace(char::is_whitespace, "%20"));
-        Ok(Fingerprint { identity, listed_at_ms: self.listed_at_ms })
+        Ok(SourceFingerprint { identity, listed_at_ms: self.listed_at_ms })
     }
 }
 
@@ -216,11 +216,11 @@ impl Bucket {
         let mut found = Vec::new();
         let mut bytes = 0;
         page.ended = loop {
-            let Some(one) = walk.next(self, remainder, &mut page.notices).await? else {
+            let Some(one) = walk.next(self, remainder, &mut page.skipped).await? else {
                 break true;
             };
             if one.key.len() > MAX_KEY_SIZE {
-                page.notices.add(one.key.as_bytes(), NoticeKind::TooLong, None);
+                page.skipped.add(one.key.as_bytes(), SkipReason::TooLong, None);
                 continue;
             }
             bytes += size_of::<Item>() + 2 * one.key.len();
@@ -229,7 +229,7 @@ impl Bucket {
                 break false;
             }
         };
-        page.items = self.without_markers(found, &mut page.notices).await?;
+        page.items = self.without_markers(found, &mut page.skipped).await?;
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl Bucket {
     async fn without_markers(
         &self,
         found: Vec<Found>,
-        notices: &mut Notices,
+        skipped: &mut SkipReports,
     ) -> Result<Vec<Item>, ConnectorError> {
         let looked_at = stream::iter(found)
             .map(|one| async move {
@@ -253,7 +253,7 @@ impl Bucket {
         for result in looked_at {
             let (Found { key, size, modified_ms }, is_marker) = result?;
             if is_marker {
-                notices.add(key.as_bytes(), NoticeKind::FolderMarker, None);
+                skipped.add(key.as_bytes(), SkipReason::FolderMarker, None);
             } else {
                 let url = format!("{}/{key}", self.url.trim_end_matches('/'));
                 let payload = Payload::Object { path: self.place.full(&key), url, modified_ms };

@@ -3,7 +3,7 @@
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use object_store::{ObjectMeta, ObjectStore};
-use shardwright_worker::connector::{ConnectorError, NoticeKind, Notices};
+use shardwright_worker::connector::{ConnectorError, SkipReason, SkipReports};
 
 use super::Bucket;
 use crate::remainder::Remainder;
@@ -27,11 +27,11 @@ impl Walk {
         &mut self,
         bucket: &Bucket,
         remainder: &Remainder,
-        notices: &mut Notices,
+        skipped: &mut SkipReports,
     ) -> Result<Option<Found>, ConnectorError> {
         match self {
-            Self::Flat(walk) => walk.next(bucket, remainder, notices).await,
-            Self::Folders(walk) => walk.next(bucket, remainder, notices).await,
+            Self::Flat(walk) => walk.next(bucket, remainder, skipped).await,
+            Self::Folders(walk) => walk.next(bucket, remainder, skipped).await,
         }
     }
 
@@ -65,7 +65,7 @@ impl FlatWalk {
         &mut self,
         bucket: &Bucket,
         remainder: &Remainder,
-        notices: &mut Notices,
+        skipped: &mut SkipReports,
     ) -> Result<Option<Found>, ConnectorError> {
         while let Some(listed) = self.listed.next().await {
             let object = listed.map_err(bucket.failed("list"))?;
@@ -75,7 +75,7 @@ impl FlatWalk {
             if self.last.as_deref().is_some_and(|last| key <= last) {
                 // A folder's placeholder, `a/`, is listed among its content and called `a`.
                 if object.size == 0 {
-                    notices.add(key.as_bytes(), NoticeKind::FolderMarker, None);
+                    skipped.add(key.as_bytes(), SkipReason::FolderMarker, None);
                     continue;
                 }
                 return Err(ConnectorError::OutOfOrder { url: bucket.url.clone() });
@@ -129,7 +129,7 @@ impl FolderWalk {
         &mut self,
         bucket: &Bucket,
         remainder: &Remainder,
-        notices: &mut Notices,
+        skipped: &mut SkipReports,
     ) -> Result<Option<Found>, ConnectorError> {
         while let Some(folder) = self.folders.last_mut() {
             let Some(entry) = folder.entries.pop() else {
@@ -147,7 +147,7 @@ impl FolderWalk {
                 Ok(folder) => self.folders.push(folder),
                 Err(error @ object_store::Error::NotFound { .. }) => {
                     let key = entry.key.as_bytes();
-                    notices.add(key, NoticeKind::Vanished, Some(error.to_string()));
+                    skipped.add(key, SkipReason::Vanished, Some(error.to_string()));
                 }
                 Err(error) => return Err(bucket.failed("list")(error)),
             }

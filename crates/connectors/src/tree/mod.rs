@@ -16,8 +16,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ignore::gitignore::Gitignore;
 use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Notices, Page, PageLimit,
-    Payload, Position, Quantity,
+    Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Payload, Position, Quantity,
+    SkipReports, SourceEstimate, SourceFingerprint,
 };
 
 use crate::blocking::blocking;
@@ -33,7 +33,7 @@ use walk::{Gaps, Walk};
 /// Below every path: no name is empty or has a zero byte.
 const KEY_SPACE_START: &[u8] = &[1];
 /// Above every path: file systems allow names of 255 bytes, and what follows a name in a path is
-/// a `/`. A file system that allows more, and has a name of 256 times this byte, gets a notice.
+/// a `/`. A longer name made of this byte alone is skipped.
 const KEY_SPACE_END: &[u8] = &[0xff; 256];
 
 /// How many entries an estimate or a split looks at, and the first division of a tree.
@@ -58,7 +58,7 @@ pub struct TreeOptions {
 /// Keys sort by the bytes of the whole path, so a folder `a` sorts as `a/`, behind `a.txt` and
 /// before `a0`. Hidden files are files like others. Symbolic links are not followed, not even to
 /// files; only the root itself may be one. Links, special files, and what vanishes, may not be
-/// read or has too long a path are reported as notices. A place in trouble (a bad disk, a dead
+/// read or has too long a path are skipped with a report. A place in trouble (a bad disk, a dead
 /// mount) fails the page, until whoever reads has tried often enough and passes it over.
 ///
 /// A walk holds the entries still to come of the folders it stands in, nothing else.
@@ -121,7 +121,7 @@ impl Connector for TreeConnector {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> Result<Estimate, ConnectorError> {
+    ) -> Result<SourceEstimate, ConnectorError> {
         let remainder = Remainder::of(range, after);
         let (tree, walks) = (Arc::clone(&self.tree), Arc::clone(&self.walks));
         blocking(move || Ok(tree.estimate(&walks, &remainder))).await
@@ -146,7 +146,7 @@ impl Connector for TreeConnector {
         Ok(whole.cut(cuts))
     }
 
-    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+    async fn fingerprint(&self) -> Result<SourceFingerprint, ConnectorError> {
         let mut identity = "tree ".to_owned();
         for byte in self.tree.root.as_os_str().as_bytes() {
             match byte {
@@ -154,7 +154,7 @@ impl Connector for TreeConnector {
                 other => write!(identity, "%{other:02X}").unwrap_or_default(),
             }
         }
-        Ok(Fingerprint { identity, listed_at_ms: self.tree.listed_at_ms })
+        Ok(SourceFingerprint { identity, listed_at_ms: self.tree.listed_at_ms })
     }
 }
 
@@ -210,7 +210,7 @@ impl Tree {
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
         let mut page = Page { ended: true, ..Page::default() };
-        let mut gaps = Gaps::new(&mut page.notices, limit.passes_over_trouble);
+        let mut gaps = Gaps::new(&mut page.skipped, limit.passes_over_trouble);
         let mut walk = match walks.take(&remainder) {
             Some(walk) => walk,
             None => Walk::begin(self, remainder.clone(), &mut gaps)?,
@@ -228,7 +228,7 @@ impl Tree {
         }
         if gaps.has_passed_over_trouble {
             // It may be all of the tree by now, and that would be no smaller tree.
-            let mut again = Notices::default();
+            let mut again = SkipReports::default();
             Walk::begin(self, remainder, &mut Gaps::new(&mut again, true))?;
         }
         if !page.ended
@@ -240,7 +240,7 @@ impl Tree {
         Ok(page)
     }
 
-    fn estimate(&self, walks: &Shelf<Walk>, remainder: &Remainder) -> Estimate {
+    fn estimate(&self, walks: &Shelf<Walk>, remainder: &Remainder) -> SourceEstimate {
         // A walk that stands in a large folder has counted it; to list it again would cost more
         // than an estimate may.
         let to_come = walks.peek(remainder, |walk| walk.to_come(remainder, SIZES_SAMPLED));
@@ -252,10 +252,10 @@ impl Tree {
             let mean = sizes as f64 / to_come.some.len().max(1) as f64;
             let bytes = Quantity::About((mean * to_come.files as f64) as u64);
             let items = Quantity::About((to_come.files + to_come.folders) as u64);
-            return Estimate { items, bytes };
+            return SourceEstimate { items, bytes };
         }
         let Survey { items, bytes, known, .. } = survey(self, remainder, LOOK_AHEAD);
-        Estimate { items: known(items), bytes: known(bytes) }
+        SourceEstimate { items: known(items), bytes: known(bytes) }
     }
 
     fn propose_split(
@@ -294,9 +294,9 @@ impl Tree {
     }
 
     fn first_file(&self, remainder: &Remainder) -> Result<Option<Vec<u8>>, ConnectorError> {
-        let mut notices = Notices::default();
+        let mut skipped = SkipReports::default();
         // Whoever is in trouble needs no part of its own.
-        let mut gaps = Gaps::new(&mut notices, true);
+        let mut gaps = Gaps::new(&mut skipped, true);
         let mut walk = Walk::begin(self, remainder.clone(), &mut gaps)?;
         let found = walk.next(self, remainder, &mut gaps)?;
         Ok(found.map(|found| found.key.to_vec()))
@@ -311,7 +311,7 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use shardwright_worker::connector::NoticeKind;
+    use shardwright_worker::connector::SkipReason;
 
     #[test]
     fn a_split_takes_no_unopened_folder_for_something() {
@@ -359,8 +359,8 @@ mod tests {
         let passed = page(&tree, limit.passing_over_trouble()).unwrap();
         let keys: Vec<&[u8]> = passed.items.iter().map(|item| item.key.as_ref()).collect();
         assert_eq!((keys, passed.ended), (vec![&b"a/file"[..], b"c/file"], true));
-        let [notice] = passed.notices.kept() else { panic!("{:?}", passed.notices) };
-        assert_eq!((notice.key.as_ref(), notice.kind), (&b"bad/"[..], NoticeKind::Unreadable));
+        let [report] = passed.skipped.kept() else { panic!("{:?}", passed.skipped) };
+        assert_eq!((report.key.as_ref(), report.reason), (&b"bad/"[..], SkipReason::Unreadable));
         let whole = Remainder::of(&TreeConnector::whole_range(), None);
         let cut = tree.propose_split(&whole, 0.5, LOOK_AHEAD).unwrap();
         assert_eq!(cut.as_deref(), Some(&b"c/file"[..]));

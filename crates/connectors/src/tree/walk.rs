@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use shardwright_contracts::limits::MAX_KEY_SIZE;
-use shardwright_worker::connector::{ConnectorError, NoticeKind, Notices};
+use shardwright_worker::connector::{ConnectorError, SkipReason, SkipReports};
 
 use super::identity::Identity;
 use super::ignore_rules::{self, Rules};
@@ -33,15 +33,15 @@ struct Folder {
 
 /// What a walk could not read, and what becomes of it.
 pub(super) struct Gaps<'n> {
-    notices: &'n mut Notices,
+    skipped: &'n mut SkipReports,
     passes_over_trouble: bool,
     /// Whether that was done. A source that is gone looks the same.
     pub(super) has_passed_over_trouble: bool,
 }
 
 impl<'n> Gaps<'n> {
-    pub(super) const fn new(notices: &'n mut Notices, passes_over_trouble: bool) -> Self {
-        Self { notices, passes_over_trouble, has_passed_over_trouble: false }
+    pub(super) const fn new(skipped: &'n mut SkipReports, passes_over_trouble: bool) -> Self {
+        Self { skipped, passes_over_trouble, has_passed_over_trouble: false }
     }
 
     /// Whether nobody will read what has failed with `error`.
@@ -150,7 +150,7 @@ impl Walk {
     ) -> Result<(), ConnectorError> {
         // Whatever lies in it has at least one byte more.
         if prefix.len() >= MAX_KEY_SIZE || prefix >= KEY_SPACE_END {
-            gaps.notices.add(prefix, NoticeKind::TooLong, None);
+            gaps.skipped.add(prefix, SkipReason::TooLong, None);
             return Ok(());
         }
         if self.ignores(tree, prefix, true) {
@@ -158,7 +158,7 @@ impl Walk {
         }
         match open_folder(tree, prefix, &self.remainder, gaps) {
             Ok(Some(folder)) => self.folders.push(folder),
-            Ok(None) => gaps.notices.add(prefix, NoticeKind::State, None),
+            Ok(None) => gaps.skipped.add(prefix, SkipReason::State, None),
             Err(error) => passed_over(tree, prefix, error, gaps)?,
         }
         Ok(())
@@ -175,27 +175,27 @@ impl Walk {
             return Ok(None);
         }
         if key.len() > MAX_KEY_SIZE || key.as_slice() >= KEY_SPACE_END {
-            gaps.notices.add(&key, NoticeKind::TooLong, None);
+            gaps.skipped.add(&key, SkipReason::TooLong, None);
             return Ok(None);
         }
-        let notice = match kind {
-            Kind::Symlink => NoticeKind::Symlink,
-            Kind::Special => NoticeKind::Special,
+        let reason = match kind {
+            Kind::Symlink => SkipReason::Symlink,
+            Kind::Special => SkipReason::Special,
             Kind::File | Kind::Folder => match path_below(&tree.root, &key).symlink_metadata() {
                 Ok(metadata) if tree.forbidden.contains(Identity::of(&metadata)) => {
-                    NoticeKind::State
+                    SkipReason::State
                 }
                 Ok(metadata) if metadata.is_file() => {
                     return Ok(Some(Found { key: key.into(), size: metadata.len() }));
                 }
-                Ok(_) => NoticeKind::Vanished,
+                Ok(_) => SkipReason::Vanished,
                 Err(error) => {
                     passed_over(tree, &key, error, gaps)?;
                     return Ok(None);
                 }
             },
         };
-        gaps.notices.add(&key, notice, None);
+        gaps.skipped.add(&key, reason, None);
         Ok(None)
     }
 
@@ -226,14 +226,14 @@ fn rules(path: &Path, prefix: &[u8], gaps: &mut Gaps<'_>) -> io::Result<Rules> {
     match ignore_rules::of_folder(path) {
         Err(error) if gaps.is_to_stay(&error) => {
             let key = [prefix, b".gitignore"].concat();
-            gaps.notices.add(&key, NoticeKind::Unreadable, Some(error.to_string()));
+            gaps.skipped.add(&key, SkipReason::Unreadable, Some(error.to_string()));
             Ok(None)
         }
         result => result,
     }
 }
 
-/// Makes a notice of what concerns one file or folder and is to stay so, and an error of
+/// Makes a skip report of what concerns one file or folder and is to stay so, and an error of
 /// everything else: a disk or a server in trouble must not look like a smaller tree.
 fn passed_over(
     tree: &Tree,
@@ -242,15 +242,15 @@ fn passed_over(
     gaps: &mut Gaps<'_>,
 ) -> Result<(), ConnectorError> {
     use rustix::io::Errno;
-    let kind = match Errno::from_io_error(&error) {
+    let reason = match Errno::from_io_error(&error) {
         // A folder that became a file or a link is no more the folder that was listed. Nor is that
         // of a process that has ended.
-        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::SRCH) => NoticeKind::Vanished,
-        Some(Errno::NAMETOOLONG) => NoticeKind::TooLong,
-        _ if gaps.is_to_stay(&error) => NoticeKind::Unreadable,
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::SRCH) => SkipReason::Vanished,
+        Some(Errno::NAMETOOLONG) => SkipReason::TooLong,
+        _ if gaps.is_to_stay(&error) => SkipReason::Unreadable,
         _ => return Err(io_error("read", &path_below(&tree.root, key))(error)),
     };
-    gaps.notices.add(key, kind, Some(error.to_string()));
+    gaps.skipped.add(key, reason, Some(error.to_string()));
     Ok(())
 }
 
@@ -261,26 +261,26 @@ mod tests {
     use super::*;
     use crate::tree::TreeOptions;
 
-    fn told(error: io::Error, passes_over_trouble: bool) -> Result<NoticeKind, ConnectorError> {
+    fn told(error: io::Error, passes_over_trouble: bool) -> Result<SkipReason, ConnectorError> {
         let tree = Tree::open("/".into(), &TreeOptions::default()).unwrap();
-        let mut notices = Notices::default();
-        let mut gaps = Gaps::new(&mut notices, passes_over_trouble);
+        let mut skipped = SkipReports::default();
+        let mut gaps = Gaps::new(&mut skipped, passes_over_trouble);
         passed_over(&tree, b"a/", error, &mut gaps)?;
-        Ok(notices.kept()[0].kind)
+        Ok(skipped.kept()[0].reason)
     }
 
     #[test]
-    fn what_concerns_one_file_is_a_notice_and_what_may_concern_all_is_an_error() {
+    fn what_concerns_one_file_is_a_skip_report_and_what_may_concern_all_is_an_error() {
         let too_many_names = io::ErrorKind::FileTooLarge.into();
-        assert_eq!(told(too_many_names, false).unwrap(), NoticeKind::Unreadable);
+        assert_eq!(told(too_many_names, false).unwrap(), SkipReason::Unreadable);
         for (errno, expected) in [
-            (Errno::ACCESS, NoticeKind::Unreadable),
-            (Errno::PERM, NoticeKind::Unreadable),
-            (Errno::INVAL, NoticeKind::Unreadable),
-            (Errno::NOENT, NoticeKind::Vanished),
-            (Errno::LOOP, NoticeKind::Vanished),
-            (Errno::SRCH, NoticeKind::Vanished),
-            (Errno::NAMETOOLONG, NoticeKind::TooLong),
+            (Errno::ACCESS, SkipReason::Unreadable),
+            (Errno::PERM, SkipReason::Unreadable),
+            (Errno::INVAL, SkipReason::Unreadable),
+            (Errno::NOENT, SkipReason::Vanished),
+            (Errno::LOOP, SkipReason::Vanished),
+            (Errno::SRCH, SkipReason::Vanished),
+            (Errno::NAMETOOLONG, SkipReason::TooLong),
         ] {
             assert_eq!(told(errno.into(), false).unwrap(), expected, "{errno}");
         }
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_place_in_trouble_is_passed_over_on_request_and_a_lack_is_no_place() {
         for errno in [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::NOTCONN] {
-            assert_eq!(told(errno.into(), true).unwrap(), NoticeKind::Unreadable, "{errno}");
+            assert_eq!(told(errno.into(), true).unwrap(), SkipReason::Unreadable, "{errno}");
         }
         for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
             assert!(told(errno.into(), true).unwrap_err().is_transient(), "{errno}");

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use shardwright_connectors::{ListingOrder, ObjectConnector};
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Item, NoticeKind, Page, PageLimit, Payload, Position, Quantity,
+    Connector, ConnectorError, Item, Page, PageLimit, Payload, Position, Quantity, SkipReason,
     conformance,
 };
 use tempfile::TempDir;
@@ -61,7 +61,7 @@ async fn objects_below_the_prefix_come_in_byte_order_with_their_sizes() {
         let Payload::Object { path, url, modified_ms } = &page.items[4].payload else { panic!() };
         assert_eq!((path.as_str(), url.as_str()), ("in/a/long", "memory:///in/a/long"));
         assert!(modified_ms.is_some());
-        assert!(page.notices.is_empty());
+        assert!(page.skipped.is_empty());
     }
 }
 
@@ -193,8 +193,8 @@ async fn placeholders_of_folders_are_no_items() {
     let page = everything(&objects).await;
     assert_eq!(keys(&page.items), ["a-", "a.txt", "a/x", "c/y", "d", "empty"]);
     let markers: Vec<&[u8]> =
-        page.notices.kept().iter().map(|notice| notice.key.as_ref()).collect();
-    assert!(page.notices.kept().iter().all(|notice| notice.kind == NoticeKind::FolderMarker));
+        page.skipped.kept().iter().map(|report| report.key.as_ref()).collect();
+    assert!(page.skipped.kept().iter().all(|report| report.reason == SkipReason::FolderMarker));
     assert_eq!(markers, [b"a", b"b", b"c"]);
     assert_eq!(conformance::check(&objects).await, page.items);
 }

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use shardwright_connectors::{TreeConnector, TreeOptions};
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Item, KeyRange, Notice, NoticeKind, PageLimit, Payload, Position,
-    Quantity, conformance,
+    Connector, ConnectorError, Item, KeyRange, PageLimit, Payload, Position, Quantity, SkipReason,
+    SkipReport, conformance,
 };
 use tempfile::TempDir;
 
@@ -35,20 +35,20 @@ async fn open_with(root: &Path, options: TreeOptions) -> TreeConnector {
     TreeConnector::open_with(root, options).await.unwrap()
 }
 
-async fn everything(tree: &TreeConnector) -> (Vec<Item>, Vec<Notice>) {
+async fn everything(tree: &TreeConnector) -> (Vec<Item>, Vec<SkipReport>) {
     let limit = PageLimit { bytes: usize::MAX, ..PageLimit::items(usize::MAX) };
     let whole = TreeConnector::whole_range();
     let page = tree.page(&whole, &Position::start(), limit).await.unwrap();
     assert!(page.ended);
-    (page.items, page.notices.kept().to_vec())
+    (page.items, page.skipped.kept().to_vec())
 }
 
 fn keys(items: &[Item]) -> Vec<&[u8]> {
     items.iter().map(|item| item.key.as_ref()).collect()
 }
 
-fn kinds(notices: &[Notice]) -> Vec<(&[u8], NoticeKind)> {
-    notices.iter().map(|notice| (notice.key.as_ref(), notice.kind)).collect()
+fn kinds(skipped: &[SkipReport]) -> Vec<(&[u8], SkipReason)> {
+    skipped.iter().map(|report| (report.key.as_ref(), report.reason)).collect()
 }
 
 #[tokio::test]
@@ -62,11 +62,11 @@ async fn files_come_in_the_byte_order_of_their_whole_paths() {
     fs::create_dir(folder.path().join("empty")).unwrap();
     // `a/b` is a file, so what would be below it lies in `a/b.c`.
     let tree = open(folder.path()).await;
-    let (items, notices) = everything(&tree).await;
+    let (items, skipped) = everything(&tree).await;
     let expected: [&[u8]; 9] =
         [b".x", b"a b", b"a.txt", b"a/b", b"a/b.c/d", b"a/b0", b"a0", b"n\nl", b"\xff\xfe"];
     assert_eq!(keys(&items), expected);
-    assert!(notices.is_empty());
+    assert!(skipped.is_empty());
     assert_eq!(items[4].size, Some(3));
     assert_eq!(items[4].payload, Payload::File(folder.path().join("a/b.c/d")));
 }
@@ -81,16 +81,16 @@ async fn links_and_special_files_are_no_items_but_reported() {
     symlink(".", root.join("real/loop")).unwrap();
     symlink("nowhere", root.join("broken")).unwrap();
     let _socket = UnixListener::bind(root.join("socket")).unwrap();
-    let (items, notices) = everything(&open(root).await).await;
+    let (items, skipped) = everything(&open(root).await).await;
     assert_eq!(keys(&items), [b"real/file"]);
-    let expected: [(&[u8], NoticeKind); 5] = [
-        (b"broken", NoticeKind::Symlink),
-        (b"real/loop", NoticeKind::Symlink),
-        (b"socket", NoticeKind::Special),
-        (b"to-file", NoticeKind::Symlink),
-        (b"to-folder", NoticeKind::Symlink),
+    let expected: [(&[u8], SkipReason); 5] = [
+        (b"broken", SkipReason::Symlink),
+        (b"real/loop", SkipReason::Symlink),
+        (b"socket", SkipReason::Special),
+        (b"to-file", SkipReason::Symlink),
+        (b"to-folder", SkipReason::Symlink),
     ];
-    assert_eq!(kinds(&notices), expected);
+    assert_eq!(kinds(&skipped), expected);
 }
 
 #[tokio::test]
@@ -118,11 +118,11 @@ async fn a_state_folder_is_not_entered_under_any_name() {
     let tree = open_with(root, options.clone()).await;
     // Under another name it is the same folder.
     fs::rename(&state, root.join("renamed")).unwrap();
-    let (items, notices) = everything(&tree).await;
+    let (items, skipped) = everything(&tree).await;
     assert_eq!(keys(&items), [b"data"]);
-    let expected: [(&[u8], NoticeKind); 2] =
-        [(b"hard", NoticeKind::State), (b"renamed/", NoticeKind::State)];
-    assert_eq!(kinds(&notices), expected);
+    let expected: [(&[u8], SkipReason); 2] =
+        [(b"hard", SkipReason::State), (b"renamed/", SkipReason::State)];
+    assert_eq!(kinds(&skipped), expected);
     // Inside of it there is no tree at all.
     fs::rename(root.join("renamed"), &state).unwrap();
     for inside in [state.clone(), state.join("store")] {
@@ -146,9 +146,9 @@ async fn what_vanishes_between_two_pages_is_reported_and_the_rest_goes_on() {
     let position = first.next_position().unwrap();
     let rest = tree.page(&whole, &position, PageLimit::default()).await.unwrap();
     assert_eq!(keys(&rest.items), [b"c", b"e"]);
-    let expected: [(&[u8], NoticeKind); 2] =
-        [(b"b", NoticeKind::Vanished), (b"d/", NoticeKind::Vanished)];
-    assert_eq!(kinds(rest.notices.kept()), expected);
+    let expected: [(&[u8], SkipReason); 2] =
+        [(b"b", SkipReason::Vanished), (b"d/", SkipReason::Vanished)];
+    assert_eq!(kinds(rest.skipped.kept()), expected);
 }
 
 #[tokio::test]
@@ -161,9 +161,9 @@ async fn a_folder_that_may_not_be_read_is_reported_and_a_root_is_an_error() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o0)).unwrap();
     // The superuser may read everything; then there is nothing to see here.
     if fs::read_dir(&closed).is_err() {
-        let (items, notices) = everything(&open(root).await).await;
+        let (items, skipped) = everything(&open(root).await).await;
         assert_eq!(keys(&items), [b"open"]);
-        assert_eq!(kinds(&notices), [(&b"closed/"[..], NoticeKind::Unreadable)]);
+        assert_eq!(kinds(&skipped), [(&b"closed/"[..], SkipReason::Unreadable)]);
     }
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     let tree = open(&closed).await;
@@ -195,11 +195,11 @@ async fn a_path_that_is_too_long_for_a_key_is_named_and_the_rest_goes_on() {
         at = rustix::fs::openat(&at, &name, flags, rustix::fs::Mode::empty()).unwrap();
     }
     write(folder.path(), b"z", 1);
-    let (items, notices) = everything(&open(folder.path()).await).await;
+    let (items, skipped) = everything(&open(folder.path()).await).await;
     assert_eq!(keys(&items), [b"z"]);
-    assert_eq!(notices.len(), 1);
-    assert_eq!(notices[0].kind, NoticeKind::TooLong);
-    assert!(notices[0].key.starts_with(name.as_bytes()) && notices[0].key.len() > 3_500);
+    assert_eq!(skipped.len(), 1);
+    assert_eq!(skipped[0].reason, SkipReason::TooLong);
+    assert!(skipped[0].key.starts_with(name.as_bytes()) && skipped[0].key.len() > 3_500);
 }
 
 #[tokio::test]
@@ -298,7 +298,7 @@ async fn a_page_from_the_middle_opens_only_the_folders_on_its_way() {
     let range = KeyRange::new("b/1", "b/3");
     let page = tree.page(&range, &Position::behind("b/1"), PageLimit::default()).await.unwrap();
     assert_eq!(keys(&page.items), [b"b/2"]);
-    assert!(page.notices.is_empty(), "{:?}", page.notices);
+    assert!(page.skipped.is_empty(), "{:?}", page.skipped);
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use shardwright_connectors::io_error;
 use shardwright_contracts::RunId;
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Estimate, Fingerprint, KeyRange, Page, PageLimit, Position,
+    Connector, ConnectorError, KeyRange, Page, PageLimit, Position, SourceEstimate,
+    SourceFingerprint,
 };
 
 use super::AnyConnector;
@@ -33,7 +34,7 @@ impl Connector for Booked {
     ) -> Result<Page, ConnectorError> {
         let page = self.source.page(range, from, limit).await?;
         let unwritten = io_error("write down what could not be read, in", self.books.path());
-        if self.books.pass_over(&page.notices).map_err(unwritten)? {
+        if self.books.pass_over(&page.skipped).map_err(unwritten)? {
             // Others have to find it, whatever becomes of this machine.
             let handed_in = self.output.hand_in_books(self.run).await;
             handed_in.map_err(|error| {
@@ -48,7 +49,7 @@ impl Connector for Booked {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> Result<Estimate, ConnectorError> {
+    ) -> Result<SourceEstimate, ConnectorError> {
         self.source.estimate(range, after).await
     }
 
@@ -65,7 +66,7 @@ impl Connector for Booked {
         self.source.initial_ranges(wanted).await
     }
 
-    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
+    async fn fingerprint(&self) -> Result<SourceFingerprint, ConnectorError> {
         self.source.fingerprint().await
     }
 }

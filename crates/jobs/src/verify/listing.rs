@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use shardwright_worker::connector::{
-    Connector, Item, KeyRange, Notices, PageLimit, Payload, Position,
+    Connector, Item, KeyRange, PageLimit, Payload, Position, SkipReports,
 };
 
 use super::results::Line;
@@ -102,7 +102,7 @@ pub(super) async fn compare(
             }
             page => page?,
         };
-        walk.pass_over(&page.notices);
+        walk.pass_over(&page.skipped);
         for item in &page.items {
             walk.meet(item)?;
         }
@@ -134,13 +134,13 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Looks at what is no item, where items may be missing because of it.
-    fn pass_over(&mut self, notices: &Notices) {
+    fn pass_over(&mut self, skipped: &SkipReports) {
         let Self { description, shards, claim, unread, .. } = self;
         // Another machine may have met it, and says so in a receipt of its own.
         if claim.missing == Missing::Elsewhere {
             return;
         }
-        unread.meet(notices, |key| {
+        unread.meet(skipped, |key| {
             let changed_ms = changed_at_ms(description, key);
             is_parked(shards, key) || changed_ms.is_some_and(|at| is_after(description, at))
         });

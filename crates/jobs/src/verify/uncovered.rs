@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt as _;
 
 use serde_json::{Map, Value};
-use shardwright_worker::connector::{NoticeKind, Notices};
+use shardwright_worker::connector::{SkipReason, SkipReports};
 
 use super::Findings;
 use super::results::KeyJson;
@@ -54,18 +54,18 @@ impl<'a> Unread<'a> {
     }
 
     /// Notes what was passed over, unless it says nothing of the run.
-    pub(super) fn meet(&mut self, notices: &Notices, is_excused: impl Fn(&[u8]) -> bool) {
-        for notice in notices.kept().iter().filter(|notice| may_hide_items(notice.kind)) {
-            if self.admitted.keys.contains(notice.key.as_ref()) || is_excused(&notice.key) {
+    pub(super) fn meet(&mut self, skipped: &SkipReports, is_excused: impl Fn(&[u8]) -> bool) {
+        for report in skipped.kept().iter().filter(|report| may_hide_items(report.reason)) {
+            if self.admitted.keys.contains(report.key.as_ref()) || is_excused(&report.key) {
                 continue;
             }
             if self.places.len() < PLACES_MAX {
-                self.places.insert(notice.key.to_vec());
+                self.places.insert(report.key.to_vec());
             } else {
                 self.more += 1;
             }
         }
-        let more = notices.more_of_each().filter(|(kind, _)| may_hide_items(*kind));
+        let more = skipped.more_of_each().filter(|(kind, _)| may_hide_items(*kind));
         self.more += more.map(|(_, count)| count).sum::<u64>();
     }
 
@@ -96,8 +96,8 @@ impl<'a> Unread<'a> {
     }
 }
 
-const fn may_hide_items(kind: NoticeKind) -> bool {
-    matches!(kind, NoticeKind::Unreadable | NoticeKind::TooLong)
+const fn may_hide_items(kind: SkipReason) -> bool {
+    matches!(kind, SkipReason::Unreadable | SkipReason::TooLong)
 }
 
 /// When a place of a tree was changed, or the nearest above it that can be looked at.

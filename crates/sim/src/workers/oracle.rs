@@ -11,7 +11,7 @@ pub(super) mod stale;
 pub(super) mod straggler;
 
 use shardwright_coordination::ShardRecord;
-use shardwright_worker::extent::Envelope;
+use shardwright_worker::extent::TokenEnvelope;
 
 use super::handler::items_in;
 use super::script::Script;
@@ -54,14 +54,18 @@ pub(super) fn named(script: &Script, shard: &ShardRecord) -> Result<Vec<u64>, Fi
     results(script, shard, &envelope(shard)?)
 }
 
-fn envelope(shard: &ShardRecord) -> Result<Envelope, Finding> {
-    Envelope::decode(shard.cursor.as_update().token()).map_err(|error| Finding {
+fn envelope(shard: &ShardRecord) -> Result<TokenEnvelope, Finding> {
+    TokenEnvelope::decode(shard.cursor.as_update().token()).map_err(|error| Finding {
         oracle: durable::ORACLE.name,
         text: format!("shard {}: {error}", shard.head.key.shard),
     })
 }
 
-fn results(script: &Script, shard: &ShardRecord, envelope: &Envelope) -> Result<Vec<u64>, Finding> {
+fn results(
+    script: &Script,
+    shard: &ShardRecord,
+    envelope: &TokenEnvelope,
+) -> Result<Vec<u64>, Finding> {
     let state = script.lock();
     let mut found = Vec::new();
     for extent in &envelope.extents {

@@ -5,8 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use shardwright_coordination::ShardRecord;
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Estimate, Item, KeyRange, Page, PageLimit, Payload, Position,
-    Quantity,
+    Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Payload, Position, Quantity,
+    SourceEstimate,
 };
 
 use super::fault::WorkerFault;
@@ -90,7 +90,7 @@ impl Connector for Numbers {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> Result<Estimate, ConnectorError> {
+    ) -> Result<SourceEstimate, ConnectorError> {
         self.script.dawdle(50, 500).await;
         if self.strikes(20, WorkerFault::EstimateFailed) {
             return Err(failure(true));
@@ -101,7 +101,7 @@ impl Connector for Numbers {
             true => Quantity::About(left * 7 + 3),
             false => Quantity::Exact(left),
         };
-        Ok(Estimate { items, bytes: Quantity::Unknown })
+        Ok(SourceEstimate { items, bytes: Quantity::Unknown })
     }
 
     async fn propose_split(

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 /// Why a source cannot be read. What concerns a single item of many is a
-/// [notice](super::Notice) instead.
+/// [skip report](super::SkipReport) instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectorError {

@@ -2,7 +2,7 @@
 
 /// What is left of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub struct SourceEstimate {
     /// Items.
     pub items: Quantity,
     /// Bytes that the items stand for.

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// What tells one source from another, to be kept with a run and compared at its resumption.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint {
+pub struct SourceFingerprint {
     /// One line that says what the source is, equal for equal sources:
     ///
     /// - `lines newline 1234 blake3:…`: the size and digest of a line file, wherever it lies;
@@ -15,7 +15,7 @@ pub struct Fingerprint {
     pub listed_at_ms: Option<u64>,
 }
 
-impl Fingerprint {
+impl SourceFingerprint {
     /// Whether a run over `self` may be resumed on `other`.
     #[must_use]
     pub fn is_same_source(&self, other: &Self) -> bool {
@@ -23,7 +23,7 @@ impl Fingerprint {
     }
 }
 
-impl fmt::Display for Fingerprint {
+impl fmt::Display for SourceFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.identity)
     }

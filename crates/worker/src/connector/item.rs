@@ -5,7 +5,7 @@ use std::str::Utf8Error;
 
 use bytes::Bytes;
 
-use super::notice::Notices;
+use super::skip_report::SkipReports;
 
 /// One piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct PageLimit {
     pub items: usize,
     /// About how many bytes of memory the items may take together.
     pub bytes: usize,
-    /// Whether a part of the source that is in trouble is passed over with a notice, as if it
+    /// Whether a part of the source that is in trouble is passed over with a skip report, as if it
     /// stayed so. If not, the page fails with what may pass. A connector that cannot tell a part
     /// of its source from all of it fails in any case.
     pub passes_over_trouble: bool,
@@ -161,7 +161,7 @@ pub struct Page {
     /// dozen bytes.
     pub token: Vec<u8>,
     /// What was met on the way and is no item.
-    pub notices: Notices,
+    pub skipped: SkipReports,
 }
 
 impl Page {

@@ -14,19 +14,19 @@ mod error;
 mod estimate;
 mod fingerprint;
 mod item;
-mod notice;
 mod range;
+mod skip_report;
 
 use std::future::{Future, ready};
 use std::sync::Arc;
 
 pub use crate::erased::SharedConnector;
 pub use error::ConnectorError;
-pub use estimate::{Estimate, Quantity};
-pub use fingerprint::Fingerprint;
+pub use estimate::{Quantity, SourceEstimate};
+pub use fingerprint::SourceFingerprint;
 pub use item::{Item, Page, PageLimit, Payload, Position};
-pub use notice::{Notice, NoticeKind, Notices};
 pub use range::KeyRange;
+pub use skip_report::{SkipReason, SkipReport, SkipReports};
 
 /// A source that can be enumerated in key order within any range, from any key on.
 ///
@@ -57,9 +57,9 @@ pub trait Connector: Send + Sync + 'static {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> impl Future<Output = Result<Estimate, ConnectorError>> + Send {
+    ) -> impl Future<Output = Result<SourceEstimate, ConnectorError>> + Send {
         let _ = (range, after);
-        ready(Ok(Estimate { items: Quantity::Unknown, bytes: Quantity::Unknown }))
+        ready(Ok(SourceEstimate { items: Quantity::Unknown, bytes: Quantity::Unknown }))
     }
 
     /// A key of the range behind `after` with at least one item before it and one at or behind
@@ -85,9 +85,11 @@ pub trait Connector: Send + Sync + 'static {
 
     /// What tells this source from another, so that a run is not resumed on a changed one. Unless
     /// a connector says more, all of its type are the same.
-    fn fingerprint(&self) -> impl Future<Output = Result<Fingerprint, ConnectorError>> + Send {
+    fn fingerprint(
+        &self,
+    ) -> impl Future<Output = Result<SourceFingerprint, ConnectorError>> + Send {
         let identity = std::any::type_name::<Self>().to_owned();
-        ready(Ok(Fingerprint { identity, listed_at_ms: None }))
+        ready(Ok(SourceFingerprint { identity, listed_at_ms: None }))
     }
 }
 
@@ -106,7 +108,7 @@ impl<C: Connector> Connector for Arc<C> {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> impl Future<Output = Result<Estimate, ConnectorError>> + Send {
+    ) -> impl Future<Output = Result<SourceEstimate, ConnectorError>> + Send {
         C::estimate(self, range, after)
     }
 
@@ -126,7 +128,9 @@ impl<C: Connector> Connector for Arc<C> {
         C::initial_ranges(self, wanted)
     }
 
-    fn fingerprint(&self) -> impl Future<Output = Result<Fingerprint, ConnectorError>> + Send {
+    fn fingerprint(
+        &self,
+    ) -> impl Future<Output = Result<SourceFingerprint, ConnectorError>> + Send {
         C::fingerprint(self)
     }
 }

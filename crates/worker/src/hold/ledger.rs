@@ -5,7 +5,7 @@ use std::time::Duration;
 use shardwright_contracts::{FenceEpoch, ShardKey};
 
 use crate::erased::{DynSegment, DynSink};
-use crate::extent::{Envelope, Extent, MAX_EXTENTS};
+use crate::extent::{Extent, MAX_EXTENTS, TokenEnvelope};
 use crate::options::WorkerOptions;
 use crate::sink::SinkError;
 
@@ -27,7 +27,7 @@ pub(super) struct Ledger {
     segment: Option<Box<dyn DynSegment>>,
     /// Extents of earlier holders.
     earlier: Vec<Extent>,
-    envelope: Envelope,
+    envelope: TokenEnvelope,
     /// The last key that is done.
     done: Option<Vec<u8>>,
     committed: Option<Vec<u8>>,
@@ -42,7 +42,7 @@ impl Ledger {
         shard: ShardKey,
         fence: FenceEpoch,
         done: Option<Vec<u8>>,
-        envelope: Envelope,
+        envelope: TokenEnvelope,
         now: Duration,
     ) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl Ledger {
         }
     }
 
-    pub(super) const fn envelope(&self) -> &Envelope {
+    pub(super) const fn envelope(&self) -> &TokenEnvelope {
         &self.envelope
     }
 
@@ -259,7 +259,7 @@ mod tests {
     }
 
     fn ledger(extents: Vec<Extent>) -> Ledger {
-        let envelope = Envelope { extents, ..Envelope::default() };
+        let envelope = TokenEnvelope { extents, ..TokenEnvelope::default() };
         Ledger::new(SHARD, fence(MAX_EXTENTS + 2), None, envelope, Duration::ZERO)
     }
 
@@ -275,7 +275,7 @@ mod tests {
         let mut ledger = ledger(extents);
         ledger.gather(&sink).await.unwrap();
         let token = ledger.seal(&[]).await.unwrap();
-        let extents = Envelope::decode(Some(&token)).unwrap().extents;
+        let extents = TokenEnvelope::decode(Some(&token)).unwrap().extents;
         assert_eq!(extents.len(), MAX_EXTENTS - 1);
         let last = extents.last().unwrap();
         assert_eq!((last.fence, last.items, last.length), (fence(MAX_EXTENTS + 2), 2, 8));

@@ -20,7 +20,7 @@ use crate::attempt::{Attempted, Attempts};
 use crate::connector::{ConnectorError, Item, Page};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
-use crate::extent::Envelope;
+use crate::extent::TokenEnvelope;
 use crate::handler::{Assignment, FailureCause, ItemFailure};
 use crate::tracker::{Ticket, Tracker};
 
@@ -85,7 +85,7 @@ impl<'w> Work<'w> {
         solitude: Option<Solitude<'w>>,
     ) -> Result<Self, WorkerError> {
         let cursor = shard.cursor.as_update();
-        let envelope = Envelope::decode(cursor.token())
+        let envelope = TokenEnvelope::decode(cursor.token())
             .map_err(|error| WorkerError::ForeignCursor { shard: assignment.shard, error })?;
         let after = cursor.last_key().map(<[u8]>::to_vec);
         let feed = Feed::new(&shard.spec, after.as_deref(), &envelope.connector);
@@ -165,8 +165,8 @@ impl<'w> Work<'w> {
                 Woken::Attempted(tickets, attempted) => self.take_in(tickets, attempted),
                 Woken::Read(Ok(page)) => {
                     (reading, failures) = (None, 0);
-                    if !page.notices.is_empty() {
-                        self.holder.tell(WorkerEvent::Noticed { notices: &page.notices });
+                    if !page.skipped.is_empty() {
+                        self.holder.tell(WorkerEvent::Skipped { reports: &page.skipped });
                     }
                     if !page.items.is_empty() {
                         self.advice.indivisible(false);

@@ -7,9 +7,9 @@ use crate::extent::Extent;
 
 /// Keeps nothing, for handlers whose effects are elsewhere.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Discard;
+pub struct NullSink;
 
-impl Sink for Discard {
+impl Sink for NullSink {
     type Segment = Self;
 
     async fn begin(&self, _: ShardKey, _: FenceEpoch) -> Result<Self, SinkError> {
@@ -30,7 +30,7 @@ impl Sink for Discard {
     }
 }
 
-impl Segment for Discard {
+impl Segment for NullSink {
     fn append(&mut self, _: &[u8]) -> Result<(), SinkError> {
         Ok(())
     }

@@ -15,10 +15,10 @@ use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{MachineClock, Write};
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Estimate, Fingerprint, Item, KeyRange, Page, PageLimit, Payload,
-    Position, Quantity,
+    Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Payload, Position, Quantity,
+    SourceEstimate, SourceFingerprint,
 };
-use shardwright_worker::extent::Envelope;
+use shardwright_worker::extent::TokenEnvelope;
 use shardwright_worker::sink::Sink;
 use shardwright_worker::{Observer, RunOutcome, Worker, WorkerEvent, each};
 use tokio::time::timeout;
@@ -72,9 +72,9 @@ impl Connector for Numbers {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> Result<Estimate, ConnectorError> {
+    ) -> Result<SourceEstimate, ConnectorError> {
         let items = Quantity::Exact(span(range, after).len() as u64);
-        Ok(Estimate { items, bytes: Quantity::Unknown })
+        Ok(SourceEstimate { items, bytes: Quantity::Unknown })
     }
 
     async fn propose_split(
@@ -91,8 +91,8 @@ impl Connector for Numbers {
         Ok(Vec::new())
     }
 
-    async fn fingerprint(&self) -> Result<Fingerprint, ConnectorError> {
-        Ok(Fingerprint { identity: "numbers".to_owned(), listed_at_ms: None })
+    async fn fingerprint(&self) -> Result<SourceFingerprint, ConnectorError> {
+        Ok(SourceFingerprint { identity: "numbers".to_owned(), listed_at_ms: None })
     }
 }
 
@@ -237,7 +237,7 @@ pub(crate) async fn finish(coordinator: &Coordinator, sink: &FolderSink) -> RunO
 pub(crate) async fn results(coordinator: &Coordinator, sink: &FolderSink) -> Vec<String> {
     let mut bytes = Vec::new();
     for shard in shards(coordinator).await {
-        let envelope = Envelope::decode(shard.cursor.as_update().token()).unwrap();
+        let envelope = TokenEnvelope::decode(shard.cursor.as_update().token()).unwrap();
         for extent in envelope.extents {
             let mut piece = |piece: &[u8]| {
                 bytes.extend_from_slice(piece);

@@ -11,7 +11,7 @@ use shardwright_connectors::FolderSink;
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::LogicalTime;
 use shardwright_worker::connector::Item;
-use shardwright_worker::extent::{Envelope, MAX_EXTENTS};
+use shardwright_worker::extent::{MAX_EXTENTS, TokenEnvelope};
 use shardwright_worker::{RunOutcome, StopSignal, Worker, each};
 use tokio::time::timeout;
 
@@ -75,7 +75,7 @@ async fn whoever_brings_results_together_keeps_its_lease_however_long_that_takes
         do_one(&coordinator, &sink).await;
     }
     let shard = &shards(&coordinator).await[0];
-    let extents = Envelope::decode(shard.cursor.as_update().token()).unwrap().extents;
+    let extents = TokenEnvelope::decode(shard.cursor.as_update().token()).unwrap().extents;
     assert_eq!(extents.len(), MAX_EXTENTS);
     let file = sink.segment_path(RUN, extents[20].shard, extents[20].fence);
     let bytes = hold_up(&file);

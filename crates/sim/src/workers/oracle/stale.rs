@@ -1,5 +1,5 @@
 use shardwright_coordination::ShardRecord;
-use shardwright_worker::extent::{Envelope, Extent};
+use shardwright_worker::extent::{Extent, TokenEnvelope};
 
 use super::ensure;
 use crate::oracle::{Finding, Oracle};
@@ -12,8 +12,8 @@ pub(in crate::workers) const ORACLE: &Oracle = &Oracle::of_the_world(
 /// Judges what a commit added to the results of a shard.
 pub(in crate::workers) fn judge(
     before: &ShardRecord,
-    named: &Envelope,
-    names: &Envelope,
+    named: &TokenEnvelope,
+    names: &TokenEnvelope,
 ) -> Result<(), Finding> {
     let current = before.head.fence;
     let is_new = |extent: &&Extent| !named.extents.contains(extent);

@@ -1,5 +1,5 @@
 use shardwright_worker::connector::{
-    Connector, ConnectorError, Estimate, KeyRange, Page, PageLimit, Position, Quantity,
+    Connector, ConnectorError, KeyRange, Page, PageLimit, Position, Quantity, SourceEstimate,
 };
 
 use super::{Doctored, Plant};
@@ -44,10 +44,10 @@ impl Connector for Doctored<Numbers> {
         &self,
         range: &KeyRange,
         after: Option<&[u8]>,
-    ) -> Result<Estimate, ConnectorError> {
+    ) -> Result<SourceEstimate, ConnectorError> {
         let estimate = self.inner.estimate(range, after).await?;
         Ok(match self.plant {
-            Some(Plant::NothingLeft) => Estimate { items: Quantity::Exact(0), ..estimate },
+            Some(Plant::NothingLeft) => SourceEstimate { items: Quantity::Exact(0), ..estimate },
             _ => estimate,
         })
     }
