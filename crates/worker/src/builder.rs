@@ -26,8 +26,8 @@ const BACKOFF: RetryPolicy = RetryPolicy {
     longest_wait: Duration::from_secs(2),
 };
 
-/// What a worker is made of. It needs a backend, an environment, a connector and a handler: its type
-/// says which of them it has, and only one that has them all can be built.
+/// The parts of a worker. Backend, environment, connector and handler are required: the type
+/// records which are set, and only a complete builder can be built.
 pub struct WorkerBuilder<B, C, H, E> {
     backend: B,
     connector: C,

@@ -63,8 +63,8 @@ pub enum WorkerError {
         /// What went wrong.
         detail: String,
     },
-    /// The handler cannot be done here, whatever the item. What was done is committed, and the item is
-    /// the next to be worked on.
+    /// The handler fails for any item on this machine. What is done is committed; the item is the
+    /// next to be processed.
     #[error("no item can be worked on: {detail}; nothing is lost: mend that, and start again")]
     Handler {
         /// What is missing.

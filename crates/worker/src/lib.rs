@@ -1,14 +1,14 @@
-//! What works on the shards of a run.
+//! The worker loop.
 //!
-//! A [`Worker`] claims a shard, reads its items from a [`connector`] in key order, runs a [`Handler`]
-//! on each, makes the results durable in a [`sink`], and moves the shard's cursor over what is
-//! done. It renews its leases, gives parts of slow shards to workers that have nothing to do, sets
-//! failing items aside, and gives everything back when it is told to stop.
+//! A [`Worker`] claims a shard, reads its items from a [`connector`] in key order, runs a
+//! [`Handler`] on each, makes the results durable in a [`sink`], and moves the shard's cursor over
+//! completed items. It renews its leases, splits slow shards for idle workers, parks failing items,
+//! and releases everything when it is stopped.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`connector`] | what a source must do, and the items it gives |
-//! | [`handler`] | what is done with an item |
+//! | [`connector`] | the trait of sources, and their items |
+//! | [`handler`] | the trait of handlers, which process items |
 //! | [`sink`], [`extent`] | where results go, and how a cursor names them |
 //!
 //! The crate does no IO: `shardwright-connectors` reads sources and keeps results,
