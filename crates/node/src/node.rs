@@ -5,7 +5,7 @@ use shardwright_api::CallError;
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::{Cluster, JoinError};
 use shardwright_engine::watch;
-use shardwright_placement::{Holder, NodeAddress, ObjectIdError, Sharding};
+use shardwright_placement::{NodeAddress, NodeInstance, ObjectIdError, Sharding};
 
 use crate::agent::Agent;
 use crate::call::Call;
@@ -128,7 +128,7 @@ impl Node {
 
     /// Who it is in its present life, if it has one.
     #[must_use]
-    pub fn holder(&self) -> Option<Holder> {
+    pub fn holder(&self) -> Option<NodeInstance> {
         self.local.now().map(|(holder, _)| holder)
     }
 

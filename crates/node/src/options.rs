@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_placement::Patience;
+use shardwright_placement::HandoverTimeouts;
 
 /// How objects are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct NodeOptions {
     /// Whether this node, when it leads, evens out what shards bear instead of their number.
     pub balance_load: bool,
     /// How patient the node is with calls that take long in a shard that is to go elsewhere.
-    pub handover: Patience,
+    pub handover: HandoverTimeouts,
     /// How long a node that drains waits for others to take its shards, before it leaves them.
     pub drain_patience: Duration,
 }
@@ -74,7 +74,7 @@ impl Default for NodeOptions {
             queue_max: DEFAULT_QUEUE,
             auto_load: Vec::new(),
             balance_load: false,
-            handover: Patience::default(),
+            handover: HandoverTimeouts::default(),
             drain_patience: Duration::from_secs(60),
         }
     }

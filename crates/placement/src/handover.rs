@@ -6,7 +6,7 @@ use std::fmt;
 use shardwright_contracts::{FenceEpoch, ShardId};
 
 use crate::address::NodeAddress;
-use crate::member::{Holder, Membership};
+use crate::member::{Membership, NodeInstance};
 use crate::ops;
 use crate::shard_map::ShardInfo;
 use crate::shard_map::ShardMap;
@@ -36,7 +36,7 @@ pub struct Handover {
 /// A store may refuse the release itself, for as long as it has no room. Nobody else can have the
 /// shard then, so the node serves on, and tries again less and less often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Effort {
+pub struct HandoverAttempts {
     /// How long the shard has been to go.
     pub since_ms: u64,
     /// How long the node has been admitting calls, or has not, since that changed last.
@@ -50,12 +50,12 @@ pub struct Effort {
     /// Whether the node is about to leave the cluster.
     pub leaves: bool,
     /// How patient it is.
-    pub patience: Patience,
+    pub timeouts: HandoverTimeouts,
 }
 
 /// How patient a node is with calls that take long, in a shard that it gives away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct HandoverTimeouts {
     /// How long other calls are held at the first try; twice as long at each other one.
     pub hold_ms: u64,
     /// How long they are held at most, which should be less than calls have time.
@@ -71,7 +71,7 @@ pub struct Patience {
     pub force_leaving_ms: u64,
 }
 
-impl Default for Patience {
+impl Default for HandoverTimeouts {
     fn default() -> Self {
         Self {
             hold_ms: 200,
@@ -84,17 +84,17 @@ impl Default for Patience {
     }
 }
 
-impl Effort {
+impl HandoverAttempts {
     /// How much longer the node tries to spare those that are held.
     fn left_ms(self) -> u64 {
-        let Patience { force_ms, force_leaving_ms, .. } = self.patience;
+        let HandoverTimeouts { force_ms, force_leaving_ms, .. } = self.timeouts;
         let force_ms = if self.leaves { force_ms.min(force_leaving_ms) } else { force_ms };
         force_ms.saturating_sub(self.since_ms)
     }
 
     /// How much longer calls are waited for; [`None`] stands for to their end.
     fn hold_left_ms(self, forced: bool) -> Option<u64> {
-        let Patience { hold_ms, hold_max_ms, .. } = self.patience;
+        let HandoverTimeouts { hold_ms, hold_max_ms, .. } = self.timeouts;
         let hold = doubled(hold_ms, self.tries).min(hold_max_ms);
         (!forced).then(|| hold.saturating_sub(self.as_it_is_ms))
     }
@@ -111,7 +111,7 @@ impl Effort {
 
     /// How much is left of the pause after something has happened for the how manieth time.
     fn pause_ms(self, times: u32) -> u64 {
-        let Patience { pause_ms, pause_max_ms, .. } = self.patience;
+        let HandoverTimeouts { pause_ms, pause_max_ms, .. } = self.timeouts;
         let Some(times) = times.checked_sub(1) else { return 0 };
         // Without any pause it would do nothing else.
         let pause = doubled(pause_ms, times).min(pause_max_ms).max(1);
@@ -162,9 +162,9 @@ impl Handover {
     pub fn next_step(
         self,
         info: ShardInfo<'_>,
-        holder: &Holder,
+        holder: &NodeInstance,
         leaving: bool,
-        effort: Effort,
+        attempts: HandoverAttempts,
     ) -> HandoverStep {
         if info.current != Some(holder.borrowed()) {
             return HandoverStep::Nothing;
@@ -178,19 +178,19 @@ impl Handover {
         }
         // Who leaves at once has no time to try again. Where the store refuses the release, nobody
         // is helped by holding calls to the end of others.
-        let forced = leaving || (effort.left_ms() == 0 && effort.refusals == 0);
+        let forced = leaving || (attempts.left_ms() == 0 && attempts.refusals == 0);
         // If no call runs just now, the moment is used.
-        let for_calls = if self.calls > 0 && !forced { effort.pause_left_ms() } else { 0 };
-        let for_the_store = if leaving { 0 } else { effort.refusal_left_ms() };
+        let for_calls = if self.calls > 0 && !forced { attempts.pause_left_ms() } else { 0 };
+        let for_the_store = if leaving { 0 } else { attempts.refusal_left_ms() };
         match self {
             Self { admitting: true, .. } => match for_calls.max(for_the_store) {
                 0 => HandoverStep::StopAdmitting,
                 at_most_ms => HandoverStep::ServeOn { at_most_ms },
             },
-            Self { in_doubt: false, .. } if effort.is_refused && !leaving => {
+            Self { in_doubt: false, .. } if attempts.is_refused && !leaving => {
                 HandoverStep::AdmitAgain
             }
-            Self { calls: 1.., .. } => match effort.hold_left_ms(forced) {
+            Self { calls: 1.., .. } => match attempts.hold_left_ms(forced) {
                 Some(0) => HandoverStep::AdmitAgain,
                 at_most_ms => HandoverStep::AwaitCalls { at_most_ms },
             },
@@ -202,26 +202,26 @@ impl Handover {
 
 /// Whether a node has to give up a shard that it holds. Without a target there is nobody who would
 /// take it.
-fn must_go(info: ShardInfo<'_>, holder: &Holder, leaving: bool) -> bool {
+fn must_go(info: ShardInfo<'_>, holder: &NodeInstance, leaving: bool) -> bool {
     leaving || info.target.is_some_and(|target| *target != holder.address)
 }
 
 /// The shards that a node has to do something about, in ascending order, which is the order in
 /// which their locks are taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Duties {
+pub struct ShardDuties {
     /// Those that it should and may claim.
     pub claim: Vec<ShardId>,
     /// Those that it holds and should not.
     pub give_up: Vec<ShardId>,
 }
 
-impl Duties {
+impl ShardDuties {
     /// What `holder` has to do. One that is leaving claims nothing.
     #[must_use]
     pub fn of(
         map: &ShardMap,
-        holder: &Holder,
+        holder: &NodeInstance,
         members: &Membership,
         floor: FenceEpoch,
         leaving: bool,

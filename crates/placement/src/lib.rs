@@ -11,7 +11,7 @@
 //! | [`ops`] | who may claim, release, move, pin, freeze and lead, with a reason for each refusal |
 //! | [`plan()`] | where shards should be next, with a reason for each move |
 //! | [`RoutingTable`] | where a call goes, or what to do while it has nowhere to go |
-//! | [`Duties`], [`Handover`] | what a node has to do about its shards |
+//! | [`ShardDuties`], [`Handover`] | what a node has to do about its shards |
 //! | [`Readiness`], [`DrainProgress`] | how far a cluster and a drain are |
 //! | [`seed_format`] | the text in which existing clusters store all this |
 //! | [`testing`] | helpers for tests of services that run on a cluster |
@@ -20,7 +20,7 @@
 //! use shardwright_contracts::{FenceEpoch, LogicalTime};
 //! use shardwright_placement::{
 //!     ClusterConfig, Incarnation, Member, Membership, NodeAddress, PlanInput, RoutingTable,
-//!     ShardMap, Witness, ops, plan,
+//!     ShardMap, LeaderObservations, ops, plan,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,8 +33,8 @@
 //!
 //! // The leader decides where shards should be, once the nodes have been the same for a while …
 //! let now = LogicalTime::from_millis(10_000);
-//! let (loads, witness) = (None, &Witness::default());
-//! let input = PlanInput { map: &map, members: &members, loads, config: &config, now, witness };
+//! let (loads, observations) = (None, &LeaderObservations::default());
+//! let input = PlanInput { map: &map, members: &members, loads, config: &config, now, observations };
 //! let decided = plan(&input);
 //! assert_eq!(decided.moves[1].to_string(), "shard 1 goes to 10.0.0.6:47001: it has no node yet");
 //! map.apply(&decided.update(&map, now).expect("shards were placed"))?;
@@ -72,6 +72,7 @@ pub mod limits;
 mod member;
 mod node_names;
 mod object_id;
+mod observations;
 pub mod ops;
 mod plan;
 mod routing;
@@ -80,21 +81,23 @@ mod shard_map;
 mod sharding;
 mod target;
 pub mod testing;
-mod witness;
 
 pub use address::{NodeAddress, NodeAddressError};
 pub use config::{ClusterConfig, ConfigError, LoadBands, PinPolicy};
 pub use flags::{Flag, FlagError, Flags};
-pub use handover::{DrainProgress, Duties, Effort, Handover, HandoverStep, Patience, Readiness};
-pub use member::{DuplicateMember, Holder, HolderRef, Incarnation, Member, Membership};
-pub use object_id::{Home, ObjectId, ObjectIdError, ObjectIdRef};
-pub use plan::{Move, MoveReason, Note, Plan, PlanInput, plan};
+pub use handover::{
+    DrainProgress, Handover, HandoverAttempts, HandoverStep, HandoverTimeouts, Readiness,
+    ShardDuties,
+};
+pub use member::{DuplicateMember, Incarnation, Member, Membership, NodeInstance, NodeInstanceRef};
+pub use object_id::{ObjectId, ObjectIdError, ObjectIdRef, ObjectLocation};
+pub use observations::LeaderObservations;
+pub use plan::{Move, MoveReason, Plan, PlanInput, PlanNote, plan};
 pub use routing::{Explanation, Retry, Route, RouteError, RoutingTable};
-pub use shard_map::{Claim, Learned, ShardInfo, ShardMap, UpdateError};
+pub use shard_map::{Claim, MapChange, ShardInfo, ShardMap, UpdateError};
 pub use sharding::{
     JoinRefused, ShardCount, ShardCountError, ShardHash, ShardOutOfRange, Sharding,
 };
 pub use target::{
-    Since, Target, TargetChange, TargetChunks, TargetHeader, TargetUpdate, TargetVersion,
+    Target, TargetChange, TargetChunks, TargetHeader, TargetSince, TargetUpdate, TargetVersion,
 };
-pub use witness::Witness;

@@ -26,35 +26,35 @@ impl Incarnation {
 
 /// A node in one of its lives: whoever claims shards or leads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Holder {
+pub struct NodeInstance {
     /// Where it is reached.
     pub address: NodeAddress,
     /// Which of its lives.
     pub incarnation: Incarnation,
 }
 
-impl Holder {
+impl NodeInstance {
     /// The same, borrowed.
     #[must_use]
-    pub const fn borrowed(&self) -> HolderRef<'_> {
-        HolderRef { address: &self.address, incarnation: self.incarnation }
+    pub const fn borrowed(&self) -> NodeInstanceRef<'_> {
+        NodeInstanceRef { address: &self.address, incarnation: self.incarnation }
     }
 }
 
-/// A [`Holder`] that is borrowed from somewhere.
+/// A [`NodeInstance`] that is borrowed from somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HolderRef<'a> {
+pub struct NodeInstanceRef<'a> {
     /// Where it is reached.
     pub address: &'a NodeAddress,
     /// Which of its lives.
     pub incarnation: Incarnation,
 }
 
-impl HolderRef<'_> {
+impl NodeInstanceRef<'_> {
     /// The same, kept.
     #[must_use]
-    pub fn to_holder(self) -> Holder {
-        Holder { address: self.address.clone(), incarnation: self.incarnation }
+    pub fn to_holder(self) -> NodeInstance {
+        NodeInstance { address: self.address.clone(), incarnation: self.incarnation }
     }
 }
 
@@ -62,7 +62,7 @@ impl HolderRef<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Who it is.
-    pub holder: Holder,
+    pub holder: NodeInstance,
     /// Its share of the shards, relative to those of others.
     pub weight: NonZeroU32,
     /// Whether it is leaving: it gives shards away and gets none.
@@ -73,7 +73,7 @@ impl Member {
     /// A node of weight one that stays.
     #[must_use]
     pub const fn new(address: NodeAddress, incarnation: Incarnation) -> Self {
-        let holder = Holder { address, incarnation };
+        let holder = NodeInstance { address, incarnation };
         Self { holder, weight: NonZeroU32::MIN, draining: false }
     }
 
@@ -174,21 +174,21 @@ impl Membership {
 
     /// Whether that life of a node is a member.
     #[must_use]
-    pub fn is_live(&self, holder: HolderRef<'_>) -> bool {
+    pub fn is_live(&self, holder: NodeInstanceRef<'_>) -> bool {
         self.get(holder.address.as_str())
             .is_some_and(|member| member.holder.incarnation == holder.incarnation)
     }
 
     /// Since when that life of a node is a member, if it is one.
     #[must_use]
-    pub fn here_since(&self, holder: HolderRef<'_>) -> Option<LogicalTime> {
+    pub fn here_since(&self, holder: NodeInstanceRef<'_>) -> Option<LogicalTime> {
         let at = self.position(holder.address.as_str()).filter(|_| self.is_live(holder))?;
         self.came_at.get(at).copied()
     }
 
     /// The latest time at which a life of a node that is no member can have left.
     #[must_use]
-    pub fn left_at(&self, holder: HolderRef<'_>) -> LogicalTime {
+    pub fn left_at(&self, holder: NodeInstanceRef<'_>) -> LogicalTime {
         self.departures.of(holder)
     }
 
@@ -209,7 +209,7 @@ const REMEMBERED: usize = 256;
 /// When nodes left the cluster, as one process saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Departures {
-    known: BTreeMap<Holder, LogicalTime>,
+    known: BTreeMap<NodeInstance, LogicalTime>,
     /// By when all have left that are not known one by one.
     others_by: LogicalTime,
 }
@@ -221,7 +221,7 @@ impl Departures {
     }
 
     /// Takes note of a node that has left.
-    pub(crate) fn note(&mut self, holder: Holder, now: LogicalTime) {
+    pub(crate) fn note(&mut self, holder: NodeInstance, now: LogicalTime) {
         self.known.insert(holder, now);
         if self.known.len() > REMEMBERED {
             let first = self.known.iter().min_by_key(|(holder, at)| (**at, *holder));
@@ -233,17 +233,17 @@ impl Departures {
     }
 
     /// Forgets one that is there after all.
-    pub(crate) fn forget(&mut self, holder: &Holder) {
+    pub(crate) fn forget(&mut self, holder: &NodeInstance) {
         self.known.remove(holder);
     }
 
     /// The latest time at which a node that is not there can have left. Where claims do not say in
     /// which life they were made, any life at the address may be meant.
-    pub(crate) fn of(&self, holder: HolderRef<'_>) -> LogicalTime {
+    pub(crate) fn of(&self, holder: NodeInstanceRef<'_>) -> LogicalTime {
         if self.known.is_empty() {
             return self.others_by;
         }
-        let life = |raw| Holder {
+        let life = |raw| NodeInstance {
             address: holder.address.clone(),
             incarnation: Incarnation::from_raw(raw),
         };
@@ -319,13 +319,13 @@ mod tests {
         assert_eq!(changed(vec![member("a", 1), member("b", 1), member("c", 1)]), at(9));
     }
 
-    fn of(address: &str, life: u64) -> Holder {
+    fn of(address: &str, life: u64) -> NodeInstance {
         let address = NodeAddress::parse(address).unwrap();
-        Holder { address, incarnation: Incarnation::from_raw(life) }
+        NodeInstance { address, incarnation: Incarnation::from_raw(life) }
     }
 
     /// Each life is one of another node.
-    fn holder(life: u64) -> Holder {
+    fn holder(life: u64) -> NodeInstance {
         of(&format!("n{life}"), life)
     }
 

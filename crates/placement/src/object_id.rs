@@ -21,7 +21,7 @@ use crate::limits::{MAX_NUM_SHARDS, MAX_OBJECT_ID_SIZE};
 
 /// Where an object lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home<'a> {
+pub enum ObjectLocation<'a> {
     /// In the shard that the hash of its whole id says.
     Hashed,
     /// In the shard that its id names.
@@ -66,7 +66,7 @@ pub enum ObjectIdError {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ObjectIdRef<'a> {
     text: &'a str,
-    home: Home<'a>,
+    location: ObjectLocation<'a>,
 }
 
 impl<'a> ObjectIdRef<'a> {
@@ -79,8 +79,9 @@ impl<'a> ObjectIdRef<'a> {
         if text.len() > MAX_OBJECT_ID_SIZE {
             return Err(ObjectIdError::TooLong { size: text.len() });
         }
-        let home = if has_slash(text.as_bytes()) { named_home(text)? } else { Home::Hashed };
-        Ok(Self { text, home })
+        let location =
+            if has_slash(text.as_bytes()) { named_location(text)? } else { ObjectLocation::Hashed };
+        Ok(Self { text, location })
     }
 
     /// The whole text.
@@ -91,8 +92,8 @@ impl<'a> ObjectIdRef<'a> {
 
     /// Where the object lives.
     #[must_use]
-    pub const fn home(self) -> Home<'a> {
-        self.home
+    pub const fn location(self) -> ObjectLocation<'a> {
+        self.location
     }
 }
 
@@ -108,21 +109,21 @@ fn has_slash(bytes: &[u8]) -> bool {
     words.iter().any(|word| has_zero(u64::from_le_bytes(*word) ^ slashes)) || rest.contains(&b'/')
 }
 
-/// The home that an id names before its first `/`.
+/// The location that an id names before its first `/`.
 #[cold]
-fn named_home(text: &str) -> Result<Home<'_>, ObjectIdError> {
-    let Some((before, after)) = text.split_once('/') else { return Ok(Home::Hashed) };
-    let home = match before.strip_prefix(SHARD_PREFIX) {
-        Some(number) => Home::Shard(shard_number(number)?),
+fn named_location(text: &str) -> Result<ObjectLocation<'_>, ObjectIdError> {
+    let Some((before, after)) = text.split_once('/') else { return Ok(ObjectLocation::Hashed) };
+    let location = match before.strip_prefix(SHARD_PREFIX) {
+        Some(number) => ObjectLocation::Shard(shard_number(number)?),
         None => {
             address::check(before).map_err(ObjectIdError::Node)?;
-            Home::Node(before)
+            ObjectLocation::Node(before)
         }
     };
     if after.is_empty() {
         return Err(ObjectIdError::NoObject);
     }
-    Ok(home)
+    Ok(location)
 }
 
 fn shard_number(digits: &str) -> Result<ShardId, ObjectIdError> {
@@ -145,7 +146,7 @@ fn shard_number(digits: &str) -> Result<ShardId, ObjectIdError> {
 impl fmt::Debug for ObjectIdRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = Redacted(self.text.as_bytes());
-        f.debug_struct("ObjectId").field("text", &text).field("home", &self.home).finish()
+        f.debug_struct("ObjectId").field("text", &text).field("location", &self.location).finish()
     }
 }
 
@@ -153,12 +154,12 @@ impl fmt::Debug for ObjectIdRef<'_> {
 #[derive(Clone)]
 pub struct ObjectId {
     text: Arc<str>,
-    kept: KeptHome,
+    kept: KeptLocation,
 }
 
-/// What an id needs to remember of its home, besides its text.
+/// What an id needs to remember of its location, besides its text.
 #[derive(Clone, Copy)]
-enum KeptHome {
+enum KeptLocation {
     Hashed,
     Shard(ShardId),
     Node { address_size: usize },
@@ -178,12 +179,12 @@ impl ObjectId {
 
     /// Where the object lives.
     #[must_use]
-    pub fn home(&self) -> Home<'_> {
+    pub fn location(&self) -> ObjectLocation<'_> {
         match self.kept {
-            KeptHome::Hashed => Home::Hashed,
-            KeptHome::Shard(shard) => Home::Shard(shard),
-            KeptHome::Node { address_size } => {
-                Home::Node(self.text.get(..address_size).unwrap_or_default())
+            KeptLocation::Hashed => ObjectLocation::Hashed,
+            KeptLocation::Shard(shard) => ObjectLocation::Shard(shard),
+            KeptLocation::Node { address_size } => {
+                ObjectLocation::Node(self.text.get(..address_size).unwrap_or_default())
             }
         }
     }
@@ -191,16 +192,16 @@ impl ObjectId {
     /// The same id, borrowed.
     #[must_use]
     pub fn borrowed(&self) -> ObjectIdRef<'_> {
-        ObjectIdRef { text: &self.text, home: self.home() }
+        ObjectIdRef { text: &self.text, location: self.location() }
     }
 }
 
 impl From<ObjectIdRef<'_>> for ObjectId {
     fn from(id: ObjectIdRef<'_>) -> Self {
-        let kept = match id.home {
-            Home::Hashed => KeptHome::Hashed,
-            Home::Shard(shard) => KeptHome::Shard(shard),
-            Home::Node(address) => KeptHome::Node { address_size: address.len() },
+        let kept = match id.location {
+            ObjectLocation::Hashed => KeptLocation::Hashed,
+            ObjectLocation::Shard(shard) => KeptLocation::Shard(shard),
+            ObjectLocation::Node(address) => KeptLocation::Node { address_size: address.len() },
         };
         Self { text: Arc::from(id.text), kept }
     }
@@ -245,26 +246,26 @@ mod tests {
 
     use super::*;
 
-    fn home(text: &str) -> Result<Home<'_>, ObjectIdError> {
-        ObjectIdRef::parse(text).map(ObjectIdRef::home)
+    fn location(text: &str) -> Result<ObjectLocation<'_>, ObjectIdError> {
+        ObjectIdRef::parse(text).map(ObjectIdRef::location)
     }
 
     #[rstest]
-    #[case("user-12345", Home::Hashed)]
-    #[case("session-abc", Home::Hashed)]
-    #[case("shard#5", Home::Hashed)]
-    #[case("näme with spaces, and more", Home::Hashed)]
-    #[case("shard#5/object-123", Home::Shard(ShardId::from_raw(5)))]
-    #[case("shard#0/counter", Home::Shard(ShardId::from_raw(0)))]
-    #[case("shard#10/a/b", Home::Shard(ShardId::from_raw(10)))]
-    #[case("shard#4194303/x", Home::Shard(ShardId::from_raw(4_194_303)))]
-    #[case("localhost:7001/client-123", Home::Node("localhost:7001"))]
-    #[case("10.0.0.5:47001/status", Home::Node("10.0.0.5:47001"))]
-    #[case("[::1]:7001/a/b", Home::Node("[::1]:7001"))]
-    #[case("shard/5", Home::Node("shard"))]
-    fn each_form_has_its_home(#[case] text: &str, #[case] expected: Home<'_>) {
-        assert_eq!(home(text), Ok(expected));
-        assert_eq!(ObjectId::parse(text).unwrap().home(), expected);
+    #[case("user-12345", ObjectLocation::Hashed)]
+    #[case("session-abc", ObjectLocation::Hashed)]
+    #[case("shard#5", ObjectLocation::Hashed)]
+    #[case("näme with spaces, and more", ObjectLocation::Hashed)]
+    #[case("shard#5/object-123", ObjectLocation::Shard(ShardId::from_raw(5)))]
+    #[case("shard#0/counter", ObjectLocation::Shard(ShardId::from_raw(0)))]
+    #[case("shard#10/a/b", ObjectLocation::Shard(ShardId::from_raw(10)))]
+    #[case("shard#4194303/x", ObjectLocation::Shard(ShardId::from_raw(4_194_303)))]
+    #[case("localhost:7001/client-123", ObjectLocation::Node("localhost:7001"))]
+    #[case("10.0.0.5:47001/status", ObjectLocation::Node("10.0.0.5:47001"))]
+    #[case("[::1]:7001/a/b", ObjectLocation::Node("[::1]:7001"))]
+    #[case("shard/5", ObjectLocation::Node("shard"))]
+    fn each_form_has_its_location(#[case] text: &str, #[case] expected: ObjectLocation<'_>) {
+        assert_eq!(location(text), Ok(expected));
+        assert_eq!(ObjectId::parse(text).unwrap().location(), expected);
     }
 
     #[rstest]
@@ -287,19 +288,19 @@ mod tests {
     #[case("shard#4294967296/x", ObjectIdError::ShardTooLarge)]
     #[case("shard#99999999999999999999999/x", ObjectIdError::ShardTooLarge)]
     fn each_malformed_form_is_told_apart(#[case] text: &str, #[case] error: ObjectIdError) {
-        assert_eq!(home(text), Err(error));
+        assert_eq!(location(text), Err(error));
     }
 
     #[test]
     fn an_id_may_have_4096_bytes_and_no_more() {
-        assert_eq!(home(&"a".repeat(4_096)), Ok(Home::Hashed));
-        assert_eq!(home(&"a".repeat(4_097)), Err(ObjectIdError::TooLong { size: 4_097 }));
+        assert_eq!(location(&"a".repeat(4_096)), Ok(ObjectLocation::Hashed));
+        assert_eq!(location(&"a".repeat(4_097)), Err(ObjectIdError::TooLong { size: 4_097 }));
     }
 
     #[test]
     fn debug_output_and_errors_hold_nothing_of_the_id() {
         let id = ObjectId::parse("secret").unwrap();
-        assert_eq!(format!("{id:?}"), "ObjectId { text: <6 bytes>, home: Hashed }");
+        assert_eq!(format!("{id:?}"), "ObjectId { text: <6 bytes>, location: Hashed }");
     }
 
     proptest! {
@@ -309,7 +310,7 @@ mod tests {
                 (Ok(borrowed), Ok(kept)) => {
                     prop_assert_eq!(borrowed, kept.borrowed());
                     prop_assert_eq!(kept.as_str(), &text);
-                    prop_assert_eq!(borrowed.home() == Home::Hashed, !text.contains('/'));
+                    prop_assert_eq!(borrowed.location() == ObjectLocation::Hashed, !text.contains('/'));
                 }
                 (Err(one), Err(other)) => prop_assert_eq!(one, other),
                 _ => prop_assert!(false, "one parser, two opinions"),
@@ -331,7 +332,7 @@ mod tests {
         #[test]
         fn an_id_made_for_a_shard_names_that_shard(shard in 0..MAX_NUM_SHARDS, rest in ".{1,10}") {
             let text = format!("shard#{shard}/{rest}");
-            prop_assert_eq!(home(&text), Ok(Home::Shard(ShardId::from_raw(shard.into()))));
+            prop_assert_eq!(location(&text), Ok(ObjectLocation::Shard(ShardId::from_raw(shard.into()))));
         }
     }
 }

@@ -13,10 +13,10 @@ mod claims;
 mod targets;
 
 use crate::address::NodeAddress;
-use crate::member::{Holder, HolderRef, Membership};
+use crate::member::{Membership, NodeInstance, NodeInstanceRef};
 use crate::target::{TargetUpdate, TargetVersion};
 
-pub use claims::{ClaimRefused, ReleaseRefused, Releasing, claim, keep, release};
+pub use claims::{ClaimRefused, ReleaseReason, ReleaseRefused, claim, keep, release};
 pub use targets::{FreezeRefused, PinRefused, ReassignRefused, freeze, pin, reassign, unpin};
 
 /// Why a node may not become the leader.
@@ -37,10 +37,10 @@ pub enum LeadRefused {
 ///
 /// Whoever stores it compares the leader's key and both memberships.
 pub fn lead(
-    leader: Option<HolderRef<'_>>,
-    candidate: &Holder,
+    leader: Option<NodeInstanceRef<'_>>,
+    candidate: &NodeInstance,
     members: &Membership,
-) -> Result<Holder, LeadRefused> {
+) -> Result<NodeInstance, LeadRefused> {
     if !members.is_live(candidate.borrowed()) {
         return Err(LeadRefused::NotAMember(candidate.address.clone()));
     }
@@ -77,8 +77,8 @@ pub enum LeaderRefused {
 /// Whoever stores it compares both again in the same commit, so that a leader that was replaced
 /// since can write nothing.
 pub fn check_leader(
-    leader: Option<HolderRef<'_>>,
-    writer: &Holder,
+    leader: Option<NodeInstanceRef<'_>>,
+    writer: &NodeInstance,
     stored: TargetVersion,
     update: &TargetUpdate,
 ) -> Result<(), LeaderRefused> {

@@ -25,13 +25,13 @@ mod survey;
 
 use shardwright_contracts::LogicalTime;
 
-pub use self::reason::{Move, MoveReason, Note};
+pub use self::reason::{Move, MoveReason, PlanNote};
 use crate::config::ClusterConfig;
 use crate::flags::Flags;
 use crate::member::Membership;
+use crate::observations::LeaderObservations;
 use crate::shard_map::ShardMap;
-use crate::target::{Since, Target, TargetChange, TargetHeader, TargetUpdate};
-use crate::witness::Witness;
+use crate::target::{Target, TargetChange, TargetHeader, TargetSince, TargetUpdate};
 
 /// All that a plan depends on.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ pub struct PlanInput<'a> {
     /// What time it is.
     pub now: LogicalTime,
     /// What whoever plans has seen for itself.
-    pub witness: &'a Witness,
+    pub observations: &'a LeaderObservations,
 }
 
 /// What should change, and what should not and why.
@@ -57,7 +57,7 @@ pub struct Plan {
     /// The shards that get another target, each once.
     pub moves: Vec<Move>,
     /// What was not done.
-    pub notes: Vec<Note>,
+    pub notes: Vec<PlanNote>,
     /// Whether a rebalance has begun that goes on.
     pub spreading: bool,
     /// Whether load is being moved and more waits.
@@ -79,11 +79,11 @@ pub fn plan(input: &PlanInput<'_>) -> Plan {
     };
     let (members, needed) = (input.members.len(), input.config.min_quorum);
     if members < needed {
-        plan.notes.push(Note::BelowQuorum { members, needed });
+        plan.notes.push(PlanNote::BelowQuorum { members, needed });
         return plan;
     }
     if input.members.iter().all(|member| member.draining) {
-        plan.notes.push(Note::NoNode);
+        plan.notes.push(PlanNote::NoNode);
         return plan;
     }
     let mut board = survey::survey(input);
@@ -92,10 +92,10 @@ pub fn plan(input: &PlanInput<'_>) -> Plan {
     let waiting = place::place(&mut board, guarded);
     if guarded {
         let unplaced = board.unplaced();
-        board.notes.push(Note::Guarded { until: guard_ends, unplaced });
+        board.notes.push(PlanNote::Guarded { until: guard_ends, unplaced });
         board.ask_again(guard_ends);
     } else if header.frozen {
-        board.notes.push(Note::Frozen);
+        board.notes.push(PlanNote::Frozen);
     } else if !waiting {
         place::bring_home(&mut board);
         let by_load = board.costs.are_loads();
@@ -131,8 +131,8 @@ fn change(map: &ShardMap, moved: &Move, now: LogicalTime) -> TargetChange {
         _ => flags,
     };
     let since = match moved.reason {
-        MoveReason::FirstPlacement => Since::Placed(now),
-        _ => Since::Moved(now),
+        MoveReason::FirstPlacement => TargetSince::Placed(now),
+        _ => TargetSince::Moved(now),
     };
     let target = Target { node: Some(moved.to.clone()), flags, since };
     TargetChange { shard: moved.shard, target }

@@ -4,7 +4,7 @@ mod explain;
 use shardwright_contracts::{FenceEpoch, ShardId};
 
 use crate::address::NodeAddress;
-use crate::object_id::{Home, ObjectIdError, ObjectIdRef};
+use crate::object_id::{ObjectIdError, ObjectIdRef, ObjectLocation};
 use crate::sharding::{ShardOutOfRange, Sharding};
 use crate::target::TargetVersion;
 
@@ -142,13 +142,13 @@ impl RoutingTable {
     /// Where a call to an object goes.
     #[inline]
     pub fn route<'a>(&'a self, id: ObjectIdRef<'a>) -> Result<Route<'a>, ShardOutOfRange> {
-        match id.home() {
-            Home::Hashed => Ok(self.route_shard(self.sharding.hashed(id.as_str()))),
-            Home::Shard(shard) => {
+        match id.location() {
+            ObjectLocation::Hashed => Ok(self.route_shard(self.sharding.hashed(id.as_str()))),
+            ObjectLocation::Shard(shard) => {
                 self.sharding.num_shards.index(shard)?;
                 Ok(self.route_shard(shard))
             }
-            Home::Node(node) => Ok(self.route_node(node)),
+            ObjectLocation::Node(node) => Ok(self.route_node(node)),
         }
     }
 

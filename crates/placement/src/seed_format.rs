@@ -17,7 +17,7 @@ use crate::address::{NodeAddress, NodeAddressError};
 use crate::flags::{Flag, FlagError, Flags};
 use crate::limits::MAX_NUM_SHARDS;
 use crate::shard_map::ShardInfo;
-use crate::target::{Since, Target};
+use crate::target::{Target, TargetSince};
 
 const FLAG: &str = "f=";
 
@@ -83,7 +83,7 @@ impl SeedShard {
     /// The part that the leader wrote.
     #[must_use]
     pub fn to_target(&self) -> Target {
-        Target { node: self.target.clone(), flags: self.flags.clone(), since: Since::Unknown }
+        Target { node: self.target.clone(), flags: self.flags.clone(), since: TargetSince::Unknown }
     }
 }
 

@@ -2,10 +2,10 @@ use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
 
 use crate::address::NodeAddress;
 use crate::flags::Flags;
-use crate::member::{Holder, HolderRef, Incarnation, Membership};
+use crate::member::{Incarnation, Membership, NodeInstance, NodeInstanceRef};
 use crate::node_names::{NameNumber, NodeNames};
 use crate::sharding::{ShardCount, ShardOutOfRange};
-use crate::target::{Since, Target, TargetHeader, TargetUpdate, TargetVersion};
+use crate::target::{Target, TargetHeader, TargetSince, TargetUpdate, TargetVersion};
 
 /// Where all shards should be and where they are: the leader's targets under one version, and the
 /// nodes' claims, one per shard.
@@ -25,7 +25,7 @@ pub struct ShardMap {
 struct TargetSlot {
     node: Option<NameNumber>,
     flags: Flags,
-    since: Since,
+    since: TargetSince,
     heard_at: Option<LogicalTime>,
 }
 
@@ -54,7 +54,7 @@ pub enum UpdateError {
 
 /// Whether something that was learned is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Learned {
+pub enum MapChange {
     /// It is, and is in the map now.
     New,
     /// The map knew it, or something later.
@@ -67,7 +67,7 @@ pub(crate) struct RawShard<'a> {
     pub(crate) holder: Option<(NameNumber, Incarnation)>,
     pub(crate) fence: Option<FenceEpoch>,
     pub(crate) flags: &'a Flags,
-    pub(crate) since: Since,
+    pub(crate) since: TargetSince,
     /// When whoever keeps the map heard of the target, if it was there then.
     pub(crate) heard_at: Option<LogicalTime>,
     /// When whoever keeps the map heard that the shard was released, if it was there then.
@@ -143,7 +143,7 @@ impl ShardMap {
         if let Some(slot) = self.targets.get_mut(index) {
             let before = slot.node;
             let since = match target.since {
-                Since::Unknown if before == node => slot.since,
+                TargetSince::Unknown if before == node => slot.since,
                 since => since,
             };
             let is_known = before == node && slot.since == since;
@@ -164,7 +164,7 @@ impl ShardMap {
     ) -> Result<(), ShardOutOfRange> {
         let before = self.info(shard)?;
         let is_known = before.target == target.node.as_ref()
-            && (before.since == target.since || target.since == Since::Unknown);
+            && (before.since == target.since || target.since == TargetSince::Unknown);
         self.load_target(shard, target)?;
         let index = self.num_shards.index(shard)?;
         if let Some(slot) = self.targets.get_mut(index).filter(|_| !is_known) {
@@ -179,7 +179,7 @@ impl ShardMap {
         &mut self,
         shard: ShardId,
         claim: &Claim,
-    ) -> Result<Learned, ShardOutOfRange> {
+    ) -> Result<MapChange, ShardOutOfRange> {
         let index = self.num_shards.index(shard)?;
         // A release keeps the fence of the claim that it ends.
         let order = |fence: FenceEpoch, released: bool| (fence, released);
@@ -187,10 +187,10 @@ impl ShardMap {
         if known.is_some_and(|known| {
             order(known.fence, known.holder.is_none()) >= order(claim.fence, claim.holder.is_none())
         }) {
-            return Ok(Learned::Old);
+            return Ok(MapChange::Old);
         }
         self.load_claim(shard, claim)?;
-        Ok(Learned::New)
+        Ok(MapChange::New)
     }
 
     /// Puts a stored claim into the map, whatever the map takes for later. What is written once
@@ -255,7 +255,7 @@ impl ShardMap {
         let target = self.targets.get(index)?;
         let claim = self.claims.get(index)?.as_ref();
         let current = claim.and_then(|claim| claim.holder).and_then(|(number, incarnation)| {
-            Some(HolderRef { address: self.names.name(number)?, incarnation })
+            Some(NodeInstanceRef { address: self.names.name(number)?, incarnation })
         });
         Some(ShardInfo {
             shard,
@@ -273,7 +273,7 @@ impl ShardMap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Who has the shard; nobody after a release.
-    pub holder: Option<Holder>,
+    pub holder: Option<NodeInstance>,
     /// The number that rose with this claim.
     pub fence: FenceEpoch,
 }
@@ -286,19 +286,19 @@ pub struct ShardInfo<'a> {
     /// Where it should be.
     pub target: Option<&'a NodeAddress>,
     /// Who has claimed it and not released it. That node may be gone.
-    pub current: Option<HolderRef<'a>>,
+    pub current: Option<NodeInstanceRef<'a>>,
     /// What else the leader says of it.
     pub flags: &'a Flags,
     /// The fence of the last claim, if there ever was one.
     pub fence: Option<FenceEpoch>,
     /// Since when it has its target.
-    pub since: Since,
+    pub since: TargetSince,
 }
 
 impl<'a> ShardInfo<'a> {
     /// Who has the shard, if that node is a member in the life in which it claimed.
     #[must_use]
-    pub fn owner(&self, members: &Membership) -> Option<HolderRef<'a>> {
+    pub fn owner(&self, members: &Membership) -> Option<NodeInstanceRef<'a>> {
         self.current.filter(|holder| members.is_live(*holder))
     }
 

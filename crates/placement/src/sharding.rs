@@ -5,7 +5,7 @@ use shardwright_contracts::ShardId;
 use shardwright_contracts::hash::{avalanched, scaled};
 
 use crate::limits::{DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS};
-use crate::object_id::{Home, ObjectIdRef};
+use crate::object_id::{ObjectIdRef, ObjectLocation};
 
 /// How many shards a cluster has: at least one, and the same number for as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,10 +109,10 @@ impl Sharding {
     /// The shard of an object, or none if it lives on a node that its id names.
     #[inline]
     pub fn shard_of(self, id: ObjectIdRef<'_>) -> Result<Option<ShardId>, ShardOutOfRange> {
-        match id.home() {
-            Home::Hashed => Ok(Some(self.hashed(id.as_str()))),
-            Home::Shard(shard) => self.num_shards.index(shard).map(|_| Some(shard)),
-            Home::Node(_) => Ok(None),
+        match id.location() {
+            ObjectLocation::Hashed => Ok(Some(self.hashed(id.as_str()))),
+            ObjectLocation::Shard(shard) => self.num_shards.index(shard).map(|_| Some(shard)),
+            ObjectLocation::Node(_) => Ok(None),
         }
     }
 

@@ -47,7 +47,7 @@ impl fmt::Display for TargetVersion {
 
 /// Since when a shard has its target, and whether it had another one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Since {
+pub enum TargetSince {
     /// Nobody knows. It counts from when whoever plans began to look, or from when nodes last came
     /// or went.
     #[default]
@@ -58,7 +58,7 @@ pub enum Since {
     Moved(LogicalTime),
 }
 
-impl Since {
+impl TargetSince {
     /// When, if that is known.
     #[must_use]
     pub const fn time(self) -> Option<LogicalTime> {
@@ -77,7 +77,7 @@ pub struct Target {
     /// What else is said of the shard.
     pub flags: Flags,
     /// Since when.
-    pub since: Since,
+    pub since: TargetSince,
 }
 
 /// What holds for all targets together. A new leader goes on from here, so that a change of

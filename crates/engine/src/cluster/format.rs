@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 
 use bytes::Bytes;
 use shardwright_placement::seed_format::SeedShard;
-use shardwright_placement::{Claim, Holder, Incarnation, NodeAddress, ShardInfo};
+use shardwright_placement::{Claim, Incarnation, NodeAddress, NodeInstance, ShardInfo};
 use shardwright_store::Revision;
 
 use super::unreadable::Unreadable;
@@ -23,7 +23,7 @@ pub(super) enum Format {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaderName {
     /// A node in one of its lives.
-    Holder(Holder),
+    Holder(NodeInstance),
     /// Whoever was at an address at this moment.
     At(NodeAddress, Revision),
 }
@@ -69,7 +69,7 @@ impl Format {
         }
     }
 
-    pub(super) fn leader(self, holder: &Holder) -> Bytes {
+    pub(super) fn leader(self, holder: &NodeInstance) -> Bytes {
         match self {
             Self::Records => ClusterLeader { holder: holder.clone() }.encode(),
             Self::Text => text_of(&holder.address),

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use shardwright_coordination::InfraError;
 use shardwright_placement::ops::{LeadRefused, check_leader};
 use shardwright_placement::{
-    Holder, MoveReason, NodeAddress, Plan, PlanInput, TargetHeader, TargetUpdate, TargetVersion,
-    plan,
+    MoveReason, NodeAddress, NodeInstance, Plan, PlanInput, TargetHeader, TargetUpdate,
+    TargetVersion, plan,
 };
 use shardwright_store::{Commit, Revision};
 
@@ -70,12 +70,12 @@ impl NodeMembership {
         let config = &self.core.options.config;
         let (map, now) = (&*basis.map, self.core.now());
         let header = map.header();
-        let leader = basis.leader.as_ref().map(Holder::borrowed);
+        let leader = basis.leader.as_ref().map(NodeInstance::borrowed);
         // Whether it leads does not depend on what it would write.
         let next = TargetUpdate { header: next_version(header), changes: Vec::new() };
         check_leader(leader, &self.holder, header.version, &next)?;
-        let (members, witness) = (&*basis.members, &basis.witness);
-        let plan = plan(&PlanInput { map, members, loads, config, now, witness });
+        let (members, observations) = (&*basis.members, &basis.observations);
+        let plan = plan(&PlanInput { map, members, loads, config, now, observations });
         let update = plan.update(map, now);
         Ok((plan, update))
     }

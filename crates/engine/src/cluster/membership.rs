@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
-use shardwright_placement::{Holder, Incarnation, NodeAddress, ops};
+use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ops};
 use shardwright_store::{Commit, Expect, Revision, Store};
 
 use super::core::Core;
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct NodeMembership {
     pub(super) core: Arc<Core>,
-    pub(super) holder: Holder,
+    pub(super) holder: NodeInstance,
     pub(super) lease: Arc<Lease>,
 }
 
@@ -107,7 +107,7 @@ impl Core {
         opened: &Opened,
     ) -> NodeMembership {
         self.publish();
-        let holder = Holder { address, incarnation: Incarnation::from_raw(revision.get()) };
+        let holder = NodeInstance { address, incarnation: Incarnation::from_raw(revision.get()) };
         let lease = Arc::new(self.keep(opened, Some(holder.clone())));
         NodeMembership { core: Arc::clone(self), holder, lease }
     }
@@ -156,7 +156,7 @@ impl Core {
                 let held = state.map().iter().filter_map(|info| {
                     let current = info.current.filter(|current| current.address == address)?;
                     let (holder, fence) = (current.to_holder(), info.fence?);
-                    let why = ops::Releasing::Leaving;
+                    let why = ops::ReleaseReason::Leaving;
                     let released = ops::release(info, &holder, fence, 0, why).ok()?;
                     let commit = Commit::builder().expect(member.clone(), Expect::Absent);
                     let commit = state.writing(commit, info, &released);
@@ -186,7 +186,7 @@ impl Core {
 impl NodeMembership {
     /// The node in this life.
     #[must_use]
-    pub const fn holder(&self) -> &Holder {
+    pub const fn holder(&self) -> &NodeInstance {
         &self.holder
     }
 

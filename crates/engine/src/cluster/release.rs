@@ -3,7 +3,7 @@
 use futures_util::Stream;
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_coordination::InfraError;
-use shardwright_placement::ops::{ReleaseRefused, Releasing};
+use shardwright_placement::ops::{ReleaseReason, ReleaseRefused};
 use shardwright_store::{Commit, Revision};
 
 use super::error::ReleaseError;
@@ -24,7 +24,7 @@ pub struct Release {
     /// How many of its objects are still on the node: none, or the release is refused.
     pub objects: u64,
     /// Why.
-    pub why: Releasing,
+    pub why: ReleaseReason,
 }
 
 impl NodeMembership {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shardwright_contracts::Env;
 use shardwright_coordination::InfraError;
-use shardwright_placement::Holder;
+use shardwright_placement::NodeInstance;
 use shardwright_store::{Session, SessionError, SessionId, Store};
 use tokio::sync::oneshot;
 
@@ -70,7 +70,7 @@ impl Core {
     }
 
     /// Keeps a session alive from now on. `own` is who is a member by it; a gate is nobody.
-    pub(super) fn keep(self: &Arc<Self>, opened: &Opened, own: Option<Holder>) -> Lease {
+    pub(super) fn keep(self: &Arc<Self>, opened: &Opened, own: Option<NodeInstance>) -> Lease {
         let Opened { session: Session { id, ttl }, asked_at } = *opened;
         let lasting = ttl.saturating_sub(self.options.session_margin);
         let (serving, _) = watch::channel(Serving::Until(asked_at.saturating_add(lasting)));
@@ -95,7 +95,7 @@ struct Keeper {
     ttl: Duration,
     /// How long after a sign of life was sent the member may serve.
     lasting: Duration,
-    own: Option<Holder>,
+    own: Option<NodeInstance>,
     serving: watch::Sender<Serving>,
 }
 

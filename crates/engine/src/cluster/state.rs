@@ -13,8 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
 use shardwright_placement::{
-    ClusterConfig, Holder, Incarnation, Member, Membership, NodeAddress, Plan, ShardCount,
-    ShardMap, TargetChunks, Witness,
+    ClusterConfig, Incarnation, LeaderObservations, Member, Membership, NodeAddress, NodeInstance,
+    Plan, ShardCount, ShardMap, TargetChunks,
 };
 use shardwright_store::{Expect, Key, Revision, Versioned};
 
@@ -53,7 +53,7 @@ pub(super) struct State {
     /// Whether `members` is older than what is known of nodes and of their leaving.
     members_lag: bool,
     unreadable: BTreeMap<ClusterKey, Unreadable>,
-    witness: Witness,
+    observations: LeaderObservations,
     touched: Touched,
     view: Arc<ClusterView>,
 }
@@ -76,7 +76,7 @@ impl State {
         members: Membership,
     ) -> Self {
         let reached = vec![Revision::ZERO; keys.ranges().len()];
-        let witness = Witness::since(members.changed_at());
+        let observations = LeaderObservations::since(members.changed_at());
         let (map, members) = (Arc::new(ShardMap::new(num_shards)), Arc::new(members));
         let (gates, drained) = (Arc::default(), Arc::default());
         let view = ClusterView {
@@ -112,7 +112,7 @@ impl State {
             members,
             members_lag: false,
             unreadable: BTreeMap::new(),
-            witness,
+            observations,
             touched: Touched::default(),
             view: Arc::new(view),
         }
@@ -274,22 +274,22 @@ impl State {
     }
 
     /// What this process has seen for itself.
-    pub(super) fn witness(&self) -> Witness {
-        self.witness.clone().without(quarantined(self.chunks, self.unreadable.keys()))
+    pub(super) fn observations(&self) -> LeaderObservations {
+        self.observations.clone().without(quarantined(self.chunks, self.unreadable.keys()))
     }
 
     /// Takes note of a plan that was carried out.
     pub(super) fn saw_plan(&mut self, plan: &Plan, config: &ClusterConfig, now: LogicalTime) {
-        self.witness.saw_plan(plan, &self.members, config, now);
+        self.observations.saw_plan(plan, &self.members, config, now);
     }
 
     /// Who is stored as the leader.
-    pub(super) fn leader(&self) -> Option<Holder> {
+    pub(super) fn leader(&self) -> Option<NodeInstance> {
         Some(match self.leader.as_ref()? {
             LeaderName::Holder(holder) => holder.clone(),
             LeaderName::At(address, at) => {
                 let incarnation = life_at(self.life(address), *at);
-                Holder { address: address.clone(), incarnation }
+                NodeInstance { address: address.clone(), incarnation }
             }
         })
     }
@@ -310,7 +310,7 @@ impl State {
             let at = self.known.get(&ClusterKey::Member(address.clone()))?;
             let incarnation = Incarnation::from_raw(at.get());
             let draining = self.leaving.contains(address) || self.drained.contains(address);
-            let holder = Holder { address: address.clone(), incarnation };
+            let holder = NodeInstance { address: address.clone(), incarnation };
             Some(Member { holder, weight: *weight, draining })
         });
         // Addresses are the keys of a map, so none is there twice.

@@ -2,8 +2,8 @@
 
 use shardwright_contracts::LogicalTime;
 use shardwright_placement::{
-    ClusterConfig, DrainProgress, Holder, Member, NodeAddress, Plan, PlanInput, Readiness,
-    RouteError, Sharding, TargetChunks, TargetHeader, Witness, plan,
+    ClusterConfig, DrainProgress, LeaderObservations, Member, NodeAddress, NodeInstance, Plan,
+    PlanInput, Readiness, RouteError, Sharding, TargetChunks, TargetHeader, plan,
 };
 use shardwright_store::Revision;
 
@@ -19,7 +19,7 @@ pub struct ClusterStatus {
     /// The version of targets, and what holds for all of them.
     pub header: TargetHeader,
     /// Who leads, if anybody does.
-    pub leader: Option<Holder>,
+    pub leader: Option<NodeInstance>,
     /// The nodes, by address.
     pub nodes: Vec<NodeStatus>,
     /// Since when the same nodes are members, as far as this process knows.
@@ -60,8 +60,8 @@ impl Cluster {
             ClusterConfig { cluster_state_stability_duration_ms: 0, ..self.config().clone() };
         let unreadable = view.quarantine.iter().map(|one| &one.key);
         let unreadable = quarantined(TargetChunks::of(map.num_shards()), unreadable);
-        let witness = &Witness::default().without(unreadable);
-        plan(&PlanInput { map, members, loads, config: &config, now, witness })
+        let observations = &LeaderObservations::default().without(unreadable);
+        plan(&PlanInput { map, members, loads, config: &config, now, observations })
     }
 
     /// How the cluster is doing.

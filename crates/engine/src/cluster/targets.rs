@@ -16,8 +16,8 @@ use shardwright_contracts::ShardId;
 use shardwright_coordination::InfraError;
 use shardwright_placement::seed_format::SeedShard;
 use shardwright_placement::{
-    Holder, Membership, NodeAddress, ShardMap, Target, TargetChange, TargetChunks, TargetHeader,
-    TargetUpdate, TargetVersion, Witness,
+    LeaderObservations, Membership, NodeAddress, NodeInstance, ShardMap, Target, TargetChange,
+    TargetChunks, TargetHeader, TargetUpdate, TargetVersion,
 };
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision, Store, StoreLimits};
 
@@ -34,8 +34,8 @@ const WRITE: &str = "cluster.targets";
 pub(super) struct Basis {
     pub(super) map: Arc<ShardMap>,
     pub(super) members: Arc<Membership>,
-    pub(super) leader: Option<Holder>,
-    pub(super) witness: Witness,
+    pub(super) leader: Option<NodeInstance>,
+    pub(super) observations: LeaderObservations,
     head: Expect,
     /// What else must still be so when they are written.
     guards: Vec<Guard>,
@@ -73,7 +73,7 @@ impl State {
             map: self.shared_map(),
             members: self.shared_members(),
             leader: self.leader(),
-            witness: self.witness(),
+            observations: self.observations(),
             head: self.expect(&ClusterKey::TargetHead),
             guards: guards.map(|key| (key.clone(), self.expect(&key))).collect(),
             unreadable: self.unreadable_keys(),

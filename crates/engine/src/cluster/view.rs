@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_placement::{
-    ClusterConfig, Holder, Membership, NodeAddress, Readiness, RoutingTable, ShardMap,
+    ClusterConfig, Membership, NodeAddress, NodeInstance, Readiness, RoutingTable, ShardMap,
 };
 use shardwright_store::Revision;
 
@@ -29,7 +29,7 @@ pub struct ClusterView {
     /// The gates.
     pub gates: Arc<BTreeSet<NodeAddress>>,
     /// Who is stored as the leader. It may be gone.
-    pub leader: Option<Holder>,
+    pub leader: Option<NodeInstance>,
     /// The nodes that an operator wants empty, whether they are there or not.
     pub drained: Arc<BTreeSet<NodeAddress>>,
     /// What is stored and cannot be read.
@@ -54,12 +54,12 @@ pub struct Changed {
 impl ClusterView {
     /// Who leads: whoever is stored as the leader, if it is a member in that life.
     #[must_use]
-    pub fn live_leader(&self) -> Option<&Holder> {
+    pub fn live_leader(&self) -> Option<&NodeInstance> {
         self.leader.as_ref().filter(|leader| self.members.is_live(leader.borrowed()))
     }
 
     /// The shards that a node holds, in order, with the fences of its claims.
-    pub fn held_by(&self, holder: &Holder) -> impl Iterator<Item = (ShardId, FenceEpoch)> {
+    pub fn held_by(&self, holder: &NodeInstance) -> impl Iterator<Item = (ShardId, FenceEpoch)> {
         self.map.iter().filter_map(|info| {
             let is_held = info.current == Some(holder.borrowed());
             Some((info.shard, info.fence.filter(|_| is_held)?))
@@ -68,7 +68,7 @@ impl ClusterView {
 
     /// Where calls go by this view. `own` is the node that asks; a gate is none.
     #[must_use]
-    pub fn routing(&self, own: Option<&Holder>, config: &ClusterConfig) -> RoutingTable {
+    pub fn routing(&self, own: Option<&NodeInstance>, config: &ClusterConfig) -> RoutingTable {
         RoutingTable::new(&self.map, &self.members, own, config)
     }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use shardwright_contracts::{CanonicalSink, FenceEpoch};
 use shardwright_placement::{
-    Claim, Holder, Incarnation, NodeAddress, ShardCount, ShardHash, Sharding, TargetHeader,
+    Claim, Incarnation, NodeAddress, NodeInstance, ShardCount, ShardHash, Sharding, TargetHeader,
     TargetVersion,
 };
 
@@ -42,7 +42,7 @@ record! { ClusterProtocol:
     /// Leader of a cluster, while it is a member in that incarnation.
     ClusterLeader: Kind::ClusterLeader {
         /// The node.
-        holder: Holder,
+        holder: NodeInstance,
     }
 
     /// State of all targets of a cluster. Every write of targets also writes this record, so that
@@ -81,8 +81,8 @@ pub enum ClusterFormat {
 fields! { ClusterProtocol:
     Sharding { hash: ShardHash, num_shards: ShardCount }
     TargetHeader { version: TargetVersion, frozen: bool, spreading: bool, shedding: bool }
-    Claim { fence: FenceEpoch, holder: Option<Holder> }
-    Holder { address: NodeAddress, incarnation: Incarnation }
+    Claim { fence: FenceEpoch, holder: Option<NodeInstance> }
+    NodeInstance { address: NodeAddress, incarnation: Incarnation }
 }
 
 /// Implements `Field` for enums of one byte.

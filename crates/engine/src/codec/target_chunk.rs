@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use shardwright_contracts::{CanonicalBytes, CanonicalSink, LogicalTime};
 use shardwright_coordination::InvariantViolation;
 use shardwright_placement::limits::{MAX_FLAGS, MAX_NUM_SHARDS, MAX_TARGET_CHUNKS};
-use shardwright_placement::{Flag, Flags, NodeAddress, Since, Target};
+use shardwright_placement::{Flag, Flags, NodeAddress, Target, TargetSince};
 
 use super::cluster_records::ClusterProtocol;
 use super::error::{DecodeError, Problem};
@@ -51,9 +51,9 @@ impl CanonicalBytes for TargetChunk {
             let number = node.as_ref().and_then(|node| numbers.get(node).copied());
             Field::<ClusterProtocol>::put(&number, sink);
             let (tag, time) = match since {
-                Since::Unknown => (0, None),
-                Since::Placed(time) => (1, Some(time)),
-                Since::Moved(time) => (2, Some(time)),
+                TargetSince::Unknown => (0, None),
+                TargetSince::Placed(time) => (1, Some(time)),
+                TargetSince::Moved(time) => (2, Some(time)),
             };
             sink.put_u8(tag);
             time.into_iter().for_each(|time| time.write_canonical(sink));
@@ -96,11 +96,11 @@ fn target(
     };
     let since = match reader.byte(|byte| match byte {
         0 => Ok(None),
-        1 => Ok(Some(Since::Placed as fn(_) -> _)),
-        2 => Ok(Some(Since::Moved as fn(_) -> _)),
+        1 => Ok(Some(TargetSince::Placed as fn(_) -> _)),
+        2 => Ok(Some(TargetSince::Moved as fn(_) -> _)),
         byte => Err(Problem::UnknownByte { what: "since", byte }),
     })? {
-        None => Since::Unknown,
+        None => TargetSince::Unknown,
         Some(since) => since(LogicalTime::from_millis(reader.u64()?)),
     };
     let offset = reader.offset();

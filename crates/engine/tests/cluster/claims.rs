@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use shardwright_contracts::ShardId;
 use shardwright_engine::cluster::{ClaimError, Release, ReleaseError};
-use shardwright_placement::ops::{ClaimRefused, ReleaseRefused, Releasing};
+use shardwright_placement::ops::{ClaimRefused, ReleaseReason, ReleaseRefused};
 use shardwright_store::memory::{Before, Call, Hooks};
 use shardwright_store::{Fault, FaultKind};
 
@@ -80,9 +80,9 @@ fn a_release_needs_the_fence_no_objects_and_a_reason() {
         Err(ReleaseError::Refused(refused)) => refused,
         other => panic!("{other:?}"),
     };
-    let release = Release { shard: shard(0), fence, objects: 0, why: Releasing::Moved };
+    let release = Release { shard: shard(0), fence, objects: 0, why: ReleaseReason::Moved };
     assert_eq!(refused(release), ReleaseRefused::MeantToStay);
-    let leaving = Release { why: Releasing::Leaving, ..release };
+    let leaving = Release { why: ReleaseReason::Leaving, ..release };
     assert_eq!(refused(Release { objects: 3, ..leaving }), ReleaseRefused::NotEvicted(3));
     let stale = ReleaseRefused::StaleFence { presented: first, current: fence };
     assert_eq!(refused(Release { fence: first, ..leaving }), stale);

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use shardwright_engine::cluster::{Layout, LeadError, StepError};
 use shardwright_placement::ops::{LeadRefused, LeaderRefused};
-use shardwright_placement::{Note, ShardInfo, TargetVersion};
+use shardwright_placement::{PlanNote, ShardInfo, TargetVersion};
 use shardwright_store::StoreLimits;
 
 use crate::flaky::{Fate, Flaky, Polite};
@@ -49,7 +49,7 @@ fn shards_are_placed_in_turn_once_the_guard_is_over() {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
         site.run(b.try_lead()).unwrap();
         let step = site.run(b.lead_step(None)).unwrap();
-        assert!(matches!(step.plan.notes[..], [Note::Guarded { .. }]));
+        assert!(matches!(step.plan.notes[..], [PlanNote::Guarded { .. }]));
         assert_eq!((step.moved, step.version), (0, TargetVersion::NONE));
         site.pass(Duration::from_millis(GUARD_MS));
         let step = site.run(b.lead_step(None)).unwrap();

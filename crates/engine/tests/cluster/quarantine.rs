@@ -1,7 +1,7 @@
 use shardwright_engine::cluster::{
     AdminError, ClaimError, ClusterKey, ReleaseError, StepError, Unreadable,
 };
-use shardwright_placement::Note;
+use shardwright_placement::PlanNote;
 
 use crate::site::{Site, TTL, holder_of, node, shard, target_of};
 
@@ -59,7 +59,7 @@ fn a_claim_that_cannot_be_read_shuts_nobody_out_and_holds_up_no_balance() {
         pass(&[&a, &b]);
         let step = site.run(a.lead_step(None)).unwrap();
         assert_eq!(step.plan.moves, []);
-        let [Note::Unreadable { shards: 1, first }] = step.plan.notes[..] else {
+        let [PlanNote::Unreadable { shards: 1, first }] = step.plan.notes[..] else {
             panic!("{:?}", step.plan.notes);
         };
         assert_eq!(first, shard(0));

@@ -79,7 +79,7 @@ async fn life_of_a_cluster<S: Store + Clone>(store: S, layout: Layout) {
     assert_eq!(refused, Err(ClaimError::Refused(ClaimRefused::HeldByMember(node("a:1")))));
     until(&a.cluster(), |view| view.map.info(shard(0)).unwrap().target == Some(&node("b:1"))).await;
     let fence = a.cluster().view().map.info(shard(0)).unwrap().fence.unwrap();
-    let why = shardwright_placement::ops::Releasing::Moved;
+    let why = shardwright_placement::ops::ReleaseReason::Moved;
     let release = shardwright_engine::cluster::Release { shard: shard(0), fence, objects: 0, why };
     a.release(&[release]).await.remove(0).1.unwrap();
     assert!(b.claim(&[shard(0)]).await.remove(0).1.unwrap() > fence);

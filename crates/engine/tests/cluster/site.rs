@@ -13,8 +13,8 @@ use shardwright_engine::cluster::{
     ClaimError, Cluster, ClusterName, ClusterOptions, InfraError, Layout, NodeMembership, Release,
     ReleaseError,
 };
-use shardwright_placement::ops::Releasing;
-use shardwright_placement::{ClusterConfig, Duties, Holder, NodeAddress, ShardCount};
+use shardwright_placement::ops::ReleaseReason;
+use shardwright_placement::{ClusterConfig, NodeAddress, NodeInstance, ShardCount, ShardDuties};
 use shardwright_store::memory::{Before, Call, Hooks, MemoryStore};
 use shardwright_store::{Commit, Expect, Fault, FaultKind, Key, KeyRange, Page, Revision, Store};
 
@@ -125,8 +125,12 @@ impl Site {
         shard: u64,
         fence: FenceEpoch,
     ) -> Result<(), ReleaseError> {
-        let release =
-            Release { shard: ShardId::from_raw(shard), fence, objects: 0, why: Releasing::Leaving };
+        let release = Release {
+            shard: ShardId::from_raw(shard),
+            fence,
+            objects: 0,
+            why: ReleaseReason::Leaving,
+        };
         self.run(node.release(&[release])).remove(0).1
     }
 
@@ -142,10 +146,10 @@ impl Site {
             let view = cluster.view();
             let leaving = view.members.get(holder.address.as_str()).is_some_and(|one| one.draining);
             let duties =
-                Duties::of(&view.map, holder, &view.members, cluster.fence_floor(), leaving);
+                ShardDuties::of(&view.map, holder, &view.members, cluster.fence_floor(), leaving);
             self.run(node.claim(&duties.claim));
             let fences: std::collections::BTreeMap<_, _> = view.held_by(holder).collect();
-            let why = Releasing::Moved;
+            let why = ReleaseReason::Moved;
             let releases = duties
                 .give_up
                 .iter()
@@ -308,7 +312,7 @@ pub(crate) fn shard(raw: u64) -> ShardId {
 }
 
 /// Who holds a shard by the newest view.
-pub(crate) fn holder_of(cluster: &Cluster, raw: u64) -> Option<Holder> {
+pub(crate) fn holder_of(cluster: &Cluster, raw: u64) -> Option<NodeInstance> {
     let view = cluster.view();
     view.map.info(shard(raw)).unwrap().current.map(|holder| holder.to_holder())
 }

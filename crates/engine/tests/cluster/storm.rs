@@ -8,9 +8,9 @@ use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_engine::cluster::{Cluster, ClusterKey, Layout, Release};
 use shardwright_engine::codec::{Record, ShardClaim, TargetChunk, TargetHead};
 use shardwright_engine::keyspace::ClusterKeys;
-use shardwright_placement::ops::Releasing;
+use shardwright_placement::ops::ReleaseReason;
 use shardwright_placement::seed_format::SeedShard;
-use shardwright_placement::{Duties, Holder, Incarnation, NodeAddress};
+use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ShardDuties};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{ChangeSet, KeyRange, Revision};
 
@@ -152,7 +152,7 @@ struct Storm {
     auditor: Auditor,
     processes: Vec<Process>,
     /// Those whose session was ended before its time: only fences hold them back.
-    betrayed: BTreeSet<Holder>,
+    betrayed: BTreeSet<NodeInstance>,
 }
 
 impl Storm {
@@ -223,7 +223,8 @@ impl Storm {
     fn work(&mut self, at: usize) {
         let Process { cluster, member: Some(member), .. } = &self.processes[at] else { return };
         let (view, holder) = (cluster.view(), member.holder());
-        let duties = Duties::of(&view.map, holder, &view.members, cluster.fence_floor(), false);
+        let duties =
+            ShardDuties::of(&view.map, holder, &view.members, cluster.fence_floor(), false);
         let claimed = self.site.run(member.claim(&duties.claim));
         for (shard, fence) in claimed {
             if let Ok(fence) = fence {
@@ -235,7 +236,7 @@ impl Storm {
         let fences: BTreeMap<_, _> = view.held_by(holder).collect();
         let released = duties.give_up.iter().filter_map(|shard| {
             let fence = *fences.get(shard)?;
-            Some(Release { shard: *shard, fence, objects: 0, why: Releasing::Moved })
+            Some(Release { shard: *shard, fence, objects: 0, why: ReleaseReason::Moved })
         });
         let released: Vec<_> = released.collect();
         for (shard, told) in self.site.run(member.release(&released)) {

@@ -23,8 +23,8 @@ use shardwright_engine::codec::{
 };
 use shardwright_placement::limits::MAX_NUM_SHARDS;
 use shardwright_placement::{
-    Claim, Flag, Flags, Holder, Incarnation, NodeAddress, ShardCount, ShardHash, Sharding, Since,
-    Target, TargetHeader, TargetVersion,
+    Claim, Flag, Flags, Incarnation, NodeAddress, NodeInstance, ShardCount, ShardHash, Sharding,
+    Target, TargetHeader, TargetSince, TargetVersion,
 };
 
 pub(crate) fn tenant() -> impl Strategy<Value = TenantId> {
@@ -214,9 +214,11 @@ pub(crate) fn address() -> impl Strategy<Value = NodeAddress> {
     "[a-e]{1,3}(:[0-9]{1,5})?".prop_map(|text| NodeAddress::parse(&text).unwrap())
 }
 
-pub(crate) fn holder() -> impl Strategy<Value = Holder> {
-    (address(), any::<u64>())
-        .prop_map(|(address, life)| Holder { address, incarnation: Incarnation::from_raw(life) })
+pub(crate) fn holder() -> impl Strategy<Value = NodeInstance> {
+    (address(), any::<u64>()).prop_map(|(address, life)| NodeInstance {
+        address,
+        incarnation: Incarnation::from_raw(life),
+    })
 }
 
 pub(crate) fn shard_claim() -> impl Strategy<Value = ShardClaim> {
@@ -244,9 +246,9 @@ fn flags() -> impl Strategy<Value = Flags> {
 
 pub(crate) fn target_chunk() -> impl Strategy<Value = TargetChunk> {
     let since = (0..3, time()).prop_map(|(kind, time)| match kind {
-        0 => Since::Unknown,
-        1 => Since::Placed(time),
-        _ => Since::Moved(time),
+        0 => TargetSince::Unknown,
+        1 => TargetSince::Placed(time),
+        _ => TargetSince::Moved(time),
     });
     let target = (option::of(address()), flags(), since).prop_map(|(node, flags, since)| Target {
         node,

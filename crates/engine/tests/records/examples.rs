@@ -22,8 +22,8 @@ use shardwright_engine::codec::{
 };
 use shardwright_placement::limits::{MAX_FLAG_SIZE, MAX_NODE_ADDRESS_SIZE, MAX_OTHER_FLAGS};
 use shardwright_placement::{
-    Claim, Flag, Flags, Holder, NodeAddress, ShardCount, ShardHash, Sharding, Since, Target,
-    TargetHeader, TargetVersion,
+    Claim, Flag, Flags, NodeAddress, NodeInstance, ShardCount, ShardHash, Sharding, Target,
+    TargetHeader, TargetSince, TargetVersion,
 };
 
 pub(crate) fn tenant() -> TenantId {
@@ -209,9 +209,9 @@ pub(crate) fn node(text: &str) -> NodeAddress {
     NodeAddress::parse(text).unwrap()
 }
 
-pub(crate) fn holder() -> Holder {
+pub(crate) fn holder() -> NodeInstance {
     let incarnation = shardwright_placement::Incarnation::from_raw(7);
-    Holder { address: node("n1:1"), incarnation }
+    NodeInstance { address: node("n1:1"), incarnation }
 }
 
 pub(crate) fn weighing(weight: u32) -> NodeMember {
@@ -227,10 +227,10 @@ pub(crate) fn target_chunk() -> TargetChunk {
     let flags = Flags::try_new(vec![Flag::Pinned, Flag::Home(node("b"))]).unwrap();
     let target = |name, flags, since| Target { node: Some(node(name)), flags, since };
     let targets = vec![
-        target("c", Flags::default(), Since::Placed(time(1_000))),
+        target("c", Flags::default(), TargetSince::Placed(time(1_000))),
         Target::default(),
-        target("b", Flags::default(), Since::Unknown),
-        target("c", flags, Since::Moved(time(2_000))),
+        target("b", Flags::default(), TargetSince::Unknown),
+        target("c", flags, TargetSince::Moved(time(2_000))),
     ];
     TargetChunk { targets }
 }
@@ -243,7 +243,7 @@ pub(crate) fn largest_target_chunk() -> TargetChunk {
     let target = |number: usize| Target {
         node: Some(node(&format!("{number:0width$}", width = MAX_NODE_ADDRESS_SIZE))),
         flags: if number == 0 { flags.clone() } else { Flags::default() },
-        since: Since::Moved(LogicalTime::MAX),
+        since: TargetSince::Moved(LogicalTime::MAX),
     };
     TargetChunk { targets: (0..8).map(target).collect() }
 }

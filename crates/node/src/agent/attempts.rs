@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use shardwright_placement::{Effort, Patience};
+use shardwright_placement::{HandoverAttempts, HandoverTimeouts};
 
 use super::leaving::Leaving;
 use crate::host::Slot;
@@ -15,26 +15,26 @@ pub(super) struct Attempts {
     refusals: u32,
     /// Whether the store has refused the release since the shard ceased to admit calls.
     is_refused: bool,
-    patience: Patience,
+    timeouts: HandoverTimeouts,
 }
 
 impl Attempts {
-    pub(super) const fn new(now: Duration, patience: Patience) -> Self {
+    pub(super) const fn new(now: Duration, timeouts: HandoverTimeouts) -> Self {
         let (tries, refusals, is_refused) = (0, 0, false);
-        Self { began_at: now, changed_at: now, tries, refusals, is_refused, patience }
+        Self { began_at: now, changed_at: now, tries, refusals, is_refused, timeouts }
     }
 
-    pub(super) fn effort(&self, now: Duration, leaving: Leaving) -> Effort {
+    pub(super) fn as_of(&self, now: Duration, leaving: Leaving) -> HandoverAttempts {
         let since =
             |at: Duration| u64::try_from(now.saturating_sub(at).as_millis()).unwrap_or(u64::MAX);
-        Effort {
+        HandoverAttempts {
             since_ms: since(self.began_at),
             as_it_is_ms: since(self.changed_at),
             tries: self.tries,
             refusals: self.refusals,
             is_refused: self.is_refused,
             leaves: leaving != Leaving::No,
-            patience: self.patience,
+            timeouts: self.timeouts,
         }
     }
 

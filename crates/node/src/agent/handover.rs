@@ -31,7 +31,7 @@ impl SessionAgent {
             let at_once = how.is_at_once();
             let Ok(info) = view.map.info(shard) else { return settled };
             let now = self.env().monotonic();
-            let step = slot.handover().next_step(info, holder, at_once, attempts.effort(now, how));
+            let step = slot.handover().next_step(info, holder, at_once, attempts.as_of(now, how));
             let at_most_ms = match step {
                 HandoverStep::Nothing => {
                     self.let_go(slot).await;

@@ -6,7 +6,7 @@ use futures_util::{FutureExt, StreamExt};
 use shardwright_contracts::ShardId;
 use shardwright_coordination::InfraError;
 use shardwright_engine::cluster::{Release, ReleaseError};
-use shardwright_placement::ops::Releasing;
+use shardwright_placement::ops::ReleaseReason;
 
 use super::SessionAgent;
 use super::attempts::Attempts;
@@ -79,7 +79,7 @@ impl SessionAgent {
         let view = self.agent.cluster.view();
         let fence = view.map.info(shard).ok()?.fence?;
         let objects = self.host.slot(shard).ok()?.handover().objects;
-        let why = if leaving { Releasing::Leaving } else { Releasing::Moved };
+        let why = if leaving { ReleaseReason::Leaving } else { ReleaseReason::Moved };
         Some((shard, Release { shard, fence, objects, why }))
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use shardwright_contracts::{Env, ShardId};
 use shardwright_engine::cluster::ClusterView;
-use shardwright_placement::{Duties, Effort, HandoverStep};
+use shardwright_placement::{HandoverAttempts, HandoverStep, ShardDuties};
 
 use super::leaving::Leaving;
 use super::work::Work;
@@ -76,7 +76,7 @@ impl SessionAgent {
         let holder = self.membership.holder();
         let floor = self.agent.cluster.fence_floor();
         let at_once = leaving.is_at_once();
-        let duties = Duties::of(&view.map, holder, &view.members, floor, at_once);
+        let duties = ShardDuties::of(&view.map, holder, &view.members, floor, at_once);
         // What the node serves and has not is given up as well, only that there is no release.
         let has = |shard| {
             let info = view.map.info(shard);
@@ -117,8 +117,8 @@ impl SessionAgent {
             if work.busy.contains(&shard) {
                 continue;
             }
-            let (holder, effort) = (self.membership.holder(), Effort::default());
-            match slot.handover().next_step(info, holder, at_once, effort) {
+            let (holder, attempts) = (self.membership.holder(), HandoverAttempts::default());
+            match slot.handover().next_step(info, holder, at_once, attempts) {
                 HandoverStep::AdmitAgain => slot.set_admitting(true),
                 HandoverStep::Keep => {
                     work.busy.insert(shard);

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use shardwright_api::CallError;
 use shardwright_contracts::{Env, ShardId};
-use shardwright_placement::{Home, ShardOutOfRange};
+use shardwright_placement::{ObjectLocation, ShardOutOfRange};
 
 use super::{Admission, Admitted, ObjectHost, Slot};
 use crate::call::Call;
@@ -36,12 +36,12 @@ impl ObjectHost {
         let id = call.target.id.borrowed();
         let shard = self.sharding.shard_of(id);
         let shard = shard.map_err(|error| CallError::InvalidId(error.to_string()))?;
-        let slot = match (shard, id.home()) {
+        let slot = match (shard, id.location()) {
             (Some(shard), _) => {
                 let slot = self.slot(shard);
                 slot.map_err(|error| CallError::InvalidId(error.to_string()))?
             }
-            (None, Home::Node(node)) if node == self.own.as_str() => &self.own_slot,
+            (None, ObjectLocation::Node(node)) if node == self.own.as_str() => &self.own_slot,
             (None, _) => return Err(CallError::NotOwner { shard, fence: None }),
         };
         let mut queue_slot = None;
@@ -126,12 +126,12 @@ impl ObjectHost {
     fn must_end(&self, call: &Call, shard: Option<ShardId>) -> bool {
         call.chain.links().any(|link| {
             let id = link.id.borrowed();
-            match (self.sharding.shard_of(id), id.home()) {
+            match (self.sharding.shard_of(id), id.location()) {
                 (Ok(Some(one)), _) => Some(one) == shard || self.is_given_away(one),
-                (Ok(None), Home::Node(node)) if node == self.own.as_str() => {
+                (Ok(None), ObjectLocation::Node(node)) if node == self.own.as_str() => {
                     shard.is_none() || self.own_slot.is_draining()
                 }
-                (Ok(None), Home::Node(node)) => self.is_leaving(node),
+                (Ok(None), ObjectLocation::Node(node)) => self.is_leaving(node),
                 (Ok(None) | Err(_), _) => false,
             }
         })

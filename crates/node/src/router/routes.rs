@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shardwright_engine::cluster::ClusterView;
-use shardwright_placement::{ClusterConfig, Holder, RoutingTable};
+use shardwright_placement::{ClusterConfig, NodeInstance, RoutingTable};
 
 /// The routing table of the newest state that anybody asked for.
 #[derive(Default)]
@@ -14,12 +14,12 @@ pub(super) struct Routes {
     generation: u64,
     map: u64,
     members: u64,
-    own: Option<Holder>,
+    own: Option<NodeInstance>,
     pub(super) table: RoutingTable,
 }
 
 impl Routes {
-    fn is_of(&self, view: &ClusterView, own: Option<&Holder>) -> bool {
+    fn is_of(&self, view: &ClusterView, own: Option<&NodeInstance>) -> bool {
         let Self { map, members, own: before, .. } = self;
         *map == view.changed.map && *members == view.changed.members && before.as_ref() == own
     }
@@ -31,7 +31,7 @@ impl RouteCache {
     pub(super) fn get(
         &self,
         view: &ClusterView,
-        own: Option<&Holder>,
+        own: Option<&NodeInstance>,
         config: &ClusterConfig,
         on_members: impl FnOnce(),
     ) -> Arc<Routes> {

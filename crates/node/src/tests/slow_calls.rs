@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use shardwright_contracts::{Env, ShardId};
-use shardwright_placement::Patience;
+use shardwright_placement::HandoverTimeouts;
 use tokio::task::JoinHandle;
 
 use super::world::*;
@@ -127,7 +127,7 @@ async fn a_shard_in_which_calls_of_less_than_a_second_run_all_the_time_goes_soon
 #[tokio::test(start_paused = true)]
 async fn a_shard_in_which_longer_calls_run_all_the_time_goes_at_last_and_none_fails() {
     let took = time_to_move(3_000, LONG).await;
-    let force = Duration::from_millis(Patience::default().force_ms);
+    let force = Duration::from_millis(HandoverTimeouts::default().force_ms);
     assert!(took >= force && took < force + Duration::from_secs(4), "{took:?}");
 }
 
@@ -143,7 +143,7 @@ async fn a_node_that_leaves_has_less_patience_with_such_calls() {
     let began = world.env.monotonic();
     assert_eq!(leaving.node.drain().await, NodeState::Left);
     let took = world.env.monotonic() - began;
-    let force = Duration::from_millis(Patience::default().force_leaving_ms);
+    let force = Duration::from_millis(HandoverTimeouts::default().force_leaving_ms);
     assert!(took >= force && took < force + Duration::from_secs(4), "{took:?}");
     over.store(true, Ordering::Relaxed);
     for client in clients {

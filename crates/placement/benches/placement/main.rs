@@ -17,8 +17,8 @@ use criterion::Criterion;
 use shardwright_contracts::LogicalTime;
 use shardwright_placement::ops;
 use shardwright_placement::{
-    ClusterConfig, Incarnation, Member, Membership, NodeAddress, PlanInput, ShardCount, ShardMap,
-    Witness, plan,
+    ClusterConfig, Incarnation, LeaderObservations, Member, Membership, NodeAddress, PlanInput,
+    ShardCount, ShardMap, plan,
 };
 
 use self::support::{Recorder, is_measuring};
@@ -66,8 +66,8 @@ pub(crate) fn settled(config: &ClusterConfig, members: &[Member]) -> Result<Shar
     let mut map = ShardMap::new(config.sharding.num_shards);
     let members = Membership::try_new(members.iter().cloned(), LogicalTime::ZERO)?;
     let now = LogicalTime::ZERO;
-    let (loads, witness) = (None, &Witness::default());
-    let input = PlanInput { map: &map, members: &members, loads, config, now, witness };
+    let (loads, observations) = (None, &LeaderObservations::default());
+    let input = PlanInput { map: &map, members: &members, loads, config, now, observations };
     let update = plan(&input).update(&map, now).ok_or("nothing was placed")?;
     map.apply(&update)?;
     let floor = shardwright_contracts::FenceEpoch::INITIAL;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use shardwright_contracts::LogicalTime;
-use shardwright_placement::{Member, Membership, PlanInput, ShardMap, Witness, plan};
+use shardwright_placement::{LeaderObservations, Member, Membership, PlanInput, ShardMap, plan};
 
 use super::rivals::RIVALS;
 use super::{Failure, members, settled, unlimited};
@@ -66,8 +66,9 @@ fn planned(nodes: usize, set: usize) -> Result<(f64, f64), Failure> {
     let before = places(&map, &all);
     let now = LogicalTime::from_millis(1_000_000);
     let members = Membership::try_new(all.iter().cloned(), LogicalTime::ZERO)?;
-    let (loads, witness) = (None, &Witness::default());
-    let input = PlanInput { map: &map, members: &members, loads, config: &config, now, witness };
+    let (loads, observations) = (None, &LeaderObservations::default());
+    let input =
+        PlanInput { map: &map, members: &members, loads, config: &config, now, observations };
     let update = plan(&input).update(&map, now).ok_or("nothing moved")?;
     map.apply(&update)?;
     Ok(compare(&before, &places(&map, &all), nodes + 1))

@@ -4,7 +4,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use shardwright_contracts::LogicalTime;
-use shardwright_placement::{Member, Membership, PlanInput, RoutingTable, ShardMap, Witness, plan};
+use shardwright_placement::{
+    LeaderObservations, Member, Membership, PlanInput, RoutingTable, ShardMap, plan,
+};
 
 use super::{Failure, members, settled, unlimited};
 
@@ -40,8 +42,8 @@ fn size(shards: u32, nodes: usize, rounds: usize, bar: Duration) -> Result<(), F
         ("uneven load", &map, &before, Some(loads.as_slice())),
     ] {
         let members = Membership::try_new(members.iter().cloned(), LogicalTime::ZERO)?;
-        let (config, witness) = (&config, &Witness::default());
-        let input = PlanInput { map, members: &members, loads, config, now: NOW, witness };
+        let (config, observations) = (&config, &LeaderObservations::default());
+        let input = PlanInput { map, members: &members, loads, config, now: NOW, observations };
         let moves = plan(&input).moves.len();
         let (median, slowest) = measure(rounds, || plan(&input));
         let verdict = if median < bar { "met" } else { "MISSED" };

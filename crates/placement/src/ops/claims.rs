@@ -1,7 +1,7 @@
 use shardwright_contracts::{FenceEpoch, FenceEpochError};
 
 use crate::address::NodeAddress;
-use crate::member::{Holder, Membership};
+use crate::member::{Membership, NodeInstance};
 use crate::shard_map::{Claim, ShardInfo};
 
 /// Why a node may not claim a shard.
@@ -37,7 +37,7 @@ pub enum ClaimRefused {
 /// still be so when it is written. No fence below `floor` is given.
 pub fn claim(
     info: ShardInfo<'_>,
-    claimer: &Holder,
+    claimer: &NodeInstance,
     members: &Membership,
     floor: FenceEpoch,
 ) -> Result<Claim, ClaimRefused> {
@@ -71,7 +71,7 @@ pub fn claim(
 
 /// Why a node gives a shard up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Releasing {
+pub enum ReleaseReason {
     /// The leader wants it elsewhere.
     Moved,
     /// The node leaves the cluster, whatever the leader wants.
@@ -107,7 +107,7 @@ pub enum ReleaseRefused {
 /// release of it that is still on its way goes by what was there before, and comes too late.
 pub fn keep(
     info: ShardInfo<'_>,
-    holder: &Holder,
+    holder: &NodeInstance,
     fence: FenceEpoch,
 ) -> Result<Claim, ReleaseRefused> {
     let (Some(current), Some(at)) = (info.current, info.fence) else {
@@ -126,13 +126,13 @@ pub fn keep(
 /// objects is left on it.
 pub fn release(
     info: ShardInfo<'_>,
-    holder: &Holder,
+    holder: &NodeInstance,
     fence: FenceEpoch,
     objects: u64,
-    why: Releasing,
+    why: ReleaseReason,
 ) -> Result<Claim, ReleaseRefused> {
     keep(info, holder, fence)?;
-    if why == Releasing::Moved && info.target == Some(&holder.address) {
+    if why == ReleaseReason::Moved && info.target == Some(&holder.address) {
         return Err(ReleaseRefused::MeantToStay);
     }
     if objects > 0 {

@@ -4,7 +4,7 @@ use crate::address::NodeAddress;
 use crate::member::{Member, Membership};
 use crate::shard_map::ShardMap;
 use crate::sharding::ShardOutOfRange;
-use crate::target::{Since, Target, TargetChange, TargetHeader, TargetUpdate};
+use crate::target::{Target, TargetChange, TargetHeader, TargetSince, TargetUpdate};
 
 /// Why a shard cannot be moved to a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,8 +54,8 @@ pub fn reassign(
 }
 
 /// How a shard that had `before` for its target gets another one.
-pub(crate) fn moved(before: Option<&NodeAddress>, now: LogicalTime) -> Since {
-    if before.is_some() { Since::Moved(now) } else { Since::Placed(now) }
+pub(crate) fn moved(before: Option<&NodeAddress>, now: LogicalTime) -> TargetSince {
+    if before.is_some() { TargetSince::Moved(now) } else { TargetSince::Placed(now) }
 }
 
 /// A write that changes one shard.

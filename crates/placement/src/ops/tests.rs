@@ -3,20 +3,20 @@ use shardwright_contracts::{FenceEpoch, FenceEpochError, LogicalTime, ShardId};
 
 use super::*;
 use crate::flags::Flags;
-use crate::member::{Holder, HolderRef, Incarnation, Member, Membership};
+use crate::member::{Incarnation, Member, Membership, NodeInstance, NodeInstanceRef};
 use crate::shard_map::{Claim, ShardInfo};
-use crate::target::{Since, TargetHeader, TargetUpdate, TargetVersion};
+use crate::target::{TargetHeader, TargetSince, TargetUpdate, TargetVersion};
 use crate::{
-    DrainProgress, Duties, Effort, Handover, HandoverStep, NodeAddress, Patience, ShardCount,
-    ShardMap, Target,
+    DrainProgress, Handover, HandoverAttempts, HandoverStep, HandoverTimeouts, NodeAddress,
+    ShardCount, ShardDuties, ShardMap, Target,
 };
 
 fn node(text: &str) -> NodeAddress {
     NodeAddress::parse(text).unwrap()
 }
 
-fn holder(text: &str, life: u64) -> Holder {
-    Holder { address: node(text), incarnation: Incarnation::from_raw(life) }
+fn holder(text: &str, life: u64) -> NodeInstance {
+    NodeInstance { address: node(text), incarnation: Incarnation::from_raw(life) }
 }
 
 fn fence(raw: u64) -> FenceEpoch {
@@ -40,10 +40,10 @@ fn with<R>(
     use_it(ShardInfo {
         shard: ShardId::from_raw(0),
         target: target.as_ref(),
-        current: current.as_ref().map(Holder::borrowed),
+        current: current.as_ref().map(NodeInstance::borrowed),
         flags: &Flags::default(),
         fence: at.map(fence),
-        since: Since::Unknown,
+        since: TargetSince::Unknown,
     })
 }
 
@@ -105,7 +105,7 @@ fn the_last_fence_is_followed_by_none() {
 #[test]
 fn a_release_keeps_the_fence() {
     let released = with(Some("b"), Some(("a", 2)), Some(7), |info| {
-        release(info, &holder("a", 2), fence(7), 0, Releasing::Moved)
+        release(info, &holder("a", 2), fence(7), 0, ReleaseReason::Moved)
     });
     assert_eq!(released, Ok(Claim { holder: None, fence: fence(7) }));
 }
@@ -117,8 +117,8 @@ fn who_leaves_releases_also_what_is_meant_for_it() {
             release(info, &holder("a", 2), fence(7), 0, why)
         })
     };
-    assert_eq!(release(Releasing::Moved), Err(ReleaseRefused::MeantToStay));
-    assert!(release(Releasing::Leaving).is_ok());
+    assert_eq!(release(ReleaseReason::Moved), Err(ReleaseRefused::MeantToStay));
+    assert!(release(ReleaseReason::Leaving).is_ok());
 }
 
 #[rstest]
@@ -137,7 +137,7 @@ fn a_release_is_refused_for_a_reason(
     #[case] reason: ReleaseRefused,
 ) {
     let refused = with(Some("b"), current, at, |info| {
-        release(info, &holder("a", 2), fence(presented), objects, Releasing::Moved)
+        release(info, &holder("a", 2), fence(presented), objects, ReleaseReason::Moved)
     });
     assert_eq!(refused, Err(reason));
 }
@@ -146,8 +146,8 @@ fn a_release_is_refused_for_a_reason(
 fn a_leader_is_replaced_only_when_it_is_gone() {
     let (a, b) = (holder("a", 2), holder("b", 2));
     let former = holder("a", 1);
-    let lead = |leader: Option<&Holder>, candidate: &Holder| {
-        lead(leader.map(Holder::borrowed), candidate, &members())
+    let lead = |leader: Option<&NodeInstance>, candidate: &NodeInstance| {
+        lead(leader.map(NodeInstance::borrowed), candidate, &members())
     };
     assert_eq!(lead(None, &a), Ok(a.clone()));
     assert_eq!(lead(Some(&former), &b), Ok(b.clone()));
@@ -166,8 +166,9 @@ fn only_the_leader_writes_and_only_the_next_version() {
             TargetHeader { version: TargetVersion::from_raw(version), ..TargetHeader::default() };
         TargetUpdate { header, changes: Vec::new() }
     };
-    let check =
-        |leader: Option<HolderRef<'_>>, version| check_leader(leader, &a, stored, &update(version));
+    let check = |leader: Option<NodeInstanceRef<'_>>, version| {
+        check_leader(leader, &a, stored, &update(version))
+    };
     assert_eq!(check(Some(a.borrowed()), 5), Ok(()));
     assert_eq!(check(None, 5), Err(LeaderRefused::NoLeader));
     assert_eq!(check(Some(b.borrowed()), 5), Err(LeaderRefused::NotLeading(node("b"))));
@@ -194,53 +195,53 @@ fn a_shard_is_handed_over_step_by_step(
     let me = holder("a", 2);
     for (target, leaving) in [("b", false), ("b", true), ("a", true)] {
         let next = with(Some(target), Some(("a", 2)), Some(7), |info| {
-            handover.next_step(info, &me, leaving, Effort::default())
+            handover.next_step(info, &me, leaving, HandoverAttempts::default())
         });
         assert_eq!(next, step);
     }
 }
 
 /// The next step about a shard in which calls run and that is to go elsewhere.
-fn with_calls(admitting: bool, leaving: bool, effort: Effort) -> HandoverStep {
+fn with_calls(admitting: bool, leaving: bool, attempts: HandoverAttempts) -> HandoverStep {
     let handover = Handover { admitting, calls: 3, objects: 2, in_doubt: false };
     with(Some("b"), Some(("a", 2)), Some(7), |info| {
-        handover.next_step(info, &holder("a", 2), leaving, effort)
+        handover.next_step(info, &holder("a", 2), leaving, attempts)
     })
 }
 
-fn effort(since_ms: u64, as_it_is_ms: u64, tries: u32) -> Effort {
-    Effort { since_ms, as_it_is_ms, tries, ..Effort::default() }
+fn attempts(since_ms: u64, as_it_is_ms: u64, tries: u32) -> HandoverAttempts {
+    HandoverAttempts { since_ms, as_it_is_ms, tries, ..HandoverAttempts::default() }
 }
 
 #[test]
 fn calls_that_take_long_are_waited_for_again_and_again_and_others_are_served_in_between() {
-    let wait = |as_it_is_ms| effort(1_000, as_it_is_ms, 0);
+    let wait = |as_it_is_ms| attempts(1_000, as_it_is_ms, 0);
     let hold = |ms| HandoverStep::AwaitCalls { at_most_ms: Some(ms) };
     assert_eq!(with_calls(false, false, wait(0)), hold(200));
     assert_eq!(with_calls(false, false, wait(150)), hold(50));
     assert_eq!(with_calls(false, false, wait(200)), HandoverStep::AdmitAgain);
     // Each time it holds the others for longer, up to a limit.
     for (tries, held) in [(1, 400), (2, 800), (3, 1_000), (4, 1_000), (90, 1_000)] {
-        let effort = effort(1_000, 0, tries);
-        assert_eq!(with_calls(false, false, effort), hold(held), "{tries}");
-        let later = Effort { as_it_is_ms: held, ..effort };
+        let attempts = attempts(1_000, 0, tries);
+        assert_eq!(with_calls(false, false, attempts), hold(held), "{tries}");
+        let later = HandoverAttempts { as_it_is_ms: held, ..attempts };
         assert_eq!(with_calls(false, false, later), HandoverStep::AdmitAgain, "{tries}");
     }
     // Each time it serves on for longer, up to a limit.
     let serve_on = |at_most_ms| HandoverStep::ServeOn { at_most_ms };
     for (tries, pause) in [(1, 200), (2, 400), (3, 800), (6, 5_000), (7, 5_000), (90, 5_000)] {
-        let effort = effort(1_000, 0, tries);
-        assert_eq!(with_calls(true, false, effort), serve_on(pause), "{tries}");
-        let later = Effort { as_it_is_ms: pause - 1, ..effort };
+        let attempts = attempts(1_000, 0, tries);
+        assert_eq!(with_calls(true, false, attempts), serve_on(pause), "{tries}");
+        let later = HandoverAttempts { as_it_is_ms: pause - 1, ..attempts };
         assert_eq!(with_calls(true, false, later), serve_on(1), "{tries}");
-        let later = Effort { as_it_is_ms: pause, ..effort };
+        let later = HandoverAttempts { as_it_is_ms: pause, ..attempts };
         assert_eq!(with_calls(true, false, later), HandoverStep::StopAdmitting, "{tries}");
     }
     // If no call runs just then, the moment is used.
     let idle = Handover { admitting: true, calls: 0, objects: 2, in_doubt: false };
-    let effort = effort(1_000, 0, 6);
+    let attempts = attempts(1_000, 0, 6);
     let next = with(Some("b"), Some(("a", 2)), Some(7), |info| {
-        idle.next_step(info, &holder("a", 2), false, effort)
+        idle.next_step(info, &holder("a", 2), false, attempts)
     });
     assert_eq!(next, HandoverStep::StopAdmitting);
 }
@@ -248,46 +249,50 @@ fn calls_that_take_long_are_waited_for_again_and_again_and_others_are_served_in_
 #[test]
 fn calls_are_waited_for_to_their_end_at_last_or_if_the_node_leaves_at_once() {
     let end = HandoverStep::AwaitCalls { at_most_ms: None };
-    let force_ms = Patience::default().force_ms;
-    let long = effort(force_ms, 60_000, 9);
+    let force_ms = HandoverTimeouts::default().force_ms;
+    let long = attempts(force_ms, 60_000, 9);
     assert_eq!(with_calls(false, false, long), end);
-    assert_eq!(with_calls(true, false, Effort { as_it_is_ms: 0, ..long }), STOP);
-    let begun = effort(900, 900, 0);
+    assert_eq!(with_calls(true, false, HandoverAttempts { as_it_is_ms: 0, ..long }), STOP);
+    let begun = attempts(900, 900, 0);
     assert_eq!(with_calls(false, true, begun), end);
-    assert_eq!(with_calls(true, true, Effort { as_it_is_ms: 0, tries: 3, ..begun }), STOP);
+    assert_eq!(
+        with_calls(true, true, HandoverAttempts { as_it_is_ms: 0, tries: 3, ..begun }),
+        STOP
+    );
     // And that is noticed in time.
-    let soon = effort(force_ms - 7, 0, 9);
+    let soon = attempts(force_ms - 7, 0, 9);
     assert_eq!(with_calls(true, false, soon), HandoverStep::ServeOn { at_most_ms: 7 });
     // A node that leaves has less time, unless there was less anyway.
-    let leaves = |since_ms| Effort { leaves: true, ..effort(since_ms, 0, 9) };
+    let leaves = |since_ms| HandoverAttempts { leaves: true, ..attempts(since_ms, 0, 9) };
     assert_eq!(with_calls(false, false, leaves(10_000)), end);
     assert_eq!(with_calls(true, false, leaves(9_993)), HandoverStep::ServeOn { at_most_ms: 7 });
-    let patience = Patience { force_ms: 5_000, ..Patience::default() };
-    assert_eq!(with_calls(false, false, Effort { patience, ..leaves(5_000) }), end);
+    let timeouts = HandoverTimeouts { force_ms: 5_000, ..HandoverTimeouts::default() };
+    assert_eq!(with_calls(false, false, HandoverAttempts { timeouts, ..leaves(5_000) }), end);
 }
 
 const STOP: HandoverStep = HandoverStep::StopAdmitting;
 
 #[test]
 fn a_shard_whose_release_the_store_refuses_is_served_on_and_tried_less_and_less_often() {
-    let next = |handover: Handover, leaving, effort| {
+    let next = |handover: Handover, leaving, attempts| {
         with(Some("b"), Some(("a", 2)), Some(7), |info| {
-            handover.next_step(info, &holder("a", 2), leaving, effort)
+            handover.next_step(info, &holder("a", 2), leaving, attempts)
         })
     };
     let empty = Handover { admitting: false, calls: 0, objects: 0, in_doubt: false };
-    let refused = Effort { refusals: 1, is_refused: true, ..effort(300, 300, 0) };
+    let refused = HandoverAttempts { refusals: 1, is_refused: true, ..attempts(300, 300, 0) };
     assert_eq!(next(empty, false, refused), HandoverStep::AdmitAgain);
     // Who leaves at once, or does not know what became of a release, has no other way.
     assert_eq!(next(empty, true, refused), HandoverStep::Release);
     let in_doubt = Handover { in_doubt: true, ..empty };
     assert_eq!(next(in_doubt, false, refused), HandoverStep::Release);
     // The store is left alone for a while, whether calls run or not, and however long that takes.
-    let force_ms = Patience::default().force_ms;
+    let force_ms = HandoverTimeouts::default().force_ms;
     for (refusals, pause) in [(1, 200), (2, 400), (5, 3_200), (6, 5_000), (90, 5_000)] {
         for (calls, since_ms) in [(0, 300), (3, 300), (0, force_ms), (3, force_ms)] {
             let serving = Handover { admitting: true, calls, ..empty };
-            let served = |as_it_is_ms| Effort { refusals, ..effort(since_ms, as_it_is_ms, 1) };
+            let served =
+                |as_it_is_ms| HandoverAttempts { refusals, ..attempts(since_ms, as_it_is_ms, 1) };
             let serve_on = HandoverStep::ServeOn { at_most_ms: pause };
             assert_eq!(next(serving, false, served(0)), serve_on, "{refusals} {calls}");
             assert_eq!(next(serving, false, served(pause)), STOP, "{refusals} {calls}");
@@ -295,10 +300,10 @@ fn a_shard_whose_release_the_store_refuses_is_served_on_and_tried_less_and_less_
         }
     }
     // And then it is tried again, and calls are held for others no longer than before.
-    let again = Effort { refusals: 1, ..effort(600, 10, 1) };
+    let again = HandoverAttempts { refusals: 1, ..attempts(600, 10, 1) };
     assert_eq!(next(empty, false, again), HandoverStep::Release);
     let with_calls = Handover { calls: 3, ..empty };
-    let held_for = |ms| Effort { refusals: 1, ..effort(force_ms, ms, 1) };
+    let held_for = |ms| HandoverAttempts { refusals: 1, ..attempts(force_ms, ms, 1) };
     let hold = HandoverStep::AwaitCalls { at_most_ms: Some(1) };
     assert_eq!(next(with_calls, false, held_for(399)), hold);
     assert_eq!(next(with_calls, false, held_for(400)), HandoverStep::AdmitAgain);
@@ -309,7 +314,7 @@ fn a_shard_that_stays_is_served_and_one_of_another_is_left_alone() {
     let next = |admitting, target: Option<&str>, current| {
         let handover = Handover { admitting, calls: 0, objects: 0, in_doubt: false };
         with(target, current, Some(7), |info| {
-            handover.next_step(info, &holder("a", 2), false, Effort::default())
+            handover.next_step(info, &holder("a", 2), false, HandoverAttempts::default())
         })
     };
     let own = Some(("a", 2));
@@ -326,7 +331,7 @@ fn a_shard_is_not_served_again_while_a_release_of_it_is_on_its_way() {
     let next = |target, current| {
         let handover = Handover { admitting: false, calls: 0, objects: 0, in_doubt: true };
         with(Some(target), current, Some(7), |info| {
-            handover.next_step(info, &holder("a", 2), false, Effort::default())
+            handover.next_step(info, &holder("a", 2), false, HandoverAttempts::default())
         })
     };
     let own = Some(("a", 2));
@@ -350,8 +355,11 @@ fn a_node_claims_what_it_should_and_gives_up_what_it_should_not() {
         (3, "a", Some(("b", 2))),
         (4, "a", Some(("c", 1))),
     ] {
-        let target =
-            Target { node: Some(node(target)), flags: Flags::default(), since: Since::Unknown };
+        let target = Target {
+            node: Some(node(target)),
+            flags: Flags::default(),
+            since: TargetSince::Unknown,
+        };
         map.load_target(number(shard), &target).unwrap();
         if let Some((name, life)) = current {
             let claim = Claim { holder: Some(holder(name, life)), fence: fence(2) };
@@ -359,8 +367,8 @@ fn a_node_claims_what_it_should_and_gives_up_what_it_should_not() {
         }
     }
     let duties = |leaving| {
-        let Duties { claim, give_up } =
-            Duties::of(&map, &holder("a", 2), &members(), FenceEpoch::INITIAL, leaving);
+        let ShardDuties { claim, give_up } =
+            ShardDuties::of(&map, &holder("a", 2), &members(), FenceEpoch::INITIAL, leaving);
         let raw = |shards: Vec<ShardId>| shards.into_iter().map(ShardId::as_raw).collect();
         (raw(claim), raw(give_up))
     };
@@ -372,8 +380,9 @@ fn a_node_claims_what_it_should_and_gives_up_what_it_should_not() {
 #[test]
 fn a_drain_is_done_when_nothing_is_held_and_nothing_is_meant_to_be() {
     let mut map = ShardMap::new(ShardCount::try_new(3).unwrap());
-    let target = |name, flags| Target { node: Some(node(name)), flags, since: Since::Unknown };
-    let held = |who: &Holder| Claim { holder: Some(who.clone()), fence: fence(2) };
+    let target =
+        |name, flags| Target { node: Some(node(name)), flags, since: TargetSince::Unknown };
+    let held = |who: &NodeInstance| Claim { holder: Some(who.clone()), fence: fence(2) };
     let number = ShardId::from_raw;
     map.load_target(number(0), &target("a", Flags::default().pinned())).unwrap();
     map.load_target(number(1), &target("b", Flags::default())).unwrap();

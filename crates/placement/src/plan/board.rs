@@ -5,7 +5,7 @@ use shardwright_contracts::LogicalTime;
 use super::dense::{NodeNo, PerNode, PerShard, ShardNo};
 use super::quota::Costs;
 use super::quota::{Portion, Quota, quotas};
-use super::{Move, MoveReason, Note, PlanInput};
+use super::{Move, MoveReason, PlanInput, PlanNote};
 use crate::address::NodeAddress;
 use crate::config::ClusterConfig;
 
@@ -16,7 +16,7 @@ pub(super) struct Board<'a> {
     pub(super) costs: Costs,
     pub(super) budget: Budget,
     pub(super) moves: Vec<Move>,
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<PlanNote>,
     pub(super) ask_again_at: Option<LogicalTime>,
 }
 

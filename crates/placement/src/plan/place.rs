@@ -9,7 +9,7 @@ use shardwright_contracts::LogicalTime;
 use super::board::{Board, Mobility, Node, Shard, Standing};
 use super::dense::{NodeNo, Number, PerNode, ShardNo};
 use super::quota::Quota;
-use super::{MoveReason, Note, survey};
+use super::{MoveReason, PlanNote, survey};
 
 /// Places what can be placed now. Tells whether something that must go has to wait.
 pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
@@ -23,7 +23,7 @@ pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
         }
     }
     if waiting > 0 {
-        board.notes.push(Note::InFlightLimit { waiting });
+        board.notes.push(PlanNote::InFlightLimit { waiting });
     }
     if !guarded {
         place_first(board, unplaced);
@@ -162,7 +162,7 @@ pub(super) fn bring_home(board: &mut Board<'_>) {
         }
     }
     if let Some(until) = cooling_until {
-        board.notes.push(Note::CoolingDown { shards: cooling, until });
+        board.notes.push(PlanNote::CoolingDown { shards: cooling, until });
         board.ask_again(until);
     }
 }

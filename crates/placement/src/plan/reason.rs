@@ -110,7 +110,7 @@ impl fmt::Display for Move {
 
 /// Something that a plan did not do, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum PlanNote {
     /// No node can have a shard.
     NoNode,
     /// Too few nodes are there to decide anything.
@@ -188,7 +188,7 @@ pub enum Note {
 }
 
 /// A sentence.
-impl fmt::Display for Note {
+impl fmt::Display for PlanNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoNode => f.write_str("there is no node that could have a shard"),

@@ -11,7 +11,7 @@ use shardwright_contracts::LogicalTime;
 use super::board::{Board, Mobility, Standing};
 use super::dense::{NodeNo, PerNode, ShardNo};
 use super::quota::Quota;
-use super::{MoveReason, Note};
+use super::{MoveReason, PlanNote};
 
 /// Moves one batch. Tells whether there is more to do that waits.
 pub(super) fn shed(board: &mut Board<'_>, running: bool) -> bool {
@@ -60,7 +60,7 @@ pub(super) fn shed(board: &mut Board<'_>, running: bool) -> bool {
         return false;
     }
     if let Some(until) = stock.cooling_until.filter(|_| !held_up) {
-        board.notes.push(Note::CoolingDown { shards: stock.cooling, until });
+        board.notes.push(PlanNote::CoolingDown { shards: stock.cooling, until });
         board.ask_again(until);
         return true;
     }

@@ -12,7 +12,7 @@ use shardwright_contracts::LogicalTime;
 use super::board::{Board, Mobility, Standing};
 use super::dense::{NodeNo, PerNode, ShardNo};
 use super::quota::Quota;
-use super::{MoveReason, Note};
+use super::{MoveReason, PlanNote};
 
 /// Moves one batch. Tells whether the rebalance goes on.
 pub(super) fn spread(board: &mut Board<'_>, running: bool) -> bool {
@@ -61,9 +61,9 @@ pub(super) fn spread(board: &mut Board<'_>, running: bool) -> bool {
     let left: u128 = board.nodes.numbers().map(|node| surplus(board, &shares, node)).sum();
     if left > 0 && !board.budget.is_open_for_balance() {
         let waiting = u32::try_from(left).unwrap_or(u32::MAX);
-        board.notes.push(Note::InFlightLimit { waiting });
+        board.notes.push(PlanNote::InFlightLimit { waiting });
     } else if let (1.., Some(until)) = (left, givers.cooling_until) {
-        board.notes.push(Note::CoolingDown { shards: givers.cooling, until });
+        board.notes.push(PlanNote::CoolingDown { shards: givers.cooling, until });
         board.ask_again(until);
     }
     left > 0 && !stops_early
@@ -109,10 +109,10 @@ impl Difference {
         self.shards >= 2.0 && self.shards > self.begins_above
     }
 
-    fn note(&self) -> Note {
+    fn note(&self) -> PlanNote {
         // Below two shards nothing begins, whatever the threshold.
         let begins_above = (self.begins_above as u64).max(1);
-        Note::WithinThreshold { spread: self.shards as u64, begins_above }
+        PlanNote::WithinThreshold { spread: self.shards as u64, begins_above }
     }
 }
 

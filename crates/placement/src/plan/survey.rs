@@ -6,13 +6,13 @@ use super::board::Budget;
 use super::board::{Board, Mobility, Node, Shard, Standing};
 use super::dense::{NodeNo, Number, PerNode, PerShard, ShardNo};
 use super::quota::Costs;
-use super::{Note, PlanInput};
+use super::{PlanInput, PlanNote};
 use crate::config::PinPolicy;
-use crate::member::{HolderRef, Incarnation, Member};
+use crate::member::{Incarnation, Member, NodeInstanceRef};
 use crate::node_names::NameNumber;
+use crate::observations::Trust;
 use crate::shard_map::RawShard;
-use crate::target::Since;
-use crate::witness::Trust;
+use crate::target::TargetSince;
 
 pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
     let members: PerNode<&Member> = input.members.iter().collect();
@@ -29,12 +29,13 @@ pub(super) fn survey<'a>(input: &'a PlanInput<'a>) -> Board<'a> {
         came_at: input.members.came_at().collect(),
     };
     let mut shards: PerShard<Shard> = input.map.raw().map(|raw| view.shard(&raw)).collect();
-    for shard in &input.witness.unreadable {
+    for shard in &input.observations.unreadable {
         if let Some(number) = shards.number_of(*shard) {
             shards[number].standing = Standing::Unreadable;
         }
     }
-    let on_trial = |member: &Member| input.witness.trust(&member.holder, input.now) == Trust::Trial;
+    let on_trial =
+        |member: &Member| input.observations.trust(&member.holder, input.now) == Trust::Trial;
     let mut budget = Budget::new(input.config, members.len());
     for (node, _) in members.iter().filter(|(_, member)| on_trial(member)) {
         budget.try_out(node);
@@ -122,7 +123,7 @@ impl View<'_> {
         let former = raw.holder.filter(|(name, life)| self.live(*name, *life).is_none());
         let left_at = former.and_then(|(name, incarnation)| {
             let address = self.input.map.names().name(name)?;
-            Some(self.input.members.left_at(HolderRef { address, incarnation }))
+            Some(self.input.members.left_at(NodeInstanceRef { address, incarnation }))
         });
         let loose_at = [left_at, raw.released_at].into_iter().flatten().fold(came_at, Ord::max);
         late(self.input, raw, loose_at)
@@ -135,7 +136,7 @@ impl View<'_> {
     fn in_flight(&self, raw: &RawShard<'_>, shard: &Shard) -> Option<(Option<NodeNo>, NodeNo)> {
         let counts = matches!(shard.standing, Standing::Home(_))
             && shard.holder != shard.target
-            && !matches!(raw.since, Since::Placed(_))
+            && !matches!(raw.since, TargetSince::Placed(_))
             && shard.late_ms.is_none();
         counts.then_some((shard.holder, shard.target?))
     }
@@ -173,15 +174,15 @@ fn note_stuck(board: &mut Board<'_>) {
     for (node, (shards, first)) in stuck.iter() {
         if let Some(first) = first {
             let node = board.nodes[node].address.clone();
-            board.notes.push(Note::Stuck { node, shards: *shards, first: first.id() });
+            board.notes.push(PlanNote::Stuck { node, shards: *shards, first: first.id() });
         }
     }
 }
 
 /// A node that leaves shards unclaimed, or did so lately, gets no others, unless they all do.
 fn close_nodes_that_do_not_claim(board: &mut Board<'_>, members: &PerNode<&Member>) {
-    let (witness, now) = (board.input.witness, board.input.now);
-    let trust = |member: &Member| witness.trust(&member.holder, now);
+    let (observations, now) = (board.input.observations, board.input.now);
+    let trust = |member: &Member| observations.trust(&member.holder, now);
     let mut idle: PerNode<bool> =
         members.iter().map(|(_, member)| matches!(trust(member), Trust::PassedOver(_))).collect();
     for (_, shard) in board.shards.iter() {
@@ -196,7 +197,7 @@ fn close_nodes_that_do_not_claim(board: &mut Board<'_>, members: &PerNode<&Membe
                 && board.nodes[number].open
             {
                 let node = board.nodes[number].address.clone();
-                board.notes.push(Note::PassedOver { node, until });
+                board.notes.push(PlanNote::PassedOver { node, until });
                 board.ask_again(until);
             }
             board.nodes[number].open &= !idle[number];
@@ -221,7 +222,7 @@ fn fix_what_no_node_could_bear(board: &mut Board<'_>) {
     for (number, cost) in costs.iter().filter(|(_, cost)| u128::from(**cost) > share) {
         let percent = u128::from(*cost) * 100 / share.max(1);
         let percent = u32::try_from(percent).unwrap_or(u32::MAX);
-        board.notes.push(Note::TooHeavy { shard: number.id(), percent });
+        board.notes.push(PlanNote::TooHeavy { shard: number.id(), percent });
         if let Standing::Home(mobility) = &mut board.shards[number].standing {
             *mobility = Mobility::Fixed;
         }
@@ -266,10 +267,10 @@ fn weigh(board: &mut Board<'_>) {
         }
     }
     if let (shards, Some(first)) = waiting {
-        board.notes.push(Note::PinnedToAbsent { shards, first: first.id() });
+        board.notes.push(PlanNote::PinnedToAbsent { shards, first: first.id() });
     }
     if let (shards, Some(first)) = unreadable {
-        board.notes.push(Note::Unreadable { shards, first: first.id() });
+        board.notes.push(PlanNote::Unreadable { shards, first: first.id() });
     }
 }
 
@@ -292,19 +293,19 @@ pub(super) fn late(
     raw: &RawShard<'_>,
     loose_at: LogicalTime,
 ) -> Option<u64> {
-    let given_at = given_at(input, raw).unwrap_or(input.witness.follows_since);
+    let given_at = given_at(input, raw).unwrap_or(input.observations.follows_since);
     let for_ms = input.now.millis_since(given_at.max(loose_at));
     (for_ms >= input.config.stuck_after_ms).then_some(for_ms)
 }
 
 /// Until when a shard stays where it was moved to, if that is not over.
 pub(super) fn cooling_until(input: &PlanInput<'_>, raw: &RawShard<'_>) -> Option<LogicalTime> {
-    if matches!(raw.since, Since::Placed(_)) {
+    if matches!(raw.since, TargetSince::Placed(_)) {
         return None;
     }
     // By a clock that can be trusted, it may have been moved the moment before whoever plans began
     // to look.
-    let follows_since = input.witness.follows_since;
+    let follows_since = input.observations.follows_since;
     let told = || given_at(input, raw).map_or(follows_since, |at| at.max(follows_since));
     let at = raw.heard_at.unwrap_or_else(told);
     let until = at.saturating_add(input.config.move_cooldown_ms);

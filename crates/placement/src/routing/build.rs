@@ -1,6 +1,6 @@
 use super::{NodeAt, Retries, RoutingTable, Slot};
 use crate::config::ClusterConfig;
-use crate::member::{Holder, Incarnation, Membership};
+use crate::member::{Incarnation, Membership, NodeInstance};
 use crate::node_names::NameNumber;
 use crate::shard_map::{RawShard, ShardMap};
 use crate::sharding::Sharding;
@@ -11,7 +11,7 @@ impl RoutingTable {
     pub fn new(
         map: &ShardMap,
         members: &Membership,
-        own: Option<&Holder>,
+        own: Option<&NodeInstance>,
         config: &ClusterConfig,
     ) -> Self {
         let mut nodes: Vec<_> = members.iter().map(|member| member.address().clone()).collect();

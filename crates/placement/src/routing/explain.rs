@@ -1,7 +1,7 @@
 use std::fmt;
 
 use super::{Retry, Route, RouteError, RoutingTable};
-use crate::object_id::{Home, ObjectIdRef};
+use crate::object_id::{ObjectIdRef, ObjectLocation};
 use crate::sharding::Sharding;
 
 /// Says in a sentence why a call goes where it goes.
@@ -24,16 +24,16 @@ impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, id, route } = self;
         let Sharding { hash, num_shards } = table.sharding;
-        match (id.home(), route.shard()) {
-            (Home::Hashed, Some(shard)) => {
+        match (id.location(), route.shard()) {
+            (ObjectLocation::Hashed, Some(shard)) => {
                 let (shard, name) = (shard.as_raw(), hash.name());
                 write!(f, "the id hashes to shard {shard} of {num_shards} by {name}; ")?;
             }
-            (Home::Shard(shard), _) => {
+            (ObjectLocation::Shard(shard), _) => {
                 write!(f, "the id names shard {} of {num_shards}; ", shard.as_raw())?;
             }
-            (Home::Node(node), _) => write!(f, "the id names node {node}; ")?,
-            (Home::Hashed, None) => {}
+            (ObjectLocation::Node(node), _) => write!(f, "the id names node {node}; ")?,
+            (ObjectLocation::Hashed, None) => {}
         }
         write!(f, "{route}")?;
         let Some(shard) = route.shard() else { return Ok(()) };

@@ -3,15 +3,15 @@ use shardwright_contracts::LogicalTime;
 use super::*;
 use crate::config::ClusterConfig;
 use crate::flags::Flags;
-use crate::member::{Holder, Incarnation, Member, Membership};
+use crate::member::{Incarnation, Member, Membership, NodeInstance};
 use crate::shard_map::ShardMap;
 use crate::sharding::ShardCount;
-use crate::target::{Since, Target};
+use crate::target::{Target, TargetSince};
 use crate::{Claim, ShardHash};
 
-fn holder(name: &str, life: u64) -> Holder {
+fn holder(name: &str, life: u64) -> NodeInstance {
     let address = NodeAddress::parse(name).unwrap();
-    Holder { address, incarnation: Incarnation::from_raw(life) }
+    NodeInstance { address, incarnation: Incarnation::from_raw(life) }
 }
 
 struct Scene {
@@ -30,7 +30,7 @@ fn scene(shards: &[Known]) -> Scene {
     let mut map = ShardMap::new(num_shards);
     for ((target, claim), shard) in shards.iter().zip(num_shards.shards()) {
         let node = target.map(|name| holder(name, 1).address);
-        let target = Target { node, flags: Flags::default(), since: Since::Unknown };
+        let target = Target { node, flags: Flags::default(), since: TargetSince::Unknown };
         map.load_target(shard, &target).unwrap();
         if let Some(current) = claim {
             let holder = current.map(|(name, life)| holder(name, life));
@@ -44,7 +44,7 @@ fn scene(shards: &[Known]) -> Scene {
 }
 
 impl Scene {
-    fn table(&self, own: Option<&Holder>) -> RoutingTable {
+    fn table(&self, own: Option<&NodeInstance>) -> RoutingTable {
         RoutingTable::new(&self.map, &self.members, own, &self.config)
     }
 }

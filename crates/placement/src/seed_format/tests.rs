@@ -4,7 +4,7 @@ use shardwright_contracts::FenceEpoch;
 
 use super::*;
 use crate::ShardCount;
-use crate::member::{Holder, Incarnation};
+use crate::member::{Incarnation, NodeInstance};
 use crate::shard_map::Claim;
 use crate::shard_map::ShardMap;
 
@@ -84,7 +84,7 @@ fn a_value_goes_through_the_map_and_comes_out_the_same() {
         let value = SeedShard::parse(text).unwrap();
         map.load_target(shard, &value.to_target()).unwrap();
         let life = Incarnation::from_raw(7);
-        let holder = value.current.map(|address| Holder { address, incarnation: life });
+        let holder = value.current.map(|address| NodeInstance { address, incarnation: life });
         let claim = Claim { holder, fence: FenceEpoch::from_raw(12).unwrap() };
         map.learn_claim(shard, &claim).unwrap();
     }

@@ -3,7 +3,7 @@ use shardwright_contracts::LogicalTime;
 use super::*;
 use crate::NodeAddress;
 use crate::handover::Readiness;
-use crate::member::{Holder, Member, Membership};
+use crate::member::{Member, Membership, NodeInstance};
 use crate::target::TargetChange;
 use crate::testing::wait_until_ready;
 
@@ -11,14 +11,14 @@ fn map(shards: u32) -> ShardMap {
     ShardMap::new(ShardCount::try_new(shards).unwrap())
 }
 
-fn holder(name: &str) -> Holder {
+fn holder(name: &str) -> NodeInstance {
     let address = NodeAddress::parse(name).unwrap();
-    Holder { address, incarnation: Incarnation::from_raw(1) }
+    NodeInstance { address, incarnation: Incarnation::from_raw(1) }
 }
 
 fn members(names: &[&str]) -> Membership {
     let members = names.iter().map(|name| {
-        let Holder { address, incarnation } = holder(name);
+        let NodeInstance { address, incarnation } = holder(name);
         Member::new(address, incarnation)
     });
     Membership::try_new(members, LogicalTime::ZERO).unwrap()
@@ -29,7 +29,7 @@ fn claim(name: Option<&str>, fence: u64) -> Claim {
 }
 
 fn target(name: &str) -> Target {
-    let since = Since::Placed(LogicalTime::from_millis(3));
+    let since = TargetSince::Placed(LogicalTime::from_millis(3));
     Target { node: Some(holder(name).address), flags: Flags::default(), since }
 }
 
@@ -74,12 +74,12 @@ fn only_the_next_version_applies_and_a_refused_one_changes_nothing() {
 fn news_of_claims_that_overtook_each_other_are_put_in_order() {
     let mut map = map(1);
     let mut learn = |claim: Claim| map.learn_claim(FIRST, &claim).unwrap();
-    assert_eq!(learn(claim(Some("a"), 2)), Learned::New);
-    assert_eq!(learn(claim(Some("a"), 2)), Learned::Old);
-    assert_eq!(learn(claim(None, 2)), Learned::New);
-    assert_eq!(learn(claim(Some("a"), 2)), Learned::Old);
-    assert_eq!(learn(claim(Some("b"), 3)), Learned::New);
-    assert_eq!(learn(claim(None, 2)), Learned::Old);
+    assert_eq!(learn(claim(Some("a"), 2)), MapChange::New);
+    assert_eq!(learn(claim(Some("a"), 2)), MapChange::Old);
+    assert_eq!(learn(claim(None, 2)), MapChange::New);
+    assert_eq!(learn(claim(Some("a"), 2)), MapChange::Old);
+    assert_eq!(learn(claim(Some("b"), 3)), MapChange::New);
+    assert_eq!(learn(claim(None, 2)), MapChange::Old);
     let info = map.info(FIRST).unwrap();
     assert_eq!(info.current, Some(holder("b").borrowed()));
     assert_eq!(info.fence, FenceEpoch::from_raw(3).ok());
@@ -88,12 +88,12 @@ fn news_of_claims_that_overtook_each_other_are_put_in_order() {
 #[test]
 fn a_target_read_without_its_time_keeps_the_time_that_is_known() {
     let mut map = map(1);
-    let timeless = |name| Target { since: Since::Unknown, ..target(name) };
+    let timeless = |name| Target { since: TargetSince::Unknown, ..target(name) };
     map.load_target(FIRST, &target("a")).unwrap();
     map.load_target(FIRST, &timeless("a")).unwrap();
     assert_eq!(map.info(FIRST).unwrap().since, target("a").since);
     map.load_target(FIRST, &timeless("b")).unwrap();
-    assert_eq!(map.info(FIRST).unwrap().since, Since::Unknown);
+    assert_eq!(map.info(FIRST).unwrap().since, TargetSince::Unknown);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_claim_that_is_forgotten_can_be_learned_anew() {
     map.forget_claim(FIRST).unwrap();
     assert_eq!((map.info(FIRST).unwrap().current, map.info(FIRST).unwrap().fence), (None, None));
     assert_eq!(map.names().all().flatten().count(), 0);
-    assert_eq!(map.learn_claim(FIRST, &claim(Some("a"), 5)), Ok(Learned::New));
+    assert_eq!(map.learn_claim(FIRST, &claim(Some("a"), 5)), Ok(MapChange::New));
     assert!(map.forget_claim(ShardId::from_raw(1)).is_err());
 }
 

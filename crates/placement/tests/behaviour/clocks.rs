@@ -1,7 +1,7 @@
 //! Stored times were written by the clocks of other machines, which may be wrong by any amount.
 
 use shardwright_contracts::LogicalTime;
-use shardwright_placement::{MoveReason, Since, Target};
+use shardwright_placement::{MoveReason, Target, TargetSince};
 
 use crate::support::{Cluster, node, shard};
 
@@ -24,13 +24,13 @@ fn earlier(time: LogicalTime, millis: u64) -> LogicalTime {
     LogicalTime::from_millis(time.as_millis() - millis)
 }
 
-fn meant(name: &str, since: Since) -> Target {
+fn meant(name: &str, since: TargetSince) -> Target {
     Target { node: Some(node(name)), since, ..Target::default() }
 }
 
 /// Shards of `n00` that were moved to `n01`, which claims nothing, as somebody's clock says.
 fn moved(cluster: &mut Cluster, since: LogicalTime, is_heard: bool) {
-    let target = meant("n01", Since::Moved(since));
+    let target = meant("n01", TargetSince::Moved(since));
     if is_heard {
         cluster.map.hear_target(shard(0), &target, cluster.now).unwrap();
     } else {
@@ -69,7 +69,7 @@ fn a_clock_that_is_ahead_makes_nothing_wait_until_then() {
 #[test]
 fn what_comes_from_the_future_to_one_who_just_came_counts_from_when_it_came() {
     let mut cluster = cluster();
-    cluster.witness.follows_since = cluster.now;
+    cluster.observations.follows_since = cluster.now;
     let since = later(cluster.now, HOUR_MS);
     moved(&mut cluster, since, false);
     cluster.pass(59_999);
@@ -81,12 +81,12 @@ fn what_comes_from_the_future_to_one_who_just_came_counts_from_when_it_came() {
 #[test]
 fn a_move_from_the_future_does_not_cool_until_then() {
     let mut cluster = cluster();
-    let since = Since::Moved(later(cluster.now, HOUR_MS));
+    let since = TargetSince::Moved(later(cluster.now, HOUR_MS));
     for number in [0, 3, 6] {
         cluster.map.load_target(shard(number), &meant("n01", since)).unwrap();
     }
     cluster.hand_over();
-    cluster.witness.follows_since = cluster.now;
+    cluster.observations.follows_since = cluster.now;
     cluster.pass(59_999);
     // They may have been moved the moment before it came.
     assert!(cluster.plan().moves.iter().all(|one| one.shard.as_raw() % 3 != 0));
@@ -99,9 +99,9 @@ fn a_move_from_the_future_does_not_cool_until_then() {
 #[test]
 fn what_nobody_knows_the_time_of_is_late_some_time_after_whoever_plans_came() {
     let mut cluster = cluster();
-    cluster.map.load_target(shard(0), &meant("n01", Since::Unknown)).unwrap();
+    cluster.map.load_target(shard(0), &meant("n01", TargetSince::Unknown)).unwrap();
     cluster.hand_over_without("n01");
-    cluster.witness.follows_since = cluster.now;
+    cluster.observations.follows_since = cluster.now;
     assert!(!is_late(&cluster));
     cluster.pass(60_000);
     assert!(is_late(&cluster));
@@ -128,7 +128,7 @@ fn a_node_is_late_no_earlier_than_some_time_after_it_came_or_the_one_before_it_h
     let mut cluster = cluster();
     cluster
         .map
-        .hear_target(shard(0), &meant("n01", Since::Moved(cluster.now)), cluster.now)
+        .hear_target(shard(0), &meant("n01", TargetSince::Moved(cluster.now)), cluster.now)
         .unwrap();
     cluster.hand_over_without("n00");
     cluster.pass(100_000);

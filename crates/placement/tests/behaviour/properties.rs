@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use shardwright_contracts::{LogicalTime, ShardId};
 use shardwright_placement::{
-    Claim, ClusterConfig, MoveReason, Note, Plan, PlanInput, Readiness, ShardCount, ShardMap,
-    Since, Target, ops, plan,
+    Claim, ClusterConfig, MoveReason, Plan, PlanInput, PlanNote, Readiness, ShardCount, ShardMap,
+    Target, TargetSince, ops, plan,
 };
 
 use crate::support::{Cluster, node, shard};
@@ -150,7 +150,7 @@ fn shuffled(map: &ShardMap) -> ShardMap {
     other.load_target(shard(0), &Target { node: Some(node("zz")), ..Target::default() }).unwrap();
     for info in infos.iter().rev() {
         if let Some(fence) = info.fence {
-            let holder = info.current.map(shardwright_placement::HolderRef::to_holder);
+            let holder = info.current.map(shardwright_placement::NodeInstanceRef::to_holder);
             other.learn_claim(info.shard, &Claim { holder, fence }).unwrap();
         }
     }
@@ -167,7 +167,7 @@ fn in_flight(cluster: &Cluster) -> (usize, BTreeMap<String, usize>) {
     let mut per_node: BTreeMap<String, usize> = BTreeMap::new();
     let mut in_all = 0;
     for info in cluster.map.iter() {
-        let Since::Moved(since) = info.since else { continue };
+        let TargetSince::Moved(since) = info.since else { continue };
         let holder = info.current.filter(|one| cluster.members.is_live(*one));
         let target = info
             .target
@@ -390,7 +390,7 @@ proptest! {
         loads[usize::try_from(heavy).unwrap()] = 5_000;
         cluster.loads = Some(loads);
         let reported = cluster.plan().notes.into_iter().any(|note| {
-            matches!(note, Note::TooHeavy { shard, .. } if shard.as_raw() == heavy)
+            matches!(note, PlanNote::TooHeavy { shard, .. } if shard.as_raw() == heavy)
         });
         prop_assert!(reported);
         for _ in 0..100 {

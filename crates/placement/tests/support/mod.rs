@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
-use shardwright_placement::ops::{self, Releasing};
+use shardwright_placement::ops::{self, ReleaseReason};
 use shardwright_placement::{
-    ClusterConfig, Duties, Holder, Incarnation, Member, Membership, Move, NodeAddress, Plan,
-    PlanInput, ShardCount, ShardMap, Witness, plan,
+    ClusterConfig, Incarnation, LeaderObservations, Member, Membership, Move, NodeAddress,
+    NodeInstance, Plan, PlanInput, ShardCount, ShardDuties, ShardMap, plan,
 };
 
 pub(crate) struct Cluster {
@@ -16,7 +16,7 @@ pub(crate) struct Cluster {
     pub(crate) members: Membership,
     pub(crate) loads: Option<Vec<u64>>,
     pub(crate) now: LogicalTime,
-    pub(crate) witness: Witness,
+    pub(crate) observations: LeaderObservations,
     lives: u64,
 }
 
@@ -43,7 +43,7 @@ impl Cluster {
             members: Membership::try_new([], LogicalTime::ZERO).unwrap(),
             loads: None,
             now: LogicalTime::ZERO,
-            witness: Witness::default(),
+            observations: LeaderObservations::default(),
             lives: 0,
             config,
         }
@@ -108,7 +108,7 @@ impl Cluster {
             loads: self.loads.as_deref(),
             config: &self.config,
             now: self.now,
-            witness: &self.witness,
+            observations: &self.observations,
         }
     }
 
@@ -122,7 +122,7 @@ impl Cluster {
         if let Some(update) = plan.update(&self.map, self.now) {
             self.map.apply(&update).unwrap();
         }
-        self.witness.saw_plan(&plan, &self.members, &self.config, self.now);
+        self.observations.saw_plan(&plan, &self.members, &self.config, self.now);
         plan
     }
 
@@ -140,7 +140,7 @@ impl Cluster {
             for shard in self.duties(holder).give_up {
                 let info = self.map.info(shard).unwrap();
                 let fence = info.fence.unwrap();
-                let claim = ops::release(info, holder, fence, 0, Releasing::Moved).unwrap();
+                let claim = ops::release(info, holder, fence, 0, ReleaseReason::Moved).unwrap();
                 self.map.learn_claim(shard, &claim).unwrap();
             }
         }
@@ -150,15 +150,15 @@ impl Cluster {
                 let info = self.map.info(shard).unwrap();
                 let claim = ops::claim(info, holder, &self.members, FenceEpoch::INITIAL).unwrap();
                 self.map.learn_claim(shard, &claim).unwrap();
-                self.witness.saw_claim(holder.borrowed());
+                self.observations.saw_claim(holder.borrowed());
                 claimed += 1;
             }
         }
         claimed
     }
 
-    fn duties(&self, holder: &Holder) -> Duties {
-        Duties::of(&self.map, holder, &self.members, FenceEpoch::INITIAL, false)
+    fn duties(&self, holder: &NodeInstance) -> ShardDuties {
+        ShardDuties::of(&self.map, holder, &self.members, FenceEpoch::INITIAL, false)
     }
 
     /// Plans and hands over until nothing changes any more, and tells every move.

@@ -2,7 +2,7 @@
 //! nothing, and another dies. Others must have its shards in time all the same.
 
 use shardwright_contracts::ShardId;
-use shardwright_placement::{Holder, NodeAddress, PinPolicy};
+use shardwright_placement::{NodeAddress, NodeInstance, PinPolicy};
 
 use super::director::Director;
 use super::operators::settled;
@@ -107,7 +107,7 @@ impl Director {
 
     /// Judges whether others have what a node had that has just gone. If who leads has known that
     /// the idle one does not claim, it waits for nothing else.
-    fn watch_over(&mut self, idle: usize, knows: Option<&Holder>) -> Result<(), Finding> {
+    fn watch_over(&mut self, idle: usize, knows: Option<&NodeInstance>) -> Result<(), Finding> {
         let is_known = knows.is_some() && knows == self.truth.leader.as_ref();
         let stuck_after_ms = self.settings.options.config.stuck_after_ms;
         let limit_ms = if is_known { SOON_MS } else { SOON_MS + stuck_after_ms };

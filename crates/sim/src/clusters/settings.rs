@@ -6,7 +6,9 @@ use std::time::Duration;
 use shardwright_engine::cluster::{ClusterName, ClusterOptions};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_node::{GateOptions, HostOptions, NodeOptions};
-use shardwright_placement::{ClusterConfig, Patience, PinPolicy, ShardCount, ShardHash, Sharding};
+use shardwright_placement::{
+    ClusterConfig, HandoverTimeouts, PinPolicy, ShardCount, ShardHash, Sharding,
+};
 use shardwright_store::StoreLimits;
 
 use crate::rng::Rng;
@@ -74,7 +76,7 @@ impl Settings {
         // Half of the worlds wait for calls to their end at once, so that whatever waits for them
         // shows.
         let is_patient = host.overrun_max.as_millis().is_multiple_of(2);
-        let force_ms = if is_patient { Patience::default().force_ms } else { 0 };
+        let force_ms = if is_patient { HandoverTimeouts::default().force_ms } else { 0 };
         let queue_max = if is_crowded { rng.between(1, 3) } else { 10_000 };
         let nodes = rng.between(2, 4) as usize;
         let spare_nodes = rng.between(0, 2) as usize;
@@ -92,7 +94,7 @@ impl Settings {
                 host,
                 queue_max,
                 drain_patience,
-                handover: Patience { force_ms, ..Patience::default() },
+                handover: HandoverTimeouts { force_ms, ..HandoverTimeouts::default() },
                 ..NodeOptions::default()
             },
             gate: GateOptions { queue_max },

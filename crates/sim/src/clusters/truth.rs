@@ -6,7 +6,8 @@ use shardwright_contracts::ShardId;
 use shardwright_engine::codec::{ClusterLeader, Record, ShardClaim, TargetChunk, TargetHead};
 use shardwright_engine::keyspace::{ClusterKey, ClusterKeys};
 use shardwright_placement::{
-    Claim, Holder, Incarnation, NodeAddress, ShardCount, Since, Target, TargetChunks, TargetHeader,
+    Claim, Incarnation, NodeAddress, NodeInstance, ShardCount, Target, TargetChunks, TargetHeader,
+    TargetSince,
 };
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{ChangeSet, KeyRange, Revision, SessionId};
@@ -49,7 +50,7 @@ pub(super) struct Change {
 pub(super) enum Step {
     Claim { shard: ShardId, after: Claim },
     Targets { after: TargetHeader, changes: Vec<Change> },
-    Leader { after: Option<Holder> },
+    Leader { after: Option<NodeInstance> },
     Member,
 }
 
@@ -86,7 +87,7 @@ pub(super) struct Truth {
     pub(super) members: BTreeMap<NodeAddress, MemberNow>,
     leaving: BTreeSet<NodeAddress>,
     pub(super) drained: BTreeSet<NodeAddress>,
-    pub(super) leader: Option<Holder>,
+    pub(super) leader: Option<NodeInstance>,
 }
 
 impl Truth {
@@ -272,11 +273,11 @@ impl Truth {
     }
 
     /// Who has a shard, if that is a member.
-    pub(super) fn holder(&self, shard: ShardId) -> Option<&Holder> {
+    pub(super) fn holder(&self, shard: ShardId) -> Option<&NodeInstance> {
         self.claims.get(&shard)?.holder.as_ref().filter(|holder| self.is_live(holder))
     }
 
-    pub(super) fn is_live(&self, holder: &Holder) -> bool {
+    pub(super) fn is_live(&self, holder: &NodeInstance) -> bool {
         self.members.get(&holder.address).is_some_and(|member| member.life == holder.incarnation)
     }
 
@@ -293,7 +294,7 @@ impl Truth {
 
 impl Aim {
     pub(super) const fn is_moved(&self) -> bool {
-        matches!(self.target.since, Since::Moved(_))
+        matches!(self.target.since, TargetSince::Moved(_))
     }
 }
 

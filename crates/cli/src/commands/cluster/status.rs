@@ -1,5 +1,5 @@
 use shardwright_engine::cluster::{ClusterStatus, ClusterView, NodeStatus};
-use shardwright_placement::{Holder, NodeAddress, ShardInfo};
+use shardwright_placement::{NodeAddress, NodeInstance, ShardInfo};
 
 use crate::cluster::AnyCluster;
 use crate::commands::print_json;
@@ -92,7 +92,7 @@ fn as_json(cluster: &AnyCluster, status: &ClusterStatus, view: &ClusterView) -> 
         "shards": status.sharding.num_shards.get(), "hash": status.sharding.hash.name(),
         "version": status.header.version.as_raw(), "frozen": status.header.frozen,
         "rebalancing": status.header.spreading, "revision": status.revision.get(),
-        "leader": status.leader.as_ref().map(|Holder { address, .. }| address.as_str()),
+        "leader": status.leader.as_ref().map(|NodeInstance { address, .. }| address.as_str()),
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "gates": strings(&status.gates), "drained": strings(&status.drained),
         "ready": status.readiness.is_ready(), "without_target": status.readiness.without_target,

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
 use shardwright_placement::seed_format::SeedShard;
 use shardwright_placement::{
-    Claim, Holder, NodeAddress, ShardInfo, ShardMap, ShardOutOfRange, Since, Target, TargetHeader,
+    Claim, NodeAddress, NodeInstance, ShardInfo, ShardMap, ShardOutOfRange, Target, TargetHeader,
+    TargetSince,
 };
 use shardwright_store::Revision;
 
@@ -162,8 +163,8 @@ impl State {
         // what was there before anything was heard, nothing is known.
         if self.has_heard(&ClusterKey::Shard(shard)) && before.target != text.target.as_ref() {
             target.since = match before.target {
-                Some(_) => Since::Moved(now),
-                None => Since::Placed(now),
+                Some(_) => TargetSince::Moved(now),
+                None => TargetSince::Placed(now),
             };
         }
         self.map_mut().load_target(shard, &target)?;
@@ -171,7 +172,7 @@ impl State {
         let (Some(at), Some(fence)) = (at, fence) else { return self.forget_claim(shard) };
         let holder = text.current.clone().map(|address| {
             let incarnation = life_at(self.life(&address), at);
-            Holder { address, incarnation }
+            NodeInstance { address, incarnation }
         });
         self.hear_claim(shard, &Claim { holder, fence }, now)
     }
@@ -183,7 +184,7 @@ impl State {
             let (Some(current), Some(fence)) = (info.current, info.fence) else { continue };
             let incarnation = life_at(self.life(current.address), Revision::new(fence.as_raw()));
             if incarnation != current.incarnation {
-                let holder = Some(Holder { address: current.address.clone(), incarnation });
+                let holder = Some(NodeInstance { address: current.address.clone(), incarnation });
                 changed.push((info.shard, Claim { holder, fence }));
             }
         }
@@ -209,13 +210,13 @@ impl State {
         now: LogicalTime,
     ) -> Result<(), Unreadable> {
         let info = self.map.info(shard)?;
-        let (before, after) = (info.current, claim.holder.as_ref().map(Holder::borrowed));
+        let (before, after) = (info.current, claim.holder.as_ref().map(NodeInstance::borrowed));
         if before == after && info.fence == Some(claim.fence) {
             return Ok(());
         }
         let is_release = before.is_some() && after.is_none();
         if let Some(holder) = after.filter(|holder| before != Some(*holder)) {
-            self.witness.saw_claim(holder);
+            self.observations.saw_claim(holder);
         }
         self.take_claim(shard, claim)?;
         if is_release {

@@ -1,7 +1,7 @@
 //! What to commit for an operation, going by what is known.
 
 use shardwright_contracts::{FenceEpoch, ShardId};
-use shardwright_placement::{Claim, Holder, HolderRef, NodeAddress, ShardInfo, ops};
+use shardwright_placement::{Claim, NodeAddress, NodeInstance, NodeInstanceRef, ShardInfo, ops};
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
 use super::State;
@@ -21,7 +21,7 @@ impl State {
     pub(in crate::cluster) fn draft_claim(
         &self,
         shard: ShardId,
-        claimer: &Holder,
+        claimer: &NodeInstance,
     ) -> Result<ClaimDraft, ClaimError> {
         let info = self.map.info(shard)?;
         if self.is_quarantined(shard) {
@@ -38,7 +38,7 @@ impl State {
     pub(in crate::cluster) fn draft_release(
         &self,
         release: &Release,
-        holder: &Holder,
+        holder: &NodeInstance,
     ) -> Result<CommitBuilder, ReleaseError> {
         let Release { shard, fence, objects, why } = *release;
         let info = self.map.info(shard)?;
@@ -54,7 +54,7 @@ impl State {
         &self,
         shard: ShardId,
         fence: FenceEpoch,
-        holder: &Holder,
+        holder: &NodeInstance,
     ) -> Result<CommitBuilder, ReleaseError> {
         let info = self.map.info(shard)?;
         if self.is_unreadable(&ClusterKey::Shard(shard)) {
@@ -78,7 +78,12 @@ impl State {
     }
 
     /// The fence of a claim: in the text, it rises with every write while the shard is held.
-    fn fence_now(&self, info: ShardInfo<'_>, holder: &Holder, fence: FenceEpoch) -> FenceEpoch {
+    fn fence_now(
+        &self,
+        info: ShardInfo<'_>,
+        holder: &NodeInstance,
+        fence: FenceEpoch,
+    ) -> FenceEpoch {
         match (self.format, info.fence) {
             (Format::Text, Some(at)) if info.current == Some(holder.borrowed()) => fence.max(at),
             _ => fence,
@@ -87,10 +92,10 @@ impl State {
 
     pub(in crate::cluster) fn draft_lead(
         &self,
-        candidate: &Holder,
+        candidate: &NodeInstance,
     ) -> Result<CommitBuilder, LeadError> {
         let leader = self.leader();
-        let leader = leader.as_ref().map(Holder::borrowed);
+        let leader = leader.as_ref().map(NodeInstance::borrowed);
         let next = ops::lead(leader, candidate, &self.members)?;
         let commit =
             self.expecting_lives(leader, candidate).map_err(LeadError::LeaderUnreadable)?;
@@ -101,7 +106,7 @@ impl State {
     }
 
     /// Expects that a node is still a member.
-    fn expecting_life(&self, own: &Holder) -> CommitBuilder {
+    fn expecting_life(&self, own: &NodeInstance) -> CommitBuilder {
         let key = self.keys.key(&ClusterKey::Member(own.address.clone()));
         Commit::builder().expect(key, Expect::At(Revision::new(own.incarnation.as_raw())))
     }
@@ -110,8 +115,8 @@ impl State {
     /// it had something. Fails with that other one if it is not known in which life it is.
     fn expecting_lives(
         &self,
-        former: Option<HolderRef<'_>>,
-        own: &Holder,
+        former: Option<NodeInstanceRef<'_>>,
+        own: &NodeInstance,
     ) -> Result<CommitBuilder, NodeAddress> {
         let commit = self.expecting_life(own);
         let Some(former) = former.filter(|former| *former.address != own.address) else {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shardwright_contracts::{LogicalTime, ShardId};
 
 use crate::config::ClusterConfig;
-use crate::member::{Holder, HolderRef, Membership};
+use crate::member::{Membership, NodeInstance, NodeInstanceRef};
 use crate::plan::{MoveReason, Plan};
 
 /// How often the time for which a node is passed over doubles.
@@ -14,17 +14,17 @@ const DOUBLINGS: u32 = 4;
 /// What whoever plans has seen for itself, besides what is stored. It is stored nowhere: a new
 /// leader begins with what it saw as a member and finds out the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Witness {
+pub struct LeaderObservations {
     /// Since when it has followed the cluster.
     pub follows_since: LogicalTime,
     /// Shards of which it cannot read where they should be, or who has them.
     pub unreadable: BTreeSet<ShardId>,
     /// Nodes that did not claim what was meant for them.
-    idle: BTreeMap<Holder, Idle>,
+    idle: BTreeMap<NodeInstance, Idle>,
 }
 
 /// Somebody who has always been there, and has seen nothing special.
-impl Default for Witness {
+impl Default for LeaderObservations {
     fn default() -> Self {
         let (unreadable, idle) = (BTreeSet::new(), BTreeMap::new());
         Self { follows_since: LogicalTime::ZERO, unreadable, idle }
@@ -47,7 +47,7 @@ pub(crate) enum Trust {
     PassedOver(LogicalTime),
 }
 
-impl Witness {
+impl LeaderObservations {
     /// Somebody who has followed the cluster for some time.
     #[must_use]
     pub fn since(follows_since: LogicalTime) -> Self {
@@ -88,13 +88,13 @@ impl Witness {
     }
 
     /// Takes note that a node has claimed something, and so can be trusted again.
-    pub fn saw_claim(&mut self, holder: HolderRef<'_>) {
+    pub fn saw_claim(&mut self, holder: NodeInstanceRef<'_>) {
         if !self.idle.is_empty() {
             self.idle.remove(&holder.to_holder());
         }
     }
 
-    pub(crate) fn trust(&self, holder: &Holder, now: LogicalTime) -> Trust {
+    pub(crate) fn trust(&self, holder: &NodeInstance, now: LogicalTime) -> Trust {
         match self.idle.get(holder) {
             None => Trust::Full,
             Some(idle) if now < idle.passed_over_until => Trust::PassedOver(idle.passed_over_until),
