@@ -88,6 +88,11 @@ fn provers(time: Option<Duration>, tools: Tools, start: u64) -> Vec<Prover> {
         sweep("worlds of workers", &["--workers"], start, SWEEP_OF_WORKERS),
         Prover { step: Step::built("planted bugs", "sim", "planted"), twin: Twin::Test(HUNT) },
         Prover {
+            step: Step::cargo("memory beside etcd", SEQUENCES)
+                .with("SHARDWRIGHT_SEQUENCES", "20000"),
+            twin: Twin::Test("random_sequences_are_answered_alike_in_memory_and_on_etcd"),
+        },
+        Prover {
             step: Step::built("model, large bounds", "model", "large"),
             twin: Twin::Test("every_rule_holds_in_every_world_and_every_sight_is_seen"),
         },
@@ -138,6 +143,9 @@ const SWEEP_OF_CLUSTERS: &str =
 const SWEEP_OF_WORKERS: &str =
     "five_hundred_worlds_of_workers_break_no_sentence_and_meet_every_fault";
 const HUNT: &str = "every_bug_planted_in_the_protocol_is_caught_and_every_oracle_catches_one";
+
+/// Random sequences of calls on two stores. The features are those of the test command.
+const SEQUENCES: &str = "test --workspace --all-features --locked --test etcd random_sequences";
 
 /// Fuzz targets, and the property test that calls the same check.
 const FUZZ_TARGETS: &[(&str, &str)] = &[

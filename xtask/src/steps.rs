@@ -58,6 +58,14 @@ impl Step {
         Self::new(name, Action::Cargo { arguments: words(line), environment: Vec::new() })
     }
 
+    /// The same step with a variable in cargo's environment.
+    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        if let Action::Cargo { environment, .. } = &mut self.action {
+            environment.push((name, value));
+        }
+        self
+    }
+
     /// A step that starts a program with the words of a line.
     pub(crate) fn built(name: &'static str, program: &'static str, line: &str) -> Self {
         Self::new(name, Action::Built { program, arguments: words(line) })

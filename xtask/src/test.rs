@@ -50,17 +50,9 @@ pub(crate) fn plan(has_nextest: bool) -> Vec<Step> {
         // Until each fault has come once.
         Step::built("etcd chaos", "chaos", ""),
         Step::new("specification (TLC)", Action::Specification),
-        documentation(),
+        Step::cargo("documentation", "doc --workspace --no-deps --all-features --locked")
+            .with("RUSTDOCFLAGS", "-D warnings"),
     ]
-}
-
-fn documentation() -> Step {
-    let mut step =
-        Step::cargo("documentation", "doc --workspace --no-deps --all-features --locked");
-    if let Action::Cargo { environment, .. } = &mut step.action {
-        environment.push(("RUSTDOCFLAGS", "-D warnings"));
-    }
-    step
 }
 
 #[cfg(test)]
