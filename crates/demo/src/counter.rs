@@ -4,7 +4,7 @@ use bytes::Bytes;
 use shardwright_contracts::FenceEpoch;
 use shardwright_node::{Activation, CallContext, ObjectError, ObjectType, ObjectTypes};
 use shardwright_store::{
-    Commit, CommitError, Expect, Key, KeyRange, Page, Revision, ScanError, Store,
+    Commit, CommitError, Expect, Key, Revision, ScanError, ScanFrom, Store, StoreRange,
 };
 
 use crate::record::Record;
@@ -60,15 +60,15 @@ impl<S: Store> Counters<S> {
 
     /// What all counters together have counted, as it is stored.
     pub async fn total(&self) -> Result<i128, ScanError> {
-        let range = KeyRange::prefix(self.prefix.as_bytes().to_vec());
-        let (mut total, mut page) = (0, Page::first(PAGE));
+        let range = StoreRange::prefix(self.prefix.as_bytes().to_vec());
+        let (mut total, mut page) = (0, ScanFrom::first(PAGE));
         loop {
             let read = self.store.scan(&range, page).await?;
             let records =
                 read.entries.iter().filter_map(|(_, one)| Record::decode(&one.value).ok());
             total += records.map(|record| i128::from(record.value)).sum::<i128>();
             match read.next {
-                Some(after) => page = Page { limit: PAGE, after: Some(after) },
+                Some(after) => page = ScanFrom { limit: PAGE, after: Some(after) },
                 None => return Ok(total),
             }
         }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use shardwright_contracts::{Env, LogicalTime, RunId, TenantId};
 use shardwright_coordination::{InfraError, RunStatus};
 use shardwright_store::{
-    Commit, CommitBuilder, Conflict, Continuation, Expect, Key, KeyRange, Page, Revision,
-    ScanError, ScanPage, Store,
+    Commit, CommitBuilder, Conflict, Continuation, Expect, Key, Revision, ScanError, ScanFrom,
+    ScanPage, Store, StoreRange,
 };
 
 use crate::codec::{Record, Run};
@@ -283,7 +283,7 @@ impl Core {
     pub(crate) async fn delete_range(
         &self,
         DeleteRange { address, since, guard }: &DeleteRange,
-        keys: &KeyRange,
+        keys: &StoreRange,
         is_left: impl Fn(&Key) -> bool + Send + Sync,
         operation: &'static str,
     ) -> Result<bool, InfraError> {
@@ -311,12 +311,12 @@ impl Core {
     async fn page_after(
         &self,
         next: Continuation,
-        keys: &KeyRange,
+        keys: &StoreRange,
         since: Revision,
         operation: &'static str,
     ) -> Result<ScanPage, InfraError> {
         let rest = after(&next.after, keys);
-        let page = Page { after: Some(next), ..Page::first(RECORDS_PER_PAGE) };
+        let page = ScanFrom { after: Some(next), ..ScanFrom::first(RECORDS_PER_PAGE) };
         match self.store.scan(keys, page).await {
             Err(ScanError::Moved) => self.page_since(&rest, since, operation).await,
             page => page.map_err(|error| fault::scan(operation, &error)),
@@ -326,12 +326,12 @@ impl Core {
     /// The first page of a range as it was at a revision or later.
     async fn page_since(
         &self,
-        range: &KeyRange,
+        range: &StoreRange,
         at: Revision,
         operation: &'static str,
     ) -> Result<ScanPage, InfraError> {
         let read = || async {
-            let page = self.store.scan(range, Page::first(RECORDS_PER_PAGE)).await;
+            let page = self.store.scan(range, ScanFrom::first(RECORDS_PER_PAGE)).await;
             let page = page.map_err(|error| fault::scan(operation, &error))?;
             Ok((page.revision >= at).then_some(page))
         };
@@ -423,8 +423,8 @@ fn is_at(conflict: &Conflict, key: &Key, at: Revision) -> bool {
 }
 
 /// The part of a range that comes after a key.
-fn after(key: &Key, range: &KeyRange) -> KeyRange {
+fn after(key: &Key, range: &StoreRange) -> StoreRange {
     let mut next = key.as_bytes().to_vec();
     next.push(0);
-    KeyRange::new(Key::from(next), range.end().cloned())
+    StoreRange::new(Key::from(next), range.end().cloned())
 }

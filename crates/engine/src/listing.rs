@@ -2,7 +2,7 @@
 
 use shardwright_coordination::InfraError;
 use shardwright_store::{
-    AnyStore, Key, KeyRange, Page, Revision, ScanError, ScanPage, Store, Versioned,
+    AnyStore, Key, Revision, ScanError, ScanFrom, ScanPage, Store, StoreRange, Versioned,
 };
 
 use crate::fault;
@@ -15,7 +15,7 @@ const LISTINGS: usize = 8;
 /// Lists a range, all at one revision.
 pub(crate) async fn list(
     store: &AnyStore,
-    range: &KeyRange,
+    range: &StoreRange,
     operation: &'static str,
 ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
     let mut entries = Vec::new();
@@ -34,14 +34,14 @@ pub(crate) async fn list(
 /// page that comes after others says that the range is visited anew. The visitor may want no more.
 pub(crate) async fn visit_pages(
     store: &AnyStore,
-    range: &KeyRange,
+    range: &StoreRange,
     entries_per_page: usize,
     operation: &'static str,
     mut visit: impl FnMut(bool, ScanPage) -> Result<bool, InfraError> + Send,
 ) -> Result<Revision, InfraError> {
     let mut moved = 0;
     'again: loop {
-        let mut page = Page::first(entries_per_page);
+        let mut page = ScanFrom::first(entries_per_page);
         loop {
             match store.scan(range, page.clone()).await {
                 Ok(found) => {

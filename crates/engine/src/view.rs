@@ -16,7 +16,7 @@ use shardwright_contracts::{
 };
 use shardwright_coordination::{CapacityHint, HolderNotice, InfraError};
 use shardwright_store::{
-    Changes, Commit, Key, KeyRange, Revision, ScanPage, Store, Versioned, Write,
+    Changes, Commit, Key, Revision, ScanPage, Store, StoreRange, Versioned, Write,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -254,7 +254,7 @@ impl Core {
     /// Lists a range, all at one revision.
     pub(crate) async fn list(
         &self,
-        range: &KeyRange,
+        range: &StoreRange,
     ) -> Result<(Revision, Vec<(Key, Versioned)>), InfraError> {
         listing::list(&self.store, range, "view.list").await
     }
@@ -264,7 +264,7 @@ impl Core {
     /// at once, and a first page that comes after others says that it is visited anew.
     pub(crate) async fn visit_since(
         &self,
-        range: &KeyRange,
+        range: &StoreRange,
         at: Revision,
         operation: &'static str,
         mut visit: impl FnMut(bool, ScanPage) -> Result<(), InfraError> + Send,
@@ -347,7 +347,7 @@ struct Follow {
     core: Weak<Core>,
     view: Weak<RunView>,
     place: (TenantId, RunId),
-    range: KeyRange,
+    range: StoreRange,
     env: Arc<dyn Env>,
 }
 

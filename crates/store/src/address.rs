@@ -49,7 +49,7 @@ pub enum ConnectError {
     Address(String),
     /// The folder cannot be used.
     #[error(transparent)]
-    File(#[from] file::OpenError),
+    File(#[from] file::FileOpenError),
     /// The options for etcd cannot be used.
     #[cfg(feature = "etcd")]
     #[error(transparent)]

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::commit::Commit;
 use crate::error::{CommitError, ScanError, SessionError, StoreError, WatchError};
-use crate::key::{Key, KeyRange};
+use crate::key::{Key, StoreRange};
 use crate::limits::StoreLimits;
-use crate::store::{Page, Revision, ScanPage, Session, SessionId, Snapshot, Store};
+use crate::store::{Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Store};
 use crate::watch::Changes;
 
 /// Any store. A clone is another handle to the same one.
@@ -52,7 +52,7 @@ impl Store for AnyStore {
         self.store.load_boxed(keys).await
     }
 
-    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+    async fn scan(&self, range: &StoreRange, page: ScanFrom) -> Result<ScanPage, ScanError> {
         self.store.scan_boxed(range, page).await
     }
 
@@ -60,7 +60,7 @@ impl Store for AnyStore {
         self.store.commit_boxed(commit).await
     }
 
-    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+    async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
         self.store.watch_boxed(range, after).await
     }
 
@@ -86,11 +86,15 @@ type Boxed<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 /// [`Store`] in the form that a trait object needs. Every store has it.
 trait Erased: Any + Send + Sync {
     fn load_boxed<'a>(&'a self, keys: &'a [Key]) -> Boxed<'a, Snapshot, StoreError>;
-    fn scan_boxed<'a>(&'a self, range: &'a KeyRange, page: Page) -> Boxed<'a, ScanPage, ScanError>;
+    fn scan_boxed<'a>(
+        &'a self,
+        range: &'a StoreRange,
+        page: ScanFrom,
+    ) -> Boxed<'a, ScanPage, ScanError>;
     fn commit_boxed(&self, commit: Commit) -> Boxed<'_, Revision, CommitError>;
     fn watch_boxed<'a>(
         &'a self,
-        range: &'a KeyRange,
+        range: &'a StoreRange,
         after: Revision,
     ) -> Boxed<'a, Changes, WatchError>;
     fn open_session_boxed(&self, ttl: Duration) -> Boxed<'_, Session, SessionError>;
@@ -104,7 +108,11 @@ impl<S: Store> Erased for S {
         Box::pin(self.load(keys))
     }
 
-    fn scan_boxed<'a>(&'a self, range: &'a KeyRange, page: Page) -> Boxed<'a, ScanPage, ScanError> {
+    fn scan_boxed<'a>(
+        &'a self,
+        range: &'a StoreRange,
+        page: ScanFrom,
+    ) -> Boxed<'a, ScanPage, ScanError> {
         Box::pin(self.scan(range, page))
     }
 
@@ -114,7 +122,7 @@ impl<S: Store> Erased for S {
 
     fn watch_boxed<'a>(
         &'a self,
-        range: &'a KeyRange,
+        range: &'a StoreRange,
         after: Revision,
     ) -> Boxed<'a, Changes, WatchError> {
         Box::pin(self.watch(range, after))

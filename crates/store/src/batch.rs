@@ -81,7 +81,7 @@ pub trait BatchEngine: Send + Sync + 'static {
     ///
     /// What waits longer moves the batch to a task or a thread. The caller that happens to lead may
     /// go away at any time, so nothing of the batch may depend on it.
-    fn start(self: &Arc<Self>, batch: Batch);
+    fn start(self: &Arc<Self>, batch: CommitBatch);
 }
 
 /// Puts commits together for an engine.
@@ -167,7 +167,7 @@ impl<E: BatchEngine> Core<E> {
         let fits = |size: &BatchSize| self.engine.fits(size);
         while let Some(members) = self.queue.next_batch(slots, &fits) {
             let (counted, home) = (AtomicUsize::new(members.len()), Arc::clone(self) as _);
-            self.engine.start(Batch { members, counted, again: Vec::new(), home });
+            self.engine.start(CommitBatch { members, counted, again: Vec::new(), home });
             if is_done() {
                 return;
             }
@@ -254,7 +254,7 @@ impl<E> fmt::Debug for Batcher<E> {
 ///
 /// A batch that is dropped without an answer answers all its callers that the outcome is unknown.
 #[must_use = "callers wait for the answer"]
-pub struct Batch {
+pub struct CommitBatch {
     members: Vec<Member>,
     /// How many commits of it count as under way.
     counted: AtomicUsize,
@@ -262,7 +262,7 @@ pub struct Batch {
     home: Arc<dyn Home>,
 }
 
-impl Batch {
+impl CommitBatch {
     /// The commits, in the order in which they came.
     pub fn commits(&self) -> impl ExactSizeIterator<Item = &Commit> {
         self.members.iter().map(|member| &member.commit)
@@ -324,7 +324,7 @@ impl Batch {
     }
 }
 
-impl Drop for Batch {
+impl Drop for CommitBatch {
     fn drop(&mut self) {
         for member in self.members.drain(..) {
             member.answer(Err(interrupted()));
@@ -334,9 +334,9 @@ impl Drop for Batch {
     }
 }
 
-impl fmt::Debug for Batch {
+impl fmt::Debug for CommitBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("members", &self.members).finish_non_exhaustive()
+        f.debug_struct("CommitBatch").field("members", &self.members).finish_non_exhaustive()
     }
 }
 

@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::{
-    ChangeSet, Changes, Commit, CommitBuilder, CommitError, Expect, Key, KeyRange, Revision,
-    SessionId, Store, Versioned, WatchError,
+    ChangeSet, Changes, Commit, CommitBuilder, CommitError, Expect, Key, Revision, SessionId,
+    Store, StoreRange, Versioned, WatchError,
 };
 
 /// Something that runs beside others.
@@ -92,12 +92,12 @@ impl<'h, H: Harness> Space<'h, H> {
         Key::from([self.prefix.as_slice(), name.as_ref()].concat())
     }
 
-    fn range(&self) -> KeyRange {
-        KeyRange::prefix(self.prefix.clone())
+    fn range(&self) -> StoreRange {
+        StoreRange::prefix(self.prefix.clone())
     }
 
-    fn range_of(&self, prefix: impl AsRef<[u8]>) -> KeyRange {
-        KeyRange::prefix(self.key(prefix).to_bytes())
+    fn range_of(&self, prefix: impl AsRef<[u8]>) -> StoreRange {
+        StoreRange::prefix(self.key(prefix).to_bytes())
     }
 
     async fn get(&self, name: impl AsRef<[u8]>) -> Option<Versioned> {
@@ -139,7 +139,7 @@ impl<'h, H: Harness> Space<'h, H> {
         self.store.load(&[]).await.unwrap().revision
     }
 
-    async fn watch(&self, range: &KeyRange, after: Revision) -> Watcher<'h, H> {
+    async fn watch(&self, range: &StoreRange, after: Revision) -> Watcher<'h, H> {
         let changes = self.store.watch(range, after).await.unwrap();
         Watcher { harness: self.harness, changes, prefix: self.prefix.len() }
     }

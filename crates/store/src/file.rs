@@ -51,7 +51,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use self::door::NetworkKind;
-pub use self::error::OpenError;
+pub use self::error::FileOpenError;
 use self::feed::Feed;
 use self::keeper::Keeper;
 use self::lane::Lane;
@@ -64,9 +64,9 @@ use crate::commit::Commit;
 use crate::error::{
     CommitError, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
 };
-use crate::key::{Key, KeyRange};
+use crate::key::{Key, StoreRange};
 use crate::limits::StoreLimits;
-use crate::store::{Page, Revision, ScanPage, Session, SessionId, Snapshot, Store};
+use crate::store::{Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Store};
 use crate::watch::Changes;
 
 /// How a store in a folder is used.
@@ -155,7 +155,7 @@ impl FileStore {
     /// This waits for the disk, and for other processes that are opening the same store, as long
     /// as they show that they live. After a crash, all that is stored is read and checked. On a
     /// full disk a store that is there is opened, and can be read.
-    pub fn open(folder: impl AsRef<Path>, options: FileOptions) -> Result<Self, OpenError> {
+    pub fn open(folder: impl AsRef<Path>, options: FileOptions) -> Result<Self, FileOpenError> {
         Self::open_on(folder.as_ref(), options, &locks::network_kind_of)
     }
 
@@ -163,9 +163,9 @@ impl FileStore {
         folder: &Path,
         options: FileOptions,
         network_kind: &NetworkKind,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, FileOpenError> {
         let unwritable =
-            |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
+            |source: io::Error| FileOpenError::Unwritable { folder: folder.to_owned(), source };
         let home = door::make_folder(folder, network_kind)?;
         let locks = Locks::new(home.join("locks"));
         let path = home.join("state.db");
@@ -194,7 +194,7 @@ impl FileStore {
             Arc::clone(&readers),
             Arc::clone(&feed),
         );
-        let keeper = keeper.map_err(|source| OpenError::Failed {
+        let keeper = keeper.map_err(|source| FileOpenError::Failed {
             path: setup.path.clone(),
             source: Box::new(source),
         })?;
@@ -252,7 +252,7 @@ impl Store for FileStore {
         Ok(snapshot)
     }
 
-    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+    async fn scan(&self, range: &StoreRange, page: ScanFrom) -> Result<ScanPage, ScanError> {
         match self.inner.readers.scan(range, &page) {
             Ok(Scanned::Page(page)) => Ok(page),
             Ok(Scanned::Moved) => Err(ScanError::Moved),
@@ -265,7 +265,7 @@ impl Store for FileStore {
         self.inner.batcher.commit(commit).await
     }
 
-    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+    async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
         let changes = self.inner.feed.watch(range, after, self.inner.watch_capacity);
         self.inner.keeper.call();
         changes

@@ -58,12 +58,12 @@ impl From<Vec<u8>> for Key {
 
 /// The keys from `start` up to, and without, `end`; without an end, all from `start` on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct KeyRange {
+pub struct StoreRange {
     start: Key,
     end: Option<Key>,
 }
 
-impl KeyRange {
+impl StoreRange {
     /// The keys in `[start, end)`.
     #[must_use]
     pub const fn new(start: Key, end: Option<Key>) -> Self {
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_prefix_covers_what_begins_with_it_and_nothing_else() {
-        let range = KeyRange::prefix("a/");
+        let range = StoreRange::prefix("a/");
         for inside in ["a/", "a/0", "a/\u{7f}"] {
             assert!(range.contains(&Key::from(inside)), "{inside}");
         }
@@ -129,15 +129,15 @@ mod tests {
 
     #[test]
     fn a_prefix_of_highest_bytes_ends_at_the_next_shorter_key_or_never() {
-        assert_eq!(KeyRange::prefix(vec![1, 0xff, 0xff]).end(), Some(&Key::from(vec![2])));
-        assert_eq!(KeyRange::prefix(vec![0xff]).end(), None);
-        assert_eq!(KeyRange::prefix(Bytes::new()).end(), None);
-        assert!(KeyRange::prefix(vec![0xff]).contains(&Key::from(vec![0xff, 0xff])));
+        assert_eq!(StoreRange::prefix(vec![1, 0xff, 0xff]).end(), Some(&Key::from(vec![2])));
+        assert_eq!(StoreRange::prefix(vec![0xff]).end(), None);
+        assert_eq!(StoreRange::prefix(Bytes::new()).end(), None);
+        assert!(StoreRange::prefix(vec![0xff]).contains(&Key::from(vec![0xff, 0xff])));
     }
 
     #[test]
     fn a_range_that_ends_before_it_starts_is_empty() {
-        let range = |end| KeyRange::new(Key::from("b"), Some(Key::from(end)));
+        let range = |end| StoreRange::new(Key::from("b"), Some(Key::from(end)));
         assert!(range("a").is_empty() && range("b").is_empty() && !range("c").is_empty());
     }
 

@@ -28,15 +28,15 @@ mod watch;
 
 pub use address::{ConnectError, StoreAddress, connect};
 pub use any::AnyStore;
-pub use batch::{Batch, BatchEngine, BatchSize, Batcher};
+pub use batch::{BatchEngine, BatchSize, Batcher, CommitBatch};
 pub use clock::{MachineClock, ManualClock, SessionClock};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
 pub use error::{
     CommitError, Conflict, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
 };
-pub use key::{Key, KeyRange};
+pub use key::{Key, StoreRange};
 pub use limits::{LimitExceeded, StoreLimits};
 pub use store::{
-    Continuation, Page, Revision, ScanPage, Session, SessionId, Snapshot, Store, Versioned,
+    Continuation, Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Store, Versioned,
 };
 pub use watch::{Change, ChangeSender, ChangeSet, Changes};

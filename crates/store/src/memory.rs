@@ -14,14 +14,14 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use self::hooks::{After, Before, Call, Hooks, NoHooks};
+pub use self::hooks::{After, Before, HookedCall, Hooks, NoHooks};
 pub use self::state::MemoryState;
 use crate::clock::SessionClock;
 use crate::commit::Commit;
 use crate::error::{CommitError, Fault, ScanError, SessionError, StoreError, WatchError};
-use crate::key::{Key, KeyRange};
+use crate::key::{Key, StoreRange};
 use crate::limits::StoreLimits;
-use crate::store::{Page, Revision, ScanPage, Session, SessionId, Snapshot, Store};
+use crate::store::{Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Store};
 use crate::watch::{ChangeSender, Changes};
 
 /// How a store in memory is set up.
@@ -67,7 +67,7 @@ struct Inner {
 }
 
 struct Watch {
-    range: KeyRange,
+    range: StoreRange,
     seen: Revision,
     sender: ChangeSender,
 }
@@ -179,7 +179,7 @@ impl<H: Hooks> MemoryStore<H> {
     /// Runs a call between its hooks: `lost` says what the caller is told of an answer that is.
     async fn call<T, E>(
         &self,
-        call: Call<'_>,
+        call: HookedCall<'_>,
         refused: impl Fn(Fault) -> E,
         damaged: impl Fn(Fault) -> E,
         lost: impl Fn(Fault) -> E,
@@ -206,7 +206,7 @@ impl<H: Hooks> MemoryStore<H> {
 
     async fn call_session<T>(
         &self,
-        call: Call<'_>,
+        call: HookedCall<'_>,
         run: impl FnOnce(&mut Inner) -> Result<T, SessionError>,
     ) -> Result<T, SessionError> {
         let unavailable = |fault| SessionError::Store(StoreError::Unavailable(fault));
@@ -221,47 +221,47 @@ impl<H: Hooks> Store for MemoryStore<H> {
         let run = |inner: &mut Inner, as_of: Option<Revision>| {
             Ok(inner.state.load(keys, as_of.unwrap_or_else(|| inner.state.revision())))
         };
-        self.call(Call::Load(keys), unavailable, corrupt, unavailable, run).await
+        self.call(HookedCall::Load(keys), unavailable, corrupt, unavailable, run).await
     }
 
-    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+    async fn scan(&self, range: &StoreRange, page: ScanFrom) -> Result<ScanPage, ScanError> {
         let unavailable = |fault| ScanError::Store(StoreError::Unavailable(fault));
         let corrupt = |fault| ScanError::Store(StoreError::Corrupt(fault));
         let run = |inner: &mut Inner, as_of: Option<Revision>| {
             let at = as_of.unwrap_or_else(|| inner.state.revision());
             inner.state.scan(range, &page, at)
         };
-        self.call(Call::Scan(range, &page), unavailable, corrupt, unavailable, run).await
+        self.call(HookedCall::Scan(range, &page), unavailable, corrupt, unavailable, run).await
     }
 
     async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
         commit.check(&self.shared.options.limits)?;
         let run = |inner: &mut Inner, _| inner.change(|state| state.commit(&commit));
         let (refused, lost) = (CommitError::NotApplied, CommitError::Unknown);
-        self.call(Call::Commit(&commit), refused, CommitError::Corrupt, lost, run).await
+        self.call(HookedCall::Commit(&commit), refused, CommitError::Corrupt, lost, run).await
     }
 
-    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+    async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
         let unavailable = |fault| WatchError::Store(StoreError::Unavailable(fault));
         let corrupt = |fault| WatchError::Store(StoreError::Corrupt(fault));
         let capacity = self.shared.options.watch_capacity;
         let run = |inner: &mut Inner, _| inner.watch(range, after, capacity);
-        self.call(Call::Watch(range, after), unavailable, corrupt, unavailable, run).await
+        self.call(HookedCall::Watch(range, after), unavailable, corrupt, unavailable, run).await
     }
 
     async fn open_session(&self, ttl: Duration) -> Result<Session, SessionError> {
         let run = |inner: &mut Inner| Ok(inner.state.open_session(ttl, self.shared.clock.now()));
-        self.call_session(Call::OpenSession(ttl), run).await
+        self.call_session(HookedCall::OpenSession(ttl), run).await
     }
 
     async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
         let run = |inner: &mut Inner| inner.state.keep_alive(session, self.shared.clock.now());
-        self.call_session(Call::KeepAlive(session), run).await
+        self.call_session(HookedCall::KeepAlive(session), run).await
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), SessionError> {
         let run = |inner: &mut Inner| inner.change(|state| state.close_session(session));
-        self.call_session(Call::CloseSession(session), run).await
+        self.call_session(HookedCall::CloseSession(session), run).await
     }
 
     fn limits(&self) -> StoreLimits {
@@ -286,7 +286,7 @@ impl Inner {
 
     fn watch(
         &mut self,
-        range: &KeyRange,
+        range: &StoreRange,
         after: Revision,
         capacity: usize,
     ) -> Result<Changes, WatchError> {

@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use crate::commit::Commit;
 use crate::error::{CommitError, ScanError, SessionError, StoreError, WatchError};
-use crate::key::{Key, KeyRange};
+use crate::key::{Key, StoreRange};
 use crate::limits::StoreLimits;
-use crate::store::{Page, Revision, ScanPage, Session, SessionId, Snapshot, Store};
+use crate::store::{Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Store};
 use crate::watch::Changes;
 
 /// A store that several parts of a process share.
@@ -14,7 +14,7 @@ impl<S: Store> Store for Arc<S> {
         S::load(self, keys).await
     }
 
-    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+    async fn scan(&self, range: &StoreRange, page: ScanFrom) -> Result<ScanPage, ScanError> {
         S::scan(self, range, page).await
     }
 
@@ -22,7 +22,7 @@ impl<S: Store> Store for Arc<S> {
         S::commit(self, commit).await
     }
 
-    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+    async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
         S::watch(self, range, after).await
     }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::commit::Commit;
 use crate::error::{CommitError, ScanError, SessionError, StoreError, WatchError};
-use crate::key::{Key, KeyRange};
+use crate::key::{Key, StoreRange};
 use crate::limits::StoreLimits;
 use crate::watch::Changes;
 
@@ -76,14 +76,14 @@ pub struct Snapshot {
 
 /// Which part of a range to read next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct ScanFrom {
     /// Most entries of the page. A store may give fewer, and says whether there is more.
     pub limit: usize,
     /// Where the page before ended; none for the first one.
     pub after: Option<Continuation>,
 }
 
-impl Page {
+impl ScanFrom {
     /// The first page.
     #[must_use]
     pub const fn first(limit: usize) -> Self {
@@ -155,8 +155,8 @@ pub trait Store: Send + Sync + 'static {
     /// Reads a range, page by page, all pages at one moment.
     fn scan(
         &self,
-        range: &KeyRange,
-        page: Page,
+        range: &StoreRange,
+        page: ScanFrom,
     ) -> impl Future<Output = Result<ScanPage, ScanError>> + Send;
 
     /// Applies a commit and gives the revision of what it wrote. What is acknowledged is durable.
@@ -167,7 +167,7 @@ pub trait Store: Send + Sync + 'static {
     /// Follows the changes of a range that come after a revision.
     fn watch(
         &self,
-        range: &KeyRange,
+        range: &StoreRange,
         after: Revision,
     ) -> impl Future<Output = Result<Changes, WatchError>> + Send;
 

@@ -8,7 +8,7 @@ use shardwright_coordination::ShardStatus;
 use shardwright_engine::codec::{Binding, Count, Progress, Quota, Record};
 use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
 use shardwright_store::AnyStore;
-use shardwright_store::{Page, Store as _};
+use shardwright_store::{ScanFrom, Store as _};
 
 type Place = (TenantId, ShardKey);
 
@@ -29,7 +29,7 @@ struct Books {
 pub(super) async fn complaints(store: &AnyStore) -> Result<Vec<String>> {
     let keys = Keyspace::bare();
     let mut books = Books::default();
-    let mut page = Page::first(500);
+    let mut page = ScanFrom::first(500);
     loop {
         let found = store.scan(&keys.everything(), page.clone()).await?;
         for (key, value) in found.entries {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use shardwright_store::{
-    Changes, Commit, CommitError, Key, KeyRange, Page, Revision, ScanError, ScanPage, Session,
-    SessionError, SessionId, Snapshot, Store, StoreError, StoreLimits, WatchError,
+    Changes, Commit, CommitError, Key, Revision, ScanError, ScanFrom, ScanPage, Session,
+    SessionError, SessionId, Snapshot, Store, StoreError, StoreLimits, StoreRange, WatchError,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -61,7 +61,7 @@ impl<S: Store> Store for Counted<S> {
         self.store.load(keys).await
     }
 
-    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+    async fn scan(&self, range: &StoreRange, page: ScanFrom) -> Result<ScanPage, ScanError> {
         count(&self.counts.scans);
         self.store.scan(range, page).await
     }
@@ -75,7 +75,7 @@ impl<S: Store> Store for Counted<S> {
         answer
     }
 
-    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+    async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
         self.store.watch(range, after).await
     }
 

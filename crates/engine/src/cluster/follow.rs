@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use shardwright_contracts::Env;
-use shardwright_store::{ChangeSet, Changes, KeyRange, Revision, Store, WatchError};
+use shardwright_store::{ChangeSet, Changes, Revision, Store, StoreRange, WatchError};
 use tokio::sync::oneshot;
 
 use super::core::Core;
@@ -20,7 +20,7 @@ const SETS_MAX: usize = 1_024;
 pub(super) struct Follow {
     pub(super) core: Weak<Core>,
     pub(super) range: usize,
-    pub(super) keys: KeyRange,
+    pub(super) keys: StoreRange,
     pub(super) env: Arc<dyn Env>,
 }
 

@@ -7,7 +7,7 @@ use shardwright_contracts::ShardId;
 use shardwright_placement::NodeAddress;
 use shardwright_placement::limits::MAX_NUM_SHARDS;
 use shardwright_placement::seed_format::SeedKey;
-use shardwright_store::{Key, KeyRange};
+use shardwright_store::{Key, StoreRange};
 
 use super::Keyspace;
 use super::part::Part::{Id, Text};
@@ -158,9 +158,9 @@ impl ClusterKeys {
 
     /// Everything that belongs to the cluster: its keys here, and those of its text if it has any.
     #[must_use]
-    pub fn ranges(&self) -> Vec<KeyRange> {
-        let text = self.seed.as_ref().map(|prefix| KeyRange::prefix(format!("{prefix}/")));
-        [Some(KeyRange::prefix(self.own.to_string())), text].into_iter().flatten().collect()
+    pub fn ranges(&self) -> Vec<StoreRange> {
+        let text = self.seed.as_ref().map(|prefix| StoreRange::prefix(format!("{prefix}/")));
+        [Some(StoreRange::prefix(self.own.to_string())), text].into_iter().flatten().collect()
     }
 
     /// Which of the ranges a key lies in.

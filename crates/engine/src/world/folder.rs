@@ -18,7 +18,7 @@ pub enum FolderError {
     NoRuntime,
     /// The store in it cannot be opened.
     #[error(transparent)]
-    Store(#[from] file::OpenError),
+    Store(#[from] file::FileOpenError),
     /// What is in the store cannot be used.
     #[error(transparent)]
     Coordinator(#[from] OpenError),

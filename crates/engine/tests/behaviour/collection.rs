@@ -7,7 +7,7 @@ use shardwright_coordination::{
 };
 use shardwright_engine::{Retention, RunAddress};
 use shardwright_store::file::{FileOptions, FileStore};
-use shardwright_store::{Page, Store, StoreLimits};
+use shardwright_store::{ScanFrom, Store, StoreLimits};
 
 use crate::flaky::{Fate, Flaky, Polite};
 use crate::quarantine::scribble;
@@ -221,10 +221,10 @@ fn who_takes_a_large_run_away_throws_nobody_out_of_a_scan() {
         engine.cancel_run(TENANT, RUN, op(1)).await.unwrap();
     });
     site.world.advance(10);
-    let (everything, page) = (site.keys.everything(), Page::first(10));
+    let (everything, page) = (site.keys.everything(), ScanFrom::first(10));
     let first = site.run(store.scan(&everything, page.clone())).unwrap();
     assert_eq!(site.run(collect(&engine)).len(), 1);
-    let second = Page { after: first.next, ..page };
+    let second = ScanFrom { after: first.next, ..page };
     let second = site.run(store.scan(&everything, second)).unwrap();
     assert_eq!(second.revision, first.revision);
     let left = site.run(crate::support::audit::key_names(&store, &site.keys));

@@ -10,7 +10,7 @@ use shardwright_coordination::{
     InfraError, Job, NameRunError, RunName, WorkEstimate,
 };
 use shardwright_engine::Retention;
-use shardwright_store::memory::{Before, Call, Hooks};
+use shardwright_store::memory::{Before, HookedCall, Hooks};
 use shardwright_store::{Fault, FaultKind, Key};
 
 use crate::flaky::Fate;
@@ -127,9 +127,9 @@ fn a_name_does_not_outlive_its_run_though_nobody_could_read_what_the_run_was_for
 struct Unread(Key);
 
 impl Hooks for Unread {
-    fn before(&self, call: Call<'_>) -> impl Future<Output = Before> + Send {
+    fn before(&self, call: HookedCall<'_>) -> impl Future<Output = Before> + Send {
         std::future::ready(match call {
-            Call::Load(keys) if keys.contains(&self.0) => {
+            HookedCall::Load(keys) if keys.contains(&self.0) => {
                 Before::Refuse(Fault::new(FaultKind::Unreachable, "it says nothing"))
             }
             _ => Before::Go,

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use shardwright_store::{
-    Changes, Commit, CommitError, Fault, FaultKind, Key, KeyRange, Page, Revision, ScanError,
-    ScanPage, Session, SessionError, SessionId, Snapshot, Store, StoreError, StoreLimits,
+    Changes, Commit, CommitError, Fault, FaultKind, Key, Revision, ScanError, ScanFrom, ScanPage,
+    Session, SessionError, SessionId, Snapshot, Store, StoreError, StoreLimits, StoreRange,
     WatchError, Write,
 };
 
@@ -153,7 +153,7 @@ impl<S: Store> Store for Flaky<S> {
         self.store.load(keys).await
     }
 
-    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+    async fn scan(&self, range: &StoreRange, page: ScanFrom) -> Result<ScanPage, ScanError> {
         self.check_read()?;
         if self.script.lock().unwrap().refuse_scans {
             return Err(StoreError::Unavailable(fault()).into());
@@ -195,7 +195,7 @@ impl<S: Store> Store for Flaky<S> {
         }
     }
 
-    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+    async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
         self.store.watch(range, after).await
     }
 
@@ -243,7 +243,7 @@ impl<S: Store> Store for Polite<S> {
         after_others(self.0.load(keys)).await
     }
 
-    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+    async fn scan(&self, range: &StoreRange, page: ScanFrom) -> Result<ScanPage, ScanError> {
         after_others(self.0.scan(range, page)).await
     }
 
@@ -251,7 +251,7 @@ impl<S: Store> Store for Polite<S> {
         after_others(self.0.commit(commit)).await
     }
 
-    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+    async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
         after_others(self.0.watch(range, after)).await
     }
 

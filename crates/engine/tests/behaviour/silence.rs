@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use shardwright_contracts::{Env, RunId};
 use shardwright_coordination::{AsyncCoordinationBackend, AsyncShardClaiming};
-use shardwright_store::memory::{Before, Call, Hooks};
+use shardwright_store::memory::{Before, HookedCall, Hooks};
 use shardwright_store::{Fault, FaultKind};
 
 use crate::site::{Engine, RUN, Site, TENANT, acquire, list, shard, start, start_run, worker};
@@ -19,7 +19,7 @@ const PATIENCE_MS: u64 = 5_000;
 const CALLERS: u64 = 256;
 const OTHER: RunId = RunId::from_raw(2);
 
-type Which = Box<dyn Fn(Call<'_>) -> bool + Send>;
+type Which = Box<dyn Fn(HookedCall<'_>) -> bool + Send>;
 
 /// Lets some calls wait, and refuses them after that.
 struct Silence {
@@ -28,7 +28,7 @@ struct Silence {
 }
 
 impl Silence {
-    fn begin(&self, unanswered: impl Fn(Call<'_>) -> bool + Send + 'static) {
+    fn begin(&self, unanswered: impl Fn(HookedCall<'_>) -> bool + Send + 'static) {
         *self.unanswered.lock().unwrap() = Some(Box::new(unanswered));
     }
 
@@ -38,7 +38,7 @@ impl Silence {
 }
 
 impl Hooks for Silence {
-    fn before(&self, call: Call<'_>) -> impl Future<Output = Before> + Send {
+    fn before(&self, call: HookedCall<'_>) -> impl Future<Output = Before> + Send {
         let is_unanswered = self.unanswered.lock().unwrap().as_ref().is_some_and(|it| it(call));
         async move {
             if !is_unanswered {
@@ -73,7 +73,7 @@ fn all_hear_at_once_that_no_mark_can_be_stored_and_nobody_who_looks_waits_for_th
     let (engine, silence) = silent_engine(&site);
     site.run(start(&engine, 1));
     site.world.advance(10_000);
-    silence.begin(|call| matches!(call, Call::Commit(_)));
+    silence.begin(|call| matches!(call, HookedCall::Commit(_)));
     let acquire_as = |by| engine.acquire_and_restore(TENANT, shard(0), worker(by));
     all_hear_of_it(&site, (0..CALLERS).map(acquire_as));
     let mut again = pin!(acquire_as(1));
@@ -91,7 +91,7 @@ fn all_hear_at_once_that_no_session_can_be_opened() {
     let site = Site::new();
     let (engine, silence) = silent_engine(&site);
     site.run(start(&engine, 1));
-    silence.begin(|call| matches!(call, Call::OpenSession(_)));
+    silence.begin(|call| matches!(call, HookedCall::OpenSession(_)));
     let acquire_as = |by| engine.acquire_and_restore(TENANT, shard(0), worker(by));
     all_hear_of_it(&site, (0..CALLERS).map(acquire_as));
     silence.end();
@@ -105,7 +105,7 @@ fn all_hear_at_once_that_a_run_cannot_be_listed_and_those_of_other_runs_go_on() 
     site.run(start(&engine, 1));
     site.run(start_run(&engine, OTHER, 1));
     let gate = site.keys.gate(TENANT, RUN);
-    silence.begin(move |call| matches!(call, Call::Scan(range, _) if range.contains(&gate)));
+    silence.begin(move |call| matches!(call, HookedCall::Scan(range, _) if range.contains(&gate)));
     let claim_as = |by| engine.claim_next_available(TENANT, RUN, worker(by));
     let mut waits = pin!(claim_as(1));
     assert!(site.world.run_until_stuck(waits.as_mut()).is_none());

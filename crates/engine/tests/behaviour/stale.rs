@@ -10,7 +10,7 @@ use shardwright_coordination::{
 };
 use shardwright_engine::Retention;
 use shardwright_store::Revision;
-use shardwright_store::memory::{Before, Call, Hooks, MemoryStore};
+use shardwright_store::memory::{Before, HookedCall, Hooks, MemoryStore};
 
 use crate::flaky::{Fate, Flaky};
 use crate::site::{Engine, LEASE_MS, RUN, Site, TENANT, acquire, op, start, start_run, worker};
@@ -36,8 +36,8 @@ impl Memories {
 }
 
 impl Hooks for Memories {
-    fn before(&self, call: Call<'_>) -> impl Future<Output = Before> + Send {
-        let is_read = matches!(call, Call::Load(_) | Call::Scan(..));
+    fn before(&self, call: HookedCall<'_>) -> impl Future<Output = Before> + Send {
+        let is_read = matches!(call, HookedCall::Load(_) | HookedCall::Scan(..));
         let mut memory = self.0.lock().unwrap();
         let shown = match memory.as_mut().filter(|_| is_read) {
             Some(memory) if memory.skip > 0 => {

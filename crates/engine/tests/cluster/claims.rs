@@ -4,7 +4,7 @@ use std::time::Duration;
 use shardwright_contracts::ShardId;
 use shardwright_engine::cluster::{ClaimError, Release, ReleaseError};
 use shardwright_placement::ops::{ClaimRefused, ReleaseReason, ReleaseRefused};
-use shardwright_store::memory::{Before, Call, Hooks};
+use shardwright_store::memory::{Before, HookedCall, Hooks};
 use shardwright_store::{Fault, FaultKind};
 
 use crate::flaky::{Fate, Flaky, Polite};
@@ -213,9 +213,9 @@ fn an_unknown_release_is_found_out_by_looking() {
 struct LoadsLeft(Mutex<Option<u32>>);
 
 impl Hooks for LoadsLeft {
-    async fn before(&self, call: Call<'_>) -> Before {
+    async fn before(&self, call: HookedCall<'_>) -> Before {
         let mut left = self.0.lock().unwrap();
-        let (Call::Load(_), Some(left)) = (call, left.as_mut()) else { return Before::Go };
+        let (HookedCall::Load(_), Some(left)) = (call, left.as_mut()) else { return Before::Go };
         match left.checked_sub(1) {
             Some(fewer) => *left = fewer,
             None => return Before::Refuse(Fault::new(FaultKind::Unreachable, "no more")),

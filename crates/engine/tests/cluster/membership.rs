@@ -6,7 +6,7 @@ use std::time::Duration;
 use shardwright_contracts::{Env, LogicalTime};
 use shardwright_engine::cluster::{ClaimError, Cluster, JoinError, Serving};
 use shardwright_placement::ops::ClaimRefused;
-use shardwright_store::memory::{Before, Call, Hooks};
+use shardwright_store::memory::{Before, HookedCall, Hooks};
 use shardwright_store::{Fault, FaultKind};
 
 use crate::site::{GUARD_MS, MARGIN, Site, TTL, holder_of, node};
@@ -72,8 +72,8 @@ impl DeadLine {
 }
 
 impl Hooks for DeadLine {
-    async fn before(&self, call: Call<'_>) -> Before {
-        if matches!(call, Call::KeepAlive(_)) && self.is_dead.load(Ordering::SeqCst) {
+    async fn before(&self, call: HookedCall<'_>) -> Before {
+        if matches!(call, HookedCall::KeepAlive(_)) && self.is_dead.load(Ordering::SeqCst) {
             self.world.sleep(Self::PATIENCE).await;
             self.is_dead.store(false, Ordering::SeqCst);
             return Before::Refuse(Fault::new(FaultKind::Unreachable, "the line was dead"));

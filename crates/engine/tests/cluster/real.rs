@@ -14,7 +14,7 @@ use shardwright_placement::{ClusterConfig, ShardCount};
 use shardwright_store::etcd::EtcdStore;
 use shardwright_store::file::{FileOptions, FileStore};
 use shardwright_store::testing::EtcdCluster;
-use shardwright_store::{KeyRange, Page, Store};
+use shardwright_store::{ScanFrom, Store, StoreRange};
 
 use crate::site::{node, shard};
 use crate::support::block_on;
@@ -122,8 +122,8 @@ fn a_cluster_lives_in_an_etcd_as_the_text_of_existing_ones() {
         let store = EtcdStore::connect(etcd.options().namespace("/")).await.unwrap();
         let layout = Layout::Seed { prefix: "goverse".to_owned() };
         life_of_a_cluster(store.clone(), layout).await;
-        let range = KeyRange::prefix("goverse/");
-        let entries = store.scan(&range, Page::first(1_000)).await.unwrap().entries;
+        let range = StoreRange::prefix("goverse/");
+        let entries = store.scan(&range, ScanFrom::first(1_000)).await.unwrap().entries;
         let mut shards = 0;
         for (key, found) in entries {
             let value = String::from_utf8(found.value.to_vec()).unwrap();

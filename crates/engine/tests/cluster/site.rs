@@ -15,8 +15,10 @@ use shardwright_engine::cluster::{
 };
 use shardwright_placement::ops::ReleaseReason;
 use shardwright_placement::{ClusterConfig, NodeAddress, NodeInstance, ShardCount, ShardDuties};
-use shardwright_store::memory::{Before, Call, Hooks, MemoryStore};
-use shardwright_store::{Commit, Expect, Fault, FaultKind, Key, KeyRange, Page, Revision, Store};
+use shardwright_store::memory::{Before, HookedCall, Hooks, MemoryStore};
+use shardwright_store::{
+    Commit, Expect, Fault, FaultKind, Key, Revision, ScanFrom, Store, StoreRange,
+};
 
 use crate::flaky::Flaky;
 use crate::support::world::World;
@@ -189,8 +191,8 @@ impl Site {
 
     /// Every key and value below a prefix.
     pub(crate) fn stored(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
-        let range = KeyRange::prefix(prefix.to_owned());
-        let page = self.run(self.store.scan(&range, Page::first(100_000))).unwrap();
+        let range = StoreRange::prefix(prefix.to_owned());
+        let page = self.run(self.store.scan(&range, ScanFrom::first(100_000))).unwrap();
         let entries = page.entries.into_iter();
         entries.map(|(key, found)| (key.to_string(), found.value.to_vec())).collect()
     }
@@ -274,7 +276,7 @@ impl Cut {
 }
 
 impl Hooks for Cut {
-    async fn before(&self, _call: Call<'_>) -> Before {
+    async fn before(&self, _call: HookedCall<'_>) -> Before {
         if self.0.load(Ordering::SeqCst) {
             Before::Refuse(Fault::new(FaultKind::Unreachable, "the line is cut"))
         } else {
@@ -295,9 +297,11 @@ impl Outdated {
 }
 
 impl Hooks for Outdated {
-    async fn before(&self, call: Call<'_>) -> Before {
+    async fn before(&self, call: HookedCall<'_>) -> Before {
         match (call, self.0.load(Ordering::SeqCst)) {
-            (Call::Load(_) | Call::Scan(..), at @ 1..) => Before::AsOf(Revision::new(at)),
+            (HookedCall::Load(_) | HookedCall::Scan(..), at @ 1..) => {
+                Before::AsOf(Revision::new(at))
+            }
             _ => Before::Go,
         }
     }

@@ -12,7 +12,7 @@ use shardwright_placement::ops::ReleaseReason;
 use shardwright_placement::seed_format::SeedShard;
 use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ShardDuties};
 use shardwright_store::memory::MemoryStore;
-use shardwright_store::{ChangeSet, KeyRange, Revision};
+use shardwright_store::{ChangeSet, Revision, StoreRange};
 
 use crate::flaky::{Fate, Flaky};
 use crate::site::{Node, SHARDS, Site, TTL, node, shard};
@@ -59,7 +59,7 @@ impl Auditor {
 
     fn look(&mut self, site: &Site) {
         let now = site.store.revision();
-        let range = KeyRange::prefix("");
+        let range = StoreRange::prefix("");
         let sets = site.store.inspect(|state| state.changes(&range, self.seen, now)).unwrap();
         for set in &sets {
             self.judge(set);

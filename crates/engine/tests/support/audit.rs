@@ -8,11 +8,11 @@ use shardwright_engine::codec::{
     Binding, Count, Definition, Progress, Quota, Record, Run, join_shard,
 };
 use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
-use shardwright_store::{Key, Page, Store, Versioned};
+use shardwright_store::{Key, ScanFrom, Store, Versioned};
 
 /// Everything under a keyspace, at one moment.
 pub(crate) async fn contents(store: &impl Store, keys: &Keyspace) -> Vec<(Key, Versioned)> {
-    let (mut all, mut page) = (Vec::new(), Page::first(1_000));
+    let (mut all, mut page) = (Vec::new(), ScanFrom::first(1_000));
     loop {
         let found = store.scan(&keys.everything(), page.clone()).await.unwrap();
         all.extend(found.entries);

@@ -51,11 +51,11 @@ impl Line {
 }
 
 impl Hooks for Line {
-    async fn before(&self, call: memory::Call<'_>) -> Before {
+    async fn before(&self, call: memory::HookedCall<'_>) -> Before {
         if self.cut.load(Ordering::Relaxed) {
             return Before::Refuse(Fault::new(FaultKind::Unreachable, "the line is cut"));
         }
-        let memory::Call::Commit(commit) = call else { return Before::Go };
+        let memory::HookedCall::Commit(commit) = call else { return Before::Go };
         if self.full.load(Ordering::Relaxed) {
             return Before::Refuse(Fault::new(FaultKind::Full, "no room"));
         }

@@ -10,7 +10,7 @@ use shardwright_placement::{
     TargetSince,
 };
 use shardwright_store::memory::MemoryStore;
-use shardwright_store::{ChangeSet, KeyRange, Revision, SessionId};
+use shardwright_store::{ChangeSet, Revision, SessionId, StoreRange};
 
 use crate::ground::weather::{Author, Weather};
 
@@ -74,7 +74,7 @@ pub(super) struct Stored {
 /// What is stored.
 pub(super) struct Truth {
     pub(super) keys: ClusterKeys,
-    everything: KeyRange,
+    everything: StoreRange,
     pub(super) seen: Revision,
     chunks: TargetChunks,
     pub(super) header: TargetHeader,
@@ -91,7 +91,7 @@ pub(super) struct Truth {
 }
 
 impl Truth {
-    pub(super) fn new(keys: ClusterKeys, everything: KeyRange, num_shards: ShardCount) -> Self {
+    pub(super) fn new(keys: ClusterKeys, everything: StoreRange, num_shards: ShardCount) -> Self {
         Self {
             keys,
             everything,

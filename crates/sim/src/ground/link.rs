@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{
-    ChangeSender, Changes, Commit, CommitError, Fault, FaultKind, Key, KeyRange, Page, Revision,
-    ScanError, ScanPage, Session, SessionError, SessionId, Snapshot, Store, StoreError,
-    StoreLimits, WatchError,
+    ChangeSender, Changes, Commit, CommitError, Fault, FaultKind, Key, Revision, ScanError,
+    ScanFrom, ScanPage, Session, SessionError, SessionId, Snapshot, Store, StoreError, StoreLimits,
+    StoreRange, WatchError,
 };
 use tokio::sync::oneshot;
 
@@ -213,7 +213,7 @@ impl Store for Link {
         Ok(snapshot)
     }
 
-    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+    async fn scan(&self, range: &StoreRange, page: ScanFrom) -> Result<ScanPage, ScanError> {
         self.reach().await?;
         let moment = self.moment();
         let found = self.store.inspect(|state| state.scan(range, &page, moment));
@@ -245,7 +245,7 @@ impl Store for Link {
         self.tamper.outcome(&self.store, outcome)
     }
 
-    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+    async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
         self.reach().await?;
         let changes = self.store.watch(range, after).await?;
         let (sender, passed_on) = Changes::channel(WATCH_CAPACITY);

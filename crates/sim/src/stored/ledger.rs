@@ -11,7 +11,7 @@ use shardwright_contracts::{LogicalTime, OpId, ShardId};
 use shardwright_coordination::{RunRecord, RunStatus, ShardSummary};
 use shardwright_engine::codec::Run;
 use shardwright_store::memory::MemoryStore;
-use shardwright_store::{ChangeSet, KeyRange, Revision};
+use shardwright_store::{ChangeSet, Revision, StoreRange};
 
 use super::asks::{Ask, Reply};
 use super::books::{Address, Books, REMOVAL, TIME, Touched};
@@ -124,14 +124,14 @@ pub(crate) struct Ledger {
     pub(crate) told_watermarks: BTreeMap<Address, Option<Box<[u8]>>>,
     /// What was told that happens once.
     pub(crate) events: BTreeSet<(Address, String)>,
-    everything: KeyRange,
+    everything: StoreRange,
     seen: Revision,
     now_ms: u64,
     views: BTreeMap<Address, RunView>,
 }
 
 impl Ledger {
-    pub(crate) fn new(books: Books, model: Model, everything: KeyRange) -> Self {
+    pub(crate) fn new(books: Books, model: Model, everything: StoreRange) -> Self {
         Self {
             books,
             model,

@@ -197,7 +197,7 @@ impl Director {
         }
         let Some((tenant, run)) = self.any_active() else { return };
         let range = self.keys.view(tenant, run);
-        let page = shardwright_store::Page::first(1_000);
+        let page = shardwright_store::ScanFrom::first(1_000);
         let found = self.store.inspect(|state| state.scan(&range, &page, Revision::new(u64::MAX)));
         let entries = found.map(|page| page.entries).unwrap_or_default();
         let sessions: Vec<_> = entries.iter().filter_map(|(_, found)| found.session).collect();

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use shardwright_engine::Sessions;
-use shardwright_store::{Page, Revision};
+use shardwright_store::{Revision, ScanFrom};
 
 use super::director::{Director, Later};
 use super::fault::WorkerFault;
@@ -128,7 +128,7 @@ impl Director {
             return;
         }
         let range = Truth::keyspace().view(TENANT, RUN);
-        let page = Page::first(1_000);
+        let page = ScanFrom::first(1_000);
         let found = self.store.inspect(|state| state.scan(&range, &page, Revision::new(u64::MAX)));
         let entries = found.map(|page| page.entries).unwrap_or_default();
         let sessions: Vec<_> = entries.iter().filter_map(|(_, found)| found.session).collect();

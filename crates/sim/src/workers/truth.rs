@@ -6,7 +6,7 @@ use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardId, TenantId};
 use shardwright_coordination::{LeaseHolder, RunStatus, ShardRecord};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_store::memory::MemoryStore;
-use shardwright_store::{KeyRange, Revision};
+use shardwright_store::{Revision, StoreRange};
 
 use crate::ground::weather::Weather;
 use crate::oracle::{ASSERTIONS, Finding};
@@ -35,7 +35,7 @@ pub(super) struct Moved {
 /// What is stored.
 pub(super) struct Truth {
     pub(super) books: Books,
-    everything: KeyRange,
+    everything: StoreRange,
     pub(super) seen: Revision,
     /// How long a lease is used after it was asked for.
     usable_us: u64,
@@ -44,7 +44,7 @@ pub(super) struct Truth {
 }
 
 impl Truth {
-    pub(super) fn new(books: Books, everything: KeyRange, usable_us: u64) -> Self {
+    pub(super) fn new(books: Books, everything: StoreRange, usable_us: u64) -> Self {
         let seen = Revision::ZERO;
         let (owners, grants) = (BTreeMap::new(), BTreeMap::new());
         Self { books, everything, seen, usable_us, owners, grants }

@@ -77,7 +77,7 @@ struct Recorder {
 
 #[derive(Debug, Default)]
 struct Log {
-    kept: Vec<Batch>,
+    kept: Vec<CommitBatch>,
     /// The commits, in the order in which they were first sent.
     sent: Vec<usize>,
     seen: BTreeSet<usize>,
@@ -91,7 +91,7 @@ impl Recorder {
         self.log.lock().unwrap()
     }
 
-    fn carry_out(&self, batch: Batch) {
+    fn carry_out(&self, batch: CommitBatch) {
         self.under_way.fetch_sub(1, Ordering::SeqCst);
         if batch.commits().any(is_poison) {
             return batch.refuse(CommitError::SessionGone(crate::SessionId::new(1)));
@@ -118,7 +118,7 @@ impl BatchEngine for Recorder {
         !self.elsewhere
     }
 
-    fn start(self: &Arc<Self>, batch: Batch) {
+    fn start(self: &Arc<Self>, batch: CommitBatch) {
         assert!(self.under_way.fetch_add(1, Ordering::SeqCst) < self.slots, "too many under way");
         let commits: Vec<_> = batch.commits().collect();
         assert!(!commits.is_empty() && commits.len() <= MEMBERS_MAX);
@@ -530,7 +530,7 @@ impl BatchEngine for Counter {
         true
     }
 
-    fn start(self: &Arc<Self>, batch: Batch) {
+    fn start(self: &Arc<Self>, batch: CommitBatch) {
         self.0.fetch_add(1, Ordering::SeqCst);
         let results: Vec<_> = batch.commits().map(answer).collect();
         batch.finish(results);
@@ -586,7 +586,7 @@ impl BatchEngine for Elsewhere {
         false
     }
 
-    fn start(self: &Arc<Self>, batch: Batch) {
+    fn start(self: &Arc<Self>, batch: CommitBatch) {
         let number = self.started.fetch_add(1, Ordering::SeqCst);
         self.runtime.spawn(async move {
             let_others_run().await;

@@ -1,18 +1,18 @@
 //! What a scan shows.
 
 use super::{Harness, Space};
-use crate::{Key, KeyRange, Page, ScanError, Store, Versioned};
+use crate::{Key, ScanError, ScanFrom, Store, StoreRange, Versioned};
 
 async fn scan<H: Harness>(
     space: &Space<'_, H>,
-    range: &KeyRange,
+    range: &StoreRange,
     limit: usize,
 ) -> Result<Vec<(Key, Versioned)>, ScanError> {
-    let mut page = space.store.scan(range, Page::first(limit)).await?;
+    let mut page = space.store.scan(range, ScanFrom::first(limit)).await?;
     let (revision, mut entries) = (page.revision, page.entries);
     while let Some(next) = page.next {
         assert_eq!(next.revision, revision);
-        page = space.store.scan(range, Page { limit, after: Some(next) }).await?;
+        page = space.store.scan(range, ScanFrom { limit, after: Some(next) }).await?;
         assert_eq!(page.revision, revision, "a page is of another moment");
         assert!(page.entries.len() <= limit);
         entries.extend(page.entries);
@@ -21,7 +21,7 @@ async fn scan<H: Harness>(
     Ok(entries)
 }
 
-async fn names<H: Harness>(space: &Space<'_, H>, range: &KeyRange) -> Vec<Vec<u8>> {
+async fn names<H: Harness>(space: &Space<'_, H>, range: &StoreRange) -> Vec<Vec<u8>> {
     let entries = scan(space, range, 100).await.unwrap();
     entries.iter().map(|(key, _)| key.as_bytes()[space.prefix.len()..].to_vec()).collect()
 }
@@ -43,13 +43,13 @@ pub async fn a_range_has_its_start_and_not_its_end<H: Harness>(harness: &H) {
     for name in ["a", "b", "c", "d"] {
         space.put(name, "").await;
     }
-    let range = |start: &str, end: &str| KeyRange::new(space.key(start), Some(space.key(end)));
+    let range = |start: &str, end: &str| StoreRange::new(space.key(start), Some(space.key(end)));
     assert_eq!(names(&space, &range("b", "d")).await, [b"b", b"c"]);
     assert_eq!(names(&space, &range("aa", "cc")).await, [b"b", b"c"]);
     assert!(names(&space, &range("b", "b")).await.is_empty());
     assert!(names(&space, &range("d", "b")).await.is_empty());
     assert!(names(&space, &range("x", "y")).await.is_empty());
-    let from_c = KeyRange::new(space.key("c"), None);
+    let from_c = StoreRange::new(space.key("c"), None);
     let found = scan(&space, &from_c, 2).await.unwrap();
     assert_eq!([&found[0].0, &found[1].0], [&space.key("c"), &space.key("d")]);
 }
@@ -79,7 +79,7 @@ pub async fn pages_make_up_the_range<H: Harness>(harness: &H) {
         let found: Vec<_> = entries.into_iter().map(|(key, found)| (key, found.revision)).collect();
         assert_eq!(found, expected, "pages of {limit}");
     }
-    let first = space.store.scan(&space.range(), Page::first(7)).await.unwrap();
+    let first = space.store.scan(&space.range(), ScanFrom::first(7)).await.unwrap();
     assert!(!first.entries.is_empty() && first.entries.len() <= 7 && first.next.is_some());
 }
 
@@ -90,7 +90,7 @@ pub async fn pages_are_of_one_moment_or_the_scan_has_moved<H: Harness>(harness: 
         space.put(format!("{number:02}"), "before").await;
     }
     let limit = 5;
-    let first = space.store.scan(&space.range(), Page::first(limit)).await.unwrap();
+    let first = space.store.scan(&space.range(), ScanFrom::first(limit)).await.unwrap();
     // One before the place where the scan stands, some behind it, one that is new, one that goes.
     space.put("01", "after").await;
     space.put("15", "after").await;
@@ -99,7 +99,7 @@ pub async fn pages_are_of_one_moment_or_the_scan_has_moved<H: Harness>(harness: 
     let mut entries = first.entries;
     let mut next = first.next;
     while let Some(after) = next {
-        let page = Page { limit, after: Some(after) };
+        let page = ScanFrom { limit, after: Some(after) };
         match space.store.scan(&space.range(), page).await {
             Ok(page) => {
                 assert_eq!(page.revision, first.revision);
@@ -122,12 +122,12 @@ pub async fn a_moment_that_is_forgotten_cannot_be_scanned<H: Harness>(harness: &
     for name in ["a", "b", "c"] {
         space.put(name, "").await;
     }
-    let first = space.store.scan(&space.range(), Page::first(1)).await.unwrap();
+    let first = space.store.scan(&space.range(), ScanFrom::first(1)).await.unwrap();
     let now = space.put("a", "later").await;
     if !harness.compact(now).await {
         return;
     }
-    let page = Page { limit: 1, after: first.next };
+    let page = ScanFrom { limit: 1, after: first.next };
     match space.store.scan(&space.range(), page).await {
         Err(ScanError::Moved) => {}
         // A store may hold on to a moment for those who are at it.

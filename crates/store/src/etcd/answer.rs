@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::wire::response_op::Response;
 use super::wire::{KeyValue, RangeResponse, ResponseHeader, ResponseOp};
 use crate::error::{Fault, FaultKind};
-use crate::key::{Key, KeyRange};
+use crate::key::{Key, StoreRange};
 use crate::store::{Revision, SessionId, Versioned};
 
 /// An answer that does not fit the question.
@@ -64,7 +64,7 @@ const NO_END: &[u8] = &[0];
 
 impl Namespace {
     pub(crate) fn new(prefix: Bytes) -> Self {
-        let end = KeyRange::prefix(prefix.clone()).end().map(Key::to_bytes);
+        let end = StoreRange::prefix(prefix.clone()).end().map(Key::to_bytes);
         Self { prefix, end: end.unwrap_or(Bytes::from_static(NO_END)) }
     }
 
@@ -86,7 +86,7 @@ impl Namespace {
     }
 
     /// A range as etcd sees it: from the first key up to, and without, the second.
-    pub(crate) fn range(&self, range: &KeyRange) -> (Bytes, Bytes) {
+    pub(crate) fn range(&self, range: &StoreRange) -> (Bytes, Bytes) {
         let end = range.end().map_or_else(|| self.end.clone(), |end| self.outer(end));
         (self.outer(range.start()), end)
     }
@@ -107,12 +107,12 @@ mod tests {
     #[test]
     fn a_range_without_end_ends_where_the_namespace_does() {
         let ours = Namespace::new(Bytes::from_static(b"ours/"));
-        let all = ours.range(&KeyRange::prefix(""));
+        let all = ours.range(&StoreRange::prefix(""));
         assert_eq!(all, (Bytes::from_static(b"ours/"), Bytes::from_static(b"ours0")));
-        let some = ours.range(&KeyRange::prefix("a"));
+        let some = ours.range(&StoreRange::prefix("a"));
         assert_eq!(some, (Bytes::from_static(b"ours/a"), Bytes::from_static(b"ours/b")));
         let highest = Namespace::new(Bytes::from_static(&[0xff]));
-        let all = highest.range(&KeyRange::prefix(""));
+        let all = highest.range(&StoreRange::prefix(""));
         assert_eq!(all, (Bytes::from_static(&[0xff]), Bytes::from_static(NO_END)));
     }
 }

@@ -13,8 +13,8 @@ use super::verdict::{Saying, Trouble};
 use super::wire::request_op::Request;
 use super::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest};
 use crate::error::{ScanError, StoreError};
-use crate::key::{Key, KeyRange};
-use crate::store::{Continuation, Page, Revision, ScanPage, Snapshot, Versioned};
+use crate::key::{Key, StoreRange};
+use crate::store::{Continuation, Revision, ScanFrom, ScanPage, Snapshot, Versioned};
 
 /// Most keys that are read in one request; every server takes as many.
 const KEYS_MAX: usize = 32;
@@ -117,8 +117,8 @@ fn number(revision: Revision) -> i64 {
 /// have been lately, until there is enough of either.
 pub(crate) async fn scan(
     shared: &Shared,
-    range_of_keys: &KeyRange,
-    page: Page,
+    range_of_keys: &StoreRange,
+    page: ScanFrom,
 ) -> Result<ScanPage, ScanError> {
     let (mut start, end) = shared.composer.namespace.range(range_of_keys);
     let mut scanned = ScanPage { revision: Revision::ZERO, entries: Vec::new(), next: None };

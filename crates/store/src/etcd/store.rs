@@ -13,9 +13,9 @@ use crate::commit::Commit;
 use crate::error::{
     CommitError, Fault, FaultKind, ScanError, SessionError, StoreError, WatchError,
 };
-use crate::key::{Key, KeyRange};
+use crate::key::{Key, StoreRange};
 use crate::limits::StoreLimits;
-use crate::store::{Page, Revision, ScanPage, Session, SessionId, Snapshot, Store};
+use crate::store::{Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Store};
 use crate::watch::Changes;
 
 const NAMESPACE_BYTES_MAX: usize = 64;
@@ -70,7 +70,7 @@ impl Store for EtcdStore {
         read::load(self.shared(), keys).await
     }
 
-    async fn scan(&self, range: &KeyRange, page: Page) -> Result<ScanPage, ScanError> {
+    async fn scan(&self, range: &StoreRange, page: ScanFrom) -> Result<ScanPage, ScanError> {
         read::scan(self.shared(), range, page).await
     }
 
@@ -79,7 +79,7 @@ impl Store for EtcdStore {
         self.batcher.commit(commit).await
     }
 
-    async fn watch(&self, range: &KeyRange, after: Revision) -> Result<Changes, WatchError> {
+    async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
         watch::watch(self.batcher.engine(), range, after).await
     }
 

@@ -20,14 +20,14 @@ use super::wire::{
     Event, RangeRequest, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
 use crate::error::{FaultKind, WatchError};
-use crate::key::KeyRange;
+use crate::key::StoreRange;
 use crate::store::Revision;
 use crate::watch::{Change, ChangeSender, ChangeSet, Changes};
 
 /// Starts to follow a range.
 pub(crate) async fn watch(
     shared: &Arc<Shared>,
-    range: &KeyRange,
+    range: &StoreRange,
     after: Revision,
 ) -> Result<Changes, WatchError> {
     let (sender, changes) = Changes::channel(shared.watch_capacity);
@@ -63,7 +63,7 @@ pub(crate) async fn watch(
 struct Follower {
     client: Arc<Client>,
     namespace: Namespace,
-    range: KeyRange,
+    range: StoreRange,
     /// The first revision that has not been passed on.
     next: u64,
     /// Changes of an answer that came in parts, of which the last is still to come.

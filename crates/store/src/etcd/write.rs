@@ -13,7 +13,7 @@ use super::transaction::{Composer, replaced};
 use super::verdict::{Effect, Remedy, Saying, Trouble};
 use super::wire::{TxnRequest, TxnResponse};
 use super::{read, session};
-use crate::batch::{Batch, BatchEngine, BatchSize};
+use crate::batch::{BatchEngine, BatchSize, CommitBatch};
 use crate::commit::{Commit, Expect, Write};
 use crate::error::{CommitError, Conflict, Fault, FaultKind};
 use crate::key::Key;
@@ -38,14 +38,14 @@ impl BatchEngine for Shared {
         false
     }
 
-    fn start(self: &Arc<Self>, batch: Batch) {
+    fn start(self: &Arc<Self>, batch: CommitBatch) {
         let shared = Arc::clone(self);
         self.client.spawn(async move { shared.carry_out(batch).await });
     }
 }
 
 impl Shared {
-    async fn carry_out(&self, batch: Batch) {
+    async fn carry_out(&self, batch: CommitBatch) {
         let commits: Vec<&Commit> = batch.commits().collect();
         let trouble = match self.decide_in_time(&batch, &commits).await {
             Ok(decisions) => {
@@ -74,7 +74,7 @@ impl Shared {
     /// What has become of the commits of a batch, which is told when it takes unusually long.
     async fn decide_in_time(
         &self,
-        batch: &Batch,
+        batch: &CommitBatch,
         commits: &[&Commit],
     ) -> Result<Vec<Option<Told>>, Trouble> {
         let EtcdTimeouts { call, attempt, .. } = *self.client.timeouts();

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Setup;
-use super::error::OpenError;
+use super::error::FileOpenError;
 use super::locks::{Locks, lock_within, try_lock};
 use super::{recovery, schema};
 
@@ -21,15 +21,18 @@ const SIGNS: Duration = Duration::from_millis(100);
 pub(super) type NetworkKind = dyn Fn(&Path) -> io::Result<Option<&'static str>>;
 
 /// Makes the folder of a store if it is not there. On a network file system nothing is made.
-pub(super) fn make_folder(folder: &Path, network_kind: &NetworkKind) -> Result<PathBuf, OpenError> {
+pub(super) fn make_folder(
+    folder: &Path,
+    network_kind: &NetworkKind,
+) -> Result<PathBuf, FileOpenError> {
     let unwritable =
-        |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
+        |source: io::Error| FileOpenError::Unwritable { folder: folder.to_owned(), source };
     let locks = std::path::absolute(folder.join("locks")).map_err(unwritable)?;
     let there = locks.ancestors().find(|ancestor| ancestor.exists());
     // The locks may be a link to elsewhere, and lie on another file system than the database.
     for place in there.into_iter().chain(folder.exists().then_some(folder)) {
         if let Some(kind) = network_kind(place).map_err(unwritable)? {
-            return Err(OpenError::NetworkFileSystem { folder: folder.to_owned(), kind });
+            return Err(FileOpenError::NetworkFileSystem { folder: folder.to_owned(), kind });
         }
     }
     fs::create_dir_all(&locks).map_err(unwritable)?;
@@ -47,14 +50,15 @@ pub(super) fn enter(
     folder: &Path,
     path: &Path,
     patience: Duration,
-) -> Result<File, OpenError> {
-    let failed = |source: io::Error| OpenError::Unwritable { folder: folder.to_owned(), source };
+) -> Result<File, FileOpenError> {
+    let failed =
+        |source: io::Error| FileOpenError::Unwritable { folder: folder.to_owned(), source };
     let open = locks.file("open").map_err(failed)?;
     let mut waiting = Waiting::new(patience, Sign::read(&open), Instant::now());
     while !try_lock(&open).map_err(failed)? {
         if !waiting.goes_on(Sign::read(&open), Instant::now()) {
             let process = waiting.sign.map(|sign| sign.process);
-            return Err(OpenError::Busy { folder: folder.to_owned(), process, patience });
+            return Err(FileOpenError::Busy { folder: folder.to_owned(), process, patience });
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -160,7 +164,7 @@ mod tests {
         };
         let refused = FileStore::open_on(&folder, FileOptions::default(), &network_kind);
         let error = refused.unwrap_err();
-        assert!(matches!(error, OpenError::NetworkFileSystem { kind: "NFS", .. }), "{error}");
+        assert!(matches!(error, FileOpenError::NetworkFileSystem { kind: "NFS", .. }), "{error}");
         assert!(error.to_string().contains(folder.to_str().unwrap()), "{error}");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
         // One that is there is asked about itself.
@@ -168,7 +172,7 @@ mod tests {
         let itself = folder.clone();
         let network_kind = move |asked: &Path| Ok((asked == itself).then_some("SMB"));
         let refused = FileStore::open_on(&folder, FileOptions::default(), &network_kind);
-        assert!(matches!(refused, Err(OpenError::NetworkFileSystem { kind: "SMB", .. })));
+        assert!(matches!(refused, Err(FileOpenError::NetworkFileSystem { kind: "SMB", .. })));
         assert!(!folder.join("locks").exists());
     }
 

@@ -10,7 +10,7 @@ use crate::error::{CommitError, Fault, FaultKind, StoreError};
 
 /// Why a folder cannot be used as a store.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum FileOpenError {
     /// The folder cannot be made, or nothing can be written in it.
     #[error("the folder {} cannot be written: {source}", folder.display())]
     Unwritable {
@@ -89,7 +89,7 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
+impl FileOpenError {
     pub(super) fn from_trouble(path: &Path, trouble: Trouble) -> Self {
         let path = path.to_owned();
         match trouble {

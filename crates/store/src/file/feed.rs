@@ -15,7 +15,7 @@ use super::readers::Readers;
 use super::rows::{Head, blob};
 use super::schema::CHANGES_PER_REVISION;
 use crate::error::WatchError;
-use crate::key::{Key, KeyRange};
+use crate::key::{Key, StoreRange};
 use crate::store::{Revision, SessionId, Versioned};
 use crate::watch::{Change, ChangeSender, ChangeSet, Changes};
 
@@ -38,7 +38,7 @@ struct State {
 
 #[derive(Debug)]
 struct Watch {
-    range: KeyRange,
+    range: StoreRange,
     after: u64,
     sender: ChangeSender,
 }
@@ -55,7 +55,7 @@ impl Feed {
     /// Begins a watch, with what has happened since `after`.
     pub(super) fn watch(
         &self,
-        range: &KeyRange,
+        range: &StoreRange,
         after: Revision,
         capacity: usize,
     ) -> Result<Changes, WatchError> {

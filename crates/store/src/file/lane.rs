@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::writer::{Job, Writer};
 use super::{Setup, door};
-use crate::batch::{Batch, BatchEngine, BatchSize};
+use crate::batch::{BatchEngine, BatchSize, CommitBatch};
 use crate::error::{Fault, FaultKind};
 
 /// Bounds of a batch: what is in one transaction should not keep others waiting for long.
@@ -243,7 +243,7 @@ impl BatchEngine for Lane {
         true
     }
 
-    fn start(self: &Arc<Self>, batch: Batch) {
+    fn start(self: &Arc<Self>, batch: CommitBatch) {
         self.submit(Job::Commits(batch));
     }
 }

@@ -11,8 +11,8 @@ use rusqlite::types::Value;
 use super::error::Trouble;
 use super::rows::{blob, load_revision, read_any_entry};
 use super::schema::{READER_PATIENCE, Role, connect};
-use crate::key::{Key, KeyRange};
-use crate::store::{Continuation, Page, Revision, ScanPage};
+use crate::key::{Key, StoreRange};
+use crate::store::{Continuation, Revision, ScanFrom, ScanPage};
 
 /// Connections that are kept while nobody uses them.
 const IDLE_MAX: usize = 8;
@@ -66,7 +66,7 @@ impl Readers {
         result
     }
 
-    pub(super) fn scan(&self, range: &KeyRange, page: &Page) -> Result<Scanned, Trouble> {
+    pub(super) fn scan(&self, range: &StoreRange, page: &ScanFrom) -> Result<Scanned, Trouble> {
         match &page.after {
             None => self.scan_now(range, page).map(Scanned::Page),
             Some(after) => match self.pinned(after.revision) {
@@ -122,7 +122,7 @@ impl Readers {
         }
     }
 
-    fn scan_now(&self, range: &KeyRange, page: &Page) -> Result<ScanPage, Trouble> {
+    fn scan_now(&self, range: &StoreRange, page: &ScanFrom) -> Result<ScanPage, Trouble> {
         let connection = self.begin()?;
         let revision = load_revision(&connection)?;
         let scanned = read_page(&connection, revision, range, page)?;
@@ -134,7 +134,12 @@ impl Readers {
         Ok(scanned)
     }
 
-    fn scan_pinned(&self, pin: &Pin, range: &KeyRange, page: &Page) -> Result<ScanPage, Trouble> {
+    fn scan_pinned(
+        &self,
+        pin: &Pin,
+        range: &StoreRange,
+        page: &ScanFrom,
+    ) -> Result<ScanPage, Trouble> {
         let scanned = read_page(&lock(&pin.connection), pin.revision, range, page)?;
         if scanned.next.is_none() {
             let mut pins = lock(&self.pins);
@@ -172,8 +177,8 @@ impl Readers {
 fn read_page(
     connection: &Connection,
     revision: Revision,
-    range: &KeyRange,
-    page: &Page,
+    range: &StoreRange,
+    page: &ScanFrom,
 ) -> Result<ScanPage, Trouble> {
     let (start, from) = match &page.after {
         Some(next) if next.after >= *range.start() => (&next.after, ">"),

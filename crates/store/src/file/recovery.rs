@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 
-use super::error::{OpenError, Trouble};
+use super::error::{FileOpenError, Trouble};
 use super::rows::{Head, blob, read_entry};
 use super::schema::{Checkpoint, checkpoint, data_version, prepare};
 use crate::key::Key;
@@ -17,7 +17,7 @@ use crate::key::Key;
 pub(super) fn recover(
     path: &Path,
     is_alive: impl FnMut() + Send + 'static,
-) -> Result<(), OpenError> {
+) -> Result<(), FileOpenError> {
     let mut connection = prepare(path)?;
     let recovered = show_life(&mut connection, is_alive).and_then(|()| {
         if Head::load(&connection)?.closed {
@@ -27,7 +27,7 @@ pub(super) fn recover(
         }
         unless_full(begin_anew(&connection))
     });
-    recovered.map_err(|trouble| OpenError::from_trouble(path, trouble))
+    recovered.map_err(|trouble| FileOpenError::from_trouble(path, trouble))
 }
 
 /// Instructions of the database between two signs of life. A check of the whole file counts two
@@ -51,7 +51,7 @@ fn unless_full(result: Result<(), Trouble>) -> Result<(), Trouble> {
 }
 
 /// Notes that the last user has closed the store.
-pub(super) fn close(path: &Path) -> Result<(), OpenError> {
+pub(super) fn close(path: &Path) -> Result<(), FileOpenError> {
     let connection = prepare(path)?;
     let closed = data_version(&connection).and_then(|version| {
         // If somebody's tool is in the way, the store counts as not closed, and is checked.
@@ -60,7 +60,7 @@ pub(super) fn close(path: &Path) -> Result<(), OpenError> {
         }
         Ok(())
     });
-    closed.map_err(|trouble| OpenError::from_trouble(path, trouble))
+    closed.map_err(|trouble| FileOpenError::from_trouble(path, trouble))
 }
 
 /// Notes that the store is in use, if it counts as closed.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Row};
 
-use super::error::{OpenError, Trouble};
+use super::error::{FileOpenError, Trouble};
 
 /// Marks the file as ours; it spells "Shwr".
 pub(super) const APPLICATION_ID: i64 = 0x5368_7772;
@@ -161,8 +161,8 @@ pub(super) fn data_version(connection: &Connection) -> Result<i64, Trouble> {
 }
 
 /// Makes the database if it is not there, and checks that it is ours. The caller has it alone.
-pub(super) fn prepare(path: &Path) -> Result<Connection, OpenError> {
-    let trouble = |error| OpenError::from_trouble(path, Trouble::Sqlite(error));
+pub(super) fn prepare(path: &Path) -> Result<Connection, FileOpenError> {
+    let trouble = |error| FileOpenError::from_trouble(path, Trouble::Sqlite(error));
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -179,12 +179,12 @@ pub(super) fn prepare(path: &Path) -> Result<Connection, OpenError> {
 }
 
 /// Checks that a database that others use is ours as well.
-pub(super) fn check(path: &Path) -> Result<(), OpenError> {
-    let trouble = |error| OpenError::from_trouble(path, Trouble::Sqlite(error));
+pub(super) fn check(path: &Path) -> Result<(), FileOpenError> {
+    let trouble = |error| FileOpenError::from_trouble(path, Trouble::Sqlite(error));
     let connection = connect(path, Role::Reader, READER_PATIENCE).map_err(trouble)?;
     if identify(&connection, path)? == Content::Nothing {
         let what = "it is empty, though somebody uses it".to_owned();
-        return Err(OpenError::Damaged { path: path.to_owned(), what });
+        return Err(FileOpenError::Damaged { path: path.to_owned(), what });
     }
     require_log(connection.pragma_query_value(None, "journal_mode", |row| row.get(0)), path)
 }
@@ -195,8 +195,8 @@ enum Content {
     Ours,
 }
 
-fn identify(connection: &Connection, path: &Path) -> Result<Content, OpenError> {
-    let trouble = |error| OpenError::from_trouble(path, Trouble::Sqlite(error));
+fn identify(connection: &Connection, path: &Path) -> Result<Content, FileOpenError> {
+    let trouble = |error| FileOpenError::from_trouble(path, Trouble::Sqlite(error));
     let pragma = |name: &str| {
         connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(trouble)
     };
@@ -208,27 +208,27 @@ fn identify(connection: &Connection, path: &Path) -> Result<Content, OpenError> 
         (0, 0) if tables == 0 => Ok(Content::Nothing),
         (APPLICATION_ID, SCHEMA_VERSION) => Ok(Content::Ours),
         (APPLICATION_ID, found) if found > SCHEMA_VERSION => {
-            Err(OpenError::Newer { path: path(), found, known: SCHEMA_VERSION })
+            Err(FileOpenError::Newer { path: path(), found, known: SCHEMA_VERSION })
         }
         (APPLICATION_ID, found) => {
             let what = format!("schema version {found} never existed");
-            Err(OpenError::Damaged { path: path(), what })
+            Err(FileOpenError::Damaged { path: path(), what })
         }
-        _ => Err(OpenError::Foreign { path: path() }),
+        _ => Err(FileOpenError::Foreign { path: path() }),
     }
 }
 
 /// Refuses a database that keeps its journal in any other way than as a log beside it. What is
 /// promised about crashes and about readers beside a writer is true only so, and SQLite says how it
 /// really keeps it instead of refusing.
-fn require_log(journal: rusqlite::Result<String>, path: &Path) -> Result<(), OpenError> {
+fn require_log(journal: rusqlite::Result<String>, path: &Path) -> Result<(), FileOpenError> {
     match journal {
         Ok(mode) if mode == "wal" => Ok(()),
-        Ok(mode) => Err(OpenError::Failed {
+        Ok(mode) => Err(FileOpenError::Failed {
             path: path.to_owned(),
             source: format!("it keeps its journal as `{mode}`, and not as a log beside it").into(),
         }),
-        Err(error) => Err(OpenError::from_trouble(path, Trouble::Sqlite(error))),
+        Err(error) => Err(FileOpenError::from_trouble(path, Trouble::Sqlite(error))),
     }
 }
 

@@ -62,7 +62,7 @@ fn recorded_changes_are_bounded_by_number_and_by_bytes() {
     let last = put(&store, "last", vec![1]).get();
     let kept = count(&store, "change");
     assert!((80..=91).contains(&kept), "{kept}");
-    let after = |revision: u64| now(store.watch(&KeyRange::prefix(""), Revision::new(revision)));
+    let after = |revision: u64| now(store.watch(&StoreRange::prefix(""), Revision::new(revision)));
     let mut changes = after(last - 80).unwrap();
     assert_eq!(now(changes.next()).unwrap().revision.get(), last - 79);
     assert!(matches!(after(last - 100), Err(WatchError::Gap)));
@@ -85,10 +85,10 @@ fn scans_hold_on_to_few_moments_and_not_for_long() {
     for name in ["a", "b", "c"] {
         put(&store, name, vec![]);
     }
-    let range = KeyRange::prefix("");
-    let begin = || now(store.scan(&range, Page::first(1))).unwrap().next.unwrap();
+    let range = StoreRange::prefix("");
+    let begin = || now(store.scan(&range, ScanFrom::first(1))).unwrap().next.unwrap();
     let go_on = |after: &Continuation| {
-        now(store.scan(&range, Page { limit: 1, after: Some(after.clone()) }))
+        now(store.scan(&range, ScanFrom { limit: 1, after: Some(after.clone()) }))
     };
     let first = begin();
     assert!(go_on(&first).is_ok(), "nothing has changed");
@@ -114,8 +114,8 @@ fn a_scan_to_its_end_holds_on_to_nothing() {
     for name in ["a", "b", "c"] {
         put(&store, name, vec![]);
     }
-    let range = KeyRange::prefix("");
-    let mut pages = [Page::first(1), Page::first(1)];
+    let range = StoreRange::prefix("");
+    let mut pages = [ScanFrom::first(1), ScanFrom::first(1)];
     for _ in 0..3 {
         for page in &mut pages {
             page.after = now(store.scan(&range, page.clone())).unwrap().next;

@@ -17,14 +17,14 @@ use super::locks::{Owner, Turn};
 use super::recovery::mark_in_use;
 use super::rows::Head;
 use super::schema::{Checkpoint, LogPages, Role, checkpoint, connect, count_log_pages};
-use crate::batch::Batch;
+use crate::batch::CommitBatch;
 use crate::error::{CommitError, Fault, FaultKind, SessionError, StoreError};
 use crate::store::{Session, SessionId};
 
 /// Something to be written.
 #[derive(Debug)]
 pub(super) enum Job {
-    Commits(Batch),
+    Commits(CommitBatch),
     Open {
         ttl: Duration,
         reply: oneshot::Sender<Result<Session, SessionError>>,
@@ -149,7 +149,7 @@ impl Writer {
         given_back
     }
 
-    fn commit(&mut self, batch: Batch, patience: Duration) -> Option<Job> {
+    fn commit(&mut self, batch: CommitBatch, patience: Duration) -> Option<Job> {
         let now = self.setup.clock.now();
         let result = self.durably(patience, |changing| {
             let mut results = Vec::with_capacity(batch.commits().len());

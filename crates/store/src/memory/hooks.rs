@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use crate::commit::Commit;
 use crate::error::Fault;
-use crate::key::{Key, KeyRange};
-use crate::store::{Page, Revision, SessionId};
+use crate::key::{Key, StoreRange};
+use crate::store::{Revision, ScanFrom, SessionId};
 
 /// A call, as the caller made it.
 #[derive(Clone, Copy, Debug)]
-pub enum Call<'c> {
+pub enum HookedCall<'c> {
     /// [`Store::load`](crate::Store::load).
     Load(&'c [Key]),
     /// [`Store::scan`](crate::Store::scan).
-    Scan(&'c KeyRange, &'c Page),
+    Scan(&'c StoreRange, &'c ScanFrom),
     /// [`Store::commit`](crate::Store::commit).
     Commit(&'c Commit),
     /// [`Store::watch`](crate::Store::watch).
-    Watch(&'c KeyRange, Revision),
+    Watch(&'c StoreRange, Revision),
     /// [`Store::open_session`](crate::Store::open_session).
     OpenSession(Duration),
     /// [`Store::keep_alive`](crate::Store::keep_alive).
@@ -56,13 +56,13 @@ pub enum After {
 /// Steps in, on behalf of one client. A hook that waits delays the call.
 pub trait Hooks: Send + Sync + 'static {
     /// Before anything is done.
-    fn before(&self, call: Call<'_>) -> impl Future<Output = Before> + Send {
+    fn before(&self, call: HookedCall<'_>) -> impl Future<Output = Before> + Send {
         let _unused = call;
         ready(Before::Go)
     }
 
     /// After everything is done.
-    fn after(&self, call: Call<'_>) -> impl Future<Output = After> + Send {
+    fn after(&self, call: HookedCall<'_>) -> impl Future<Output = After> + Send {
         let _unused = call;
         ready(After::Answer)
     }

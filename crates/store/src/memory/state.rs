@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::commit::{Commit, Expect, Write};
 use crate::error::{CommitError, Conflict, ScanError, SessionError, WatchError};
-use crate::key::{Key, KeyRange};
+use crate::key::{Key, StoreRange};
 use crate::store::{
-    Continuation, Page, Revision, ScanPage, Session, SessionId, Snapshot, Versioned,
+    Continuation, Revision, ScanFrom, ScanPage, Session, SessionId, Snapshot, Versioned,
 };
 use crate::watch::{Change, ChangeSet};
 
@@ -76,7 +76,12 @@ impl MemoryState {
     }
 
     /// Reads a page of a range, the first one as it was at a moment, or at the earliest known.
-    pub fn scan(&self, range: &KeyRange, page: &Page, at: Revision) -> Result<ScanPage, ScanError> {
+    pub fn scan(
+        &self,
+        range: &StoreRange,
+        page: &ScanFrom,
+        at: Revision,
+    ) -> Result<ScanPage, ScanError> {
         let revision = match &page.after {
             None => at.clamp(self.compacted, self.revision),
             Some(next) if (self.compacted..=self.revision).contains(&next.revision) => {
@@ -143,7 +148,7 @@ impl MemoryState {
     /// What happened in a range after a moment, up to another.
     pub fn changes(
         &self,
-        range: &KeyRange,
+        range: &StoreRange,
         after: Revision,
         up_to: Revision,
     ) -> Result<Vec<ChangeSet>, WatchError> {

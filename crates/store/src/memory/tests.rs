@@ -27,11 +27,11 @@ struct Script {
 }
 
 impl Hooks for Script {
-    async fn before(&self, _: Call<'_>) -> Before {
+    async fn before(&self, _: HookedCall<'_>) -> Before {
         self.before.lock().unwrap().pop_front().unwrap_or(Before::Go)
     }
 
-    async fn after(&self, _: Call<'_>) -> After {
+    async fn after(&self, _: HookedCall<'_>) -> After {
         self.after.lock().unwrap().pop_front().unwrap_or(After::Answer)
     }
 }
@@ -111,7 +111,7 @@ fn a_stale_read_shows_an_earlier_moment_but_decides_nothing() {
     let found = snapshot.values[0].clone().unwrap();
     assert_eq!((snapshot.revision, found.revision, &found.value[..]), (first, first, &b"1"[..]));
     fixture.before(Before::AsOf(first));
-    let page = now(fixture.client.scan(&KeyRange::prefix(""), Page::first(1))).unwrap();
+    let page = now(fixture.client.scan(&StoreRange::prefix(""), ScanFrom::first(1))).unwrap();
     assert_eq!((page.revision, page.entries[0].1.revision), (first, first));
     fixture.before(Before::AsOf(first));
     let stale = now(fixture.client.commit(commit(Expect::At(first), "3")));
@@ -161,7 +161,7 @@ fn a_reaper_lets_watches_see_the_end_of_a_session() {
     let commit = Commit::builder().expect(key.clone(), Expect::Absent);
     let commit = commit.put_in_session(key, "", session).build().unwrap();
     let revision = now(fixture.store.commit(commit)).unwrap();
-    let mut changes = now(fixture.store.watch(&KeyRange::prefix(""), revision)).unwrap();
+    let mut changes = now(fixture.store.watch(&StoreRange::prefix(""), revision)).unwrap();
     let clock = Arc::clone(&fixture.clock);
     let rounds = std::cell::Cell::new(0);
     let mut reaper = Box::pin(fixture.store.reap(|time| {
@@ -179,7 +179,7 @@ fn a_reaper_lets_watches_see_the_end_of_a_session() {
 fn watches_can_be_held_broken_and_overtaken_by_forgetting() {
     let fixture = Fixture::new();
     let watch =
-        || now(fixture.store.watch(&KeyRange::prefix(""), fixture.store.revision())).unwrap();
+        || now(fixture.store.watch(&StoreRange::prefix(""), fixture.store.revision())).unwrap();
     let mut held = watch();
     fixture.store.hold_watches();
     let first = fixture.put("1");
@@ -235,9 +235,9 @@ fn what_is_forgotten_takes_no_room() {
 fn all_futures_can_be_sent() {
     fn is_send<T: Send>(_: &T) {}
     let fixture = Fixture::new();
-    let (store, range) = (&fixture.client, KeyRange::prefix(""));
+    let (store, range) = (&fixture.client, StoreRange::prefix(""));
     is_send(&store.load(&[]));
-    is_send(&store.scan(&range, Page::first(1)));
+    is_send(&store.scan(&range, ScanFrom::first(1)));
     is_send(&store.commit(commit(Expect::Absent, "")));
     is_send(&store.watch(&range, Revision::ZERO));
 }

@@ -17,7 +17,7 @@ use crate::etcd::wire::{
     permission, request_op, response_op,
 };
 use crate::etcd::{EtcdOptions, EtcdTimeouts};
-use crate::key::{Key, KeyRange};
+use crate::key::{Key, StoreRange};
 use crate::store::Revision;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -168,13 +168,13 @@ impl EtcdOperator {
         let grant = AuthUserGrantRoleRequest { user: name.clone(), role: name };
         done(auth.user_grant_role(self.connection.request(grant, LIMIT)).await)?;
         match prefix {
-            Some(prefix) => self.allow(user, &KeyRange::prefix(prefix.to_owned())).await,
+            Some(prefix) => self.allow(user, &StoreRange::prefix(prefix.to_owned())).await,
             None => Ok(()),
         }
     }
 
     /// From now on, a user may do anything with the keys of a range.
-    pub async fn allow(&self, user: &str, range: &KeyRange) -> io::Result<()> {
+    pub async fn allow(&self, user: &str, range: &StoreRange) -> io::Result<()> {
         let permission = Some(anything_in(range));
         let grant = AuthRoleGrantPermissionRequest { name: user.to_owned(), permission };
         let grant = self.connection.request(grant, LIMIT);
@@ -198,7 +198,7 @@ impl EtcdOperator {
     }
 }
 
-fn anything_in(range: &KeyRange) -> Permission {
+fn anything_in(range: &StoreRange) -> Permission {
     Permission {
         kind: permission::Kind::Readwrite.into(),
         key: range.start().to_bytes(),

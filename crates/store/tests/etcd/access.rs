@@ -6,7 +6,9 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use shardwright_store::etcd::{EtcdOptions, EtcdStore, EtcdTimeouts, EtcdTls};
 use shardwright_store::testing::{EtcdCluster, EtcdOperator, EtcdSetup};
-use shardwright_store::{CommitError, FaultKind, KeyRange, Page, Store, StoreError, WatchError};
+use shardwright_store::{
+    CommitError, FaultKind, ScanFrom, Store, StoreError, StoreRange, WatchError,
+};
 
 use crate::support::{create, key, replace, single, soon, text};
 
@@ -23,12 +25,12 @@ async fn namespaces_do_not_see_each_other() {
     let one = EtcdStore::connect(cluster.options().namespace("one/")).await.unwrap();
     let two = EtcdStore::connect(cluster.options().namespace("two/")).await.unwrap();
     let first = one.commit(create("a", "one's").build().unwrap()).await.unwrap();
-    let mut changes = two.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let mut changes = two.watch(&StoreRange::prefix(""), first).await.unwrap();
     let second = two.commit(create("a", "two's").build().unwrap()).await.unwrap();
     one.commit(create("b", "one's").build().unwrap()).await.unwrap();
     assert_eq!(text(&one, "a").await.unwrap(), "one's");
     assert_eq!(text(&two, "a").await.unwrap(), "two's");
-    let page = two.scan(&KeyRange::prefix(""), Page::first(10)).await.unwrap();
+    let page = two.scan(&StoreRange::prefix(""), ScanFrom::first(10)).await.unwrap();
     assert_eq!(page.entries.len(), 1);
     let third = two.commit(replace("a", second, "").build().unwrap()).await.unwrap();
     for expected in [second, third] {
@@ -63,7 +65,7 @@ async fn only_who_is_known_is_let_in_and_only_to_what_is_theirs() {
 
     let store = EtcdStore::connect(options().credentials("alice", "alice's")).await.unwrap();
     let first = store.commit(create("a", "").build().unwrap()).await.unwrap();
-    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), first).await.unwrap();
     let session = store.open_session(Duration::from_secs(60)).await.unwrap();
     store.keep_alive(session.id).await.unwrap();
     let second = store.commit(replace("a", first, "").build().unwrap()).await.unwrap();
@@ -86,7 +88,7 @@ async fn a_member_that_has_forgotten_us_is_told_again_who_we_are() {
     let options = cluster.options().namespace("alice/").credentials("alice", "alice's");
     let store = EtcdStore::connect(options).await.unwrap();
     let first = store.commit(create("a", "0").build().unwrap()).await.unwrap();
-    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), first).await.unwrap();
     // Tokens live in the memory of a member.
     cluster.kill(0).unwrap();
     cluster.spawn_again(0).unwrap();
@@ -113,14 +115,14 @@ async fn a_watch_of_what_we_may_not_read_is_refused_and_no_other_is() {
     let operator = cluster.operator(0).await.unwrap();
     operator.add_user("root", "root's", None).await.unwrap();
     operator.add_user("carol", "carol's", None).await.unwrap();
-    let range = KeyRange::new(key("carol/"), Some(key("carol/m")));
+    let range = StoreRange::new(key("carol/"), Some(key("carol/m")));
     operator.allow("carol", &range).await.unwrap();
     operator.require_users().await.unwrap();
     let options = cluster.options().namespace("carol/").credentials("carol", "carol's");
     let store = EtcdStore::connect(options).await.unwrap();
     let first = store.commit(create("a", "").build().unwrap()).await.unwrap();
-    let mut changes = store.watch(&KeyRange::prefix("a"), first).await.unwrap();
-    let mut others = store.watch(&KeyRange::prefix("z"), first).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix("a"), first).await.unwrap();
+    let mut others = store.watch(&StoreRange::prefix("z"), first).await.unwrap();
     let refused = soon(others.next()).await;
     let Err(WatchError::Store(StoreError::Unavailable(fault))) = refused else {
         panic!("{refused:?}");
@@ -140,7 +142,7 @@ async fn a_watch_of_one_whom_a_member_has_forgotten_begins_all_the_same() {
     let root = cluster.options().credentials("root", "root's");
     let operator = EtcdOperator::connect(&root).await.unwrap();
     operator.change_password("alice", "alice's").await.unwrap();
-    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), first).await.unwrap();
     let options = cluster.options().namespace("alice/").credentials("alice", "alice's");
     let other = EtcdStore::connect(options).await.unwrap();
     let second = other.commit(replace("a", first, "1").build().unwrap()).await.unwrap();
@@ -238,7 +240,7 @@ async fn over_tls_both_sides_know_each_other() {
     let cluster = setup.start().await.unwrap();
     let store = EtcdStore::connect(cluster.options()).await.unwrap();
     let first = store.commit(create("a", "").build().unwrap()).await.unwrap();
-    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), first).await.unwrap();
     let second = store.commit(replace("a", first, "").build().unwrap()).await.unwrap();
     assert_eq!(soon(changes.next()).await.unwrap().revision, second);
 

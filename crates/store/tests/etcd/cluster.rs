@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use shardwright_store::etcd::{EtcdStore, EtcdTimeouts};
 use shardwright_store::testing::{EtcdCluster, EtcdSetup, Link};
-use shardwright_store::{CommitError, Expect, FaultKind, KeyRange, Store};
+use shardwright_store::{CommitError, Expect, FaultKind, Store, StoreRange};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{create, get, key, replace, soon, text};
@@ -34,7 +34,7 @@ async fn when_a_member_stands_still_the_next_one_is_asked() {
     let (still, other) = ((leader + 1) % 3, (leader + 2) % 3);
     let store = through(&cluster, &[still, leader, other]).await;
     let first = store.commit(create("a", "0").build().unwrap()).await.unwrap();
-    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), first).await.unwrap();
     let session = store.open_session(Duration::from_secs(30)).await.unwrap();
     store.keep_alive(session.id).await.unwrap();
     cluster.pause(still).unwrap();
@@ -115,7 +115,7 @@ async fn without_a_majority_nothing_is_promised_and_with_one_everything_goes_on(
     let mut cluster = EtcdCluster::three().await.unwrap();
     let store = through(&cluster, &[0, 1, 2]).await;
     let first = store.commit(create("a", "0").build().unwrap()).await.unwrap();
-    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), first).await.unwrap();
     cluster.kill(1).unwrap();
     cluster.kill(2).unwrap();
     let start = Instant::now();
@@ -201,7 +201,7 @@ async fn settle(store: &EtcdStore, name: &str, count: usize, before: Expect) -> 
 /// Follows everything, and counts what it sees.
 async fn follow(store: EtcdStore, writers: usize, seen: Arc<AtomicUsize>) {
     let start = store.load(&[]).await.unwrap().revision;
-    let mut changes = store.watch(&KeyRange::prefix("count/"), start).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix("count/"), start).await.unwrap();
     let mut last = vec![0; writers];
     let mut revision = start;
     loop {

@@ -9,8 +9,8 @@ use shardwright_store::etcd::EtcdStore;
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::testing::EtcdCluster;
 use shardwright_store::{
-    ChangeSet, Commit, CommitError, Continuation, Expect, Key, KeyRange, ManualClock, Page,
-    Revision, ScanError, SessionError, SessionId, Store, Versioned, WatchError,
+    ChangeSet, Commit, CommitError, Continuation, Expect, Key, ManualClock, Revision, ScanError,
+    ScanFrom, SessionError, SessionId, Store, StoreRange, Versioned, WatchError,
 };
 
 fn block_on<F: Future>(scenario: F) -> F::Output {
@@ -111,8 +111,8 @@ impl<S: Store> Side<S> {
         Key::from(format!("{}{number}", self.prefix))
     }
 
-    fn range(&self) -> KeyRange {
-        KeyRange::prefix(self.prefix.clone())
+    fn range(&self) -> StoreRange {
+        StoreRange::prefix(self.prefix.clone())
     }
 
     fn session(&self, found: SessionId) -> Option<usize> {
@@ -184,7 +184,7 @@ impl<S: Store> Side<S> {
             }
             Call::Scan { limit, goes_on } => {
                 let after = self.next.take().filter(|_| *goes_on);
-                let page = Page { limit: *limit, after };
+                let page = ScanFrom { limit: *limit, after };
                 let page = self.store.scan(&self.range(), page).await.unwrap();
                 let entries = page.entries.iter();
                 let entries = entries.map(|(key, it)| (key.clone(), self.seen(Some(it)))).collect();
@@ -383,13 +383,13 @@ async fn behind<S: Store>(side: &mut Side<S>, compact: impl AsyncFn(Revision)) -
     for key in 0..4 {
         side.answer(&put(key), key).await;
     }
-    let first = side.store.scan(&side.range(), Page::first(2)).await.unwrap();
+    let first = side.store.scan(&side.range(), ScanFrom::first(2)).await.unwrap();
     for key in 0..4 {
         side.answer(&put(key), 4 + key).await;
     }
     let now = side.store.load(&[side.key(0)]).await.unwrap().revision;
     compact(now).await;
-    let next = Page { limit: 2, after: first.next };
+    let next = ScanFrom { limit: 2, after: first.next };
     let moved = side.store.scan(&side.range(), next).await;
     let gap = match side.store.watch(&side.range(), first.revision).await {
         Ok(mut changes) => changes.next().await.map(|_| ()),

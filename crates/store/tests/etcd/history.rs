@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use shardwright_store::etcd::{EtcdStore, EtcdTimeouts};
 use shardwright_store::testing::{EtcdCluster, Link, Proxy};
-use shardwright_store::{KeyRange, Page, ScanError, Store, WatchError};
+use shardwright_store::{ScanError, ScanFrom, Store, StoreRange, WatchError};
 use tokio::time::sleep;
 
 use crate::support::{create, key, replace, single, soon};
@@ -20,7 +20,7 @@ async fn a_watch_that_was_away_while_history_was_forgotten_has_a_gap() {
     let far = EtcdStore::connect(options).await.unwrap();
     let near = EtcdStore::connect(cluster.options()).await.unwrap();
     let first = near.commit(create("a", "0").build().unwrap()).await.unwrap();
-    let mut changes = far.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let mut changes = far.watch(&StoreRange::prefix(""), first).await.unwrap();
     proxy.set(Link::Cut);
     let second = near.commit(replace("a", first, "1").build().unwrap()).await.unwrap();
     let third = near.commit(replace("a", second, "2").build().unwrap()).await.unwrap();
@@ -29,7 +29,7 @@ async fn a_watch_that_was_away_while_history_was_forgotten_has_a_gap() {
     assert!(matches!(soon(changes.next()).await, Err(WatchError::Gap)));
     // Reading everything anew and going on from there misses nothing.
     let snapshot = far.load(&[key("a")]).await.unwrap();
-    let mut changes = far.watch(&KeyRange::prefix(""), snapshot.revision).await.unwrap();
+    let mut changes = far.watch(&StoreRange::prefix(""), snapshot.revision).await.unwrap();
     let fourth = near.commit(replace("a", third, "3").build().unwrap()).await.unwrap();
     assert_eq!(soon(changes.next()).await.unwrap().revision, fourth);
 }
@@ -38,7 +38,7 @@ async fn a_watch_that_was_away_while_history_was_forgotten_has_a_gap() {
 async fn a_watch_of_a_cluster_that_was_set_back_has_a_gap() {
     let (mut cluster, store) = single().await;
     let mut last = store.commit(create("a", "0").build().unwrap()).await.unwrap();
-    let mut changes = store.watch(&KeyRange::prefix(""), last).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), last).await.unwrap();
     for round in 0..5 {
         last = store.commit(replace("a", last, format!("{round}")).build().unwrap()).await.unwrap();
         assert_eq!(soon(changes.next()).await.unwrap().revision, last);
@@ -48,7 +48,7 @@ async fn a_watch_of_a_cluster_that_was_set_back_has_a_gap() {
     // What is read anew is of the cluster as it is now.
     let snapshot = store.load(&[key("a")]).await.unwrap();
     assert!(snapshot.values[0].is_none() && snapshot.revision < last);
-    let mut changes = store.watch(&KeyRange::prefix(""), snapshot.revision).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), snapshot.revision).await.unwrap();
     let first = store.commit(create("a", "again").build().unwrap()).await.unwrap();
     assert_eq!(soon(changes.next()).await.unwrap().revision, first);
 }
@@ -73,7 +73,7 @@ async fn compaction_and_defragmentation_all_the_time_harm_no_one_who_keeps_up() 
         }
     });
     let mut last = store.commit(create("a", "").build().unwrap()).await.unwrap();
-    let mut changes = store.watch(&KeyRange::prefix("a"), last).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix("a"), last).await.unwrap();
     let keys: Vec<_> = (0..80).map(|number| key(format!("b/{number}"))).collect();
     for round in 0..ROUNDS {
         let name = format!("b/{}", round % 80);
@@ -83,7 +83,7 @@ async fn compaction_and_defragmentation_all_the_time_harm_no_one_who_keeps_up() 
         // Three requests of one moment, which may be forgotten in between.
         let snapshot = store.load(&keys).await.unwrap();
         assert_eq!(snapshot.values.iter().flatten().count(), (round + 1).min(80));
-        match store.scan(&KeyRange::prefix("b/"), Page::first(1_000)).await {
+        match store.scan(&StoreRange::prefix("b/"), ScanFrom::first(1_000)).await {
             Ok(page) => assert_eq!(page.entries.len(), (round + 1).min(80)),
             Err(ScanError::Moved) => {}
             Err(error) => panic!("{error}"),
@@ -131,17 +131,17 @@ async fn a_page_is_small_when_its_entries_are_large() {
         let value = vec![0; 1 << 20];
         store.commit(create(&format!("{number:02}"), value).build().unwrap()).await.unwrap();
     }
-    let mut page = store.scan(&KeyRange::prefix(""), Page::first(1_000)).await.unwrap();
+    let mut page = store.scan(&StoreRange::prefix(""), ScanFrom::first(1_000)).await.unwrap();
     let mut sizes = vec![page.entries.len()];
     while let Some(after) = page.next {
-        let next = Page { limit: 1_000, after: Some(after) };
-        page = store.scan(&KeyRange::prefix(""), next).await.unwrap();
+        let next = ScanFrom { limit: 1_000, after: Some(after) };
+        page = store.scan(&StoreRange::prefix(""), next).await.unwrap();
         sizes.push(page.entries.len());
     }
     assert_eq!(sizes.iter().sum::<usize>(), 12);
     // The first was asked for without knowing.
     assert!(sizes.len() <= 4 && sizes[1..].iter().all(|size| *size <= 5), "{sizes:?}");
-    let again = store.scan(&KeyRange::prefix(""), Page::first(1_000)).await.unwrap();
+    let again = store.scan(&StoreRange::prefix(""), ScanFrom::first(1_000)).await.unwrap();
     assert!(again.entries.len() <= 5 && again.next.is_some(), "{}", again.entries.len());
 }
 
@@ -157,7 +157,7 @@ async fn a_change_that_comes_in_fragments_comes_whole() {
     for number in 1..count {
         commit = commit.put(key(format!("{number:06}")), vec![0; (limits.bytes - 50_000) / count]);
     }
-    let mut changes = store.watch(&KeyRange::prefix(""), start).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), start).await.unwrap();
     let first = store.commit(commit.build().unwrap()).await.unwrap();
     let set = soon(changes.next()).await.unwrap();
     assert_eq!((set.revision, set.changes.len()), (first, count));
@@ -171,7 +171,7 @@ async fn a_change_that_comes_in_fragments_comes_whole() {
         }
         last = store.commit(commit.build().unwrap()).await.unwrap();
     }
-    let mut changes = store.watch(&KeyRange::prefix(""), start).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), start).await.unwrap();
     let mut seen = start;
     while seen < last {
         let set = soon(changes.next()).await.unwrap();

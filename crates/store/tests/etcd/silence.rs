@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shardwright_store::etcd::{EtcdStore, EtcdTimeouts};
 use shardwright_store::testing::{EtcdCluster, Link, Proxy};
-use shardwright_store::{FaultKind, KeyRange, SessionError, Store};
+use shardwright_store::{FaultKind, SessionError, Store, StoreRange};
 use tokio::time::Instant;
 
 use crate::support::{create, replace, soon};
@@ -32,7 +32,7 @@ async fn a_watch_goes_on_over_another_connection_without_loss_or_repetition() {
     let (cluster, proxy, watching) = two_ways().await;
     let writer = EtcdStore::connect(cluster.options()).await.unwrap();
     let mut last = writer.commit(create("a", "0").build().unwrap()).await.unwrap();
-    let mut changes = watching.watch(&KeyRange::prefix(""), last).await.unwrap();
+    let mut changes = watching.watch(&StoreRange::prefix(""), last).await.unwrap();
     for round in 0..6 {
         match round {
             2 => proxy.set(Link::Silent),
@@ -52,7 +52,7 @@ async fn a_watch_in_which_nothing_happens_is_still_found_dead() {
     let (cluster, proxy, watching) = two_ways().await;
     let writer = EtcdStore::connect(cluster.options()).await.unwrap();
     let first = writer.commit(create("a", "0").build().unwrap()).await.unwrap();
-    let mut changes = watching.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let mut changes = watching.watch(&StoreRange::prefix(""), first).await.unwrap();
     proxy.set(Link::Silent);
     // Nothing else speaks over this connection. Silence, a question, no answer: another one.
     let start = Instant::now();
@@ -132,7 +132,7 @@ async fn a_slow_network_is_not_a_dead_one() {
     let (_cluster, proxy, store) = two_ways().await;
     proxy.set(Link::Slow(Duration::from_millis(20)));
     let first = store.commit(create("a", "").build().unwrap()).await.unwrap();
-    let mut changes = store.watch(&KeyRange::prefix(""), first).await.unwrap();
+    let mut changes = store.watch(&StoreRange::prefix(""), first).await.unwrap();
     let second = store.commit(replace("a", first, "").build().unwrap()).await.unwrap();
     assert_eq!(soon(changes.next()).await.unwrap().revision, second);
 }

@@ -7,15 +7,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use shardwright_store::file::{FileOptions, FileStore, OpenError};
+use shardwright_store::file::{FileOpenError, FileOptions, FileStore};
 use shardwright_store::{
-    Commit, CommitError, Expect, Key, KeyRange, Page, Revision, Store, Versioned,
+    Commit, CommitError, Expect, Key, Revision, ScanFrom, Store, StoreRange, Versioned,
 };
 use tempfile::TempDir;
 
 use crate::processes::{Chance, block_on};
 
-fn open(folder: &Path) -> Result<FileStore, OpenError> {
+fn open(folder: &Path) -> Result<FileStore, FileOpenError> {
     FileStore::open(folder, FileOptions::default())
 }
 
@@ -34,16 +34,16 @@ async fn put(store: &FileStore, name: &str, value: &str) -> Result<Revision, Com
 type Contents = BTreeMap<String, String>;
 
 fn contents(store: &FileStore) -> (Revision, Contents) {
-    let page = block_on(store.scan(&KeyRange::prefix(""), Page::first(1_000))).unwrap();
+    let page = block_on(store.scan(&StoreRange::prefix(""), ScanFrom::first(1_000))).unwrap();
     assert!(page.next.is_none());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let entries = page.entries.iter().map(|(key, found)| (key.to_string(), text(&found.value)));
     (page.revision, entries.collect())
 }
 
-fn assert_damaged(result: Result<FileStore, OpenError>, folder: &Path) {
+fn assert_damaged(result: Result<FileStore, FileOpenError>, folder: &Path) {
     match result {
-        Err(error @ OpenError::Damaged { .. }) => {
+        Err(error @ FileOpenError::Damaged { .. }) => {
             let path = folder.canonicalize().unwrap().join("state.db");
             let text = error.to_string();
             assert!(text.contains(path.to_str().unwrap()) && text.contains("restore"), "{text}");
@@ -83,7 +83,7 @@ fn a_database_that_is_newer_than_its_log_is_not_taken_for_whole() {
     let store = FileStore::open(folder.path(), options()).unwrap();
     (1..60).for_each(|round| write(&store, round * 41 % 150, round));
     // A scan that goes on keeps the log from beginning anew.
-    let first = block_on(store.scan(&KeyRange::prefix(""), Page::first(1))).unwrap();
+    let first = block_on(store.scan(&StoreRange::prefix(""), ScanFrom::first(1))).unwrap();
     assert!(first.next.is_some());
     (60..90).for_each(|round| write(&store, round * 41 % 150, round));
     let moved: (i64, i64, i64) = database(folder.path())
@@ -174,7 +174,7 @@ fn the_database_of_another_program_is_left_alone() {
     database(folder.path()).execute_batch("CREATE TABLE theirs (a)").unwrap();
     let before = fs::read(folder.path().join("state.db")).unwrap();
     let refused = open(folder.path());
-    assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(FileOpenError::Foreign { .. })), "{refused:?}");
     assert_eq!(fs::read(folder.path().join("state.db")).unwrap(), before);
 }
 
@@ -184,7 +184,7 @@ fn a_newer_schema_is_refused_with_its_version() {
     drop(open(folder.path()).unwrap());
     database(folder.path()).pragma_update(None, "user_version", 7).unwrap();
     let refused = open(folder.path());
-    assert!(matches!(refused, Err(OpenError::Newer { found: 7, known: 1, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(FileOpenError::Newer { found: 7, known: 1, .. })), "{refused:?}");
     assert!(refused.unwrap_err().to_string().contains("schema version 7"));
 }
 
@@ -194,11 +194,11 @@ fn whose_database_it_is_is_asked_by_everybody_and_not_only_by_the_first() {
     let holding = open(folder.path()).unwrap();
     database(folder.path()).pragma_update(None, "user_version", 7).unwrap();
     let refused = open(folder.path());
-    assert!(matches!(refused, Err(OpenError::Newer { found: 7, known: 1, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(FileOpenError::Newer { found: 7, known: 1, .. })), "{refused:?}");
     database(folder.path()).pragma_update(None, "user_version", 1).unwrap();
     database(folder.path()).pragma_update(None, "application_id", 1).unwrap();
     let refused = open(folder.path());
-    assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(FileOpenError::Foreign { .. })), "{refused:?}");
     database(folder.path()).pragma_update(None, "application_id", 0x5368_7772).unwrap();
     drop((open(folder.path()).unwrap(), holding));
 }
@@ -246,7 +246,7 @@ fn an_entry_that_is_not_what_was_written_is_found_out_when_it_is_read() {
 }
 
 fn scan(store: &FileStore) -> Vec<(Key, Versioned)> {
-    block_on(store.scan(&KeyRange::prefix(""), Page::first(5))).unwrap().entries
+    block_on(store.scan(&StoreRange::prefix(""), ScanFrom::first(5))).unwrap().entries
 }
 
 /// Changes all columns that a row has besides its key, one after the other, to what they cannot be.
@@ -352,8 +352,8 @@ fn nothing_that_is_stored_makes_the_store_panic() {
 async fn use_it(store: &FileStore) {
     let key = Key::from("a");
     let loaded = store.load(&[key.clone(), Key::from("mine")]).await;
-    let _any = store.scan(&KeyRange::prefix(""), Page::first(1)).await;
-    let _any = store.watch(&KeyRange::prefix(""), Revision::ZERO).await;
+    let _any = store.scan(&StoreRange::prefix(""), ScanFrom::first(1)).await;
+    let _any = store.watch(&StoreRange::prefix(""), Revision::ZERO).await;
     let session = store.open_session(Duration::from_millis(1)).await;
     let expect = match loaded {
         Ok(snapshot) => {

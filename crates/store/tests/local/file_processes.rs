@@ -9,9 +9,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shardwright_store::file::{FileOptions, FileStore, OpenError};
+use shardwright_store::file::{FileOpenError, FileOptions, FileStore};
 use shardwright_store::{
-    Commit, CommitError, Expect, FaultKind, Key, KeyRange, Page, Revision, SessionId, Store,
+    Commit, CommitError, Expect, FaultKind, Key, Revision, ScanFrom, SessionId, Store, StoreRange,
 };
 use tempfile::TempDir;
 
@@ -61,7 +61,7 @@ pub(crate) fn play(role: Role) {
         }),
         "be refused" => {
             let refused = FileStore::open(&folder, FileOptions::default());
-            let Err(OpenError::Unwritable { folder: named, .. }) = &refused else {
+            let Err(FileOpenError::Unwritable { folder: named, .. }) = &refused else {
                 panic!("{refused:?}");
             };
             assert_eq!(*named, folder);
@@ -96,7 +96,7 @@ fn a_session_ends_with_its_process_long_before_its_time() {
     let mut part = Part::start("hold a session", folder.path(), &logs.path().join("log"), 0);
     part.wait_for_lines("done", 1);
     assert!(is_there(&store, "held"));
-    let mut changes = block_on(store.watch(&KeyRange::prefix("held"), now(&store))).unwrap();
+    let mut changes = block_on(store.watch(&StoreRange::prefix("held"), now(&store))).unwrap();
     // For as long as the process lives, whatever it does.
     part.pause();
     store.look_after_sessions();
@@ -237,7 +237,8 @@ fn fill(store: &FileStore, log: &Log) {
             Err(CommitError::NotApplied(_)) => {
                 assert!(!is_there(store, &format!("{number}")), "{number} was not applied");
                 assert!(is_there(store, "0"), "reads go on");
-                let page = block_on(store.scan(&KeyRange::prefix(""), Page::first(10))).unwrap();
+                let page =
+                    block_on(store.scan(&StoreRange::prefix(""), ScanFrom::first(10))).unwrap();
                 assert!(!page.entries.is_empty());
                 return;
             }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shardwright_store::file::{FileOptions, FileStore, OpenError};
+use shardwright_store::file::{FileOpenError, FileOptions, FileStore};
 use shardwright_store::{
-    Commit, CommitError, Expect, FaultKind, Key, KeyRange, Page, Revision, Store, Versioned,
+    Commit, CommitError, Expect, FaultKind, Key, Revision, ScanFrom, Store, StoreRange, Versioned,
 };
 use tempfile::TempDir;
 
@@ -124,14 +124,14 @@ struct Recovered {
     entries: BTreeMap<String, (u64, u64)>,
 }
 
-fn recovered(folder: &Path) -> Result<Recovered, OpenError> {
+fn recovered(folder: &Path) -> Result<Recovered, FileOpenError> {
     let store = FileStore::open(folder, options())?;
     let verdict: String = rusqlite::Connection::open(store.path())
         .unwrap()
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
         .unwrap();
     assert_eq!(verdict, "ok");
-    let page = block_on(store.scan(&KeyRange::prefix(""), Page::first(1_000))).unwrap();
+    let page = block_on(store.scan(&StoreRange::prefix(""), ScanFrom::first(1_000))).unwrap();
     assert!(page.next.is_none());
     let entries = page.entries.iter().map(|(key, found)| {
         let text = std::str::from_utf8(&found.value).unwrap();

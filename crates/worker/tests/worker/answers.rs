@@ -10,7 +10,7 @@ use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 use shardwright_coordination::ParkReason;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
-use shardwright_store::memory::{After, Before, Call, Hooks};
+use shardwright_store::memory::{After, Before, HookedCall, Hooks};
 use shardwright_store::{Fault, FaultKind, Write};
 use shardwright_worker::connector::Item;
 use shardwright_worker::{
@@ -51,22 +51,22 @@ impl LosesAnswer {
         Fault::new(FaultKind::Unreachable, "the way is cut off")
     }
 
-    fn is_the_one(&self, call: Call<'_>) -> bool {
-        let Call::Commit(commit) = call else { return false };
+    fn is_the_one(&self, call: HookedCall<'_>) -> bool {
+        let HookedCall::Commit(commit) = call else { return false };
         commit.writes().iter().any(self.is_the_one)
     }
 }
 
 impl Hooks for LosesAnswer {
-    async fn before(&self, call: Call<'_>) -> Before {
+    async fn before(&self, call: HookedCall<'_>) -> Before {
         match call {
-            Call::KeepAlive(_) | Call::CloseSession(_) => Before::Go,
+            HookedCall::KeepAlive(_) | HookedCall::CloseSession(_) => Before::Go,
             _ if self.is_cut_off.load(Ordering::SeqCst) => Before::Refuse(Self::fault()),
             _ => Before::Go,
         }
     }
 
-    async fn after(&self, call: Call<'_>) -> After {
+    async fn after(&self, call: HookedCall<'_>) -> After {
         if self.is_the_one(call) && !self.has_lost.swap(true, Ordering::SeqCst) {
             self.is_cut_off.store(true, Ordering::SeqCst);
             return After::Lose(Self::fault());

@@ -7,7 +7,7 @@ use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_coordination::ParkReason;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{EngineConfig, StoredCoordinator};
-use shardwright_store::memory::{After, Before, Call, Hooks};
+use shardwright_store::memory::{After, Before, HookedCall, Hooks};
 use shardwright_worker::connector::Item;
 use shardwright_worker::{
     Handler, ItemFailure, RunOutcome, StopSignal, Worker, WorkerOptions, each,
@@ -28,12 +28,12 @@ const HELD_UP: Duration = Duration::from_millis(2_400);
 struct LateAnswer;
 
 impl Hooks for LateAnswer {
-    async fn before(&self, _: Call<'_>) -> Before {
+    async fn before(&self, _: HookedCall<'_>) -> Before {
         Before::Go
     }
 
-    async fn after(&self, call: Call<'_>) -> After {
-        if let Call::Commit(commit) = call
+    async fn after(&self, call: HookedCall<'_>) -> After {
+        if let HookedCall::Commit(commit) = call
             && commit.writes().iter().any(gives_up)
         {
             tokio::time::sleep(HELD_UP).await;

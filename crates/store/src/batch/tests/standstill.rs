@@ -73,7 +73,7 @@ impl BatchEngine for Quick {
         false
     }
 
-    fn start(self: &Arc<Self>, batch: Batch) {
+    fn start(self: &Arc<Self>, batch: CommitBatch) {
         let meanwhile = self.meanwhile.lock().unwrap().take();
         meanwhile.into_iter().for_each(|happens| happens());
         let results: Vec<_> = batch.commits().map(answer).collect();
