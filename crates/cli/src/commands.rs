@@ -73,7 +73,7 @@ pub(crate) async fn find(
     let run = coordinator.find_run(TENANT, name).await?;
     let run =
         run.with_context(|| format!("there is no run {name}; `shardwright runs` lists them"))?;
-    let job = coordinator.job_of(TENANT, run).await?;
+    let job = coordinator.label_of(TENANT, run).await?;
     let job = job.with_context(|| format!("the run {name} is gone"))?;
     Ok((run, Description::decode(&job.description)?))
 }

@@ -13,7 +13,7 @@ pub const MAX_METADATA_SIZE: usize = 16_384;
 /// Longest explanation that may accompany a parked shard.
 pub const MAX_PARK_DETAIL_SIZE: usize = 1_024;
 /// Longest description of what a run is for.
-pub const MAX_JOB_SIZE: usize = 512 * 1_024;
+pub const MAX_RUN_DESCRIPTION_SIZE: usize = 512 * 1_024;
 /// Longest name of a run.
 pub const MAX_RUN_NAME_SIZE: usize = 40;
 

@@ -12,9 +12,9 @@ use shardwright_contracts::limits::MAX_RUN_NAME_SIZE;
 use shardwright_contracts::{Redacted, RunId, TenantId};
 
 use crate::backend::{Backend, execute};
-use crate::error::reason::{JobTooLarge, RunIdUsed};
+use crate::error::reason::{LabelTooLarge, RunIdUsed};
 use crate::error::{CoordError, InfraError};
-use crate::operation::{FindRun, JobOf, ListJobs, NameRun, narrow};
+use crate::operation::{FindRun, LabelOf, ListLabels, NameRun, narrow};
 
 /// What people call a run: 1 to 40 ASCII letters, digits, `-`, `_` and `.`, not beginning with a
 /// dot.
@@ -89,18 +89,18 @@ impl fmt::Display for RunName {
 
 /// What a run is for.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Job {
+pub struct RunLabel {
     /// The name under which it was started.
     pub name: RunName,
     /// What its maker wrote down about it.
     pub description: Box<[u8]>,
 }
 
-impl fmt::Debug for Job {
+impl fmt::Debug for RunLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, description } = self;
         let description = Redacted(description);
-        f.debug_struct("Job").field("name", name).field("description", &description).finish()
+        f.debug_struct("RunLabel").field("name", name).field("description", &description).finish()
     }
 }
 
@@ -114,8 +114,8 @@ pub enum NameRunError {
         run: RunId,
     },
     /// The description is too long.
-    #[error("{}", JobTooLarge { length: *length })]
-    JobTooLarge {
+    #[error("{}", LabelTooLarge { length: *length })]
+    LabelTooLarge {
         /// Its length.
         length: usize,
     },
@@ -128,7 +128,7 @@ impl From<NameRunError> for CoordError {
     fn from(error: NameRunError) -> Self {
         match error {
             NameRunError::RunIdUsed { run } => RunIdUsed { run }.into(),
-            NameRunError::JobTooLarge { length } => JobTooLarge { length }.into(),
+            NameRunError::LabelTooLarge { length } => LabelTooLarge { length }.into(),
             NameRunError::BackendError(error) => error.into(),
         }
     }
@@ -140,7 +140,9 @@ impl TryFrom<CoordError> for NameRunError {
     fn try_from(error: CoordError) -> Result<Self, CoordError> {
         match error {
             CoordError::RunIdUsed(RunIdUsed { run }) => Ok(Self::RunIdUsed { run }),
-            CoordError::JobTooLarge(JobTooLarge { length }) => Ok(Self::JobTooLarge { length }),
+            CoordError::LabelTooLarge(LabelTooLarge { length }) => {
+                Ok(Self::LabelTooLarge { length })
+            }
             CoordError::BackendError(error) => Ok(Self::BackendError(error)),
             other => Err(other),
         }
@@ -158,35 +160,35 @@ pub trait AsyncRunDirectory: Backend {
         execute(self, tenant, FindRun { name })
     }
 
-    /// Points the name of `job` to `run`, which must be new, if it still points to `instead_of`;
+    /// Points the name of `label` to `run`, which must be new, if it still points to `instead_of`;
     /// gives the run to which it points afterwards.
     fn name_run(
         &self,
         tenant: TenantId,
         run: RunId,
-        job: &Job,
+        label: &RunLabel,
         instead_of: Option<RunId>,
     ) -> impl Future<Output = Result<RunId, NameRunError>> + Send {
-        let description = &*job.description;
-        let request = NameRun { run, name: job.name, description, instead_of }.into();
+        let description = &*label.description;
+        let request = NameRun { run, name: label.name, description, instead_of }.into();
         async move { narrow::<_, NameRun<&[u8]>>(self.call(tenant, request).await) }
     }
 
     /// What a run is for, if it was given a name.
-    fn job_of(
+    fn label_of(
         &self,
         tenant: TenantId,
         run: RunId,
-    ) -> impl Future<Output = Result<Option<Job>, InfraError>> + Send {
-        execute(self, tenant, JobOf { run })
+    ) -> impl Future<Output = Result<Option<RunLabel>, InfraError>> + Send {
+        execute(self, tenant, LabelOf { run })
     }
 
     /// Every run that was given a name and is not gone, in the order of ids.
-    fn list_jobs(
+    fn list_labels(
         &self,
         tenant: TenantId,
-    ) -> impl Future<Output = Result<Vec<(RunId, Job)>, InfraError>> + Send {
-        execute(self, tenant, ListJobs {})
+    ) -> impl Future<Output = Result<Vec<(RunId, RunLabel)>, InfraError>> + Send {
+        execute(self, tenant, ListLabels {})
     }
 }
 

@@ -22,7 +22,7 @@ use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_T
 use shardwright_contracts::{FenceEpoch, RunId, ShardKey, SlabTooLarge, TenantId};
 
 use crate::cooldown::ClaimCooldowns;
-use crate::directory::{Job, RunName};
+use crate::directory::{RunLabel, RunName};
 use crate::error::reason::{RunNotFound, ShardNotFound};
 use crate::events::{EventCollector, StateTransitionEvent};
 use crate::record::RunGate;
@@ -86,7 +86,7 @@ struct TenantState {
     runs: BTreeMap<RunId, RunState>,
     shard_count: usize,
     names: BTreeMap<RunName, RunId>,
-    jobs: BTreeMap<RunId, Job>,
+    labels: BTreeMap<RunId, RunLabel>,
 }
 
 /// A shard's run and the bytes of its shards, borrowed for one operation.

@@ -72,7 +72,7 @@ pub mod waiting;
 pub use async_traits::{AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, Clock};
 pub use backend::Backend;
 pub use cooldown::ClaimCooldowns;
-pub use directory::{AsyncRunDirectory, Job, NameRunError, RunName, RunNameError};
+pub use directory::{AsyncRunDirectory, NameRunError, RunLabel, RunName, RunNameError};
 pub use error::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CoordError, CreateRunError,
     CreateRunWithShardsError, DeclineError, InfraError, ParkError, RegisterShardsError,

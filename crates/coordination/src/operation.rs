@@ -22,8 +22,8 @@ use shardwright_contracts::{OpId, RunId, ShardKey};
 pub use reply::{Answer, Reply, narrow, widen};
 pub use table::{
     Acquire, ChangeRun, Checkpoint, Claim, CollectClaimCandidates, Complete, CreateRun,
-    CreateRunWithShards, DeclineSplit, FindRun, GetRun, GetRunProgress, JobOf, ListEstimates,
-    ListJobs, ListShards, NameRun, ParkShard, PublishEstimate, RegisterShards, Release, Renew,
+    CreateRunWithShards, DeclineSplit, FindRun, GetRun, GetRunProgress, LabelOf, ListEstimates,
+    ListLabels, ListShards, NameRun, ParkShard, PublishEstimate, RegisterShards, Release, Renew,
     Request, RequestSplit, SplitReplace, SplitResidual, UnparkShard,
 };
 
@@ -114,7 +114,7 @@ impl<B> Request<B> {
             | Self::ChangeRun(ChangeRun { run, .. })
             | Self::CollectClaimCandidates(CollectClaimCandidates { run, .. })
             | Self::NameRun(NameRun { run, .. })
-            | Self::JobOf(JobOf { run })
+            | Self::LabelOf(LabelOf { run })
             | Self::ListEstimates(ListEstimates { run }) => Some(*run),
             _ => match self.shard() {
                 Some(key) => Some(key.run),
@@ -151,8 +151,8 @@ impl<B> Request<B> {
                 | Self::ListShards(_)
                 | Self::CollectClaimCandidates(_)
                 | Self::FindRun(_)
-                | Self::JobOf(_)
-                | Self::ListJobs(_)
+                | Self::LabelOf(_)
+                | Self::ListLabels(_)
                 | Self::ListEstimates(_)
         )
     }

@@ -41,8 +41,8 @@ impl Backend for StoredCoordinator {
             Request::Claim(it) => answer(self.claim_next_available(tenant, it)),
             Request::FindRun(it) => answer(self.find_run(tenant, it)),
             Request::NameRun(it) => answer(self.name_run(tenant, it)),
-            Request::JobOf(it) => answer(self.job_of(tenant, it)),
-            Request::ListJobs(_) => answer(self.list_jobs(tenant)),
+            Request::LabelOf(it) => answer(self.label_of(tenant, it)),
+            Request::ListLabels(_) => answer(self.list_labels(tenant)),
             Request::PublishEstimate(it) => answer(self.publish_estimate(tenant, it)),
             Request::ListEstimates(it) => answer(self.list_estimates(tenant, it)),
         }

@@ -1,10 +1,10 @@
 //! Names for runs.
 
 use bytes::Bytes;
-use shardwright_contracts::limits::MAX_JOB_SIZE;
+use shardwright_contracts::limits::MAX_RUN_DESCRIPTION_SIZE;
 use shardwright_contracts::{RunId, TenantId};
-use shardwright_coordination::operation::{FindRun, JobOf, NameRun};
-use shardwright_coordination::{InfraError, Job, NameRunError};
+use shardwright_coordination::operation::{FindRun, LabelOf, NameRun};
+use shardwright_coordination::{InfraError, NameRunError, RunLabel};
 use shardwright_store::{Commit, Expect, Key, Revision, ScanPage, Snapshot, Store, Versioned};
 
 use crate::codec::{Named, Purpose, Record};
@@ -32,10 +32,10 @@ impl StoredCoordinator {
         request: NameRun<&[u8]>,
     ) -> Result<RunId, NameRunError> {
         let NameRun { run, name, instead_of, description } = request;
-        let job = &Job { name, description: description.into() };
+        let job = &RunLabel { name, description: description.into() };
         let length = job.description.len();
-        if length > MAX_JOB_SIZE {
-            return Err(NameRunError::JobTooLarge { length });
+        if length > MAX_RUN_DESCRIPTION_SIZE {
+            return Err(NameRunError::LabelTooLarge { length });
         }
         let keys = [
             self.core.keys.name(tenant, job.name),
@@ -48,20 +48,20 @@ impl StoredCoordinator {
         core.driver.transact(&mut naming).await
     }
 
-    pub(crate) async fn job_of(
+    pub(crate) async fn label_of(
         &self,
         tenant: TenantId,
-        request: JobOf,
-    ) -> Result<Option<Job>, InfraError> {
+        request: LabelOf,
+    ) -> Result<Option<RunLabel>, InfraError> {
         let run = request.run;
         let found = self.core.look_up::<Purpose>(&self.core.keys.purpose(tenant, run)).await?;
         Ok(found.map(|(purpose, _)| purpose.job))
     }
 
-    pub(crate) async fn list_jobs(
+    pub(crate) async fn list_labels(
         &self,
         tenant: TenantId,
-    ) -> Result<Vec<(RunId, Job)>, InfraError> {
+    ) -> Result<Vec<(RunId, RunLabel)>, InfraError> {
         let (_, entries) = self.core.list(&self.core.keys.purposes(tenant)).await?;
         let jobs = entries.iter().filter_map(|(key, found)| {
             let Some(StoreKey::Purpose(_, run)) = self.core.keys.parse(key) else { return None };

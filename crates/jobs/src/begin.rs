@@ -11,9 +11,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use shardwright_contracts::{CursorSemantics, OpId, RunId};
 use shardwright_coordination::{
-    AsyncRunDirectory as _, AsyncRunManagement as _, CreateRunError, CreateRunWithShardsError, Job,
-    NameRunError, RegisterShardsError, RunConfig, RunName, RunQueryError, RunRecord, RunStatus,
-    RunTransitionError,
+    AsyncRunDirectory as _, AsyncRunManagement as _, CreateRunError, CreateRunWithShardsError,
+    NameRunError, RegisterShardsError, RunConfig, RunLabel, RunName, RunQueryError, RunRecord,
+    RunStatus, RunTransitionError,
 };
 use shardwright_store::StoreAddress;
 use shardwright_worker::connector::{Connector, SharedConnector};
@@ -129,7 +129,7 @@ impl Wanted<'_> {
         let found = coordinator.find_run(TENANT, *name).await?;
         if let Some(run) = found
             && !self.options.fresh
-            && let Some(job) = coordinator.job_of(TENANT, run).await?
+            && let Some(job) = coordinator.label_of(TENANT, run).await?
         {
             let description = Description::decode(&job.description)?;
             if !self.is_replaceable(run, &description).await? {
@@ -214,7 +214,8 @@ impl Wanted<'_> {
 
     /// Goes on with the run that somebody else has given the name.
     async fn join_other(&self, named: RunId) -> anyhow::Result<Option<Begun>> {
-        let job = self.coordinator.job_of(TENANT, named).await?.context("the run is gone again")?;
+        let job =
+            self.coordinator.label_of(TENANT, named).await?.context("the run is gone again")?;
         self.join(named, Description::decode(&job.description)?).await
     }
 
@@ -242,7 +243,7 @@ impl Wanted<'_> {
         let source = self.source.clone();
         let description = Description::new(source, &fingerprint, options, results, &ranges);
         let run = RunId::from_raw(fastrand::u64(1..));
-        let job = Job { name, description: description.encode()?.into() };
+        let job = RunLabel { name, description: description.encode()?.into() };
         let may_replace = options.fresh || found.is_some();
         if let Err(refusal) = output.reserve(name, run, may_replace).await {
             // The place may be of somebody who has begun the same just now.
@@ -305,7 +306,7 @@ impl Wanted<'_> {
 const fn is_surely_nameless(run: RunId, named: &Result<RunId, NameRunError>) -> bool {
     match named {
         Ok(named) => named.as_raw() != run.as_raw(),
-        Err(NameRunError::JobTooLarge { .. }) => true,
+        Err(NameRunError::LabelTooLarge { .. }) => true,
         Err(NameRunError::RunIdUsed { .. } | NameRunError::BackendError(_)) => false,
     }
 }
@@ -469,7 +470,7 @@ mod tests {
         for (named, expected) in [
             (Ok(RUN), false),
             (Ok(RunId::from_raw(8)), true),
-            (Err(NameRunError::JobTooLarge { length: 1 }), true),
+            (Err(NameRunError::LabelTooLarge { length: 1 }), true),
             (Err(NameRunError::RunIdUsed { run: RUN }), false),
             (Err(unknown.into()), false),
         ] {

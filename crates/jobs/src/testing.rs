@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use shardwright_contracts::RunId;
-use shardwright_coordination::{AsyncRunDirectory as _, Job, ParkReason, RunName};
+use shardwright_coordination::{AsyncRunDirectory as _, ParkReason, RunLabel, RunName};
 use shardwright_engine::TokioEnv;
 use shardwright_store::StoreAddress;
 use shardwright_worker::connector::Connector as _;
@@ -105,7 +105,7 @@ impl Bench {
         let fingerprint = connector.fingerprint().await.unwrap();
         let ranges = connector.initial_ranges(2).await.unwrap();
         let description = Description::new(source, &fingerprint, options, results, &ranges);
-        let job = Job { name, description: description.encode().unwrap().into() };
+        let job = RunLabel { name, description: description.encode().unwrap().into() };
         let named = self.coordinator.name_run(TENANT, RUN, &job, replaced).await.unwrap();
         assert_eq!(named, RUN);
         (RUN, output)

@@ -350,7 +350,7 @@ pub const fn name(refusal: &CoordError) -> &'static str {
         CoordError::ShardLimitExceeded(_) => "ShardLimitExceeded",
         CoordError::RunLimitExceeded(_) => "RunLimitExceeded",
         CoordError::RunIdUsed(_) => "RunIdUsed",
-        CoordError::JobTooLarge(_) => "JobTooLarge",
+        CoordError::LabelTooLarge(_) => "LabelTooLarge",
         CoordError::ResourceExhausted(_) => "ResourceExhausted",
         CoordError::BackendError(reason) => infra(reason),
     }

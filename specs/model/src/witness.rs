@@ -154,7 +154,7 @@ pub(crate) const fn refusal(error: &CoordError) -> Option<Sight> {
         | CoordError::ShardLimitExceeded(_)
         | CoordError::RunLimitExceeded(_)
         | CoordError::RunIdUsed(_)
-        | CoordError::JobTooLarge(_)
+        | CoordError::LabelTooLarge(_)
         | CoordError::ResourceExhausted(_)
         | CoordError::BackendError(_) => return None,
     })

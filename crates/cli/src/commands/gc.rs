@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shardwright_contracts::RunId;
 use shardwright_coordination::{
-    AsyncRunDirectory as _, AsyncRunManagement as _, Job, RunName, RunQueryError,
+    AsyncRunDirectory as _, AsyncRunManagement as _, RunLabel, RunName, RunQueryError,
 };
 use shardwright_engine::Retention;
 use shardwright_jobs::TENANT;
@@ -34,7 +34,7 @@ pub(crate) async fn run(
     let state = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
     let kept_ms = arguments.keep_days.saturating_mul(DAY_MS);
     let young_ms = kept_ms.max(DAY_MS);
-    let jobs = coordinator.list_jobs(TENANT).await?;
+    let jobs = coordinator.list_labels(TENANT).await?;
     let abandoned = Abandoned {
         coordinator: &coordinator,
         state: &state,
@@ -87,7 +87,7 @@ pub(crate) async fn run(
 
 /// Takes away what a run has left behind. What cannot be taken away now is told, and nobody will
 /// ask for it again.
-async fn clear(state: &Path, job: &Job, run: RunId, needed: &[PathBuf]) -> Vec<String> {
+async fn clear(state: &Path, job: &RunLabel, run: RunId, needed: &[PathBuf]) -> Vec<String> {
     let Ok(description) = Description::decode(&job.description) else { return Vec::new() };
     let mut removed = Vec::new();
     let cleared = match Output::of(&description.results, state, job.name).await {
@@ -140,7 +140,7 @@ impl Abandoned<'_> {
     /// Ends a run that nobody goes on with: it was given its name by somebody who was lost before
     /// it was begun, or its name is another one's and whoever did that was lost before it was
     /// ended. It is taken away like others that have ended.
-    async fn end(&self, run: RunId, job: &Job) -> anyhow::Result<()> {
+    async fn end(&self, run: RunId, job: &RunLabel) -> anyhow::Result<()> {
         let Self { coordinator, .. } = self;
         let name = job.name;
         let Ok(description) = Description::decode(&job.description) else { return Ok(()) };
@@ -150,7 +150,7 @@ impl Abandoned<'_> {
             Ok(record) if is_replaced && !record.status.is_terminal() => "was replaced",
             Ok(_) => return Ok(()),
             Err(RunQueryError::RunNotFound(_)) => {
-                let is_known = coordinator.job_of(TENANT, run).await?.is_some();
+                let is_known = coordinator.label_of(TENANT, run).await?.is_some();
                 if !is_known || !is_replaced && !self.is_left(run, name, &description).await {
                     return Ok(());
                 }
@@ -198,12 +198,12 @@ mod tests {
         output.reserve(options.name.unwrap(), named, false).await.unwrap();
         let at_once = GcArguments { keep_days: 0 };
         run(&bench.store, false, &at_once).await.unwrap();
-        assert_eq!(bench.coordinator.list_jobs(TENANT).await.unwrap().len(), 1);
+        assert_eq!(bench.coordinator.list_labels(TENANT).await.unwrap().len(), 1);
         let marker = output.books_folder(named).join("run.json");
         let old = SystemTime::now() - Duration::from_millis(2 * DAY_MS);
         File::options().append(true).open(&marker).unwrap().set_modified(old).unwrap();
         run(&bench.store, false, &at_once).await.unwrap();
-        assert!(bench.coordinator.list_jobs(TENANT).await.unwrap().is_empty());
+        assert!(bench.coordinator.list_labels(TENANT).await.unwrap().is_empty());
         assert!(!marker.exists());
     }
 
@@ -212,7 +212,7 @@ mod tests {
         let bench = Bench::new().await;
         bench.name_only(&bench.options("cat")).await;
         run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap();
-        assert!(bench.coordinator.list_jobs(TENANT).await.unwrap().is_empty());
+        assert!(bench.coordinator.list_labels(TENANT).await.unwrap().is_empty());
     }
 
     #[tokio::test]

@@ -30,7 +30,7 @@ pub(crate) async fn run(
 /// The run that is meant when none is named.
 async fn the_one_with_parked(coordinator: &Coordinator) -> anyhow::Result<RunName> {
     let mut found = Vec::new();
-    for (run, job) in coordinator.list_jobs(TENANT).await? {
+    for (run, job) in coordinator.list_labels(TENANT).await? {
         if coordinator.find_run(TENANT, job.name).await? != Some(run) {
             continue;
         }

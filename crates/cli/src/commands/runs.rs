@@ -3,8 +3,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shardwright_contracts::RunId;
 use shardwright_coordination::{
-    AsyncRunDirectory as _, AsyncRunManagement as _, InfraError, Job, RunQueryError, RunRecord,
-    RunStatus,
+    AsyncRunDirectory as _, AsyncRunManagement as _, InfraError, RunLabel, RunQueryError,
+    RunRecord, RunStatus,
 };
 use shardwright_jobs::TENANT;
 use shardwright_jobs::description::Description;
@@ -21,7 +21,7 @@ use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
 pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit> {
     let coordinator = store.open(Purpose::Look).await?;
     let mut runs = Vec::new();
-    for (run, job) in coordinator.list_jobs(TENANT).await? {
+    for (run, job) in coordinator.list_labels(TENANT).await? {
         runs.extend(Listed::of(&coordinator, run, job).await?);
     }
     if runs.is_empty() && !json {
@@ -37,7 +37,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit
 
 struct Listed {
     run: RunId,
-    job: Job,
+    job: RunLabel,
     record: Option<RunRecord>,
     state: State,
     /// Whether the name is still its own.
@@ -46,7 +46,11 @@ struct Listed {
 
 impl Listed {
     /// None of a run that was taken away just now.
-    async fn of(coordinator: &Coordinator, run: RunId, job: Job) -> anyhow::Result<Option<Self>> {
+    async fn of(
+        coordinator: &Coordinator,
+        run: RunId,
+        job: RunLabel,
+    ) -> anyhow::Result<Option<Self>> {
         let is_current = match coordinator.find_run(TENANT, job.name).await {
             Ok(named) => named == Some(run),
             Err(InfraError::Corrupt { .. }) => false,

@@ -1,23 +1,23 @@
 //! Names of runs, and estimates of holders.
 
 use shardwright_contracts::RunId;
-use shardwright_contracts::limits::MAX_JOB_SIZE;
+use shardwright_contracts::limits::MAX_RUN_DESCRIPTION_SIZE;
 
 use super::{Harness, World};
-use crate::directory::{AsyncRunDirectory, Job, NameRunError, RunName};
+use crate::directory::{AsyncRunDirectory, NameRunError, RunLabel, RunName};
 use crate::estimate::{AsyncWorkEstimates, WorkEstimate};
 
 const BOUNDS: &[&[u8]] = &[b"a", b"m", b"z"];
 
-fn job(description: &str) -> Job {
-    Job { name: RunName::new("nightly").unwrap(), description: description.as_bytes().into() }
+fn label(description: &str) -> RunLabel {
+    RunLabel { name: RunName::new("nightly").unwrap(), description: description.as_bytes().into() }
 }
 
 /// A name points to the run that it was given first, until a caller who knows that replaces it.
 pub async fn a_name_points_to_one_run_at_a_time<H: Harness>(harness: &H) {
     let (tenant, backend) = (harness.fresh_tenant(), harness.backend());
     let (one, two, three) = (RunId::from_raw(1), RunId::from_raw(2), RunId::from_raw(3));
-    let (old, new) = (job("old"), job("new"));
+    let (old, new) = (label("old"), label("new"));
     assert_eq!(backend.find_run(tenant, old.name).await, Ok(None));
     assert_eq!(backend.name_run(tenant, one, &old, None).await, Ok(one));
     assert_eq!(backend.name_run(tenant, one, &old, None).await, Ok(one), "a repeated call");
@@ -25,26 +25,27 @@ pub async fn a_name_points_to_one_run_at_a_time<H: Harness>(harness: &H) {
     assert_eq!(backend.name_run(tenant, two, &new, Some(three)).await, Ok(one));
     assert_eq!(backend.name_run(tenant, two, &new, Some(one)).await, Ok(two));
     assert_eq!(backend.find_run(tenant, old.name).await, Ok(Some(two)));
-    assert_eq!(backend.job_of(tenant, one).await, Ok(Some(old.clone())));
-    assert_eq!(backend.job_of(tenant, three).await, Ok(None));
-    let jobs = backend.list_jobs(tenant).await;
-    assert_eq!(jobs, Ok(vec![(one, old), (two, new)]));
+    assert_eq!(backend.label_of(tenant, one).await, Ok(Some(old.clone())));
+    assert_eq!(backend.label_of(tenant, three).await, Ok(None));
+    let labels = backend.list_labels(tenant).await;
+    assert_eq!(labels, Ok(vec![(one, old), (two, new)]));
 }
 
 /// A name points to new runs only, and its description is bounded.
 pub async fn a_name_is_refused_for_a_used_run_or_a_long_description<H: Harness>(harness: &H) {
     let world = World::new(harness, BOUNDS).await;
     let (tenant, backend, run) = (world.tenant, world.backend(), world.run);
-    let used = backend.name_run(tenant, run, &job("late"), None).await;
+    let used = backend.name_run(tenant, run, &label("late"), None).await;
     assert_eq!(used, Err(NameRunError::RunIdUsed { run }));
-    let (length, other) = (MAX_JOB_SIZE + 1, RunId::from_raw(2));
-    let large = backend.name_run(tenant, other, &job(&"x".repeat(length)), None).await;
-    assert_eq!(large, Err(NameRunError::JobTooLarge { length }));
-    let fits = backend.name_run(tenant, other, &job(&"x".repeat(MAX_JOB_SIZE)), None).await;
+    let (length, other) = (MAX_RUN_DESCRIPTION_SIZE + 1, RunId::from_raw(2));
+    let large = backend.name_run(tenant, other, &label(&"x".repeat(length)), None).await;
+    assert_eq!(large, Err(NameRunError::LabelTooLarge { length }));
+    let fits =
+        backend.name_run(tenant, other, &label(&"x".repeat(MAX_RUN_DESCRIPTION_SIZE)), None).await;
     assert_eq!(fits, Ok(other));
-    let again = backend.name_run(tenant, other, &job("again"), None).await;
+    let again = backend.name_run(tenant, other, &label("again"), None).await;
     assert_eq!(again, Ok(other), "it has the name already");
-    let second = Job { name: RunName::new("weekly").unwrap(), ..job("again") };
+    let second = RunLabel { name: RunName::new("weekly").unwrap(), ..label("again") };
     let twice = backend.name_run(tenant, other, &second, None).await;
     assert_eq!(twice, Err(NameRunError::RunIdUsed { run: other }));
 }

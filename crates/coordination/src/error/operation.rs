@@ -8,7 +8,7 @@ use shardwright_contracts::{CursorRegression, FenceEpochError, ManifestValidatio
 use super::InfraError;
 use super::reason::{
     AlreadyLeased, CheckpointMissingKey, ConfigMismatch, CursorKeyTooLarge, CursorOutOfBounds,
-    CursorTokenTooLarge, JobTooLarge, LeaseExpired, NoneAvailable, NotLeased, NotParked,
+    CursorTokenTooLarge, LabelTooLarge, LeaseExpired, NoneAvailable, NotLeased, NotParked,
     ParkDetailTooLarge, RetriesExhausted, RunAlreadyExists, RunIdUsed, RunLimitExceeded,
     RunNotActive, RunNotFound, RunPaused, RunTerminal, RunUnfinished, ShardNotFound, ShardTerminal,
     SplitAlreadyRequested, SplitDeclined, SplitInvalid, SplitRequestOver, StaleFence,
@@ -172,7 +172,7 @@ pub enum CoordError {
     #[error(transparent)]
     RunIdUsed(#[from] RunIdUsed),
     #[error(transparent)]
-    JobTooLarge(#[from] JobTooLarge),
+    LabelTooLarge(#[from] LabelTooLarge),
     #[error(transparent)]
     ResourceExhausted(#[from] SlabFull),
     #[error("{0}")]

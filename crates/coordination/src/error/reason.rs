@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use shardwright_contracts::limits::MAX_JOB_SIZE;
+use shardwright_contracts::limits::MAX_RUN_DESCRIPTION_SIZE;
 use shardwright_contracts::{
     FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, SplitValidationError, TenantId, WorkerId,
 };
@@ -238,8 +238,8 @@ pub struct RunIdUsed {
 
 /// The description of a run is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a run's purpose of {length} bytes exceeds {max}", max = MAX_JOB_SIZE)]
-pub struct JobTooLarge {
+#[error("a run's description of {length} bytes exceeds {max}", max = MAX_RUN_DESCRIPTION_SIZE)]
+pub struct LabelTooLarge {
     /// Its length.
     pub length: usize,
 }

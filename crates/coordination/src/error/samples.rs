@@ -7,7 +7,7 @@ use shardwright_contracts::{
 
 use super::reason::{
     AlreadyLeased, CheckpointMissingKey, ConfigMismatch, CursorKeyTooLarge, CursorOutOfBounds,
-    CursorTokenTooLarge, JobTooLarge, LeaseExpired, NoneAvailable, NotLeased, NotParked,
+    CursorTokenTooLarge, LabelTooLarge, LeaseExpired, NoneAvailable, NotLeased, NotParked,
     ParkDetailTooLarge, RetriesExhausted, RunAlreadyExists, RunIdUsed, RunLimitExceeded,
     RunNotActive, RunNotFound, RunPaused, RunTerminal, RunUnfinished, ShardNotFound, ShardTerminal,
     SplitAlreadyRequested, SplitDeclined, SplitInvalid, SplitRequestOver, StaleFence,
@@ -85,7 +85,7 @@ samples! {
     ShardLimitViolation = Self { scope: ShardLimitScope::Total, additional: 2, max: 1 };
     RunLimitExceeded = Self { max: 1 };
     RunIdUsed = Self { run: RUN };
-    JobTooLarge = Self { length: 2 };
+    LabelTooLarge = Self { length: 2 };
     SlabFull = Self::Bytes { requested: 3, free: 2, capacity: 1 };
     InfraError = Self::Unknown { operation: "checkpoint.commit", message: "timed out".into() };
 }
@@ -131,7 +131,7 @@ pub(crate) fn all() -> Vec<CoordError> {
         of::<ShardLimitViolation>(),
         of::<RunLimitExceeded>(),
         of::<RunIdUsed>(),
-        of::<JobTooLarge>(),
+        of::<LabelTooLarge>(),
         of::<SlabFull>(),
         of::<InfraError>(),
     ]
@@ -145,10 +145,10 @@ impl Samples for InfraError {
 
 impl Samples for NameRunError {
     fn samples() -> Vec<Self> {
-        let (RunIdUsed { run }, JobTooLarge { length }) = (Sample::sample(), Sample::sample());
+        let (RunIdUsed { run }, LabelTooLarge { length }) = (Sample::sample(), Sample::sample());
         vec![
             Self::RunIdUsed { run },
-            Self::JobTooLarge { length },
+            Self::LabelTooLarge { length },
             Self::BackendError(Sample::sample()),
         ]
     }

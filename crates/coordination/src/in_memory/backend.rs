@@ -186,8 +186,8 @@ impl CoordinationBackend for InMemoryCoordinator {
             Request::Claim(it) => widen(self.claim(call, &it)),
             Request::FindRun(it) => widen(Ok::<_, InfraError>(self.find(tenant, it.name))),
             Request::NameRun(it) => widen(self.name(tenant, &it)),
-            Request::JobOf(it) => widen(Ok::<_, InfraError>(self.job(tenant, it.run))),
-            Request::ListJobs(_) => widen(Ok::<_, InfraError>(self.jobs(tenant))),
+            Request::LabelOf(it) => widen(Ok::<_, InfraError>(self.label(tenant, it.run))),
+            Request::ListLabels(_) => widen(Ok::<_, InfraError>(self.labels(tenant))),
             Request::PublishEstimate(it) => {
                 self.publish_estimate_of(call, &it);
                 Ok(Reply::Done)

@@ -1,8 +1,8 @@
-use shardwright_contracts::limits::MAX_JOB_SIZE;
+use shardwright_contracts::limits::MAX_RUN_DESCRIPTION_SIZE;
 use shardwright_contracts::{RunId, TenantId};
 
 use super::InMemoryCoordinator;
-use crate::directory::{Job, NameRunError, RunName};
+use crate::directory::{NameRunError, RunLabel, RunName};
 use crate::error::InfraError;
 use crate::estimate::HeldEstimate;
 use crate::operation::{NameRun, PublishEstimate};
@@ -15,13 +15,13 @@ impl InMemoryCoordinator {
         self.tenants.get(&tenant)?.names.get(&name).copied()
     }
 
-    pub(super) fn job(&self, tenant: TenantId, run: RunId) -> Option<Job> {
-        self.tenants.get(&tenant)?.jobs.get(&run).cloned()
+    pub(super) fn label(&self, tenant: TenantId, run: RunId) -> Option<RunLabel> {
+        self.tenants.get(&tenant)?.labels.get(&run).cloned()
     }
 
-    pub(super) fn jobs(&self, tenant: TenantId) -> Vec<(RunId, Job)> {
-        let jobs = self.tenants.get(&tenant).into_iter().flat_map(|tenant| &tenant.jobs);
-        jobs.map(|(run, job)| (*run, job.clone())).collect()
+    pub(super) fn labels(&self, tenant: TenantId) -> Vec<(RunId, RunLabel)> {
+        let labels = self.tenants.get(&tenant).into_iter().flat_map(|tenant| &tenant.labels);
+        labels.map(|(run, label)| (*run, label.clone())).collect()
     }
 
     pub(super) fn name(
@@ -30,24 +30,24 @@ impl InMemoryCoordinator {
         request: &NameRun<&[u8]>,
     ) -> Result<RunId, NameRunError> {
         let NameRun { run, name, instead_of, description } = *request;
-        if description.len() > MAX_JOB_SIZE {
-            return Err(NameRunError::JobTooLarge { length: description.len() });
+        if description.len() > MAX_RUN_DESCRIPTION_SIZE {
+            return Err(NameRunError::LabelTooLarge { length: description.len() });
         }
         match self.find(tenant, name) {
             Some(named) if named == run || Some(named) != instead_of => return Ok(named),
             _ => {}
         }
         let state = self.tenants.entry(tenant).or_default();
-        if state.runs.contains_key(&run) || state.jobs.contains_key(&run) {
+        if state.runs.contains_key(&run) || state.labels.contains_key(&run) {
             return Err(NameRunError::RunIdUsed { run });
         }
         let max = self.config.max_total_runs;
-        if state.jobs.len() >= max {
+        if state.labels.len() >= max {
             let message = format!("another named run would exceed the limit of {max}").into();
             return Err(InfraError::NotApplied { operation: "name_run", message }.into());
         }
         state.names.insert(name, run);
-        state.jobs.insert(run, Job { name, description: description.into() });
+        state.labels.insert(run, RunLabel { name, description: description.into() });
         Ok(run)
     }
 

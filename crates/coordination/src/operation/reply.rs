@@ -1,7 +1,7 @@
 use shardwright_contracts::{RunId, ShardId};
 
 use super::Operation;
-use crate::directory::Job;
+use crate::directory::RunLabel;
 use crate::error::{CoordError, InfraError};
 use crate::estimate::HeldEstimate;
 use crate::op_log::IdempotentOutcome;
@@ -42,9 +42,9 @@ pub enum Reply {
     /// The run to which a name points now.
     Named(RunId),
     /// What a run is for, if it has a name.
-    Job(Option<Job>),
+    Label(Option<RunLabel>),
     /// The named runs.
-    Jobs(Vec<(RunId, Job)>),
+    Labels(Vec<(RunId, RunLabel)>),
     /// The estimates of a run's holders.
     Estimates(Vec<HeldEstimate>),
 }
@@ -70,8 +70,8 @@ impl Reply {
             | Self::Candidates(..)
             | Self::Found(_)
             | Self::Named(_)
-            | Self::Job(_)
-            | Self::Jobs(_)
+            | Self::Label(_)
+            | Self::Labels(_)
             | Self::Estimates(_) => false,
         }
     }
@@ -132,8 +132,8 @@ replies! {
     Shards(Vec<ShardSummary>);
     Found(Option<RunId>);
     Named(RunId);
-    Job(Option<Job>);
-    Jobs(Vec<(RunId, Job)>);
+    Label(Option<RunLabel>);
+    Labels(Vec<(RunId, RunLabel)>);
     Estimates(Vec<HeldEstimate>);
 }
 

@@ -7,7 +7,7 @@ use shardwright_contracts::{
 
 use super::bytes::ByteField;
 use super::{Operation, RunTransition};
-use crate::directory::{Job, NameRunError, RunName};
+use crate::directory::{NameRunError, RunLabel, RunName};
 use crate::error::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CreateRunError, DeclineError,
     InfraError, ParkError, RegisterShardsError, ReleaseError, RenewError, RunQueryError,
@@ -331,13 +331,13 @@ operations! {
     } -> RunId, NameRunError;
 
     /// Read what a named run is for.
-    JobOf "job_of" {
+    LabelOf "label_of" {
         /// The run.
         run: RunId,
-    } -> Option<Job>, InfraError;
+    } -> Option<RunLabel>, InfraError;
 
     /// List the named runs in the order of ids.
-    ListJobs "list_jobs" {} -> Vec<(RunId, Job)>, InfraError;
+    ListLabels "list_labels" {} -> Vec<(RunId, RunLabel)>, InfraError;
 
     /// Publish a holder's estimate of the work that is left.
     PublishEstimate "publish_estimate" {

@@ -7,7 +7,7 @@ use shardwright_contracts::{
 };
 
 use super::*;
-use crate::directory::{Job, NameRunError, RunName};
+use crate::directory::{NameRunError, RunLabel, RunName};
 use crate::error::samples::{self, Samples};
 use crate::error::{
     AcquireError, CheckpointError, ClaimError, CompleteError, CreateRunError,
@@ -67,8 +67,8 @@ fn requests() -> Vec<Request<Vec<u8>>> {
         Claim { run: RUN, worker: WORKER }.into(),
         FindRun { name }.into(),
         NameRun { run: RUN, name, instead_of: None, description: bytes("secret-j") }.into(),
-        JobOf { run: RUN }.into(),
-        ListJobs {}.into(),
+        LabelOf { run: RUN }.into(),
+        ListLabels {}.into(),
         PublishEstimate { lease, estimate }.into(),
         ListEstimates { run: RUN }.into(),
     ]
@@ -183,8 +183,8 @@ fn a_request_tells_what_it_is_about() {
     for request in requests() {
         let about = (request.run(), request.op_id(), request.is_query());
         let expected = match request.name() {
-            "find_run" | "list_jobs" => (None, None, true),
-            "job_of" | "list_estimates" | "collect_claim_candidates" => (Some(RUN), None, true),
+            "find_run" | "list_labels" => (None, None, true),
+            "label_of" | "list_estimates" | "collect_claim_candidates" => (Some(RUN), None, true),
             name if name.starts_with("get") || name.starts_with("list") => (Some(RUN), None, true),
             "acquire_and_restore"
             | "claim_next_available"
@@ -219,7 +219,7 @@ where
 fn every_output_makes_the_round_trip() {
     use IdempotentOutcome::{Executed, Replayed};
     let (shard, name) = (key().shard, RunName::new("nightly").unwrap());
-    let job = Job { name, description: b"why".as_slice().into() };
+    let label = RunLabel { name, description: b"why".as_slice().into() };
     let new_deadline = LogicalTime::from_millis(1);
     let renewed = RenewResult { new_deadline, notice: None, capacity: CapacityHint::default() };
     let replaced = crate::SplitReplaceResult { children: vec![shard] };
@@ -235,8 +235,8 @@ fn every_output_makes_the_round_trip() {
         check_reply((vec![shard], ClaimOutlook::default())),
         check_reply(Some(RUN)),
         check_reply(RUN),
-        check_reply(Some(job.clone())),
-        check_reply(vec![(RUN, job)]),
+        check_reply(Some(label.clone())),
+        check_reply(vec![(RUN, label)]),
         check_reply(Vec::<crate::HeldEstimate>::new()),
     ];
     for (index, reply) in replies.iter().enumerate() {

@@ -5,8 +5,8 @@ use shardwright_contracts::{
     ShardSpecRef, TenantId, WorkerId,
 };
 use shardwright_coordination::{
-    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, Job,
-    ParkReason, RestoredShardState, RunConfig, RunManagement, RunName, ShardFilter, WorkerSession,
+    AcquireScratch, CoordinationBackend, CoordinatorRuntimeConfig, InMemoryCoordinator, ParkReason,
+    RestoredShardState, RunConfig, RunLabel, RunManagement, RunName, ShardFilter, WorkerSession,
 };
 
 const SECRET: &[u8] = b"secret";
@@ -55,6 +55,6 @@ fn debug_output_shows_no_bytes_of_a_shard_a_run_or_a_job() {
     backend.list_shards_into(now, tenant, key.run, all, &mut summaries).unwrap();
     assert_eq!(summaries.len(), 1);
     assert_hidden("a summary", &format!("{summaries:?}"));
-    let job = Job { name: RunName::new("job").unwrap(), description: SECRET.into() };
-    assert_hidden("a job", &format!("{job:?}"));
+    let label = RunLabel { name: RunName::new("job").unwrap(), description: SECRET.into() };
+    assert_hidden("a label", &format!("{label:?}"));
 }

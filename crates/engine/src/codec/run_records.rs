@@ -1,14 +1,14 @@
 //! Records of the run protocol, apart from those of a shard and of a run.
 
-use shardwright_contracts::limits::{MAX_JOB_SIZE, MAX_KEY_SIZE};
+use shardwright_contracts::limits::{MAX_KEY_SIZE, MAX_RUN_DESCRIPTION_SIZE};
 use shardwright_contracts::{
     CanonicalBytes, CanonicalSink, FenceEpoch, LogicalTime, OpId, RunId, ShardId, TenantId,
     WorkerId,
 };
 use shardwright_coordination::ops::SplitRequestSlot;
 use shardwright_coordination::{
-    InvariantViolation, Job, OpKind, OpResult, ParkReason, RunConfig, RunGate, RunName, RunOpLog,
-    RunRecord, RunStatus, ShardStatus, SplitRequest, WorkEstimate,
+    InvariantViolation, OpKind, OpResult, ParkReason, RunConfig, RunGate, RunLabel, RunName,
+    RunOpLog, RunRecord, RunStatus, ShardStatus, SplitRequest, WorkEstimate,
 };
 
 use super::error::{DecodeError, Problem};
@@ -127,7 +127,7 @@ record! { RunProtocol:
     /// Purpose of a run.
     Purpose: Kind::Purpose {
         /// Name under which the run was started, and its description.
-        job: Job,
+        job: RunLabel,
     } check(Purpose::checked)
 }
 
@@ -180,7 +180,11 @@ impl Watermark {
 impl Purpose {
     fn checked(self) -> Result<Self, InvariantViolation> {
         let violation = InvariantViolation("a description is not longer than is kept");
-        if self.job.description.len() <= MAX_JOB_SIZE { Ok(self) } else { Err(violation) }
+        if self.job.description.len() <= MAX_RUN_DESCRIPTION_SIZE {
+            Ok(self)
+        } else {
+            Err(violation)
+        }
     }
 }
 
@@ -195,7 +199,7 @@ fields! { RunProtocol:
         left_ms: Option<u64>,
         is_indivisible: bool,
     }
-    Job { name: RunName, description: Box<[u8]> }
+    RunLabel { name: RunName, description: Box<[u8]> }
 }
 
 /// Implements `Field` for enums of one byte.

@@ -6,7 +6,7 @@ use shardwright_contracts::{
 };
 use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunDirectory, AsyncRunManagement, AsyncShardClaiming,
-    AsyncWorkEstimates, Job, Lease, ParkReason, RunName, RunStatus, ShardFilter, WorkEstimate,
+    AsyncWorkEstimates, Lease, ParkReason, RunLabel, RunName, RunStatus, ShardFilter, WorkEstimate,
 };
 use shardwright_engine::codec::Kind;
 use shardwright_engine::{Retention, StoredCoordinator};
@@ -32,8 +32,8 @@ const ESTIMATE: WorkEstimate = WorkEstimate {
     is_indivisible: false,
 };
 
-fn job() -> Job {
-    Job { name: RunName::new("data").unwrap(), description: b"job".as_slice().into() }
+fn job() -> RunLabel {
+    RunLabel { name: RunName::new("data").unwrap(), description: b"job".as_slice().into() }
 }
 
 fn spec() -> ShardSpecRef<'static> {
@@ -214,8 +214,8 @@ async fn do_everything(engine: &Engine, leases: &[Lease; 2]) {
     drop(engine.inspect_shards(TENANT, RUN).await);
     drop(engine.collect_claim_candidates(TENANT, RUN, worker(3), 9).await);
     drop(engine.list_estimates(TENANT, RUN).await);
-    drop(engine.list_jobs(TENANT).await);
-    drop(engine.job_of(TENANT, NEW).await);
+    drop(engine.list_labels(TENANT).await);
+    drop(engine.label_of(TENANT, NEW).await);
     drop(engine.find_run(TENANT, job().name).await);
     for (lease, id) in leases.iter().zip(10..) {
         drop(engine.renew(TENANT, lease).await);

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use shardwright_contracts::RunId;
-use shardwright_contracts::limits::MAX_JOB_SIZE;
+use shardwright_contracts::limits::MAX_RUN_DESCRIPTION_SIZE;
 use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunDirectory, AsyncRunManagement, AsyncWorkEstimates,
-    InfraError, Job, NameRunError, RunName, WorkEstimate,
+    InfraError, NameRunError, RunLabel, RunName, WorkEstimate,
 };
 use shardwright_engine::Retention;
 use shardwright_store::memory::{Before, HookedCall, Hooks};
@@ -23,8 +23,8 @@ fn name() -> RunName {
     RunName::new("data-1").unwrap()
 }
 
-fn job(description: &str) -> Job {
-    Job { name: name(), description: description.as_bytes().into() }
+fn job(description: &str) -> RunLabel {
+    RunLabel { name: name(), description: description.as_bytes().into() }
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_name_points_to_the_run_that_was_first_and_both_askers_hear_the_same() {
         let found = site.run(one.find_run(TENANT, name())).unwrap();
         assert_eq!((first.ok(), second.ok()), (found, found));
         let expected = if found == Some(RUN) { one_job } else { other_job };
-        assert_eq!(site.run(other.list_jobs(TENANT)).unwrap(), [(found.unwrap(), expected)]);
+        assert_eq!(site.run(other.list_labels(TENANT)).unwrap(), [(found.unwrap(), expected)]);
     }
 }
 
@@ -56,13 +56,13 @@ fn a_name_is_pointed_elsewhere_only_by_who_knows_where_it_points() {
         assert_eq!(engine.name_run(TENANT, OTHER, &job("new"), Some(third)).await, Ok(RUN));
         assert_eq!(engine.name_run(TENANT, OTHER, &job("new"), Some(RUN)).await, Ok(OTHER));
         assert_eq!(engine.find_run(TENANT, name()).await, Ok(Some(OTHER)));
-        assert_eq!(engine.job_of(TENANT, RUN).await, Ok(Some(job("old"))));
+        assert_eq!(engine.label_of(TENANT, RUN).await, Ok(Some(job("old"))));
         let again = engine.name_run(TENANT, RUN, &job("again"), Some(OTHER)).await;
         assert_eq!(again, Err(NameRunError::RunIdUsed { run: RUN }));
-        let length = MAX_JOB_SIZE + 1;
-        let large = Job { name: name(), description: vec![0; length].into() };
+        let length = MAX_RUN_DESCRIPTION_SIZE + 1;
+        let large = RunLabel { name: name(), description: vec![0; length].into() };
         let refused = engine.name_run(TENANT, third, &large, Some(OTHER)).await;
-        assert_eq!(refused, Err(NameRunError::JobTooLarge { length }));
+        assert_eq!(refused, Err(NameRunError::LabelTooLarge { length }));
         assert_eq!(engine.find_run(TENANT, name()).await, Ok(Some(OTHER)));
     });
 }
@@ -75,7 +75,7 @@ fn naming_is_found_out_by_looking_when_its_answer_got_lost() {
         store.next([fate]);
         let named = site.run(engine.name_run(TENANT, RUN, &job("one"), None));
         assert_eq!(named, Ok(RUN));
-        assert_eq!(site.run(engine.job_of(TENANT, RUN)), Ok(Some(job("one"))));
+        assert_eq!(site.run(engine.label_of(TENANT, RUN)), Ok(Some(job("one"))));
     }
 }
 
@@ -157,7 +157,7 @@ fn a_run_that_is_taken_away_takes_its_name_along_unless_it_points_elsewhere() {
             engine.collect_into(at_once, &mut Vec::new()).await.unwrap();
             let expected = is_replaced.then_some(OTHER);
             assert_eq!(engine.find_run(TENANT, name()).await, Ok(expected));
-            assert_eq!(engine.job_of(TENANT, RUN).await, Ok(None));
+            assert_eq!(engine.label_of(TENANT, RUN).await, Ok(None));
             assert_eq!(engine.list_estimates(TENANT, RUN).await, Ok(Vec::new()));
         });
         site.audit();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunDirectory, AsyncRunManagement, AsyncShardClaiming,
-    CheckpointError, ClaimError, InfraError, Job, RenewError, RunName, RunTransitionError,
+    CheckpointError, ClaimError, InfraError, RenewError, RunLabel, RunName, RunTransitionError,
 };
 use shardwright_engine::Retention;
 use shardwright_store::Revision;
@@ -164,7 +164,8 @@ fn a_run_is_taken_away_whole_though_a_listing_is_from_before_it_had_shards() {
 fn a_run_id_is_not_told_as_used_by_the_call_that_has_used_it() {
     let site = Site::new();
     let (engine, store, memories) = forgetful(&site);
-    let job = Job { name: RunName::new("data-1").unwrap(), description: b"".as_slice().into() };
+    let job =
+        RunLabel { name: RunName::new("data-1").unwrap(), description: b"".as_slice().into() };
     // It is stored. Then the name is looked up in an older state, and the run is not.
     store.meanwhile(move || memories.show(Revision::ZERO, 1));
     store.next([Fate::LoseAnswer]);

@@ -2,8 +2,9 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 use shardwright_contracts::limits::{
-    MAX_INITIAL_SHARDS, MAX_JOB_SIZE, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_PARK_DETAIL_SIZE,
-    MAX_RUN_NAME_SIZE, MAX_SPAWNED_PER_SHARD, MAX_TOKEN_SIZE, OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY,
+    MAX_INITIAL_SHARDS, MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_PARK_DETAIL_SIZE,
+    MAX_RUN_DESCRIPTION_SIZE, MAX_RUN_NAME_SIZE, MAX_SPAWNED_PER_SHARD, MAX_TOKEN_SIZE,
+    OP_LOG_CAPACITY, RUN_OP_LOG_CAPACITY,
 };
 use shardwright_contracts::{
     Cursor, CursorSemantics, CursorUpdate, FenceEpoch, LogicalTime, OpId, RunId, ShardId, ShardKey,
@@ -11,8 +12,8 @@ use shardwright_contracts::{
 };
 use shardwright_coordination::ops::SplitRequestSlot;
 use shardwright_coordination::{
-    Job, LeaseHolder, OpKind, OpLog, OpLogEntry, OpResult, Park, ParkReason, RunConfig, RunName,
-    RunStatus, ShardStatus, Spawned, SplitRequest, WorkEstimate,
+    LeaseHolder, OpKind, OpLog, OpLogEntry, OpResult, Park, ParkReason, RunConfig, RunLabel,
+    RunName, RunStatus, ShardStatus, Spawned, SplitRequest, WorkEstimate,
 };
 use shardwright_engine::codec::{
     Asker, Binding, ClockMark, ClusterFormat, ClusterGate, ClusterLeader, ClusterPlan, Count,
@@ -191,12 +192,12 @@ pub(crate) fn estimate() -> Estimate {
 
 pub(crate) fn purpose() -> Purpose {
     let name = RunName::new("data").unwrap();
-    Purpose { job: Job { name, description: b"{}".as_slice().into() } }
+    Purpose { job: RunLabel { name, description: b"{}".as_slice().into() } }
 }
 
 pub(crate) fn largest_purpose() -> Purpose {
     let name = RunName::new(&"n".repeat(MAX_RUN_NAME_SIZE)).unwrap();
-    Purpose { job: Job { name, description: vec![7; MAX_JOB_SIZE].into() } }
+    Purpose { job: RunLabel { name, description: vec![7; MAX_RUN_DESCRIPTION_SIZE].into() } }
 }
 
 pub(crate) fn cluster_plan() -> ClusterPlan {

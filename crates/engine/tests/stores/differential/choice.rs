@@ -9,7 +9,7 @@ use shardwright_contracts::{
 };
 use shardwright_coordination::operation::{
     Acquire, ChangeRun, Checkpoint, Claim, CollectClaimCandidates, Complete, CreateRun,
-    CreateRunWithShards, DeclineSplit, FindRun, GetRun, GetRunProgress, JobOf, ListJobs,
+    CreateRunWithShards, DeclineSplit, FindRun, GetRun, GetRunProgress, LabelOf, ListLabels,
     ListShards, NameRun, ParkShard, RegisterShards, Release, Renew, RequestSplit, SplitReplace,
     SplitResidual, UnparkShard,
 };
@@ -279,8 +279,8 @@ impl Dice {
     fn names(&mut self, run: RunId) -> Call {
         match self.0.u32(..3) {
             0 => FindRun { name: self.name() }.into(),
-            1 => JobOf { run }.into(),
-            _ => ListJobs {}.into(),
+            1 => LabelOf { run }.into(),
+            _ => ListLabels {}.into(),
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::error::reason::Throttled;
 use shardwright_coordination::operation::{
-    Acquire, Claim, CollectClaimCandidates, GetRun, GetRunProgress, ListJobs, ListShards,
+    Acquire, Claim, CollectClaimCandidates, GetRun, GetRunProgress, ListLabels, ListShards,
 };
 use shardwright_coordination::{
     Answer, CapacityHint, ClaimOutlook, CoordError, CoordinatorRuntimeConfig, EventKind,
@@ -262,7 +262,7 @@ impl Pair {
     /// Compares everything there is, and counts what is stored.
     pub(crate) fn compare_all(&mut self) -> Result<(), Mismatch> {
         for tenant in [1, 2].map(|byte| TenantId::from_bytes([byte; TenantId::SIZE])) {
-            self.call(tenant, &ListJobs {}.into(), 0)?;
+            self.call(tenant, &ListLabels {}.into(), 0)?;
             for run in [1, 2].map(RunId::from_raw) {
                 self.call(tenant, &GetRun { run }.into(), 0)?;
                 self.call(tenant, &ListShards { run, filter: ShardFilter::all() }.into(), 0)?;
