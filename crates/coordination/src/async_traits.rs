@@ -31,7 +31,7 @@ use crate::record::{RunConfig, RunRecord};
 use crate::restore::{HolderNotice, RenewResult, RestoredShardState};
 use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
-use crate::traits::{ClaimOutlook, CreateRunWithShardsError};
+use crate::traits::{ClaimHint, CreateRunWithShardsError};
 
 /// What moving a shard's cursor gives; a replay comes without a notice.
 pub type Checkpointed = Result<IdempotentOutcome<Option<HolderNotice>>, CheckpointError>;
@@ -279,7 +279,7 @@ pub trait AsyncRunManagement: Backend {
         run: RunId,
         worker: WorkerId,
         limit: usize,
-    ) -> impl Future<Output = Result<(Vec<ShardId>, ClaimOutlook), RunQueryError>> + Send {
+    ) -> impl Future<Output = Result<(Vec<ShardId>, ClaimHint), RunQueryError>> + Send {
         execute(self, tenant, CollectClaimCandidates { run, worker, limit })
     }
 

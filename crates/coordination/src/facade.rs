@@ -1,4 +1,4 @@
-//! Claiming: taking whichever shard of a run can be had.
+//! Claiming: acquiring any available shard of a run.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::traits::{CoordinationBackend, RunManagement, execute};
 
 /// Claiming any available shard of a run.
 pub trait ShardClaiming: CoordinationBackend {
-    /// Acquires some shard of the run for `worker`, or says when to try again.
+    /// Acquires any available shard of the run for `worker`, or reports when to retry.
     fn claim_next_available<'s>(
         &mut self,
         now: LogicalTime,
@@ -31,85 +31,79 @@ pub trait CoordinationFacade: CoordinationBackend + RunManagement + ShardClaimin
 
 impl<B: CoordinationBackend + RunManagement + ShardClaiming> CoordinationFacade for B {}
 
-/// A claim on its way along candidates, of which none could be acquired so far.
+/// The progress of a claim along its candidates, none of which it could acquire so far.
 #[derive(Debug, Default)]
-pub struct ClaimWalk {
+pub struct CandidateWalk {
     earliest_deadline: Option<LogicalTime>,
-    /// Those that were passed over and stay in a list of what could be acquired.
-    passed: BTreeSet<ShardId>,
+    /// Skipped candidates that a later list may contain again.
+    skipped: BTreeSet<ShardId>,
 }
 
-/// Why a claim goes on to the next candidate.
+/// Why a claim skips a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PassedOver {
-    /// Somebody holds this one until then.
+pub enum Skipped {
+    /// Another worker holds the shard until then.
     HeldUntil(LogicalTime),
-    /// It is over, or not there: what offered it, or what refused it, is out of date.
-    LookAgain,
-    /// It had failed too often, and is parked now.
+    /// The shard is terminal or missing: the list of candidates, or the refusal, is out of date.
+    Stale,
+    /// The shard failed too often and is parked now.
     Parked,
-    /// Its fence can rise no more, so that nobody will ever have it.
-    WornOut,
+    /// The shard's fence cannot rise any more, so the shard cannot be acquired again.
+    FenceExhausted,
 }
 
-impl ClaimWalk {
-    /// Nothing was tried yet.
+impl CandidateWalk {
+    /// A walk before its first candidate.
     #[must_use]
     pub const fn new() -> Self {
-        Self { earliest_deadline: None, passed: BTreeSet::new() }
+        Self { earliest_deadline: None, skipped: BTreeSet::new() }
     }
 
-    /// Whether a candidate was passed over and would be again.
+    /// Whether a candidate was skipped and would be skipped again.
     #[must_use]
-    pub fn has_passed(&self, shard: ShardId) -> bool {
-        self.passed.contains(&shard)
+    pub fn has_skipped(&self, shard: ShardId) -> bool {
+        self.skipped.contains(&shard)
     }
 
-    /// How many candidates to ask for where those that were passed over may come again: so many
-    /// that there are always as many new ones, and all are asked for in few steps.
+    /// How many candidates to list next, at least `at_a_time`. Skipped ones may be listed again,
+    /// so the limit doubles their number: each list has room for as many new candidates.
     #[must_use]
     pub fn limit(&self, at_a_time: usize) -> usize {
-        at_a_time.max(2 * self.passed.len())
+        at_a_time.max(2 * self.skipped.len())
     }
 
-    /// What a claim makes of a candidate that could not be acquired: it goes on to the next one; or
-    /// it ends, since the next would fare no better.
-    pub fn pass_over(
-        &mut self,
-        shard: ShardId,
-        refusal: AcquireError,
-    ) -> Result<PassedOver, ClaimError> {
+    /// Skips a candidate that could not be acquired. Fails if the next candidate would be refused
+    /// for the same reason.
+    pub fn skip(&mut self, shard: ShardId, refusal: AcquireError) -> Result<Skipped, ClaimError> {
         let why = match refusal {
-            AcquireError::AlreadyLeased(leased) => PassedOver::HeldUntil(leased.deadline),
-            AcquireError::ShardTerminal(_) | AcquireError::ShardNotFound(_) => {
-                PassedOver::LookAgain
-            }
-            AcquireError::RetriesExhausted(_) => PassedOver::Parked,
-            AcquireError::FenceExhausted(_) => PassedOver::WornOut,
+            AcquireError::AlreadyLeased(leased) => Skipped::HeldUntil(leased.deadline),
+            AcquireError::ShardTerminal(_) | AcquireError::ShardNotFound(_) => Skipped::Stale,
+            AcquireError::RetriesExhausted(_) => Skipped::Parked,
+            AcquireError::FenceExhausted(_) => Skipped::FenceExhausted,
             AcquireError::TenantMismatch(reason) => return Err(reason.into()),
             AcquireError::RunNotActive(reason) => return Err(reason.into()),
             AcquireError::RunPaused(reason) => return Err(reason.into()),
             AcquireError::BackendError(reason) => return Err(reason.into()),
         };
-        if let PassedOver::HeldUntil(deadline) = why {
+        if let Skipped::HeldUntil(deadline) = why {
             self.earliest_deadline = earliest(self.earliest_deadline, Some(deadline));
         }
-        if why != PassedOver::Parked {
-            self.passed.insert(shard);
+        if why != Skipped::Parked {
+            self.skipped.insert(shard);
         }
         Ok(why)
     }
 
-    /// What a claim tells that found nothing. `known` is the end of the first lease that is known
-    /// otherwise.
+    /// The refusal of a claim that found nothing. `known` is the earliest deadline from another
+    /// source.
     #[must_use]
     pub fn none(&self, known: Option<LogicalTime>) -> NoneAvailable {
         NoneAvailable { earliest_deadline: earliest(self.earliest_deadline, known) }
     }
 }
 
-/// The order in which a worker tries candidates: from one that depends on the worker on, so that
-/// many who come at the same time try different ones first.
+/// The order in which a worker tries candidates. It starts at a candidate that depends on the
+/// worker, so workers that claim at the same time start with different ones.
 pub fn rotated<T>(candidates: &[T], worker: WorkerId) -> impl Iterator<Item = &T> {
     let first = worker.as_raw().checked_rem(candidates.len() as u64).unwrap_or_default();
     let (before, from) = candidates.split_at_checked(first as usize).unwrap_or_default();
@@ -140,42 +134,42 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_goes_on_past_what_it_cannot_have_and_tells_which_lease_ends_first() {
+    fn a_claim_skips_candidates_and_reports_the_earliest_deadline() {
         let (run, shard) = (RunId::from_raw(1), ShardId::from_raw(2));
         let terminal = ShardTerminal { shard, status: ShardStatus::Done };
         let exhausted = FenceEpoch::from_raw(u64::MAX).unwrap();
         let exhausted = exhausted.next_at_least(FenceEpoch::INITIAL).unwrap_err();
-        let mut walk = ClaimWalk::new();
+        let mut walk = CandidateWalk::new();
         assert_eq!(walk.none(None).earliest_deadline, None);
         assert_eq!(walk.none(Some(at(7))).earliest_deadline, Some(at(7)));
         for (refusal, expected) in [
-            (held_until(6), PassedOver::HeldUntil(at(6))),
-            (held_until(5), PassedOver::HeldUntil(at(5))),
-            (held_until(8), PassedOver::HeldUntil(at(8))),
-            (terminal.into(), PassedOver::LookAgain),
-            (ShardNotFound { key: ShardKey::new(run, shard) }.into(), PassedOver::LookAgain),
-            (RetriesExhausted { shard, attempts: 1 }.into(), PassedOver::Parked),
-            (exhausted.into(), PassedOver::WornOut),
+            (held_until(6), Skipped::HeldUntil(at(6))),
+            (held_until(5), Skipped::HeldUntil(at(5))),
+            (held_until(8), Skipped::HeldUntil(at(8))),
+            (terminal.into(), Skipped::Stale),
+            (ShardNotFound { key: ShardKey::new(run, shard) }.into(), Skipped::Stale),
+            (RetriesExhausted { shard, attempts: 1 }.into(), Skipped::Parked),
+            (exhausted.into(), Skipped::FenceExhausted),
         ] {
-            assert_eq!(walk.pass_over(shard, refusal), Ok(expected));
+            assert_eq!(walk.skip(shard, refusal), Ok(expected));
         }
         assert_eq!(walk.none(Some(at(7))).earliest_deadline, Some(at(5)));
         assert_eq!(walk.none(Some(at(4))).earliest_deadline, Some(at(4)));
         let paused = RunPaused { run };
-        assert_eq!(walk.pass_over(shard, paused.into()), Err(ClaimError::RunPaused(paused)));
+        assert_eq!(walk.skip(shard, paused.into()), Err(ClaimError::RunPaused(paused)));
     }
 
     #[test]
-    fn a_claim_asks_for_few_however_many_it_has_parked() {
-        let mut walk = ClaimWalk::new();
+    fn parked_candidates_do_not_raise_the_list_limit() {
+        let mut walk = CandidateWalk::new();
         for id in 0..1_000 {
             let shard = ShardId::from_raw(id);
             let parked = RetriesExhausted { shard, attempts: 1 };
-            walk.pass_over(shard, parked.into()).unwrap();
+            walk.skip(shard, parked.into()).unwrap();
         }
         assert_eq!(walk.limit(16), 16);
-        // Those that stay in the list are asked for again, and as many new ones with them.
-        (0..100).for_each(|id| _ = walk.pass_over(ShardId::from_raw(id), held_until(9)).unwrap());
+        // Held candidates stay listed, so each list must have room for as many new ones.
+        (0..100).for_each(|id| _ = walk.skip(ShardId::from_raw(id), held_until(9)).unwrap());
         assert_eq!(walk.limit(16), 200);
     }
 }

@@ -113,5 +113,5 @@ pub use split_execution::{DerivedShardKind, derive_split_shard_id};
 pub use status::{ParkReason, RunStatus, ShardStatus, UnknownByte};
 pub use summary::{ShardFilter, ShardSummary};
 pub use synchronized::Synchronized;
-pub use traits::{ClaimOutlook, CoordinationBackend, RunManagement};
+pub use traits::{ClaimHint, CoordinationBackend, RunManagement};
 pub use waiting::WaitingWorkers;

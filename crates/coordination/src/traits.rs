@@ -304,11 +304,11 @@ pub trait RunManagement: CoordinationBackend {
         worker: WorkerId,
         limit: usize,
         out: &mut Vec<ShardId>,
-    ) -> Result<ClaimOutlook, RunQueryError> {
+    ) -> Result<ClaimHint, RunQueryError> {
         let request = CollectClaimCandidates { run, worker, limit };
-        let (found, outlook) = execute(self, now, tenant, request)?;
+        let (found, hint) = execute(self, now, tenant, request)?;
         *out = found;
-        Ok(outlook)
+        Ok(hint)
     }
 }
 
@@ -322,10 +322,10 @@ pub(crate) fn execute<'a, O: Operation<&'a [u8]>>(
     narrow::<_, O>(backend.call(now, tenant, operation.into()))
 }
 
-/// What a look for shards to acquire found besides candidates.
+/// When more shards may become available, reported with a list of candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClaimOutlook {
-    /// When the first of the leases ends, if there are any.
+pub struct ClaimHint {
+    /// The earliest deadline of the run's leases.
     pub earliest_deadline: Option<LogicalTime>,
 }
 

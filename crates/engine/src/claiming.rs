@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use shardwright_contracts::{Env, LogicalTime, RunId, ShardId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::error::reason::{RunNotFound, Throttled};
-use shardwright_coordination::facade::{ClaimWalk, PassedOver};
+use shardwright_coordination::facade::{CandidateWalk, Skipped};
 use shardwright_coordination::guard::check_handing_out;
 use shardwright_coordination::operation::Claim;
 use shardwright_coordination::{
-    AcquireError, ClaimError, ClaimOutlook, InfraError, RestoredShardState, RunQueryError,
+    AcquireError, ClaimError, ClaimHint, InfraError, RestoredShardState, RunQueryError,
 };
 use shardwright_store::{Commit, Expect, Revision, Store};
 
@@ -107,18 +107,18 @@ impl StoredCoordinator {
         run: RunId,
         worker: WorkerId,
         limit: usize,
-    ) -> Result<(Vec<ShardId>, ClaimOutlook), RunQueryError> {
+    ) -> Result<(Vec<ShardId>, ClaimHint), RunQueryError> {
         let now = self.core.now_at_most().await;
         let view = self.core.view(tenant, run).await?;
         match self.open_gate(tenant, run, &view).await {
             Ok(_) => {}
             Err(ClaimError::RunNotFound(reason)) => return Err(reason.into()),
             Err(ClaimError::BackendError(reason)) => return Err(reason.into()),
-            Err(_) => return Ok((Vec::new(), ClaimOutlook { earliest_deadline: None })),
+            Err(_) => return Ok((Vec::new(), ClaimHint { earliest_deadline: None })),
         }
         let candidates = Reserved::new(&view, worker, now, limit);
         let earliest_deadline = view.capacity(now).earliest_deadline;
-        Ok((candidates.shards.clone(), ClaimOutlook { earliest_deadline }))
+        Ok((candidates.shards.clone(), ClaimHint { earliest_deadline }))
     }
 
     async fn claim(
@@ -129,7 +129,7 @@ impl StoredCoordinator {
         view: &RunView,
         lease_ms: u64,
     ) -> Result<RestoredShardState, ClaimError> {
-        let mut walk = ClaimWalk::new();
+        let mut walk = CandidateWalk::new();
         loop {
             let now = self.core.now().await?;
             let candidates = Reserved::new(view, worker, now, CANDIDATES_AT_A_TIME);
@@ -150,11 +150,11 @@ impl StoredCoordinator {
                     }
                     Err(refusal) => refusal,
                 };
-                match walk.pass_over(*shard, refusal)? {
-                    PassedOver::HeldUntil(deadline) => view.note_held(*shard, deadline),
+                match walk.skip(*shard, refusal)? {
+                    Skipped::HeldUntil(deadline) => view.note_held(*shard, deadline),
                     // If that was an old read, nobody will tell; if not, the watch does.
-                    PassedOver::LookAgain => view.note_held(*shard, now.saturating_add(lease_ms)),
-                    PassedOver::Parked | PassedOver::WornOut => view.note_settled(*shard),
+                    Skipped::Stale => view.note_held(*shard, now.saturating_add(lease_ms)),
+                    Skipped::Parked | Skipped::FenceExhausted => view.note_settled(*shard),
                 }
             }
         }

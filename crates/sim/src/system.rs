@@ -9,7 +9,7 @@ use shardwright_contracts::{
     plan_split_residual_with_metadata,
 };
 use shardwright_coordination::{
-    AcquireResultView, AcquireScratch, CapacityHint, ClaimOutlook, CoordError, CoordinationFacade,
+    AcquireResultView, AcquireScratch, CapacityHint, ClaimHint, CoordError, CoordinationFacade,
     CreateRunWithShardsError, HolderNotice, IdempotentOutcome, InMemoryCoordinator, Lease,
     RenewResult, RunProgress, RunRecord, ShardFilter, ShardSummary, StateTransitionEvent,
 };
@@ -69,7 +69,7 @@ pub enum Answer {
     Run(RunRecord),
     Progress(RunProgress),
     Shards(Vec<ShardSummary>),
-    Candidates { shards: Vec<ShardId>, outlook: ClaimOutlook },
+    Candidates { shards: Vec<ShardId>, outlook: ClaimHint },
 }
 
 impl Answer {

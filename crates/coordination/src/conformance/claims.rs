@@ -215,9 +215,9 @@ pub async fn candidates_are_what_can_be_acquired<H: Harness>(harness: &H) {
     let candidates = async |worker, limit| {
         let worker = WorkerId::from_raw(worker);
         let found = backend.collect_claim_candidates(tenant, run, worker, limit).await;
-        let (mut shards, outlook) = found.unwrap();
+        let (mut shards, hint) = found.unwrap();
         shards.sort_unstable();
-        (shards.into_iter().map(ShardId::as_raw).collect::<Vec<_>>(), outlook.earliest_deadline)
+        (shards.into_iter().map(ShardId::as_raw).collect::<Vec<_>>(), hint.earliest_deadline)
     };
     assert_eq!(candidates(1, 10).await, (vec![0, 1, 2, 3, 4], None));
     let held = world.acquire(0, 1).await;

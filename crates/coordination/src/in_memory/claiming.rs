@@ -2,7 +2,7 @@ use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId, WorkerId};
 
 use super::InMemoryCoordinator;
 use crate::error::ClaimError;
-use crate::facade::{ClaimWalk, ShardClaiming};
+use crate::facade::{CandidateWalk, ShardClaiming};
 use crate::guard::check_handing_out;
 use crate::lease::Lease;
 use crate::operation::{Claim, CollectClaimCandidates};
@@ -66,12 +66,12 @@ impl InMemoryCoordinator {
     ) -> Result<(Lease, CapacityHint), ClaimError> {
         let (RunCall { now, tenant }, Claim { run, worker }) = (call, claim);
         let mut candidates = Vec::with_capacity(CANDIDATES_AT_A_TIME);
-        let mut walk = ClaimWalk::new();
+        let mut walk = CandidateWalk::new();
         loop {
             let limit = walk.limit(CANDIDATES_AT_A_TIME);
             let request = CollectClaimCandidates { run, worker, limit };
             let found = self.candidates(call, &request, &mut candidates)?;
-            candidates.retain(|candidate| !walk.has_passed(*candidate));
+            candidates.retain(|candidate| !walk.has_skipped(*candidate));
             if candidates.is_empty() {
                 return Err(walk.none(found.earliest_deadline).into());
             }
@@ -79,7 +79,7 @@ impl InMemoryCoordinator {
                 let key = ShardKey::new(run, shard);
                 match self.acquire_and_restore_into(now, tenant, key, worker, scratch) {
                     Ok(acquired) => return Ok((acquired.lease, acquired.capacity)),
-                    Err(refusal) => _ = walk.pass_over(shard, refusal)?,
+                    Err(refusal) => _ = walk.skip(shard, refusal)?,
                 }
             }
         }

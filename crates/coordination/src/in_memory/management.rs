@@ -17,7 +17,7 @@ use crate::ops::{self, RegisterStep, RunCall, RunChange};
 use crate::progress::{ProgressCounter, RunProgress};
 use crate::record::{RunConfig, RunRecord, ShardHead};
 use crate::summary::ShardSummary;
-use crate::traits::{ClaimOutlook, RunManagement};
+use crate::traits::{ClaimHint, RunManagement};
 
 /// Everything is answered by `call`.
 impl RunManagement for InMemoryCoordinator {}
@@ -214,10 +214,10 @@ impl InMemoryCoordinator {
         &mut self,
         call: RunCall,
         request: &CollectClaimCandidates,
-    ) -> Result<(Vec<ShardId>, ClaimOutlook), RunNotFound> {
+    ) -> Result<(Vec<ShardId>, ClaimHint), RunNotFound> {
         let mut found = Vec::new();
-        let outlook = self.candidates(call, request, &mut found)?;
-        Ok((found, outlook))
+        let hint = self.candidates(call, request, &mut found)?;
+        Ok((found, hint))
     }
 
     /// Puts shards that could be acquired into `out`, in the order in which to try them.
@@ -226,16 +226,16 @@ impl InMemoryCoordinator {
         call: RunCall,
         request: &CollectClaimCandidates,
         out: &mut Vec<ShardId>,
-    ) -> Result<ClaimOutlook, RunNotFound> {
+    ) -> Result<ClaimHint, RunNotFound> {
         let CollectClaimCandidates { run, worker, limit } = *request;
         out.clear();
         let floor = self.config.fence_floor;
         let state = self.run_mut(call.tenant, run)?;
         state.expire(call.now);
         if check_handing_out::<ClaimError>(&state.record.gate(floor)).is_err() {
-            return Ok(ClaimOutlook { earliest_deadline: None });
+            return Ok(ClaimHint { earliest_deadline: None });
         }
         out.extend(state.candidates(worker).take(limit));
-        Ok(ClaimOutlook { earliest_deadline: state.earliest_deadline() })
+        Ok(ClaimHint { earliest_deadline: state.earliest_deadline() })
     }
 }

@@ -10,7 +10,7 @@ use crate::progress::RunProgress;
 use crate::record::RunRecord;
 use crate::restore::{HolderNotice, RenewResult, RestoredShardState};
 use crate::summary::ShardSummary;
-use crate::traits::ClaimOutlook;
+use crate::traits::ClaimHint;
 
 /// What a backend returns to a request that it did not refuse: one variant per shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Reply {
     /// A list of shards.
     Shards(Vec<ShardSummary>),
     /// Shards to try, and when the first lease ends.
-    Candidates(Vec<ShardId>, ClaimOutlook),
+    Candidates(Vec<ShardId>, ClaimHint),
     /// The run to which a name points, if any.
     Found(Option<RunId>),
     /// The run to which a name points now.
@@ -154,18 +154,18 @@ impl TryFrom<Reply> for () {
     }
 }
 
-impl From<(Vec<ShardId>, ClaimOutlook)> for Reply {
-    fn from((shards, outlook): (Vec<ShardId>, ClaimOutlook)) -> Self {
-        Self::Candidates(shards, outlook)
+impl From<(Vec<ShardId>, ClaimHint)> for Reply {
+    fn from((shards, hint): (Vec<ShardId>, ClaimHint)) -> Self {
+        Self::Candidates(shards, hint)
     }
 }
 
-impl TryFrom<Reply> for (Vec<ShardId>, ClaimOutlook) {
+impl TryFrom<Reply> for (Vec<ShardId>, ClaimHint) {
     type Error = Reply;
 
     fn try_from(reply: Reply) -> Result<Self, Reply> {
         match reply {
-            Reply::Candidates(shards, outlook) => Ok((shards, outlook)),
+            Reply::Candidates(shards, hint) => Ok((shards, hint)),
             other => Err(other),
         }
     }

@@ -22,7 +22,7 @@ use crate::record::{RunConfig, RunRecord};
 use crate::restore::{HolderNotice, RenewResult, RestoredShardState};
 use crate::status::ParkReason;
 use crate::summary::{ShardFilter, ShardSummary};
-use crate::traits::{ClaimOutlook, CreateRunWithShardsError};
+use crate::traits::{ClaimHint, CreateRunWithShardsError};
 
 /// Declares a struct and an [`Operation`] per row, and [`Request`] with a variant per row.
 ///
@@ -301,7 +301,7 @@ operations! {
         worker: WorkerId,
         /// Most shards to list.
         limit: usize,
-    } -> (Vec<ShardId>, ClaimOutlook), RunQueryError;
+    } -> (Vec<ShardId>, ClaimHint), RunQueryError;
 
     /// Give any available shard of a run to a worker.
     Claim "claim_next_available" {

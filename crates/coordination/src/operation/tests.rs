@@ -19,7 +19,7 @@ use crate::record::RunConfig;
 use crate::restore::{CapacityHint, RenewResult};
 use crate::status::ParkReason;
 use crate::summary::ShardFilter;
-use crate::traits::ClaimOutlook;
+use crate::traits::ClaimHint;
 
 const RUN: RunId = RunId::from_raw(7);
 const OP: OpId = OpId::from_raw(11);
@@ -232,7 +232,7 @@ fn every_output_makes_the_round_trip() {
         check_reply(()),
         check_reply(crate::RunProgress::default()),
         check_reply(Vec::<crate::ShardSummary>::new()),
-        check_reply((vec![shard], ClaimOutlook::default())),
+        check_reply((vec![shard], ClaimHint::default())),
         check_reply(Some(RUN)),
         check_reply(RUN),
         check_reply(Some(label.clone())),

@@ -42,8 +42,8 @@ pub(super) fn reply(names: &Names, reply: &Reply, done: &str, with_hint: bool) -
         Reply::Progress(counted) => progress(counted),
         Reply::Shards(listed) if listed.is_empty() => vec!["none".to_owned()],
         Reply::Shards(listed) => listed.iter().map(|shard| summary(names, shard)).collect(),
-        Reply::Candidates(found, outlook) => {
-            vec![format!("{}; {}", shards(names, found), first_deadline(outlook.earliest_deadline))]
+        Reply::Candidates(found, hint) => {
+            vec![format!("{}; {}", shards(names, found), first_deadline(hint.earliest_deadline))]
         }
         other => vec![format!("{other:?}")],
     }

@@ -14,7 +14,7 @@ use shardwright_coordination::operation::{
     Acquire, Claim, CollectClaimCandidates, GetRun, GetRunProgress, ListLabels, ListShards,
 };
 use shardwright_coordination::{
-    Answer, CapacityHint, ClaimOutlook, CoordError, CoordinatorRuntimeConfig, EventKind,
+    Answer, CapacityHint, ClaimHint, CoordError, CoordinatorRuntimeConfig, EventKind,
     InMemoryCoordinator, Reply, Request, ShardFilter, ShardLimits, StateTransitionEvent,
     Synchronized,
 };
@@ -282,14 +282,14 @@ impl Pair {
 fn comparable(answer: &Answer, request: &Request<Vec<u8>>, strict: bool) -> Answer {
     let mut answer = answer.clone();
     match &mut answer {
-        Ok(Reply::Candidates(shards, outlook)) => {
+        Ok(Reply::Candidates(shards, hint)) => {
             shards.sort_unstable();
             if matches!(request, Request::CollectClaimCandidates(it) if it.limit < 1_000) {
                 let count = shards.len() as u64;
                 *shards = vec![shardwright_contracts::ShardId::from_raw(count)];
             }
             if !strict {
-                (*shards, *outlook) = (Vec::new(), ClaimOutlook::default());
+                (*shards, *hint) = (Vec::new(), ClaimHint::default());
             }
         }
         Ok(Reply::Granted(state)) if !strict => state.capacity = CapacityHint::default(),
