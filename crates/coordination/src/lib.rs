@@ -103,7 +103,7 @@ pub use restore::{
     AcquireResultView, AcquireScratch, CapacityHint, HolderNotice, RenewResult, RestoredShardState,
     SplitRequest,
 };
-pub use session::{Ended, NotEnded, WorkerSession};
+pub use session::{SessionEnd, SessionNotEnded, WorkerSession};
 pub use shard_limits::{ShardLimitScope, ShardLimitViolation, ShardLimits};
 /// How many shards and bytes there may be, unless configured otherwise.
 pub use shardwright_contracts::limits::{DEFAULT_MAX_SHARDS_PER_TENANT, DEFAULT_MAX_TOTAL_SHARDS};

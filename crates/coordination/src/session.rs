@@ -34,7 +34,7 @@ pub struct WorkerSession<'b, B> {
 }
 
 /// Why an operation that was to end a session did not, and the session, to try again.
-pub struct NotEnded<'b, B, E> {
+pub struct SessionNotEnded<'b, B, E> {
     /// The session, as it was.
     pub session: WorkerSession<'b, B>,
     /// What went wrong.
@@ -42,7 +42,7 @@ pub struct NotEnded<'b, B, E> {
 }
 
 /// What ending a session gives.
-pub type Ended<'b, B, T, E> = Result<IdempotentOutcome<T>, NotEnded<'b, B, E>>;
+pub type SessionEnd<'b, B, T, E> = Result<IdempotentOutcome<T>, SessionNotEnded<'b, B, E>>;
 
 impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
     /// Acquires a shard.
@@ -170,7 +170,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         now: LogicalTime,
         cursor: CursorUpdate<'_>,
         op: OpId,
-    ) -> Ended<'b, B, (), CompleteError> {
+    ) -> SessionEnd<'b, B, (), CompleteError> {
         let (tenant, lease) = (self.tenant(), self.state.lease);
         self.end(|backend| backend.complete(now, tenant, &lease, cursor, op))
     }
@@ -182,13 +182,13 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         reason: ParkReason,
         detail: &[u8],
         op: OpId,
-    ) -> Ended<'b, B, (), ParkError> {
+    ) -> SessionEnd<'b, B, (), ParkError> {
         let (tenant, lease) = (self.tenant(), self.state.lease);
         self.end(|backend| backend.park_shard(now, tenant, &lease, reason, detail, op))
     }
 
     /// Gives the lease back.
-    pub fn release(self, now: LogicalTime, op: OpId) -> Ended<'b, B, (), ReleaseError> {
+    pub fn release(self, now: LogicalTime, op: OpId) -> SessionEnd<'b, B, (), ReleaseError> {
         let (tenant, lease) = (self.tenant(), self.state.lease);
         self.end(|backend| backend.release(now, tenant, &lease, op))
     }
@@ -199,7 +199,7 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
         now: LogicalTime,
         plan: &SplitReplacePlan<'_>,
         op: OpId,
-    ) -> Ended<'b, B, SplitReplaceResult, SplitReplaceError> {
+    ) -> SessionEnd<'b, B, SplitReplaceResult, SplitReplaceError> {
         let (tenant, lease) = (self.tenant(), self.state.lease);
         self.end(|backend| backend.split_replace(now, tenant, &lease, plan, op))
     }
@@ -207,9 +207,9 @@ impl<'b, B: CoordinationBackend> WorkerSession<'b, B> {
     fn end<T, E>(
         self,
         operation: impl FnOnce(&mut B) -> Result<IdempotentOutcome<T>, E>,
-    ) -> Ended<'b, B, T, E> {
+    ) -> SessionEnd<'b, B, T, E> {
         let result = operation(self.backend);
-        result.map_err(|error| NotEnded { session: self, error })
+        result.map_err(|error| SessionNotEnded { session: self, error })
     }
 }
 
@@ -219,22 +219,22 @@ impl<B> fmt::Debug for WorkerSession<'_, B> {
     }
 }
 
-impl<B, E: fmt::Debug> fmt::Debug for NotEnded<'_, B, E> {
+impl<B, E: fmt::Debug> fmt::Debug for SessionNotEnded<'_, B, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NotEnded")
+        f.debug_struct("SessionNotEnded")
             .field("error", &self.error)
             .field("session", &self.session)
             .finish()
     }
 }
 
-impl<B, E: fmt::Display> fmt::Display for NotEnded<'_, B, E> {
+impl<B, E: fmt::Display> fmt::Display for SessionNotEnded<'_, B, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl<B, E: std::error::Error> std::error::Error for NotEnded<'_, B, E> {
+impl<B, E: std::error::Error> std::error::Error for SessionNotEnded<'_, B, E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.error.source()
     }

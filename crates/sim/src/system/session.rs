@@ -4,8 +4,8 @@ use shardwright_contracts::{
     Cursor, CursorSemantics, LogicalTime, ShardSpec, ShardSpecRef, TenantId,
 };
 use shardwright_coordination::{
-    AcquireResultView, AcquireScratch, CapacityHint, CoordError, Ended, IdempotentOutcome, Lease,
-    NotEnded, RestoredShardState, ShardStatus, WorkerSession,
+    AcquireResultView, AcquireScratch, CapacityHint, CoordError, IdempotentOutcome, Lease,
+    RestoredShardState, SessionEnd, SessionNotEnded, ShardStatus, WorkerSession,
 };
 
 use super::{
@@ -83,7 +83,7 @@ fn act_in_session(
 /// What came of an operation that takes the session away; one that failed gives it back as it was.
 fn ended<B, T, E: Into<CoordError>>(
     lease: &Lease,
-    outcome: Ended<'_, B, T, E>,
+    outcome: SessionEnd<'_, B, T, E>,
     tell: impl FnOnce(IdempotentOutcome<T>) -> Answer,
 ) -> Outcome
 where
@@ -91,7 +91,7 @@ where
 {
     match outcome {
         Ok(outcome) => Ok(tell(outcome)),
-        Err(NotEnded { session, error }) => {
+        Err(SessionNotEnded { session, error }) => {
             assert_eq!(session.lease(), lease, "a session came back with another lease");
             Err(error.into())
         }
