@@ -16,7 +16,7 @@ use crate::error::reason::{
 };
 use crate::lease::{Lease, OwnerLiveness};
 use crate::op_log::{OpAttempt, OpConflict, check_op_idempotency};
-use crate::record::{RunGate, ShardHead};
+use crate::record::{RunState, ShardHead};
 use crate::status::RunStatus;
 
 /// What is the same for every operation on a shard: whose request it is, when, in which run.
@@ -27,7 +27,7 @@ pub struct Context<'a> {
     /// Who asks.
     pub tenant: TenantId,
     /// The shard's run.
-    pub gate: &'a RunGate,
+    pub run: &'a RunState,
     /// What is known of the shard's holder besides its deadline.
     pub holder: OwnerLiveness,
 }
@@ -35,8 +35,8 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     /// A request of which nothing is known but when it came, from whom, and in which run.
     #[must_use]
-    pub const fn new(now: LogicalTime, tenant: TenantId, gate: &'a RunGate) -> Self {
-        Self { now, tenant, gate, holder: OwnerLiveness::Untracked }
+    pub const fn new(now: LogicalTime, tenant: TenantId, run: &'a RunState) -> Self {
+        Self { now, tenant, run, holder: OwnerLiveness::Untracked }
     }
 }
 
@@ -110,9 +110,9 @@ pub(crate) fn check_tenant_of(asking: TenantId, owning: TenantId) -> Result<(), 
 }
 
 /// Checks that the run is one whose shards may change.
-pub(crate) fn check_run(gate: &RunGate) -> Result<(), RunNotActive> {
-    if gate.status != RunStatus::Active {
-        return Err(RunNotActive { run: gate.run, status: gate.status });
+pub(crate) fn check_run(run: &RunState) -> Result<(), RunNotActive> {
+    if run.status != RunStatus::Active {
+        return Err(RunNotActive { run: run.run, status: run.status });
     }
     Ok(())
 }
@@ -124,13 +124,13 @@ pub const fn hands_out(status: RunStatus, paused: bool) -> bool {
 }
 
 /// Checks that the run hands out shards, as [`hands_out`] says, and tells why not.
-pub fn check_handing_out<E>(gate: &RunGate) -> Result<(), E>
+pub fn check_handing_out<E>(run: &RunState) -> Result<(), E>
 where
     E: From<RunNotActive> + From<RunPaused>,
 {
-    check_run(gate)?;
-    if gate.paused {
-        return Err(RunPaused { run: gate.run }.into());
+    check_run(run)?;
+    if run.paused {
+        return Err(RunPaused { run: run.run }.into());
     }
     Ok(())
 }
@@ -148,10 +148,10 @@ fn check_holder<const LOG: usize>(
     head: &ShardHead<LOG>,
     lease: &Lease,
 ) -> Result<(), GuardError> {
-    check_run(context.gate)?;
+    check_run(context.run)?;
     check_status(head)?;
     let stale = StaleFence { presented: lease.fence(), current: head.fence };
-    let is_below_floor = lease.fence() < context.gate.fence_floor;
+    let is_below_floor = lease.fence() < context.run.fence_floor;
     if lease.fence() != head.fence || is_below_floor {
         return Err(stale.into());
     }

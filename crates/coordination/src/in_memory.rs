@@ -12,7 +12,7 @@ mod management;
 mod pooled;
 mod room;
 mod row_index;
-mod run_state;
+mod run_entry;
 mod shard_table;
 
 use std::collections::BTreeMap;
@@ -25,12 +25,12 @@ use crate::cooldown::ClaimCooldowns;
 use crate::directory::{RunLabel, RunName};
 use crate::error::reason::{RunNotFound, ShardNotFound};
 use crate::events::{EventCollector, StateTransitionEvent};
-use crate::record::RunGate;
+use crate::record::RunState;
 use crate::shard_limits::ShardLimits;
 
 use pooled::{PooledShard, PooledShardMut};
 use room::Room;
-use run_state::RunState;
+use run_entry::RunEntry;
 
 /// Byte capacity of the slab, unless configured otherwise.
 pub const DEFAULT_MAX_AUTO_SLAB_CAPACITY: u32 = 64 << 20;
@@ -83,7 +83,7 @@ pub struct InMemoryCoordinator {
 
 #[derive(Default)]
 struct TenantState {
-    runs: BTreeMap<RunId, RunState>,
+    runs: BTreeMap<RunId, RunEntry>,
     shard_count: usize,
     names: BTreeMap<RunName, RunId>,
     labels: BTreeMap<RunId, RunLabel>,
@@ -91,9 +91,9 @@ struct TenantState {
 
 /// A shard's run and the bytes of its shards, borrowed for one operation.
 struct Located<'a> {
-    run: &'a mut RunState,
+    run: &'a mut RunEntry,
     room: &'a mut Room,
-    gate: RunGate,
+    state: RunState,
 }
 
 impl InMemoryCoordinator {
@@ -163,7 +163,7 @@ impl InMemoryCoordinator {
     }
 
     /// Finds a run. Another tenant's is not there.
-    fn run_mut(&mut self, tenant: TenantId, run: RunId) -> Result<&mut RunState, RunNotFound> {
+    fn run_mut(&mut self, tenant: TenantId, run: RunId) -> Result<&mut RunEntry, RunNotFound> {
         let state = self.tenants.get_mut(&tenant).and_then(|tenant| tenant.runs.get_mut(&run));
         state.ok_or(RunNotFound { run })
     }
@@ -176,8 +176,8 @@ impl InMemoryCoordinator {
             .get_mut(&tenant)
             .and_then(|tenant| tenant.runs.get_mut(&key.run))
             .ok_or(ShardNotFound { key })?;
-        let gate = run.record.gate(self.config.fence_floor);
-        Ok(Located { run, room: &mut self.room, gate })
+        let state = run.record.state(self.config.fence_floor);
+        Ok(Located { run, room: &mut self.room, state })
     }
 }
 

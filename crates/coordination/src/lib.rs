@@ -96,7 +96,7 @@ pub use operation::{Answer, Operation, Reply, Request, RunTransition};
 pub use ops::{SplitReplaceResult, SplitResidualResult};
 pub use progress::{ProgressCounter, RunProgress, RunTerminalEvaluation, evaluate_run_terminal};
 pub use record::{
-    InvariantViolation, Park, RunConfig, RunConfigError, RunGate, RunRecord, ShardHead,
+    InvariantViolation, Park, RunConfig, RunConfigError, RunRecord, RunState, ShardHead,
     ShardRecord, ShardSnapshotView, ShardState, Spawned,
 };
 pub use restore::{

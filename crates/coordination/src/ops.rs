@@ -70,7 +70,7 @@ impl NewShard<'_> {
 fn emit(context: &Context<'_>, events: &mut EventCollector, kind: impl FnOnce() -> EventKind) {
     events.emit_with(context.tenant, || StateTransitionEvent {
         tenant: context.tenant,
-        run: context.gate.run,
+        run: context.run.run,
         at: context.now,
         kind: kind(),
     });

@@ -3,7 +3,7 @@
 mod run;
 mod shard;
 
-pub use run::{RunConfig, RunConfigError, RunGate, RunRecord};
+pub use run::{RunConfig, RunConfigError, RunRecord, RunState};
 pub(crate) use shard::check_cursor;
 pub use shard::{Park, ShardHead, ShardRecord, ShardSnapshotView, ShardState, Spawned};
 

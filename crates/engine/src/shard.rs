@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardKey, TenantId};
 use shardwright_coordination::{
-    Context, InfraError, OwnerLiveness, RunGate, RunStatus, ShardRecord,
+    Context, InfraError, OwnerLiveness, RunState, RunStatus, ShardRecord,
 };
 use shardwright_store::{Expect, Key, Revision, SessionId, Snapshot, Store, Versioned};
 
@@ -72,7 +72,7 @@ impl Loaded {
         self.binding
     }
 
-    pub(crate) fn run_gate(&self, fence_floor: FenceEpoch) -> RunGate {
+    pub(crate) fn run_gate(&self, fence_floor: FenceEpoch) -> RunState {
         self.gate.for_run(self.record.head.key.run, fence_floor)
     }
 
@@ -80,7 +80,7 @@ impl Loaded {
         &self,
         now: LogicalTime,
         tenant: TenantId,
-        gate: &'a RunGate,
+        gate: &'a RunState,
     ) -> Context<'a> {
         Context { holder: self.liveness(), ..Context::new(now, tenant, gate) }
     }

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 
 use shardwright_contracts::{Cursor, FenceEpoch, LogicalTime};
 use shardwright_coordination::{
-    OpLog, RunGate, RunRecord, RunStatus, ShardHead, ShardRecord, ShardStatus,
+    OpLog, RunRecord, RunState, RunStatus, ShardHead, ShardRecord, ShardStatus,
 };
 
 use crate::LOG;
@@ -170,10 +170,10 @@ impl Defect {
 
     /// The gate that an operation sees; `has_failed` of an attempt to have a shard that was tried
     /// too often.
-    pub(crate) fn gate(defect: Option<Self>, mut gate: RunGate, has_failed: bool) -> RunGate {
+    pub(crate) fn gate(defect: Option<Self>, mut gate: RunState, has_failed: bool) -> RunState {
         let max = &mut gate.config.max_shard_retries;
         match defect {
-            Some(Self::ParksInPause) if has_failed => RunGate { paused: false, ..gate },
+            Some(Self::ParksInPause) if has_failed => RunState { paused: false, ..gate },
             Some(Self::ParksTooSoon) => {
                 *max = max.and_then(|max| NonZeroU32::new(max.get() - 1));
                 gate
@@ -182,8 +182,8 @@ impl Defect {
                 *max = None;
                 gate
             }
-            Some(Self::PauseIgnored) => RunGate { paused: false, ..gate },
-            Some(Self::RunEndIgnored) => RunGate { status: RunStatus::Active, ..gate },
+            Some(Self::PauseIgnored) => RunState { paused: false, ..gate },
+            Some(Self::RunEndIgnored) => RunState { status: RunStatus::Active, ..gate },
             _ => gate,
         }
     }

@@ -9,7 +9,7 @@ use shardwright_contracts::{
 };
 use shardwright_coordination::ops::{RegisterStep, RunCall, create_run, register_shards};
 use shardwright_coordination::{
-    EventCollector, RunConfig, RunGate, RunRecord, ShardHead, ShardRecord,
+    EventCollector, RunConfig, RunRecord, RunState, ShardHead, ShardRecord,
 };
 
 use crate::LOG;
@@ -120,8 +120,8 @@ impl World {
 
     /// What operations on shards need to know of the run.
     #[must_use]
-    pub fn gate(&self) -> RunGate {
-        self.run.gate(FenceEpoch::INITIAL)
+    pub fn gate(&self) -> RunState {
+        self.run.state(FenceEpoch::INITIAL)
     }
 
     /// The shard at a place.

@@ -4,7 +4,7 @@ use shardwright_contracts::{
 };
 
 use super::room::of_spawned;
-use super::run_state::{RunState, Standing};
+use super::run_entry::{RunEntry, Standing};
 use super::{InMemoryCoordinator, Located, PooledShard, PooledShardMut};
 use crate::async_traits::{Checkpointed, SplitOff, SplitReplaced};
 use crate::error::reason::{ShardNotFound, SplitInvalid};
@@ -52,18 +52,18 @@ impl InMemoryCoordinator {
             &mut PooledShardMut<'_>,
             &mut EventCollector,
         ) -> Result<T, E>,
-        complete: impl FnOnce(&mut RunState, T) -> U,
+        complete: impl FnOnce(&mut RunEntry, T) -> U,
     ) -> Result<U, E> {
         let RunCall { now, tenant } = call;
         let mut events = self.collector();
         let result = self.locate(tenant, key).map_err(E::from).and_then(|located| {
-            let Located { run, room, gate } = located;
+            let Located { run, room, state } = located;
             let (row, shard) = run.shards.find_mut(key.shard).ok_or(ShardNotFound { key })?;
-            let before = Standing::of(&shard.head, gate.fence_floor);
-            let context = Context::new(now, tenant, &gate);
+            let before = Standing::of(&shard.head, state.fence_floor);
+            let context = Context::new(now, tenant, &state);
             let mut view = PooledShardMut { shard, room };
             let result = operation(&context, &mut view, &mut events);
-            let after = Standing::of(&view.shard.head, gate.fence_floor);
+            let after = Standing::of(&view.shard.head, state.fence_floor);
             run.reindex(key.shard, row, before, after);
             result.map(|outcome| complete(run, outcome))
         });
@@ -361,8 +361,8 @@ impl InMemoryCoordinator {
         let RunCall { now, tenant } = call;
         let RequestSplit { key, asker, patience_ms } = *request;
         let mut events = self.collector();
-        let Located { run, gate, .. } = self.locate(tenant, key)?;
-        let context = Context::new(now, tenant, &gate);
+        let Located { run, state, .. } = self.locate(tenant, key)?;
+        let context = Context::new(now, tenant, &state);
         let open_elsewhere = run.has_asked_elsewhere(&context, asker, key.shard);
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
@@ -378,10 +378,10 @@ impl InMemoryCoordinator {
         let (RunCall { now, tenant }, DeclineSplit { lease, pause_ms }) = (call, request);
         let key = lease.key();
         let mut events = self.collector();
-        let Located { run, gate, .. } = self.locate(tenant, key)?;
+        let Located { run, state, .. } = self.locate(tenant, key)?;
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
-        let context = Context::new(now, tenant, &gate);
+        let context = Context::new(now, tenant, &state);
         let not_before = now.saturating_add(*pause_ms);
         ops::decline_split(&context, head, &mut slot, lease, not_before, &mut events)?;
         run.set_request_slot(key.shard, slot);
@@ -400,6 +400,6 @@ impl InMemoryCoordinator {
     }
 }
 
-fn head_of(run: &RunState, key: ShardKey) -> Result<&crate::record::ShardHead, ShardNotFound> {
+fn head_of(run: &RunEntry, key: ShardKey) -> Result<&crate::record::ShardHead, ShardNotFound> {
     run.shards.find(key.shard).map(|shard| &shard.head).ok_or(ShardNotFound { key })
 }

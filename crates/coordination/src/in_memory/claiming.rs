@@ -24,7 +24,7 @@ impl ShardClaiming for InMemoryCoordinator {
     ) -> Result<AcquireResultView<'s>, ClaimError> {
         self.cooldowns.check(now, tenant, worker)?;
         let floor = self.config.fence_floor;
-        check_handing_out::<ClaimError>(&self.run_mut(tenant, run)?.record.gate(floor))?;
+        check_handing_out::<ClaimError>(&self.run_mut(tenant, run)?.record.state(floor))?;
         match self.walk_candidates(RunCall { now, tenant }, Claim { run, worker }, scratch) {
             Ok((lease, capacity)) => {
                 let interval_ms = self.config.claim_cooldown_interval_ms;

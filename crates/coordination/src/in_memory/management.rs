@@ -1,6 +1,6 @@
 use shardwright_contracts::{InitialShardInput, RunId, ShardId, ShardKey, TenantId};
 
-use super::run_state::RunState;
+use super::run_entry::RunEntry;
 use super::{InMemoryCoordinator, PooledShard, PooledShardMut};
 use crate::error::reason::{RunLimitExceeded, RunNotFound};
 use crate::error::{
@@ -52,7 +52,7 @@ impl InMemoryCoordinator {
 
     fn insert_run(&mut self, tenant: TenantId, run: RunId, record: RunRecord) {
         let runs = &mut self.tenants.entry(tenant).or_default().runs;
-        runs.insert(run, RunState::new(record));
+        runs.insert(run, RunEntry::new(record));
         self.total_runs += 1;
     }
 
@@ -232,7 +232,7 @@ impl InMemoryCoordinator {
         let floor = self.config.fence_floor;
         let state = self.run_mut(call.tenant, run)?;
         state.expire(call.now);
-        if check_handing_out::<ClaimError>(&state.record.gate(floor)).is_err() {
+        if check_handing_out::<ClaimError>(&state.record.state(floor)).is_err() {
             return Ok(ClaimHint { earliest_deadline: None });
         }
         out.extend(state.candidates(worker).take(limit));

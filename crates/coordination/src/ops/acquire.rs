@@ -31,13 +31,13 @@ pub fn acquire<const LOG: usize>(
     skew_ms: u64,
     events: &mut EventCollector,
 ) -> Result<Acquired, AcquireError> {
-    let (gate, head) = (context.gate, shard.head());
+    let (run, head) = (context.run, shard.head());
     check_tenant_of(context.tenant, head.tenant)?;
     let attempts = head.fruitless_acquires;
-    let is_fruitless = gate.config.max_shard_retries.is_some_and(|max| attempts >= max.get());
-    check_handing_out::<AcquireError>(gate)?;
+    let is_fruitless = run.config.max_shard_retries.is_some_and(|max| attempts >= max.get());
+    check_handing_out::<AcquireError>(run)?;
     check_status(head)?;
-    if let Some(LeaseHolder { owner, deadline }) = head.holder(gate.fence_floor) {
+    if let Some(LeaseHolder { owner, deadline }) = head.holder(run.fence_floor) {
         let is_over = match context.holder {
             OwnerLiveness::Gone => true,
             OwnerLiveness::Live | OwnerLiveness::Untracked => {
@@ -51,9 +51,9 @@ pub fn acquire<const LOG: usize>(
     if is_fruitless {
         return Ok(park_instead(context, shard, attempts, events));
     }
-    let fence = head.fence.next_at_least(gate.fence_floor)?;
+    let fence = head.fence.next_at_least(run.fence_floor)?;
 
-    let deadline = gate.config.lease_until(context.now);
+    let deadline = run.config.lease_until(context.now);
     let head = shard.head_mut();
     head.fence = fence;
     head.lease = Some(LeaseHolder { owner: worker, deadline });

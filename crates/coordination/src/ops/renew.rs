@@ -17,7 +17,7 @@ pub fn renew<const LOG: usize>(
     validate_lease(context, shard.head(), lease)?;
 
     let head = shard.head_mut();
-    let until = context.gate.config.lease_until(context.now);
+    let until = context.run.config.lease_until(context.now);
     let deadline = head.lease.map_or(until, |holder| holder.deadline.max(until));
     head.lease = Some(LeaseHolder { owner: lease.owner(), deadline });
     assert_sound(head.check_invariants());

@@ -24,7 +24,7 @@ pub fn request_split<const LOG: usize>(
     events: &mut EventCollector,
 ) -> Result<(), SplitRequestError> {
     check_tenant_of(context.tenant, head.tenant)?;
-    check_run(context.gate)?;
+    check_run(context.run)?;
     check_status(head)?;
     let shard = head.key.shard;
     if !is_held(context, head) {

@@ -32,7 +32,7 @@ impl SplitRequestSlot {
 
 /// Whether there is a holder who can be asked.
 pub(super) fn is_held<const LOG: usize>(context: &Context<'_>, head: &ShardHead<LOG>) -> bool {
-    let holder = head.holder_at(context.now, context.gate.fence_floor);
+    let holder = head.holder_at(context.now, context.run.fence_floor);
     holder.is_some() && context.holder != OwnerLiveness::Gone
 }
 

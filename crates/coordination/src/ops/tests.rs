@@ -10,7 +10,7 @@ use crate::error::{CheckpointError, CoordError};
 use crate::guard::Context;
 use crate::lease::{Lease, OwnerLiveness};
 use crate::op_log::IdempotentOutcome;
-use crate::record::{RunConfig, RunGate, ShardRecord, ShardState};
+use crate::record::{RunConfig, RunState, ShardRecord, ShardState};
 use crate::status::{ParkReason, RunStatus, ShardStatus};
 
 mod guard_order;
@@ -25,7 +25,7 @@ const LEASE_MS: u64 = 100;
 /// One shard `[b, y)` of one active run, with a clock.
 struct World {
     shard: ShardRecord,
-    gate: RunGate,
+    run: RunState,
     now: LogicalTime,
     tenant: TenantId,
     liveness: OwnerLiveness,
@@ -50,7 +50,7 @@ impl World {
                 spec: ShardSpec::try_new(b"b", b"y", b"meta").unwrap(),
                 cursor: Cursor::initial(),
             },
-            gate: RunGate {
+            run: RunState {
                 run: key.run,
                 status: RunStatus::Active,
                 paused: false,
@@ -79,7 +79,7 @@ impl World {
     ) -> Result<T, CoordError> {
         let (before, told) = (self.shard.clone(), self.events.len());
         let context =
-            Context { holder: self.liveness, ..Context::new(self.now, self.tenant, &self.gate) };
+            Context { holder: self.liveness, ..Context::new(self.now, self.tenant, &self.run) };
         let result = operation(&context, &mut self.shard, &mut self.events).map_err(Into::into);
         if result.is_err() {
             assert_eq!(self.shard, before, "a refusal changed the record");

@@ -18,20 +18,20 @@ pub fn unpark<const LOG: usize>(
     op: OpId,
     events: &mut EventCollector,
 ) -> Result<IdempotentOutcome<()>, UnparkError> {
-    let (gate, head) = (context.gate, shard.head());
+    let (run, head) = (context.run, shard.head());
     check_tenant_of(context.tenant, head.tenant)?;
     let attempt = payload::shard(OpKind::Unpark, op, head.key);
     if check_op_idempotency(&head.op_log, attempt)?.is_some() {
         return Ok(IdempotentOutcome::Replayed(()));
     }
-    if gate.status.is_terminal() {
-        return Err(RunTerminal { run: gate.run, status: gate.status }.into());
+    if run.status.is_terminal() {
+        return Err(RunTerminal { run: run.run, status: run.status }.into());
     }
-    check_run(gate)?;
+    check_run(run)?;
     if head.status != ShardStatus::Parked {
         return Err(NotParked { shard: head.key.shard, status: head.status }.into());
     }
-    let fence = head.fence.next_at_least(gate.fence_floor)?;
+    let fence = head.fence.next_at_least(run.fence_floor)?;
 
     shard.clear_park();
     let head = shard.head_mut();

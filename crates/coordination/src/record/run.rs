@@ -62,7 +62,7 @@ impl RunConfig {
 
 /// What operations on a run's shards need to know of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RunGate {
+pub struct RunState {
     /// The run.
     pub run: RunId,
     /// Where it is in its life.
@@ -104,8 +104,8 @@ pub struct RunRecord {
 impl RunRecord {
     /// What operations on the run's shards need to know of it.
     #[must_use]
-    pub const fn gate(&self, fence_floor: FenceEpoch) -> RunGate {
-        RunGate {
+    pub const fn state(&self, fence_floor: FenceEpoch) -> RunState {
+        RunState {
             run: self.run,
             status: self.status,
             paused: self.paused,

@@ -188,7 +188,7 @@ fn a_lease_lasts_at_least_a_millisecond() {
 #[test]
 fn a_runs_gate_tells_what_its_shards_need() {
     let floor = FenceEpoch::from_raw(9).unwrap();
-    let gate = RunRecord { paused: true, ..run() }.gate(floor);
-    assert_eq!((gate.run, gate.status), (RunId::from_raw(1), RunStatus::Active));
-    assert_eq!((gate.paused, gate.fence_floor, gate.config), (true, floor, run().config));
+    let state = RunRecord { paused: true, ..run() }.state(floor);
+    assert_eq!((state.run, state.status), (RunId::from_raw(1), RunStatus::Active));
+    assert_eq!((state.paused, state.fence_floor, state.config), (true, floor, run().config));
 }

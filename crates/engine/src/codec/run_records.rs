@@ -7,8 +7,8 @@ use shardwright_contracts::{
 };
 use shardwright_coordination::ops::SplitRequestSlot;
 use shardwright_coordination::{
-    InvariantViolation, OpKind, OpResult, ParkReason, RunConfig, RunGate, RunLabel, RunName,
-    RunOpLog, RunRecord, RunStatus, ShardStatus, SplitRequest, WorkEstimate,
+    InvariantViolation, OpKind, OpResult, ParkReason, RunConfig, RunLabel, RunName, RunOpLog,
+    RunRecord, RunState, RunStatus, ShardStatus, SplitRequest, WorkEstimate,
 };
 
 use super::error::{DecodeError, Problem};
@@ -140,9 +140,9 @@ impl Gate {
 
     /// Returns the gate in the form that operations take.
     #[must_use]
-    pub const fn for_run(self, run: RunId, fence_floor: FenceEpoch) -> RunGate {
+    pub const fn for_run(self, run: RunId, fence_floor: FenceEpoch) -> RunState {
         let Self { status, paused, config } = self;
-        RunGate { run, status, paused, config, fence_floor }
+        RunState { run, status, paused, config, fence_floor }
     }
 
     /// Returns the gate if a run can have it. The invariants are those of a run.

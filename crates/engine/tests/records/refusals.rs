@@ -198,7 +198,7 @@ fn records_that_do_not_go_together_are_not_joined() {
 fn a_gate_says_what_its_run_says() {
     let record = join_run(examples::run(), examples::manifest()).unwrap();
     let gate = Gate::of(&record);
-    assert_eq!(gate.for_run(record.run, FenceEpoch::MAX), record.gate(FenceEpoch::MAX));
+    assert_eq!(gate.for_run(record.run, FenceEpoch::MAX), record.state(FenceEpoch::MAX));
 }
 
 #[test]

@@ -21,7 +21,7 @@ impl Hopeless {
             lease.deadline(),
         );
         world.tenant = STRANGER;
-        world.gate.status = RunStatus::Cancelled;
+        world.run.status = RunStatus::Cancelled;
         world.shard.head.lease = None;
         world.shard.head.status = ShardStatus::Done;
         Self { world, lease }
@@ -46,7 +46,7 @@ fn the_guard_checks_in_its_order() {
     let not_active = RunNotActive { run, status: RunStatus::Cancelled };
     assert_eq!(hopeless.refusal(), not_active.into());
 
-    hopeless.world.gate.status = RunStatus::Active;
+    hopeless.world.run.status = RunStatus::Active;
     let terminal = ShardTerminal { shard, status: ShardStatus::Done };
     assert_eq!(hopeless.refusal(), terminal.into());
 
@@ -73,7 +73,7 @@ fn the_op_log_is_asked_right_after_the_tenant() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.checkpoint(&lease, "c", 1).unwrap();
-    world.gate.status = RunStatus::Failed;
+    world.run.status = RunStatus::Failed;
     world.pass(LEASE_MS);
     assert_eq!(world.checkpoint(&lease, "c", 1), replayed());
     let conflict = world.checkpoint(&lease, "d", 1).unwrap_err();
@@ -96,7 +96,7 @@ fn a_foreign_lease_is_refused_for_ones_own_shard() {
 fn a_lease_below_the_floor_is_stale_even_if_the_record_agrees_with_it() {
     let mut world = World::new();
     let lease = world.acquire(1);
-    world.gate.fence_floor = FenceEpoch::from_raw(lease.fence().as_raw() + 1).unwrap();
+    world.run.fence_floor = FenceEpoch::from_raw(lease.fence().as_raw() + 1).unwrap();
     let stale = StaleFence { presented: lease.fence(), current: lease.fence() };
     assert_eq!(world.checkpoint(&lease, "c", 1), Err(stale.into()));
 }
@@ -118,13 +118,13 @@ fn the_renewed_deadline_counts_not_the_one_on_the_lease() {
 fn nothing_new_is_handed_out_while_a_run_is_paused_and_holders_go_on() {
     let mut world = World::new();
     let lease = world.acquire(1);
-    world.gate.paused = true;
+    world.run.paused = true;
     let renewed = world.renew(&lease).unwrap();
     assert_eq!(world.checkpoint(&renewed, "c", 1), executed());
     assert_eq!(world.release(&renewed, 2), executed());
     let paused = world.acquire_as(2, OwnerLiveness::Untracked).unwrap_err();
     assert!(matches!(paused, CoordError::RunPaused(_)));
-    world.gate.paused = false;
+    world.run.paused = false;
     world.acquire(2);
 }
 
@@ -132,9 +132,9 @@ fn nothing_new_is_handed_out_while_a_run_is_paused_and_holders_go_on() {
 fn nothing_of_a_run_that_is_not_active_can_be_had() {
     for status in RunStatus::ALL.iter().filter(|status| **status != RunStatus::Active) {
         let mut world = World::new();
-        world.gate.status = *status;
+        world.run.status = *status;
         let refusal = world.acquire_as(1, OwnerLiveness::Untracked).unwrap_err();
-        assert_eq!(refusal, RunNotActive { run: world.gate.run, status: *status }.into());
+        assert_eq!(refusal, RunNotActive { run: world.run.run, status: *status }.into());
     }
 }
 
@@ -155,7 +155,7 @@ fn errors_of_one_operation_are_told_in_its_own_terms() {
     let mut world = World::new();
     let lease = world.acquire(1);
     world.pass(LEASE_MS);
-    let context = Context::new(world.now, TENANT, &world.gate);
+    let context = Context::new(world.now, TENANT, &world.run);
     let cursor = CursorUpdate::at(b"c");
     let events = &mut EventCollector::disabled();
     let error = checkpoint(&context, &mut world.shard, &lease, cursor, op(1), events).unwrap_err();

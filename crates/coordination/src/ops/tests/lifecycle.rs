@@ -74,7 +74,7 @@ fn a_holder_whose_session_has_ended_is_refused_before_its_deadline() {
 #[test]
 fn fences_start_above_the_floor_and_end_at_the_last_number() {
     let mut world = World::new();
-    world.gate.fence_floor = FenceEpoch::from_raw(1 << 40).unwrap();
+    world.run.fence_floor = FenceEpoch::from_raw(1 << 40).unwrap();
     assert_eq!(world.acquire(1).fence().as_raw(), 1 << 40);
     world.pass(LEASE_MS);
     assert_eq!(world.acquire(1).fence().as_raw(), (1 << 40) + 1);
@@ -227,7 +227,7 @@ fn releasing_frees_the_shard_at_once_and_does_not_count_as_an_attempt() {
 #[test]
 fn a_shard_that_makes_no_progress_parks_itself() {
     let mut world = World::new();
-    world.gate.config.max_shard_retries = std::num::NonZeroU32::new(2);
+    world.run.config.max_shard_retries = std::num::NonZeroU32::new(2);
     let first = world.acquire(1);
     world.checkpoint(&first, "c", 1).unwrap();
     for _ in 0..2 {

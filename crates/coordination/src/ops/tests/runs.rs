@@ -137,7 +137,7 @@ fn only_cancelling_works_before_a_run_has_shards() {
 fn a_paused_run_is_active_and_can_be_resumed_or_ended() {
     let mut record = active();
     assert_eq!(change(&mut record, RunChange::Pause, 2), executed());
-    assert!(record.paused && record.gate(FenceEpoch::INITIAL).paused);
+    assert!(record.paused && record.state(FenceEpoch::INITIAL).paused);
     assert_eq!(change(&mut record, RunChange::Pause, 2), replayed());
     assert_eq!(change(&mut record, RunChange::Pause, 3), executed(), "paused is paused");
     assert_eq!(change(&mut record, RunChange::Resume, 4), executed());

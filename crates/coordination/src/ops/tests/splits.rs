@@ -60,7 +60,7 @@ fn replacing_retires_the_parent_in_favour_of_children_that_carry_its_progress() 
     world.checkpoint(&lease, "d", 1).unwrap();
     let parent = world.shard.clone();
     let plan = plan_split_replace(parent.spec(), parent.cursor(), &[b"h", b"p"]).unwrap();
-    let context = Context::new(world.now, TENANT, &world.gate);
+    let context = Context::new(world.now, TENANT, &world.run);
     let step = split_replace(&context, &world.shard, &lease, &plan, op(2)).unwrap();
     let ReplaceStep::Ready(pending) = step else { panic!("it was never done before") };
     let children = pending.children().to_vec();

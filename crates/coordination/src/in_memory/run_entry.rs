@@ -15,7 +15,7 @@ use crate::status::ShardStatus;
 use crate::waiting::WaitingWorkers;
 
 /// A run, its shards, and indexes that answer what is asked often without looking at all of them.
-pub(super) struct RunState {
+pub(super) struct RunEntry {
     pub(super) record: RunRecord,
     pub(super) shards: ShardTable,
     /// Active shards that nobody holds, or whose holder's time was up when last looked at. Each
@@ -60,7 +60,7 @@ impl Standing {
     }
 }
 
-impl RunState {
+impl RunEntry {
     pub(super) fn new(record: RunRecord) -> Self {
         Self {
             record,
@@ -172,7 +172,7 @@ impl RunState {
         )
     }
 
-    /// When the first of the leases ends, right after [`RunState::expire`].
+    /// When the first of the leases ends, right after [`RunEntry::expire`].
     pub(super) fn earliest_deadline(&self) -> Option<LogicalTime> {
         self.leased.peek().map(|Reverse((deadline, _))| *deadline)
     }
