@@ -138,10 +138,10 @@ pub trait AsyncCoordinationBackend: Backend {
         &self,
         tenant: TenantId,
         key: ShardKey,
-        asker: WorkerId,
+        requester: WorkerId,
         patience_ms: u64,
     ) -> impl Future<Output = Result<(), SplitRequestError>> + Send {
-        execute(self, tenant, RequestSplit { key, asker, patience_ms })
+        execute(self, tenant, RequestSplit { key, requester, patience_ms })
     }
 
     /// Refuses to split for `pause_ms`.

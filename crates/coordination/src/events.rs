@@ -32,7 +32,7 @@ pub enum EventKind {
     ShardUnparked { shard: ShardId, new_fence_epoch: FenceEpoch },
     ShardLeaseRenewed { shard: ShardId, new_deadline: LogicalTime },
     ShardReleased { shard: ShardId },
-    SplitRequested { shard: ShardId, asker: WorkerId },
+    SplitRequested { shard: ShardId, requester: WorkerId },
     SplitDeclined { shard: ShardId, not_before: LogicalTime },
     ShardCompleted { shard: ShardId },
     ShardParked { shard: ShardId, reason: ParkReason },
@@ -270,7 +270,7 @@ mod tests {
             EventKind::ShardUnparked { shard, new_fence_epoch: fence },
             EventKind::ShardLeaseRenewed { shard, new_deadline: LogicalTime::ZERO },
             EventKind::ShardReleased { shard },
-            EventKind::SplitRequested { shard, asker: worker },
+            EventKind::SplitRequested { shard, requester: worker },
             EventKind::SplitDeclined { shard, not_before: LogicalTime::ZERO },
         ];
         let ended = [

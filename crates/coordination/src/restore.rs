@@ -41,7 +41,7 @@ impl CapacityHint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SplitRequest {
     /// Who.
-    pub asker: WorkerId,
+    pub requester: WorkerId,
     /// Since when.
     pub asked_at: LogicalTime,
     /// Until when.

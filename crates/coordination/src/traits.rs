@@ -139,11 +139,11 @@ pub trait CoordinationBackend {
         now: LogicalTime,
         tenant: TenantId,
         key: ShardKey,
-        asker: WorkerId,
+        requester: WorkerId,
         expires_at: LogicalTime,
     ) -> Result<(), SplitRequestError> {
         let patience_ms = expires_at.millis_since(now);
-        execute(self, now, tenant, RequestSplit { key, asker, patience_ms })
+        execute(self, now, tenant, RequestSplit { key, requester, patience_ms })
     }
 
     /// Refuses to split: requests before `not_before` are refused. A moment that has passed means

@@ -20,9 +20,11 @@ impl Backend for StoredCoordinator {
             Request::Release(it) => answer(self.release(tenant, it)),
             Request::SplitReplace(it) => answer(self.split_replace(tenant, it)),
             Request::SplitResidual(it) => answer(self.split_residual(tenant, it)),
-            Request::RequestSplit(it) => {
-                answer(self.ask_for_split(Place { tenant, key: it.key }, it.asker, it.patience_ms))
-            }
+            Request::RequestSplit(it) => answer(self.ask_for_split(
+                Place { tenant, key: it.key },
+                it.requester,
+                it.patience_ms,
+            )),
             Request::DeclineSplit(it) => answer(async move {
                 let place = Place { tenant, key: it.lease.key() };
                 self.decline(place, &it.lease, it.pause_ms).await

@@ -1,8 +1,7 @@
-//! Asking a holder for a part of its shard.
+//! Requesting a part of a shard from its holder.
 //!
-//! A request is bound to the holder's fence: when the shard changes hands, what was asked of the
-//! one before is void, without anybody having to take it back. It is bound to the asker's session
-//! as well, and goes with it.
+//! A request is bound to the holder's fence: a new holder makes it void without another write. It
+//! is bound to the requester's session as well and is deleted with it.
 
 use std::sync::Arc;
 
@@ -36,7 +35,7 @@ struct Asked {
 /// What a worker has asked before.
 struct AskedElsewhere {
     /// What stands under the worker's own key.
-    asker: Expect,
+    requester: Expect,
     earlier: Option<Earlier>,
 }
 
@@ -71,10 +70,10 @@ impl StoredCoordinator {
     pub(crate) async fn ask_for_split(
         &self,
         place: Place,
-        asker: WorkerId,
+        requester: WorkerId,
         patience_ms: u64,
     ) -> Result<(), SplitRequestError> {
-        let mut asking = Asking { core: &self.core, place, asker, patience_ms };
+        let mut asking = Asking { core: &self.core, place, requester, patience_ms };
         self.core.driver.transact(&mut asking).await
     }
 
@@ -101,7 +100,7 @@ struct AskBasis {
 struct Asking<'c> {
     core: &'c Arc<Core>,
     place: Place,
-    asker: WorkerId,
+    requester: WorkerId,
     patience_ms: u64,
 }
 
@@ -116,7 +115,7 @@ impl Transaction for Asking<'_> {
     }
 
     async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
-        let basis = self.core.ask_basis(self.place, Some(self.asker), REQUEST).await?;
+        let basis = self.core.ask_basis(self.place, Some(self.requester), REQUEST).await?;
         Ok((basis, read))
     }
 
@@ -129,7 +128,7 @@ impl Transaction for Asking<'_> {
         let gate = shard.run_gate(core.fence_floor());
         let context = shard.context(*now, tenant, &gate);
         let expires_at = now.saturating_add(self.patience_ms);
-        let request = SplitRequest { asker: self.asker, asked_at: *now, expires_at };
+        let request = SplitRequest { requester: self.requester, asked_at: *now, expires_at };
         let (head, mut slot) = (&shard.record.head, asked.slot);
         let mut events = core.publisher.collector();
         let requested =
@@ -139,16 +138,16 @@ impl Transaction for Asking<'_> {
         }
         let session = core.session().await?;
         let ask = SplitAsk { fence: head.fence, slot }.encode();
-        let asker_key = core.keys.asker(tenant, key.run, self.asker);
+        let requester_key = core.keys.asker(tenant, key.run, self.requester);
         let commit = Commit::builder()
             .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
             .expect(core.keys.owner(tenant, key), shard.basis.owner)
             .expect(core.keys.ask(tenant, key), asked.expect)
-            .expect(asker_key.clone(), elsewhere.asker);
+            .expect(requester_key.clone(), elsewhere.requester);
         let commit = elsewhere.withdraw(&core.keys, commit);
         let commit = put(commit, core.keys.ask(tenant, key), ask, session);
-        let asker = Asker { shard: key.shard }.encode();
-        Ok(Decision::Commit(put(commit, asker_key, asker, session), events))
+        let requester = Asker { shard: key.shard }.encode();
+        Ok(Decision::Commit(put(commit, requester_key, requester, session), events))
     }
 
     fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
@@ -192,7 +191,7 @@ impl Transaction for Declining<'_> {
         let Some(AskBasis { now, shard, asked, .. }) = basis else {
             return Ok(Decision::Refuse(ShardNotFound { key }.into()));
         };
-        let asker = asked.slot.open.map(|request| request.asker);
+        let requester = asked.slot.open.map(|request| request.requester);
         let gate = shard.run_gate(core.fence_floor());
         let context = shard.context(*now, tenant, &gate);
         let (head, not_before) = (&shard.record.head, now.saturating_add(self.pause_ms));
@@ -209,8 +208,8 @@ impl Transaction for Declining<'_> {
             .expect(core.keys.owner(tenant, key), shard.basis.owner)
             .expect(core.keys.ask(tenant, key), asked.expect);
         let mut commit = put(commit, core.keys.ask(tenant, key), ask, session);
-        if let Some(asker) = asker {
-            commit = commit.delete(core.keys.asker(tenant, key.run, asker));
+        if let Some(requester) = requester {
+            commit = commit.delete(core.keys.asker(tenant, key.run, requester));
         }
         Ok(Decision::Commit(commit, events))
     }
@@ -234,14 +233,14 @@ impl Core {
     async fn ask_basis(
         &self,
         place: Place,
-        asker: Option<WorkerId>,
+        requester: Option<WorkerId>,
         operation: &'static str,
     ) -> Result<Option<AskBasis>, InfraError> {
         let now = self.now().await?;
         let Some(shard) = self.load_shard(place, operation).await? else { return Ok(None) };
         let asked = self.asked(place, &shard.record.head, operation).await?;
-        let elsewhere = match asker {
-            Some(asker) => Some(self.asked_elsewhere(place, asker, operation).await?),
+        let elsewhere = match requester {
+            Some(requester) => Some(self.asked_elsewhere(place, requester, operation).await?),
             None => None,
         };
         Ok(Some(AskBasis { now, shard, asked, elsewhere }))
@@ -283,13 +282,13 @@ impl Core {
     async fn asked_elsewhere(
         &self,
         place: Place,
-        asker: WorkerId,
+        requester: WorkerId,
         operation: &'static str,
     ) -> Result<AskedElsewhere, InfraError> {
         let Place { tenant, key } = place;
-        let asker_key = self.keys.asker(tenant, key.run, asker);
-        let (before, expect) = self.advice::<Asker>(&asker_key, operation).await?;
-        let nothing = AskedElsewhere { asker: expect, earlier: None };
+        let requester_key = self.keys.asker(tenant, key.run, requester);
+        let (before, expect) = self.advice::<Asker>(&requester_key, operation).await?;
+        let nothing = AskedElsewhere { requester: expect, earlier: None };
         let Some(before) = before.filter(|before| before.shard != key.shard) else {
             return Ok(nothing);
         };
@@ -301,7 +300,7 @@ impl Core {
             Err(ShardFault::Other(error)) => return Err(error),
         };
         let asked = self.asked(elsewhere, &shard.record.head, operation).await?;
-        if asked.slot.open.is_none_or(|request| request.asker != asker) {
+        if asked.slot.open.is_none_or(|request| request.requester != requester) {
             return Ok(nothing);
         }
         Ok(AskedElsewhere { earlier: Some(Earlier { place: elsewhere, shard, asked }), ..nothing })

@@ -152,7 +152,7 @@ impl RunModel {
     #[must_use]
     pub fn has_asked(&self, worker: WorkerId, now: LogicalTime, except: ShardId) -> bool {
         self.shards.iter().any(|(id, shard)| {
-            *id != except && shard.open_request(now).is_some_and(|open| open.asker == worker)
+            *id != except && shard.open_request(now).is_some_and(|open| open.requester == worker)
         })
     }
 }

@@ -86,7 +86,7 @@ impl Caller {
                 ChangeRun { run, change: RunTransition::Complete, op: id(op) }.into()
             }
             Action::RequestSplit { shard } => {
-                RequestSplit { key: key_of(shard), asker: worker, patience_ms: 1_000 }.into()
+                RequestSplit { key: key_of(shard), requester: worker, patience_ms: 1_000 }.into()
             }
             Action::Renew { .. } => Renew { lease: lease()? }.into(),
             Action::Checkpoint { op, key, .. } => {

@@ -68,7 +68,7 @@ pub async fn a_waiting_worker_is_counted_and_can_ask_for_a_part<H: Harness>(harn
     let cursor = CursorUpdate::at(b"c");
     let noticed = backend.checkpoint(tenant, &lease, cursor, op(1)).await.unwrap().into_inner();
     let told = told_or_asked(&world, &lease, noticed).await;
-    assert_eq!(told.split_request.map(|request| request.asker), Some(idle));
+    assert_eq!(told.split_request.map(|request| request.requester), Some(idle));
 }
 
 /// No run, no shards; and none of a run that is paused or over.
@@ -113,17 +113,17 @@ pub async fn a_worker_pauses_between_two_claims<H: Harness>(harness: &H) {
 /// another at once.
 pub async fn a_request_ends_with_the_lease_it_was_made_to<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"m", b"z"]).await;
-    let (backend, tenant, asker) = (world.backend(), world.tenant, WorkerId::from_raw(9));
+    let (backend, tenant, requester) = (world.backend(), world.tenant, WorkerId::from_raw(9));
     world.acquire(0, 1).await;
     harness.advance(LEASE_MS / 2).await;
     world.acquire(1, 2).await;
-    backend.request_split(tenant, world.key(0), asker, 10 * LEASE_MS).await.unwrap();
-    let elsewhere = backend.request_split(tenant, world.key(1), asker, LEASE_MS).await;
+    backend.request_split(tenant, world.key(0), requester, 10 * LEASE_MS).await.unwrap();
+    let elsewhere = backend.request_split(tenant, world.key(1), requester, LEASE_MS).await;
     assert_refused!(elsewhere, SplitRequestError::SplitAlreadyRequested(_));
     harness.advance(LEASE_MS / 2).await;
-    let over = backend.request_split(tenant, world.key(0), asker, LEASE_MS).await;
+    let over = backend.request_split(tenant, world.key(0), requester, LEASE_MS).await;
     assert_refused!(over, SplitRequestError::NotLeased(_));
-    backend.request_split(tenant, world.key(1), asker, LEASE_MS).await.unwrap();
+    backend.request_split(tenant, world.key(1), requester, LEASE_MS).await.unwrap();
 }
 
 /// Whoever gets what it asked for waits no longer, and may ask again.
@@ -131,9 +131,9 @@ pub async fn a_split_answers_the_request<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let (backend, tenant, key) = (world.backend(), world.tenant, world.key(0));
     let lease = world.acquire(0, 1).await;
-    let (asker, other) = (WorkerId::from_raw(2), WorkerId::from_raw(3));
-    backend.request_split(tenant, key, asker, LEASE_MS).await.unwrap();
-    assert_eq!(asked_of(&world, &lease).await, Some(asker));
+    let (requester, other) = (WorkerId::from_raw(2), WorkerId::from_raw(3));
+    backend.request_split(tenant, key, requester, LEASE_MS).await.unwrap();
+    assert_eq!(asked_of(&world, &lease).await, Some(requester));
     let whole = ShardSpecRef::new(b"a", b"z", b"meta");
     let plan = plan_split_residual(whole, CursorUpdate::initial(), b"m").unwrap();
     backend.split_residual(tenant, &lease, &plan, op(1)).await.unwrap();
@@ -147,12 +147,16 @@ pub async fn a_request_runs_out_unless_it_is_made_again<H: Harness>(harness: &H)
     let world = World::new(harness, &[b"a", b"z"]).await;
     let (backend, tenant, key) = (world.backend(), world.tenant, world.key(0));
     let lease = world.acquire(0, 1).await;
-    let (asker, other) = (WorkerId::from_raw(2), WorkerId::from_raw(3));
-    backend.request_split(tenant, key, asker, 100).await.unwrap();
+    let (requester, other) = (WorkerId::from_raw(2), WorkerId::from_raw(3));
+    backend.request_split(tenant, key, requester, 100).await.unwrap();
     harness.advance(60).await;
-    backend.request_split(tenant, key, asker, 100).await.unwrap();
+    backend.request_split(tenant, key, requester, 100).await.unwrap();
     harness.advance(99).await;
-    assert_eq!(asked_of(&world, &lease).await, Some(asker), "it was made again, with a later end");
+    assert_eq!(
+        asked_of(&world, &lease).await,
+        Some(requester),
+        "it was made again, with a later end"
+    );
     let second = backend.request_split(tenant, key, other, 100).await;
     assert_refused!(second, SplitRequestError::SplitAlreadyRequested(_));
     harness.advance(1).await;
@@ -177,20 +181,20 @@ pub async fn a_request_that_is_over_already_is_refused<H: Harness>(harness: &H) 
 pub async fn what_was_asked_of_one_holder_is_hidden_from_the_next<H: Harness>(harness: &H) {
     let world = World::new(harness, &[b"a", b"z"]).await;
     let (backend, tenant, key) = (world.backend(), world.tenant, world.key(0));
-    let asker = WorkerId::from_raw(9);
+    let requester = WorkerId::from_raw(9);
     let first = world.acquire(0, 1).await;
-    backend.request_split(tenant, key, asker, 10 * LEASE_MS).await.unwrap();
+    backend.request_split(tenant, key, requester, 10 * LEASE_MS).await.unwrap();
     backend.release(tenant, &first, op(1)).await.unwrap();
     let second = world.acquire(0, 2).await;
     assert_eq!(asked_of(&world, &second).await, None, "the one before was asked");
-    backend.request_split(tenant, key, asker, 10 * LEASE_MS).await.unwrap();
-    assert_eq!(asked_of(&world, &second).await, Some(asker));
+    backend.request_split(tenant, key, requester, 10 * LEASE_MS).await.unwrap();
+    assert_eq!(asked_of(&world, &second).await, Some(requester));
     backend.decline_split(tenant, &second, 10 * LEASE_MS).await.unwrap();
     harness.advance(LEASE_MS).await;
     let third = world.acquire(0, 3).await;
     assert_eq!(asked_of(&world, &third).await, None);
-    backend.request_split(tenant, key, asker, LEASE_MS).await.unwrap();
-    assert_eq!(asked_of(&world, &third).await, Some(asker), "the one before declined");
+    backend.request_split(tenant, key, requester, LEASE_MS).await.unwrap();
+    assert_eq!(asked_of(&world, &third).await, Some(requester), "the one before declined");
 }
 
 /// Whoever repeats itself may hold nothing any more. It is not told that nothing is asked either.
@@ -239,7 +243,7 @@ pub async fn candidates_are_what_can_be_acquired<H: Harness>(harness: &H) {
 
 /// Who asks the holder of a lease for a part of its shard, as far as the holder is told.
 async fn asked_of<H: Harness>(world: &World<'_, H>, lease: &Lease) -> Option<WorkerId> {
-    world.notice(lease).await.split_request.map(|request| request.asker)
+    world.notice(lease).await.split_request.map(|request| request.requester)
 }
 
 /// What a holder was told with an answer or, where that could not be read, is told when it asks.

@@ -173,7 +173,7 @@ pub struct NotLeased {
     pub shard: ShardId,
 }
 
-/// The shard's holder has been asked already, or the asker waits for another one's answer.
+/// The shard's holder has been asked already, or the requester waits for another one's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a split is being waited for already, of shard {shard} or by the same worker")]
 pub struct SplitAlreadyRequested {

@@ -359,15 +359,15 @@ impl InMemoryCoordinator {
         request: &RequestSplit,
     ) -> Result<(), SplitRequestError> {
         let RunCall { now, tenant } = call;
-        let RequestSplit { key, asker, patience_ms } = *request;
+        let RequestSplit { key, requester, patience_ms } = *request;
         let mut events = self.collector();
         let Located { run, state, .. } = self.locate(tenant, key)?;
         let context = Context::new(now, tenant, &state);
-        let open_elsewhere = run.has_asked_elsewhere(&context, asker, key.shard);
+        let open_elsewhere = run.has_asked_elsewhere(&context, requester, key.shard);
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
         let expires_at = now.saturating_add(patience_ms);
-        let request = SplitRequest { asker, asked_at: now, expires_at };
+        let request = SplitRequest { requester, asked_at: now, expires_at };
         ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events)?;
         run.set_request_slot(key.shard, slot);
         self.publish(events);

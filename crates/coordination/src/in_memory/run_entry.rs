@@ -206,24 +206,26 @@ impl RunEntry {
         let open = shard.and_then(|PooledShard { head, .. }| {
             ops::open_request(context, head, &self.request_slot(head.key.shard))
         });
-        open.is_some_and(|request| request.asker == worker)
+        open.is_some_and(|request| request.requester == worker)
     }
 
     pub(super) fn set_request_slot(&mut self, shard: ShardId, slot: SplitRequestSlot) {
-        self.forget_asker(self.request_slot(shard).open);
+        self.forget_requester(self.request_slot(shard).open);
         if let Some(open) = slot.open
-            && let Some(before) = self.asked.insert(open.asker, shard)
+            && let Some(before) = self.asked.insert(open.requester, shard)
         {
-            self.withdraw(before, open.asker);
+            self.withdraw(before, open.requester);
         }
         self.requests.insert(shard, slot);
     }
 
     /// Whoever asks another holder asks the first one no more: a request that has expired stays
     /// so, even by a clock that is set back.
-    fn withdraw(&mut self, shard: ShardId, asker: WorkerId) {
+    fn withdraw(&mut self, shard: ShardId, requester: WorkerId) {
         let slot = self.requests.get_mut(&shard);
-        if let Some(slot) = slot.filter(|slot| slot.open.is_some_and(|open| open.asker == asker)) {
+        if let Some(slot) =
+            slot.filter(|slot| slot.open.is_some_and(|open| open.requester == requester))
+        {
             *slot = slot.answered();
         }
     }
@@ -238,12 +240,12 @@ impl RunEntry {
     /// A request was for the holder; with the holder it goes.
     pub(super) fn forget_requests(&mut self, shard: ShardId) {
         let open = self.requests.remove(&shard).and_then(|slot| slot.open);
-        self.forget_asker(open);
+        self.forget_requester(open);
     }
 
-    fn forget_asker(&mut self, open: Option<SplitRequest>) {
+    fn forget_requester(&mut self, open: Option<SplitRequest>) {
         if let Some(open) = open {
-            self.asked.remove(&open.asker);
+            self.asked.remove(&open.requester);
         }
     }
 }

@@ -475,7 +475,7 @@ fn a_holder_sees_who_wants_a_part_and_answers_by_a_split_or_a_decline() {
     ask(&mut coordinator, 2, 0, 5).unwrap();
     assert!(ask(&mut coordinator, 3, 0, 6).is_err(), "one request per shard");
     let notice = coordinator.renew(at(3), TENANT, &lease).unwrap().notice.unwrap();
-    assert_eq!(notice.split_request.unwrap().asker, worker(5));
+    assert_eq!(notice.split_request.unwrap().requester, worker(5));
     let at_key = CursorUpdate::at(b"aa");
     let notice = coordinator.checkpoint(at(4), TENANT, &lease, at_key, op(2)).unwrap();
     assert_eq!(notice.into_inner().unwrap().split_request.unwrap().asked_at, at(2));
@@ -491,7 +491,7 @@ fn a_holder_sees_who_wants_a_part_and_answers_by_a_split_or_a_decline() {
     ask(&mut coordinator, 20, 0, 5).unwrap();
 
     let other = acquire(&mut coordinator, 20, 1);
-    assert!(ask(&mut coordinator, 21, 1, 5).is_err(), "one request per asker");
+    assert!(ask(&mut coordinator, 21, 1, 5).is_err(), "one request per requester");
     let spec = ShardSpecRef::new(b"a", b"b", b"");
     let plan = plan_split_residual(spec, at_key, b"am").unwrap();
     coordinator.split_residual(at(22), TENANT, &lease, &plan, op(3)).unwrap();

@@ -210,7 +210,7 @@ operations! {
         /// The shard.
         key: ShardKey,
         /// The worker that wants a part.
-        asker: WorkerId,
+        requester: WorkerId,
         /// How long the request stays open, in milliseconds.
         patience_ms: u64,
     } -> (), SplitRequestError;

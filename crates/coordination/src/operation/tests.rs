@@ -53,7 +53,7 @@ fn requests() -> Vec<Request<Vec<u8>>> {
         Release { lease, op: OP }.into(),
         SplitReplace { lease, parts: vec![part], op: OP }.into(),
         SplitResidual { lease, narrowed: spec.clone(), residual: spec, op: OP }.into(),
-        RequestSplit { key: key(), asker: WORKER, patience_ms: 50 }.into(),
+        RequestSplit { key: key(), requester: WORKER, patience_ms: 50 }.into(),
         DeclineSplit { lease, pause_ms: 50 }.into(),
         CreateRun { run: RUN, config }.into(),
         RegisterShards { run: RUN, shards: vec![shard.clone()], op: OP }.into(),

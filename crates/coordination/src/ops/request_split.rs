@@ -8,7 +8,7 @@ use crate::record::ShardHead;
 use crate::restore::SplitRequest;
 
 /// Asks for a part of a shard, until a time that is still to come. There is one open request per
-/// shard and, which `open_elsewhere` tells of the run's other shards, one per asker in a run.
+/// shard and, which `open_elsewhere` tells of the run's other shards, one per requester in a run.
 /// Whoever asks the same holder again, because an answer got lost or patience has grown, has one
 /// request still; whoever asks another holder once the first request is no longer open withdraws
 /// that one, which the backend does with
@@ -34,7 +34,7 @@ pub fn request_split<const LOG: usize>(
     if expires_at <= context.now {
         return Err(SplitRequestOver { shard, expires_at }.into());
     }
-    let by_another = |open: SplitRequest| open.asker != request.asker;
+    let by_another = |open: SplitRequest| open.requester != request.requester;
     if open_elsewhere || open_request(context, head, slot).is_some_and(by_another) {
         return Err(SplitAlreadyRequested { shard }.into());
     }
@@ -43,6 +43,6 @@ pub fn request_split<const LOG: usize>(
         return Err(SplitDeclined { shard, not_before }.into());
     }
     slot.open = Some(request);
-    emit(context, events, || EventKind::SplitRequested { shard, asker: request.asker });
+    emit(context, events, || EventKind::SplitRequested { shard, requester: request.requester });
     Ok(())
 }

@@ -16,7 +16,7 @@ pub struct SplitRequestSlot {
 }
 
 impl SplitRequestSlot {
-    /// The slot when nobody waits any more, because the holder has split or the asker has asked
+    /// The slot when nobody waits any more, because the holder has split or the requester has asked
     /// another one: a time before which nobody asks stands.
     #[must_use]
     pub const fn answered(self) -> Self {

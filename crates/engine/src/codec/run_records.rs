@@ -189,7 +189,7 @@ impl Purpose {
 }
 
 fields! { RunProtocol:
-    SplitRequest { asker: WorkerId, asked_at: LogicalTime, expires_at: LogicalTime }
+    SplitRequest { requester: WorkerId, asked_at: LogicalTime, expires_at: LogicalTime }
     SplitRequestSlot { open: Option<SplitRequest>, not_before: Option<LogicalTime> }
     WorkEstimate {
         done_items: u64,

@@ -135,7 +135,7 @@ fn a_holder_is_told_what_another_coordinator_was_asked() {
     let renewed = site.run(one.renew(TENANT, &lease)).unwrap();
     let notice = renewed.notice.unwrap();
     assert!(notice.paused);
-    assert_eq!(notice.split_request.map(|request| request.asker), Some(worker(2)));
+    assert_eq!(notice.split_request.map(|request| request.requester), Some(worker(2)));
 }
 
 #[test]

@@ -194,8 +194,9 @@ pub(crate) fn binding() -> impl Strategy<Value = Binding> {
 }
 
 pub(crate) fn split_ask() -> impl Strategy<Value = SplitAsk> {
-    let request = (worker(), time(), time())
-        .prop_map(|(asker, asked_at, expires_at)| SplitRequest { asker, asked_at, expires_at });
+    let request = (worker(), time(), time()).prop_map(|(requester, asked_at, expires_at)| {
+        SplitRequest { requester, asked_at, expires_at }
+    });
     (fence(), option::of(request), option::of(time())).prop_map(|(fence, open, not_before)| {
         SplitAsk { fence, slot: SplitRequestSlot { open, not_before } }
     })

@@ -126,8 +126,11 @@ pub(crate) fn binding() -> Binding {
 }
 
 pub(crate) fn split_ask() -> SplitAsk {
-    let request =
-        SplitRequest { asker: WorkerId::from_raw(8), asked_at: time(500), expires_at: time(1_500) };
+    let request = SplitRequest {
+        requester: WorkerId::from_raw(8),
+        asked_at: time(500),
+        expires_at: time(1_500),
+    };
     let slot = SplitRequestSlot { open: Some(request), not_before: Some(time(2_000)) };
     SplitAsk { fence: fence(2), slot }
 }

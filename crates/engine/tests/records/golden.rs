@@ -98,7 +98,7 @@ fn golden_view() {
     golden(&watermark, "11 01", &["03000000", "6b6579"]);
     let fields = [
         "0200000000000000",                  // fence
-        "01 0800000000000000",               // asker
+        "01 0800000000000000",               // requester
         "f401000000000000 dc05000000000000", // asked at, expires at
         "01 d007000000000000",               // not before
     ];

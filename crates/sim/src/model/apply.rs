@@ -111,7 +111,8 @@ impl RunModel {
                 self.withdraw_requests(*asker);
                 if let Some(shard) = self.shards.get_mut(&key.shard) {
                     let (asker, expires_at) = (*asker, *expires_at);
-                    shard.request = Some(SplitRequest { asker, asked_at: seen.now, expires_at });
+                    shard.request =
+                        Some(SplitRequest { requester: asker, asked_at: seen.now, expires_at });
                 }
             }
             (Request::Unpark { key, .. }, answer) => {
@@ -131,7 +132,7 @@ impl RunModel {
     /// An asker waits for one holder: what it asked before counts no more, by no clock.
     fn withdraw_requests(&mut self, asker: WorkerId) {
         for shard in self.shards.values_mut() {
-            shard.request = shard.request.filter(|request| request.asker != asker);
+            shard.request = shard.request.filter(|request| request.requester != asker);
         }
     }
 

@@ -107,7 +107,7 @@ fn fits(seen: &Observation<'_>, model: &Model, answer: &Answer, kind: &EventKind
         (
             Request::RequestSplit { key, asker: asked, .. },
             _,
-            EventKind::SplitRequested { shard, asker },
+            EventKind::SplitRequested { shard, requester: asker },
         ) => *shard == key.shard && asker == asked,
         (Request::Unpark { key, .. }, _, EventKind::ShardUnparked { shard, new_fence_epoch }) => {
             let fence = seen.shard(model).map(|shard| shard.next_fence(model.floor));

@@ -21,7 +21,7 @@ fn asked(seen: &Observation<'_>, model: &Model) -> Verdict {
     let (Some(run), Some(shard)) = (seen.run(model), seen.shard(model)) else { return Ok(()) };
     ensure(shard.holder(seen.now).is_some(), || "nobody was asked".into())?;
     let open = shard.open_request(seen.now);
-    ensure(open.is_none_or(|open| open.asker == *asker), || "a holder was asked twice".into())?;
+    ensure(open.is_none_or(|open| open.requester == *asker), || "a holder was asked twice".into())?;
     ensure(shard.declined_until.is_none_or(|time| time <= seen.now), || {
         format!("asked before {:?}", shard.declined_until)
     })?;

@@ -108,7 +108,7 @@ fn of_run(
         CoordError::SplitAlreadyRequested(_) => match (seen.request, shard) {
             (Request::RequestSplit { key, asker, .. }, Some(shard)) => {
                 let open = shard.open_request(seen.now);
-                open.is_some_and(|open| open.asker != *asker)
+                open.is_some_and(|open| open.requester != *asker)
                     || run.has_asked(*asker, seen.now, key.shard)
             }
             _ => false,

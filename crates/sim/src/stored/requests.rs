@@ -81,7 +81,7 @@ impl Ledger {
 
     /// Whether a holder may have been asked just that.
     pub(super) fn was_asked(&self, case: &Case<'_>, told: &SplitRequest) -> bool {
-        let SplitRequest { asker, asked_at, expires_at } = *told;
+        let SplitRequest { requester: asker, asked_at, expires_at } = *told;
         let clock = self.books.clock;
         self.splits_asked(case.address).any(|(shard, by, call)| {
             let patience_ms = call.patience_ms().unwrap_or_default();

@@ -111,7 +111,11 @@ mod tests {
 
     fn request(asked_at: u64) -> SplitRequest {
         let at = LogicalTime::from_millis;
-        SplitRequest { asker: WorkerId::from_raw(4), asked_at: at(asked_at), expires_at: at(50) }
+        SplitRequest {
+            requester: WorkerId::from_raw(4),
+            asked_at: at(asked_at),
+            expires_at: at(50),
+        }
     }
 
     fn asked(request: SplitRequest) -> Option<HolderNotice> {

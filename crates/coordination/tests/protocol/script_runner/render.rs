@@ -101,9 +101,9 @@ fn notice(notice: Option<HolderNotice>) -> String {
         told += ", the run is paused";
     }
     if let Some(request) = notice.split_request {
-        let (asker, asked, expires) = (request.asker, request.asked_at, request.expires_at);
+        let (requester, asked, expires) = (request.requester, request.asked_at, request.expires_at);
         let (asked, expires) = (asked.as_millis(), expires.as_millis());
-        told += &format!(", {} asked at {asked} for a part until {expires}", worker(asker));
+        told += &format!(", {} asked at {asked} for a part until {expires}", worker(requester));
     }
     told
 }
@@ -196,8 +196,8 @@ pub(super) fn event(names: &Names, event: &StateTransitionEvent) -> String {
             format!("ShardLeaseRenewed {} until {}", shard(id), new_deadline.as_millis())
         }
         EventKind::ShardReleased { shard: id } => format!("ShardReleased {}", shard(id)),
-        EventKind::SplitRequested { shard: id, asker } => {
-            format!("SplitRequested {} by w{}", shard(id), asker.as_raw())
+        EventKind::SplitRequested { shard: id, requester } => {
+            format!("SplitRequested {} by w{}", shard(id), requester.as_raw())
         }
         EventKind::SplitDeclined { shard: id, not_before } => {
             format!("SplitDeclined {} before {}", shard(id), not_before.as_millis())

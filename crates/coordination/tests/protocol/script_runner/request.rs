@@ -49,7 +49,7 @@ impl World {
             }
             Action::RequestSplit { shard, until: end } => {
                 let (key, patience_ms) = (key(shard)?, until(*end));
-                RequestSplit { key, asker: worker, patience_ms }.into()
+                RequestSplit { key, requester: worker, patience_ms }.into()
             }
             Action::Renew { shard, .. } => Renew { lease: lease(shard)? }.into(),
             Action::Checkpoint { shard, cursor, op } => {

@@ -144,8 +144,8 @@ impl Choice {
             }
             Kind::Ask => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
-                let (asker, patience_ms) = (dice.worker(), dice.0.u64(..150));
-                return (tenant, RequestSplit { key, asker, patience_ms }.into());
+                let (requester, patience_ms) = (dice.worker(), dice.0.u64(..150));
+                return (tenant, RequestSplit { key, requester, patience_ms }.into());
             }
             Kind::Unpark => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
