@@ -307,12 +307,6 @@ pub trait AsyncShardClaiming: Backend {
     ) -> impl Future<Output = Result<RestoredShardState, ClaimError>> + Send {
         execute(self, tenant, Claim { run, worker })
     }
-
-    /// Waits until there may be something to claim that was not there before; see
-    /// [`Backend::claimable`].
-    fn something_to_claim(&self, tenant: TenantId, run: RunId) -> impl Future<Output = ()> + Send {
-        self.claimable(tenant, run)
-    }
 }
 
 impl<B: Backend + ?Sized> AsyncShardClaiming for B {}

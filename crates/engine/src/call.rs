@@ -51,7 +51,7 @@ impl Backend for StoredCoordinator {
     }
 
     fn claimable<'a>(&'a self, tenant: TenantId, run: RunId) -> BoxFuture<'a, ()> {
-        Box::pin(self.something_to_claim(tenant, run))
+        Box::pin(self.wait_until_claimable(tenant, run))
     }
 }
 

@@ -51,7 +51,7 @@ impl StoredCoordinator {
         }
     }
 
-    pub(crate) async fn something_to_claim(&self, tenant: TenantId, run: RunId) {
+    pub(crate) async fn wait_until_claimable(&self, tenant: TenantId, run: RunId) {
         // Without a view nobody can tell; the caller's own limit ends the wait.
         let Ok(view) = self.core.view(tenant, run).await else { return pending().await };
         let now = self.core.now_at_most().await;

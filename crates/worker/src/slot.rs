@@ -8,8 +8,8 @@ use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{OpId, ShardKey, WorkerId};
 use shardwright_coordination::{
     AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _,
-    AsyncWorkEstimates as _, ClaimError, RunStatus, RunTerminalEvaluation, RunTransitionError,
-    SplitRequestError, evaluate_run_terminal,
+    AsyncWorkEstimates as _, Backend as _, ClaimError, RunStatus, RunTerminalEvaluation,
+    RunTransitionError, SplitRequestError, evaluate_run_terminal,
 };
 
 use crate::error::WorkerError;
@@ -159,7 +159,7 @@ impl Slot {
 
     async fn wait_for_work(&self, longest: Duration) {
         let shared = &*self.shared;
-        let mut work = pin!(shared.backend.something_to_claim(shared.tenant, shared.run).fuse());
+        let mut work = pin!(shared.backend.claimable(shared.tenant, shared.run).fuse());
         let mut enough = pin!(self.rest(longest).fuse());
         select_biased! {
             () = work => {}

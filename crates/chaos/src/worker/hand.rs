@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use shardwright_contracts::{RunId, ShardId, WorkerId};
 use shardwright_coordination::{
-    AsyncRunManagement as _, AsyncShardClaiming as _, RestoredShardState, RunQueryError, RunStatus,
+    AsyncRunManagement as _, Backend as _, RestoredShardState, RunQueryError, RunStatus,
     ShardFilter, ShardSummary,
 };
 use tokio::time::{sleep, timeout};
@@ -147,7 +147,7 @@ impl<'w> Hand<'w> {
             self.caller.call(run, None, &action).await?;
         }
         let limit = Duration::from_millis(self.chance.u64(50..400));
-        let waited = timeout(limit, self.caller.coordinator.something_to_claim(TENANT, id)).await;
+        let waited = timeout(limit, self.caller.coordinator.claimable(TENANT, id)).await;
         if waited.is_ok() {
             // Everybody is woken at once; not everybody needs to run at once.
             self.pause(1..30).await;

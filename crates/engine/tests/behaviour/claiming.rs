@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-use shardwright_coordination::{AsyncShardClaiming, ClaimError, InfraError};
+use shardwright_coordination::{AsyncShardClaiming, Backend, ClaimError, InfraError};
 
 use crate::flaky::{Fate, Polite};
 use crate::site::{LEASE_MS, RUN, Site, TENANT, acquire, start, worker};
@@ -43,7 +43,7 @@ fn whoever_waits_hears_of_candidates_that_another_claim_gives_back() {
             continue;
         }
         assert!(matches!(other, Err(ClaimError::NoneAvailable(_))), "{other:?}");
-        let mut bell = pin!(engine.something_to_claim(TENANT, RUN));
+        let mut bell = pin!(engine.claimable(TENANT, RUN));
         if poll(&site, bell.as_mut()).is_some() {
             continue;
         }
@@ -63,7 +63,7 @@ fn whoever_waits_hears_that_the_time_of_a_holder_is_up() {
     site.run(acquire(&holder, 0, 1));
     let none = site.run(engine.claim_next_available(TENANT, RUN, worker(2)));
     assert!(matches!(none, Err(ClaimError::NoneAvailable(_))), "{none:?}");
-    let mut bell = pin!(engine.something_to_claim(TENANT, RUN));
+    let mut bell = pin!(engine.claimable(TENANT, RUN));
     assert!(site.world.run_until_stuck(bell.as_mut()).is_none());
     // One that has just started waits for the calendar, and so do those whom it tells.
     site.world.advance(LEASE_MS + Site::config().clock_mark_interval_ms);

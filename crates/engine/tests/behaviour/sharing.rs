@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
-    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, ClaimError,
+    AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, Backend, ClaimError,
     IdempotentOutcome, SplitRequestError,
 };
 use shardwright_engine::codec::{Record, SplitAsk};
@@ -33,7 +33,7 @@ fn a_waiting_worker_is_woken_by_what_another_coordinator_does() {
     let lease = site.run(acquire(&one, 0, 1));
     finds_nothing(&site, &other, 2);
     site.world.run_tasks();
-    let mut bell = pin!(other.something_to_claim(TENANT, RUN));
+    let mut bell = pin!(other.claimable(TENANT, RUN));
     assert!(site.world.run_until_stuck(bell.as_mut()).is_none(), "nothing has happened");
     // A checkpoint is nobody else's business.
     site.run(one.checkpoint(TENANT, &lease, CursorUpdate::at(b"0000001"), op(1))).unwrap();
@@ -50,14 +50,14 @@ fn a_waiting_worker_is_woken_by_new_shards_a_new_run_and_its_end() {
     site.run(one.create_run(TENANT, RUN, run_config())).unwrap();
     let early = site.run(other.claim_next_available(TENANT, RUN, worker(2)));
     assert!(matches!(early, Err(ClaimError::RunNotActive(_))), "{early:?}");
-    let mut bell = pin!(other.something_to_claim(TENANT, RUN));
+    let mut bell = pin!(other.claimable(TENANT, RUN));
     assert!(site.world.run_until_stuck(bell.as_mut()).is_none());
     let manifest = Manifest::of(1);
     site.run(one.register_shards(TENANT, RUN, &manifest.inputs(), op(1))).unwrap();
     assert!(site.world.run_until_stuck(bell.as_mut()).is_some(), "shards ring");
     site.run(other.claim_next_available(TENANT, RUN, worker(2))).unwrap();
     finds_nothing(&site, &one, 3);
-    let mut bell = pin!(one.something_to_claim(TENANT, RUN));
+    let mut bell = pin!(one.claimable(TENANT, RUN));
     assert!(site.world.run_until_stuck(bell.as_mut()).is_none());
     site.run(other.cancel_run(TENANT, RUN, op(2))).unwrap();
     assert!(site.world.run_until_stuck(bell.as_mut()).is_some(), "the end rings");

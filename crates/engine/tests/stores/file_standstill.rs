@@ -11,8 +11,8 @@ use shardwright_contracts::{
     WorkerId,
 };
 use shardwright_coordination::{
-    AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _, ClaimError,
-    RunConfig,
+    AsyncCoordinationBackend as _, AsyncRunManagement as _, AsyncShardClaiming as _, Backend as _,
+    ClaimError, RunConfig,
 };
 use shardwright_engine::FileCoordinator;
 
@@ -118,7 +118,7 @@ fn a_holder_that_stands_still_is_overtaken_and_refused_by_its_fence() {
                 Ok(taken) => break taken,
                 Err(ClaimError::NoneAvailable(_)) => {
                     // Nobody rings when a deadline passes.
-                    let heard = coordinator.something_to_claim(TENANT, RUN);
+                    let heard = coordinator.claimable(TENANT, RUN);
                     let _heard = tokio::time::timeout(Duration::from_millis(20), heard).await;
                 }
                 Err(error) => panic!("{error}"),
