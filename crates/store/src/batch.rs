@@ -95,7 +95,7 @@ struct Core<E> {
 }
 
 /// What a batch comes back to.
-trait Home: Send + Sync {
+trait BatchOwner: Send + Sync {
     /// A batch of so many is over; these of its members are to be sent again.
     fn welcome(self: Arc<Self>, commits: usize, again: Vec<Member>);
 
@@ -103,7 +103,7 @@ trait Home: Send + Sync {
     fn excuse(self: Arc<Self>, commits: usize);
 
     /// Has a caller see whether something can be started.
-    fn nudge(self: Arc<Self>);
+    fn wake_up(self: Arc<Self>);
 }
 
 impl<E: BatchEngine> Batcher<E> {
@@ -135,9 +135,9 @@ impl<E: BatchEngine> Batcher<E> {
         loop {
             match reply.await {
                 Ok(Reply::Decided(result)) => return result,
-                Ok(Reply::Nudged(next, nudge)) => {
+                Ok(Reply::Lead(next, wake_up)) => {
                     reply = next;
-                    nudge.heed();
+                    wake_up.cancel();
                     self.core.lead(Some(&reply));
                 }
                 Err(_) => return Err(interrupted()),
@@ -166,8 +166,8 @@ impl<E: BatchEngine> Core<E> {
         let slots = self.slots();
         let fits = |size: &BatchSize| self.engine.fits(size);
         while let Some(members) = self.queue.next_batch(slots, &fits) {
-            let (counted, home) = (AtomicUsize::new(members.len()), Arc::clone(self) as _);
-            self.engine.start(CommitBatch { members, counted, again: Vec::new(), home });
+            let (counted, owner) = (AtomicUsize::new(members.len()), Arc::clone(self) as _);
+            self.engine.start(CommitBatch { members, counted, again: Vec::new(), owner });
             if is_done() {
                 return;
             }
@@ -180,7 +180,7 @@ impl<E: BatchEngine> Core<E> {
     }
 }
 
-impl<E: BatchEngine> Home for Core<E> {
+impl<E: BatchEngine> BatchOwner for Core<E> {
     fn welcome(self: Arc<Self>, commits: usize, again: Vec<Member>) {
         self.queue.release(commits, again);
         self.lead(None);
@@ -191,9 +191,9 @@ impl<E: BatchEngine> Home for Core<E> {
         self.lead(None);
     }
 
-    fn nudge(self: Arc<Self>) {
-        let nudge = || Nudge { home: Some(Arc::clone(&self) as _) };
-        self.queue.nudge(self.slots(), nudge);
+    fn wake_up(self: Arc<Self>) {
+        let wake_up = || LeaderWakeUp { owner: Some(Arc::clone(&self) as _) };
+        self.queue.wake_up(self.slots(), wake_up);
     }
 }
 
@@ -207,34 +207,34 @@ impl<E: BatchEngine> Drop for Leading<'_, E> {
     fn drop(&mut self) {
         if !self.given_up {
             self.core.queue.end();
-            Arc::clone(self.core).nudge();
+            Arc::clone(self.core).wake_up();
         }
     }
 }
 
 /// Asks a caller to lead. If the caller goes away before it does, the next one is asked.
-struct Nudge {
-    home: Option<Arc<dyn Home>>,
+struct LeaderWakeUp {
+    owner: Option<Arc<dyn BatchOwner>>,
 }
 
-impl Nudge {
+impl LeaderWakeUp {
     /// It was heard, or never said.
-    fn heed(mut self) {
-        self.home = None;
+    fn cancel(mut self) {
+        self.owner = None;
     }
 }
 
-impl Drop for Nudge {
+impl Drop for LeaderWakeUp {
     fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
-            home.nudge();
+        if let Some(owner) = self.owner.take() {
+            owner.wake_up();
         }
     }
 }
 
-impl fmt::Debug for Nudge {
+impl fmt::Debug for LeaderWakeUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Nudge").finish_non_exhaustive()
+        f.debug_struct("LeaderWakeUp").finish_non_exhaustive()
     }
 }
 
@@ -259,7 +259,7 @@ pub struct CommitBatch {
     /// How many commits of it count as under way.
     counted: AtomicUsize,
     again: Vec<Member>,
-    home: Arc<dyn Home>,
+    owner: Arc<dyn BatchOwner>,
 }
 
 impl CommitBatch {
@@ -278,7 +278,7 @@ impl CommitBatch {
     /// It takes unusually long: whoever comes later does not wait for it, if there is another way.
     pub fn stalls(&self) {
         let counted = self.counted.swap(0, Ordering::Relaxed);
-        Arc::clone(&self.home).excuse(counted);
+        Arc::clone(&self.owner).excuse(counted);
     }
 
     /// Answers each commit, in their order.
@@ -330,7 +330,7 @@ impl Drop for CommitBatch {
             member.answer(Err(interrupted()));
         }
         let counted = self.counted.load(Ordering::Relaxed);
-        Arc::clone(&self.home).welcome(counted, std::mem::take(&mut self.again));
+        Arc::clone(&self.owner).welcome(counted, std::mem::take(&mut self.again));
     }
 }
 

@@ -4,7 +4,7 @@
 //! - Revisions are etcd's. Commits that went in one request share theirs.
 //! - Sessions are leases, kept alive over one stream.
 //! - A write whose outcome is not known is reported as such and never sent again; the table of
-//!   what is known after which error is in `verdict.rs`.
+//!   what is known after which error is in `failure.rs`.
 //!
 //! The client is our own and thin: the few methods we need, in `proto/etcd.proto`.
 
@@ -15,12 +15,12 @@ pub(crate) mod connection;
 #[cfg(test)]
 #[cfg(feature = "test-support")]
 mod facts;
+mod failure;
 mod options;
 mod read;
 mod session;
 mod store;
 mod transaction;
-mod verdict;
 mod watch;
 pub(crate) mod wire;
 mod write;

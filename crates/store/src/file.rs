@@ -27,18 +27,18 @@
 //! scan that takes too long, or a watch that is too far behind, begins again.
 
 mod apply;
-mod door;
 mod error;
 mod feed;
-mod keeper;
-mod lane;
 mod locks;
+mod maintenance;
 mod readers;
 mod recovery;
 mod rows;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod users;
+mod write_queue;
 mod writer;
 
 use std::fmt;
@@ -50,14 +50,14 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use self::door::NetworkKind;
 pub use self::error::FileOpenError;
 use self::feed::Feed;
-use self::keeper::Keeper;
-use self::lane::Lane;
 use self::locks::Locks;
+use self::maintenance::Maintenance;
 use self::readers::{Readers, Scanned};
-use self::writer::{Job, Writer};
+use self::users::NetworkKind;
+use self::write_queue::WriteQueue;
+use self::writer::{WriteTask, Writer};
 use crate::batch::Batcher;
 use crate::clock::{MachineClock, SessionClock};
 use crate::commit::Commit;
@@ -142,10 +142,10 @@ pub struct FileStore {
 #[derive(Debug)]
 struct Inner {
     setup: Arc<Setup>,
-    batcher: Batcher<Lane>,
+    batcher: Batcher<WriteQueue>,
     readers: Arc<Readers>,
     feed: Arc<Feed>,
-    keeper: Keeper,
+    maintenance: Maintenance,
     watch_capacity: usize,
 }
 
@@ -166,10 +166,10 @@ impl FileStore {
     ) -> Result<Self, FileOpenError> {
         let unwritable =
             |source: io::Error| FileOpenError::Unwritable { folder: folder.to_owned(), source };
-        let home = door::make_folder(folder, network_kind)?;
+        let home = users::make_folder(folder, network_kind)?;
         let locks = Locks::new(home.join("locks"));
         let path = home.join("state.db");
-        let users = door::enter(&locks, &home, &path, options.patience)?;
+        let users = users::enter(&locks, &home, &path, options.patience)?;
         let setup = Arc::new(Setup {
             path: path.clone(),
             locks,
@@ -186,20 +186,20 @@ impl FileStore {
         let readers = Arc::new(readers);
         let feed = Arc::new(Feed::new(path, Arc::clone(&readers)));
         let writer = Writer::new(Arc::clone(&setup), Arc::clone(&feed)).map_err(unwritable)?;
-        let lane = Arc::new(Lane::new(Arc::clone(&setup), writer));
+        let lane = Arc::new(WriteQueue::new(Arc::clone(&setup), writer));
         let batcher = Batcher::new(lane);
-        let keeper = Keeper::start(
+        let maintenance = Maintenance::start(
             Arc::clone(&setup),
             batcher.clone(),
             Arc::clone(&readers),
             Arc::clone(&feed),
         );
-        let keeper = keeper.map_err(|source| FileOpenError::Failed {
+        let maintenance = maintenance.map_err(|source| FileOpenError::Failed {
             path: setup.path.clone(),
             source: Box::new(source),
         })?;
         let watch_capacity = options.watch_capacity;
-        let inner = Inner { setup, batcher, readers, feed, keeper, watch_capacity };
+        let inner = Inner { setup, batcher, readers, feed, maintenance, watch_capacity };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -212,7 +212,7 @@ impl FileStore {
     /// Forgets the recorded changes and the moments that scans hold on to.
     pub async fn compact(&self) -> Result<(), StoreError> {
         self.inner.readers.clear();
-        let forgotten = self.ask(|reply| Job::Forget { reply }).await;
+        let forgotten = self.ask(|reply| WriteTask::Forget { reply }).await;
         forgotten.map_err(|error| match error {
             SessionError::Store(error) => error,
             SessionError::Gone(_) => StoreError::Unavailable(interrupted()),
@@ -221,15 +221,15 @@ impl FileStore {
 
     /// Looks at once for sessions that have ended, instead of soon.
     pub fn look_after_sessions(&self) {
-        self.inner.keeper.call();
+        self.inner.maintenance.wake();
     }
 
     async fn ask<T>(
         &self,
-        job: impl FnOnce(oneshot::Sender<Result<T, SessionError>>) -> Job,
+        task: impl FnOnce(oneshot::Sender<Result<T, SessionError>>) -> WriteTask,
     ) -> Result<T, SessionError> {
         let (reply, answer) = oneshot::channel();
-        self.inner.batcher.engine().submit(job(reply));
+        self.inner.batcher.engine().submit(task(reply));
         answer
             .await
             .unwrap_or_else(|_| Err(SessionError::Store(StoreError::Unavailable(interrupted()))))
@@ -244,10 +244,10 @@ impl Store for FileStore {
             let values = keys.iter().map(load);
             Ok(Snapshot { revision, values: values.collect::<Result<_, _>>()? })
         });
-        let snapshot = read.map_err(|trouble| trouble.store_error(self.path()))?;
+        let snapshot = read.map_err(|failure| failure.store_error(self.path()))?;
         if snapshot.values.iter().flatten().any(|found| found.session.is_some()) {
             // Whoever looks at what belongs to a session may be waiting for its end.
-            self.inner.keeper.call_if_rested();
+            self.inner.maintenance.wake_if_idle();
         }
         Ok(snapshot)
     }
@@ -256,7 +256,7 @@ impl Store for FileStore {
         match self.inner.readers.scan(range, &page) {
             Ok(Scanned::Page(page)) => Ok(page),
             Ok(Scanned::Moved) => Err(ScanError::Moved),
-            Err(trouble) => Err(ScanError::Store(trouble.store_error(self.path()))),
+            Err(failure) => Err(ScanError::Store(failure.store_error(self.path()))),
         }
     }
 
@@ -267,22 +267,22 @@ impl Store for FileStore {
 
     async fn watch(&self, range: &StoreRange, after: Revision) -> Result<Changes, WatchError> {
         let changes = self.inner.feed.watch(range, after, self.inner.watch_capacity);
-        self.inner.keeper.call();
+        self.inner.maintenance.wake();
         changes
     }
 
     async fn open_session(&self, ttl: Duration) -> Result<Session, SessionError> {
-        let session = self.ask(|reply| Job::Open { ttl, reply }).await;
-        self.inner.keeper.call();
+        let session = self.ask(|reply| WriteTask::Open { ttl, reply }).await;
+        self.inner.maintenance.wake();
         session
     }
 
     async fn keep_alive(&self, session: SessionId) -> Result<(), SessionError> {
-        self.ask(|reply| Job::KeepAlive { session, reply }).await
+        self.ask(|reply| WriteTask::KeepAlive { session, reply }).await
     }
 
     async fn close_session(&self, session: SessionId) -> Result<(), SessionError> {
-        self.ask(|reply| Job::Close { session, reply }).await
+        self.ask(|reply| WriteTask::Close { session, reply }).await
     }
 
     fn limits(&self) -> StoreLimits {
@@ -295,11 +295,11 @@ const CLOSING: Duration = Duration::from_secs(2);
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.keeper.stop();
+        self.maintenance.stop();
         self.readers.clear();
         // Who still writes is still a user, and leaves when that is over.
         if self.batcher.engine().close(CLOSING) {
-            door::leave(&self.setup);
+            users::leave(&self.setup);
         }
     }
 }

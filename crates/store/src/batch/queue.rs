@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::{BatchSize, Nudge};
+use super::{BatchSize, LeaderWakeUp};
 use crate::commit::Commit;
 use crate::error::CommitError;
 use crate::key::Key;
@@ -22,7 +22,7 @@ pub(super) enum Reply {
     /// It should see whether something can be started; its answer will come through the other
     /// channel. That stands first to be dropped first: a nudge that nobody takes must not come
     /// back to a caller that is gone.
-    Nudged(oneshot::Receiver<Self>, Nudge),
+    Lead(oneshot::Receiver<Self>, LeaderWakeUp),
 }
 
 /// A commit and the caller that waits for it.
@@ -128,7 +128,7 @@ impl Queue {
     }
 
     /// Has the first caller that still waits see whether something can be started.
-    pub(super) fn nudge(&self, slots: usize, nudge: impl Fn() -> Nudge) {
+    pub(super) fn wake_up(&self, slots: usize, wake_up: impl Fn() -> LeaderWakeUp) {
         loop {
             let mut state = self.lock();
             while state.waiting.front().is_some_and(|member| member.reply.is_closed()) {
@@ -140,8 +140,8 @@ impl Queue {
             let told = std::mem::replace(&mut first.reply, reply);
             drop(state);
             // Outside of the lock, for it wakes somebody.
-            match told.send(Reply::Nudged(later, nudge())) {
-                Err(Reply::Nudged(_, unheard)) => unheard.heed(),
+            match told.send(Reply::Lead(later, wake_up())) {
+                Err(Reply::Lead(_, unheard)) => unheard.cancel(),
                 Ok(()) | Err(Reply::Decided(_)) => return,
             }
         }

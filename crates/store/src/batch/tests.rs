@@ -473,7 +473,7 @@ fn a_caller_that_is_never_polled_again_stops_nobody() {
     assert!(batcher.core.queue.begin(), "as if somebody was leading");
     assert!(poll(&mut stuck).is_pending() && poll(&mut leader).is_pending());
     batcher.core.queue.end();
-    Arc::clone(&batcher.core).nudge();
+    Arc::clone(&batcher.core).wake_up();
     batcher.start_waiting();
     assert!(poll(&mut leader).is_ready() && poll(&mut stuck).is_ready());
 }

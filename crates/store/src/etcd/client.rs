@@ -13,8 +13,8 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Response, Status};
 
 use super::connection::Connection;
+use super::failure::{Effect, EtcdFailure, Remedy};
 use super::options::{EtcdOptions, EtcdTimeouts, EtcdTls};
-use super::verdict::{Effect, Remedy, Trouble};
 use crate::error::{Fault, FaultKind};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -82,7 +82,7 @@ struct Current {
     opened: u64,
     connection: Option<Arc<Connection>>,
     /// When no member could be reached, and why.
-    failed: Option<(Instant, Trouble)>,
+    failed: Option<(Instant, EtcdFailure)>,
 }
 
 impl Client {
@@ -110,7 +110,7 @@ impl Client {
         what: &str,
         repeat: Repeat,
         call: F,
-    ) -> Result<T, Trouble>
+    ) -> Result<T, EtcdFailure>
     where
         F: Fn(Arc<Connection>, Duration) -> Answer + Send,
         Answer: Future<Output = Result<Response<T>, Status>> + Send,
@@ -127,7 +127,7 @@ impl Client {
         what: &str,
         repeat: Repeat,
         call: F,
-    ) -> Result<T, Trouble>
+    ) -> Result<T, EtcdFailure>
     where
         F: Fn(Arc<Connection>, Duration) -> Answer + Send,
         Answer: Future<Output = Result<Response<T>, Status>> + Send,
@@ -135,14 +135,14 @@ impl Client {
         let deadline = Instant::now() + time;
         let mut patience = Patience { deadline: Some(deadline), pause: FIRST_PAUSE };
         loop {
-            let trouble = match self.attempt(what, repeat, deadline, is_slow, &call).await {
+            let failure = match self.attempt(what, repeat, deadline, is_slow, &call).await {
                 Ok(answer) => return Ok(answer),
-                Err(trouble) => trouble,
+                Err(failure) => failure,
             };
-            let again = trouble.remedy == Remedy::AnotherConnection
-                && (repeat == Repeat::Freely || trouble.effect == Effect::Nothing);
+            let again = failure.remedy == Remedy::AnotherConnection
+                && (repeat == Repeat::Freely || failure.effect == Effect::Nothing);
             if !again || !patience.pause().await {
-                return Err(trouble);
+                return Err(failure);
             }
         }
     }
@@ -154,7 +154,7 @@ impl Client {
         deadline: Instant,
         is_slow: &(dyn Fn() + Sync),
         call: &F,
-    ) -> Result<T, Trouble>
+    ) -> Result<T, EtcdFailure>
     where
         F: Fn(Arc<Connection>, Duration) -> Answer + Send,
         Answer: Future<Output = Result<Response<T>, Status>> + Send,
@@ -188,37 +188,37 @@ impl Client {
             })
             .await;
         }
-        let trouble = match answer {
+        let failure = match answer {
             Ok(Ok(response)) => return Ok(response.into_inner()),
-            Ok(Err(status)) => connection.trouble(status),
-            Err(_late) => Trouble::late(what),
+            Ok(Err(status)) => connection.failure(status),
+            Err(_late) => EtcdFailure::late(what),
         };
-        if trouble.remedy == Remedy::AnotherConnection {
+        if failure.remedy == Remedy::AnotherConnection {
             self.retire(&connection).await;
         }
-        Err(trouble)
+        Err(failure)
     }
 
     /// The connection that is in use; a new one if there is none.
-    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Trouble> {
+    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, EtcdFailure> {
         let asked = Instant::now();
         let mut current = self.current.lock().await;
         if let Some(connection) = &current.connection {
             return Ok(Arc::clone(connection));
         }
-        if let Some((when, trouble)) = &current.failed
+        if let Some((when, failure)) = &current.failed
             && *when > asked
         {
             // Somebody has tried for all who were waiting.
-            return Err(trouble.clone());
+            return Err(failure.clone());
         }
         let connected = self.connect(&mut current).await;
-        current.failed = connected.as_ref().err().map(|trouble| (Instant::now(), trouble.clone()));
+        current.failed = connected.as_ref().err().map(|failure| (Instant::now(), failure.clone()));
         connected
     }
 
     /// Tries each member, beginning with the one that has its turn.
-    async fn connect(&self, current: &mut Current) -> Result<Arc<Connection>, Trouble> {
+    async fn connect(&self, current: &mut Current) -> Result<Arc<Connection>, EtcdFailure> {
         let mut last = unreached();
         for _ in 0..self.endpoints.len() {
             let turn = current.turn % self.endpoints.len().max(1);
@@ -234,8 +234,8 @@ impl Client {
                     return Ok(connection);
                 }
                 // Another member would say the same.
-                Err(trouble) if trouble.remedy != Remedy::AnotherConnection => return Err(trouble),
-                Err(trouble) => last = trouble,
+                Err(failure) if failure.remedy != Remedy::AnotherConnection => return Err(failure),
+                Err(failure) => last = failure,
             }
         }
         Err(last)
@@ -251,9 +251,9 @@ impl Client {
     }
 }
 
-fn unreached() -> Trouble {
+fn unreached() -> EtcdFailure {
     let text = "no member of etcd could be reached";
-    Trouble::unconnected(Fault::new(FaultKind::Unreachable, text))
+    EtcdFailure::unconnected(Fault::new(FaultKind::Unreachable, text))
 }
 
 /// The endpoints of a cluster, as tonic sees them.

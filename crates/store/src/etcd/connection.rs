@@ -8,8 +8,8 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
+use super::failure::{Effect, EtcdFailure, Remedy, ServerMessage};
 use super::options::{Credentials, EtcdOptions};
-use super::verdict::{Effect, Remedy, Saying, Trouble};
 use super::wire::auth_client::AuthClient;
 use super::wire::kv_client::KvClient;
 use super::wire::lease_client::LeaseClient;
@@ -40,12 +40,12 @@ impl Connection {
         endpoint: &Endpoint,
         id: u64,
         options: &EtcdOptions,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, EtcdFailure> {
         let limit = options.timeouts.connect;
         let opening = async {
             let channel = endpoint.connect().await.map_err(|error| {
                 let text = format!("no connection to {}", endpoint.uri());
-                Trouble::unconnected(Fault::new(FaultKind::Unreachable, text).because(error))
+                EtcdFailure::unconnected(Fault::new(FaultKind::Unreachable, text).because(error))
             })?;
             let has_name = options.credentials.is_some();
             let mut connection = Self { id, channel, token: None, has_name };
@@ -55,22 +55,22 @@ impl Connection {
             let key = options.namespace.clone();
             let probe = RangeRequest { key, count_only: true, ..RangeRequest::default() };
             let probed = connection.kv().range(connection.request(probe, limit)).await;
-            probed.map_err(|status| connection.trouble(status))?;
+            probed.map_err(|status| connection.failure(status))?;
             Ok(connection)
         };
         let opened = timeout(limit, opening).await.unwrap_or_else(|_late| {
             let text = format!("{} does not answer", endpoint.uri());
-            Err(Trouble::unconnected(Fault::new(FaultKind::TimedOut, text)))
+            Err(EtcdFailure::unconnected(Fault::new(FaultKind::TimedOut, text)))
         });
         // Whatever became of the first words, what was to be said has not been said.
-        opened.map_err(|trouble| Trouble { effect: Effect::Nothing, ..trouble })
+        opened.map_err(|failure| EtcdFailure { effect: Effect::Nothing, ..failure })
     }
 
     async fn authenticate(
         &self,
         credentials: &Credentials,
         limit: Duration,
-    ) -> Result<Option<MetadataValue<Ascii>>, Trouble> {
+    ) -> Result<Option<MetadataValue<Ascii>>, EtcdFailure> {
         let name = credentials.user.clone();
         let password = credentials.password.clone();
         let request = self.request(AuthenticateRequest { name, password }, limit);
@@ -78,26 +78,29 @@ impl Connection {
             Ok(response) => {
                 let token = response.into_inner().token.parse().map_err(|_unprintable| {
                     let text = "etcd has given out a token that cannot be sent back";
-                    Trouble::unconnected(Fault::new(FaultKind::Other, text))
+                    EtcdFailure::unconnected(Fault::new(FaultKind::Other, text))
                 })?;
                 Ok(Some(token))
             }
-            Err(status) => match Trouble::of(status) {
+            Err(status) => match EtcdFailure::of(status) {
                 // Who does not ask for names does not mind that we have one.
-                Trouble { saying: Some(Saying::AuthenticationOff), .. } => Ok(None),
-                trouble => Err(trouble),
+                EtcdFailure { message: Some(ServerMessage::AuthenticationOff), .. } => Ok(None),
+                failure => Err(failure),
             },
         }
     }
 
     /// What it means that a member has answered like this.
-    pub(crate) fn trouble(&self, status: Status) -> Trouble {
-        let trouble = Trouble::of(status);
-        if trouble.saying == Some(Saying::NameMissing) && self.has_name && self.token.is_none() {
+    pub(crate) fn failure(&self, status: Status) -> EtcdFailure {
+        let failure = EtcdFailure::of(status);
+        if failure.message == Some(ServerMessage::NameMissing)
+            && self.has_name
+            && self.token.is_none()
+        {
             // Nobody wanted to know when we came. On another connection we say who we are.
-            return Trouble { remedy: Remedy::AnotherConnection, ..trouble };
+            return EtcdFailure { remedy: Remedy::AnotherConnection, ..failure };
         }
-        trouble
+        failure
     }
 
     /// A request that a member without a leader refuses, and that nobody works on when the time

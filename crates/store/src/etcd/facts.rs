@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use super::client::Repeat;
+use super::failure::{Effect, EtcdFailure, Remedy, ServerMessage};
 use super::options::EtcdServerLimits;
 use super::store::{EtcdStore, Shared};
-use super::verdict::{Effect, Remedy, Saying, Trouble};
 use super::wire::TxnRequest;
 use crate::commit::{Commit, CommitBuilder, Expect};
 use crate::error::{CommitError, FaultKind};
@@ -28,16 +28,16 @@ fn create(name: &str) -> CommitBuilder {
 }
 
 /// Sends commits in one request, whether they fit or not.
-async fn send(shared: &Shared, commits: &[Commit]) -> Result<usize, Trouble> {
+async fn send(shared: &Shared, commits: &[Commit]) -> Result<usize, EtcdFailure> {
     let commits: Vec<&Commit> = commits.iter().collect();
     let decisions = shared.decide(&commits, shared.client.timeouts().call, &|| ()).await?;
     Ok(decisions.iter().filter(|decision| matches!(decision, Some(Ok(_)))).count())
 }
 
-fn refused(result: Result<usize, Trouble>) -> Trouble {
-    let trouble = result.unwrap_err();
-    assert_eq!(trouble.effect, Effect::Nothing, "{trouble:?}");
-    trouble
+fn refused(result: Result<usize, EtcdFailure>) -> EtcdFailure {
+    let failure = result.unwrap_err();
+    assert_eq!(failure.effect, Effect::Nothing, "{failure:?}");
+    failure
 }
 
 /// `count` commits that each expect something of `operations` keys and write them.
@@ -62,8 +62,8 @@ async fn operations_are_counted_as_the_longest_list_and_the_longest_inside_it() 
         let name = format!("fits/{operations}");
         assert_eq!(send(shared, &alike(&name, most, operations)).await.unwrap(), most);
         let name = format!("beyond/{operations}");
-        let trouble = refused(send(shared, &alike(&name, most + 1, operations)).await);
-        assert!(trouble.fault.message().contains("too many operations"), "{}", trouble.fault);
+        let failure = refused(send(shared, &alike(&name, most + 1, operations)).await);
+        assert!(failure.fault.message().contains("too many operations"), "{}", failure.fault);
     }
     // So there is room for many small ones.
     assert_eq!(send(shared, &alike("many", 426, 3)).await.unwrap(), 426);
@@ -91,8 +91,8 @@ async fn one_beyond_the_limits_is_one_too_many() {
     let (expectations, writes) = (limits.expectations, limits.writes);
     assert_eq!(send(shared, &[commit("fits", expectations, writes)]).await.unwrap(), 1);
     for (expectations, writes) in [(expectations + 1, writes), (expectations, writes + 1)] {
-        let trouble = refused(send(shared, &[commit("beyond", expectations, writes)]).await);
-        assert!(trouble.fault.message().contains("too many operations"), "{}", trouble.fault);
+        let failure = refused(send(shared, &[commit("beyond", expectations, writes)]).await);
+        assert!(failure.fault.message().contains("too many operations"), "{}", failure.fault);
     }
 }
 
@@ -107,8 +107,8 @@ async fn all_commits_of_a_request_are_judged_by_the_state_before_it() {
     assert_eq!(send(store.shared(), &both).await.unwrap(), 2, "neither saw the other");
     // And writing a key twice is not allowed at all.
     let twice = [create("c").build().unwrap(), create("c").build().unwrap()];
-    let trouble = refused(send(store.shared(), &twice).await);
-    assert!(trouble.fault.message().contains("duplicate key"), "{}", trouble.fault);
+    let failure = refused(send(store.shared(), &twice).await);
+    assert!(failure.fault.message().contains("duplicate key"), "{}", failure.fault);
     // Through the store, one of two that exclude each other finds the other.
     let (one, other) =
         tokio::join!(store.commit(excludes("x", "y")), store.commit(excludes("y", "x")),);
@@ -122,9 +122,9 @@ async fn a_lease_that_is_not_there_refuses_the_whole_request() {
     let (_cluster, store) = single().await;
     let bound = Commit::builder().expect(key("b"), Expect::Absent);
     let bound = bound.put_in_session(key("b"), "", SessionId::new(7)).build().unwrap();
-    let trouble = refused(send(store.shared(), &[create("a").build().unwrap(), bound]).await);
-    assert_eq!(trouble.saying, Some(Saying::LeaseNotFound));
-    assert_eq!(trouble.remedy, Remedy::Apart);
+    let failure = refused(send(store.shared(), &[create("a").build().unwrap(), bound]).await);
+    assert_eq!(failure.message, Some(ServerMessage::LeaseNotFound));
+    assert_eq!(failure.remedy, Remedy::Apart);
     let found = store.load(&[key("a"), key("b")]).await.unwrap().values;
     assert_eq!(found, [None, None]);
 }
@@ -147,8 +147,8 @@ async fn a_full_server_does_not_look_inside_of_transactions() {
     sent.await.unwrap();
     assert!(store.load(&[key("a")]).await.unwrap().values[0].is_some(), "it passed by the quota");
     let both = [create("c").build().unwrap(), create("d").build().unwrap()];
-    let trouble = send(shared, &both).await.unwrap_err();
-    assert_eq!((trouble.effect, trouble.fault.kind), (Effect::Settled, FaultKind::Full));
+    let failure = send(shared, &both).await.unwrap_err();
+    assert_eq!((failure.effect, failure.fault.kind), (Effect::Settled, FaultKind::Full));
     let found = store.load(&[key("c"), key("d")]).await.unwrap().values;
     assert_eq!(found, [None, None]);
 }
@@ -163,8 +163,8 @@ async fn the_size_of_a_request_is_limited_where_we_think_it_is() {
         Commit::builder().expect(key(name), Expect::Absent).put(key(name), value).build().unwrap()
     };
     assert_eq!(send(shared, &[commit("fits", server.bytes - 200)]).await.unwrap(), 1);
-    let trouble = refused(send(shared, &[commit("beyond", server.bytes)]).await);
-    assert!(trouble.fault.message().contains("request is too large"), "{}", trouble.fault);
-    let trouble = refused(send(shared, &[commit("far beyond", 2 * server.bytes)]).await);
-    assert!(trouble.fault.message().contains("larger than max"), "{}", trouble.fault);
+    let failure = refused(send(shared, &[commit("beyond", server.bytes)]).await);
+    assert!(failure.fault.message().contains("request is too large"), "{}", failure.fault);
+    let failure = refused(send(shared, &[commit("far beyond", 2 * server.bytes)]).await);
+    assert!(failure.fault.message().contains("larger than max"), "{}", failure.fault);
 }

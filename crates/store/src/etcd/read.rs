@@ -8,8 +8,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::answer::{self, moment, nonsense};
 use super::client::Repeat;
 use super::connection::Connection;
+use super::failure::{EtcdFailure, ServerMessage};
 use super::store::{Shared, store_error};
-use super::verdict::{Saying, Trouble};
 use super::wire::request_op::Request;
 use super::wire::{RangeRequest, RangeResponse, RequestOp, TxnRequest};
 use crate::error::{ScanError, StoreError};
@@ -31,8 +31,8 @@ pub(crate) async fn load(shared: &Shared, keys: &[Key]) -> Result<Snapshot, Stor
     loop {
         tries += 1;
         match load_once(shared, keys).await {
-            Err(trouble) if is_forgotten(&trouble) && tries < LOADS_MAX => {}
-            Err(trouble) => return Err(store_error(trouble)),
+            Err(failure) if is_forgotten(&failure) && tries < LOADS_MAX => {}
+            Err(failure) => return Err(store_error(failure)),
             Ok(snapshot) => {
                 return snapshot.ok_or_else(|| StoreError::Unavailable(nonsense("a read")));
             }
@@ -40,12 +40,12 @@ pub(crate) async fn load(shared: &Shared, keys: &[Key]) -> Result<Snapshot, Stor
     }
 }
 
-fn is_forgotten(trouble: &Trouble) -> bool {
-    trouble.saying == Some(Saying::NoSuchMoment)
+fn is_forgotten(failure: &EtcdFailure) -> bool {
+    failure.message == Some(ServerMessage::NoSuchMoment)
 }
 
 /// None if the answer makes no sense.
-async fn load_once(shared: &Shared, keys: &[Key]) -> Result<Option<Snapshot>, Trouble> {
+async fn load_once(shared: &Shared, keys: &[Key]) -> Result<Option<Snapshot>, EtcdFailure> {
     if keys.len() <= 1 {
         return load_single(shared, keys.first()).await.map(Some);
     }
@@ -65,7 +65,7 @@ async fn load_once(shared: &Shared, keys: &[Key]) -> Result<Option<Snapshot>, Tr
     Ok(Some(snapshot))
 }
 
-async fn load_single(shared: &Shared, key: Option<&Key>) -> Result<Snapshot, Trouble> {
+async fn load_single(shared: &Shared, key: Option<&Key>) -> Result<Snapshot, EtcdFailure> {
     let namespace = &shared.composer.namespace;
     let request = RangeRequest {
         key: key.map_or_else(|| namespace.prefix().clone(), |key| namespace.outer(key)),
@@ -82,7 +82,7 @@ async fn load_together(
     shared: &Shared,
     keys: &[Key],
     pinned: Revision,
-) -> Result<(Revision, Option<Vec<Option<Versioned>>>), Trouble> {
+) -> Result<(Revision, Option<Vec<Option<Versioned>>>), EtcdFailure> {
     let read = |key: &Key| {
         let key = shared.composer.namespace.outer(key);
         let request = RangeRequest { key, revision: number(pinned), ..RangeRequest::default() };
@@ -98,7 +98,7 @@ async fn load_together(
     Ok((moment(answer.header.as_ref()), answer::reads(answer.responses)))
 }
 
-async fn range(shared: &Shared, request: RangeRequest) -> Result<RangeResponse, Trouble> {
+async fn range(shared: &Shared, request: RangeRequest) -> Result<RangeResponse, EtcdFailure> {
     let request = &request;
     let send = |connection: Arc<Connection>, limit| {
         let request = connection.request(request.clone(), limit);
@@ -181,8 +181,8 @@ fn successor(key: &[u8]) -> Bytes {
     next.freeze()
 }
 
-fn scan_error(trouble: Trouble) -> ScanError {
-    if is_forgotten(&trouble) { ScanError::Moved } else { store_error(trouble).into() }
+fn scan_error(failure: EtcdFailure) -> ScanError {
+    if is_forgotten(&failure) { ScanError::Moved } else { store_error(failure).into() }
 }
 
 /// How large entries have been lately.

@@ -12,8 +12,8 @@ use tonic::Status;
 
 use super::client::{Client, Patience, Repeat};
 use super::connection::Connection;
+use super::failure::{EtcdFailure, Remedy, ServerMessage};
 use super::store::{Shared, store_error};
-use super::verdict::{Remedy, Saying, Trouble};
 use super::wire::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
     LeaseTimeToLiveRequest,
@@ -46,7 +46,7 @@ struct Stream {
 struct Waiting(Lock<Option<HashMap<i64, VecDeque<oneshot::Sender<Answer>>>>>);
 
 /// The seconds that a lease has left, or why they are not known.
-type Answer = Result<i64, Trouble>;
+type Answer = Result<i64, EtcdFailure>;
 
 impl KeepAlive {
     pub(crate) fn new(client: Arc<Client>) -> Self {
@@ -58,13 +58,13 @@ impl KeepAlive {
         let mut patience = Patience::new(self.client.timeouts().call);
         loop {
             let attempt = patience.within(self.attempt(session.get().cast_signed())).await;
-            match attempt.unwrap_or_else(|| Err(Trouble::late("a renewal"))) {
+            match attempt.unwrap_or_else(|| Err(EtcdFailure::late("a renewal"))) {
                 Ok(1..) => return Ok(()),
                 Ok(_) => return Err(SessionError::Gone(session)),
-                Err(trouble) => {
-                    let again = trouble.remedy == Remedy::AnotherConnection;
+                Err(failure) => {
+                    let again = failure.remedy == Remedy::AnotherConnection;
                     if !again || !patience.pause().await {
-                        return Err(store_error(trouble).into());
+                        return Err(store_error(failure).into());
                     }
                 }
             }
@@ -76,7 +76,7 @@ impl KeepAlive {
         let limit = self.client.timeouts().attempt;
         let answer = match timeout(limit, stream.ask(id)).await {
             Ok(answer) => answer,
-            Err(_late) => Err(Trouble::late("a renewal")),
+            Err(_late) => Err(EtcdFailure::late("a renewal")),
         };
         if answer.is_err() {
             self.discard(&stream).await;
@@ -84,7 +84,7 @@ impl KeepAlive {
         answer
     }
 
-    async fn stream(&self) -> Result<Arc<Stream>, Trouble> {
+    async fn stream(&self) -> Result<Arc<Stream>, EtcdFailure> {
         let mut current = self.stream.lock().await;
         if let Some(stream) = &*current {
             return Ok(Arc::clone(stream));
@@ -99,7 +99,7 @@ impl KeepAlive {
         let mut current = self.stream.lock().await;
         if current.as_ref().is_some_and(|stream| Arc::ptr_eq(stream, failed)) {
             *current = None;
-            failed.waiting.end(&Trouble::late("a renewal"));
+            failed.waiting.end(&EtcdFailure::late("a renewal"));
             self.client.retire(&failed.connection).await;
         }
     }
@@ -119,7 +119,7 @@ impl Stream {
                 Ok(response) => waiting.answer_from(response.into_inner()).await,
                 Err(status) => status,
             };
-            waiting.end(&connection.trouble(ended));
+            waiting.end(&connection.failure(ended));
         });
         stream
     }
@@ -136,8 +136,8 @@ impl Stream {
     }
 }
 
-fn ended() -> Trouble {
-    Trouble::of(Status::unavailable("the stream of renewals has ended"))
+fn ended() -> EtcdFailure {
+    EtcdFailure::of(Status::unavailable("the stream of renewals has ended"))
 }
 
 impl Waiting {
@@ -175,10 +175,10 @@ impl Waiting {
         }
     }
 
-    fn end(&self, trouble: &Trouble) {
+    fn end(&self, failure: &EtcdFailure) {
         let queues = self.lock().take().unwrap_or_default();
         for sender in queues.into_values().flatten() {
-            let _gone = sender.send(Err(trouble.clone()));
+            let _gone = sender.send(Err(failure.clone()));
         }
     }
 
@@ -220,14 +220,14 @@ pub(crate) async fn close(shared: &Shared, session: SessionId) -> Result<(), Ses
     match shared.client.call("the end of a session", Repeat::Freely, send).await {
         Ok(_) => Ok(()),
         // The first time may have ended it, and only the answer was lost.
-        Err(trouble) if trouble.saying == Some(Saying::LeaseNotFound) => {
+        Err(failure) if failure.message == Some(ServerMessage::LeaseNotFound) => {
             if asked_twice.load(Ordering::Relaxed) {
                 Ok(())
             } else {
                 Err(SessionError::Gone(session))
             }
         }
-        Err(trouble) => Err(store_error(trouble).into()),
+        Err(failure) => Err(store_error(failure).into()),
     }
 }
 
@@ -240,6 +240,6 @@ pub(crate) async fn is_gone(shared: &Shared, session: SessionId) -> bool {
     };
     match shared.client.call("the time of a session", Repeat::Freely, send).await {
         Ok(answer) => answer.ttl < 0,
-        Err(trouble) => trouble.saying == Some(Saying::LeaseNotFound),
+        Err(failure) => failure.message == Some(ServerMessage::LeaseNotFound),
     }
 }

@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use super::answer::Namespace;
 use super::client::Client;
+use super::failure::EtcdFailure;
 use super::options::{EtcdOptions, EtcdServerLimits, EtcdTimeouts};
 use super::session::KeepAlive;
-use super::transaction::{Composer, Room};
-use super::verdict::Trouble;
+use super::transaction::{Composer, RequestBudget};
 use super::{read, session, watch};
 use crate::batch::Batcher;
 use crate::commit::Commit;
@@ -45,13 +45,13 @@ impl EtcdStore {
     pub async fn connect(options: EtcdOptions) -> Result<Self, StoreError> {
         check(&options).map_err(StoreError::Unavailable)?;
         let namespace = Namespace::new(options.namespace.clone());
-        let room = Room::new(&options.server_limits, &namespace);
+        let budget = RequestBudget::new(&options.server_limits, &namespace);
         let watch_capacity = options.watch_capacity;
         let client = Arc::new(Client::new(options).map_err(StoreError::Unavailable)?);
         let shared = Shared {
             keep_alive: KeepAlive::new(Arc::clone(&client)),
             client,
-            composer: Composer { namespace, room },
+            composer: Composer { namespace, budget },
             average: read::Average::default(),
             watch_capacity,
         };
@@ -96,7 +96,7 @@ impl Store for EtcdStore {
     }
 
     fn limits(&self) -> StoreLimits {
-        self.shared().composer.room.limits()
+        self.shared().composer.budget.limits()
     }
 }
 
@@ -121,10 +121,10 @@ fn check(options: &EtcdOptions) -> Result<(), Fault> {
 }
 
 /// Why nothing could be read.
-pub(crate) fn store_error(trouble: Trouble) -> StoreError {
-    if trouble.fault.kind == FaultKind::Damaged {
-        StoreError::Corrupt(trouble.fault)
+pub(crate) fn store_error(failure: EtcdFailure) -> StoreError {
+    if failure.fault.kind == FaultKind::Damaged {
+        StoreError::Corrupt(failure.fault)
     } else {
-        StoreError::Unavailable(trouble.fault)
+        StoreError::Unavailable(failure.fault)
     }
 }

@@ -45,13 +45,13 @@ const WRITE_OVERHEAD: usize = 30;
 
 /// How much fits into a request to this server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct RequestBudget {
     operations: usize,
     bytes: usize,
     prefix: usize,
 }
 
-impl Room {
+impl RequestBudget {
     pub(crate) fn new(server: &EtcdServerLimits, namespace: &Namespace) -> Self {
         Self {
             operations: server.operations.min(OPERATIONS_MAX),
@@ -85,11 +85,11 @@ impl Room {
 #[derive(Clone, Debug)]
 pub(crate) struct Composer {
     pub(crate) namespace: Namespace,
-    pub(crate) room: Room,
+    pub(crate) budget: RequestBudget,
 }
 
 impl Composer {
-    /// One request for some commits, of which [`Room`] says that they fit.
+    /// One request for some commits, of which [`RequestBudget`] says that they fit.
     pub(crate) fn request(&self, commits: &[&Commit]) -> TxnRequest {
         let namespace = &self.namespace;
         if let Some(commit) = self.bare(commits) {
@@ -142,7 +142,7 @@ impl Composer {
             nested(TxnRequest { success, ..TxnRequest::default() })
         };
         // A request that holds transactions is no mere read: it goes through the cluster's log.
-        let success = commits.chunks(members_max(self.room.operations)).map(group).collect();
+        let success = commits.chunks(members_max(self.budget.operations)).map(group).collect();
         TxnRequest { success, ..TxnRequest::default() }
     }
 
@@ -158,13 +158,13 @@ impl Composer {
     }
 
     fn groups<'c>(&self, commits: &[&'c Commit]) -> impl ExactSizeIterator<Item = Group<'c>> {
-        groups(commits, self.room.operations).into_iter()
+        groups(commits, self.budget.operations).into_iter()
     }
 
     /// The commit, if it is alone and needs nothing around it.
     fn bare<'a>(&self, commits: &[&'a Commit]) -> Option<&'a Commit> {
         match commits {
-            [commit] if commit.writes().len() <= self.room.operations => Some(commit),
+            [commit] if commit.writes().len() <= self.budget.operations => Some(commit),
             _ => None,
         }
     }

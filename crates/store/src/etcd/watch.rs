@@ -12,8 +12,8 @@ use super::answer::Namespace;
 use super::answer::{self, moment};
 use super::client::{Client, Patience, Repeat};
 use super::connection::Connection;
+use super::failure::{EtcdFailure, Remedy, ServerMessage};
 use super::store::{Shared, store_error};
-use super::verdict::{Remedy, Saying, Trouble};
 use super::wire::event::Kind;
 use super::wire::watch_request::RequestUnion;
 use super::wire::{
@@ -46,12 +46,12 @@ pub(crate) async fn watch(
     let mut patience = Patience::new(shared.client.timeouts().call);
     let stream = loop {
         let opened = patience.within(follower.open()).await;
-        match opened.unwrap_or_else(|| Err(Trouble::late("a watch"))) {
+        match opened.unwrap_or_else(|| Err(EtcdFailure::late("a watch"))) {
             Ok(stream) => break stream,
-            Err(trouble) => {
-                let again = trouble.remedy == Remedy::AnotherConnection;
+            Err(failure) => {
+                let again = failure.remedy == Remedy::AnotherConnection;
                 if !again || !patience.pause().await {
-                    return Err(watch_error(trouble));
+                    return Err(watch_error(failure));
                 }
             }
         }
@@ -91,7 +91,7 @@ enum End {
 }
 
 impl Follower {
-    async fn open(&mut self) -> Result<Stream, Trouble> {
+    async fn open(&mut self) -> Result<Stream, EtcdFailure> {
         self.fragments.clear();
         let connection = self.client.connection().await?;
         let (requests, outgoing) = mpsc::channel(1);
@@ -109,16 +109,16 @@ impl Follower {
         let opening = client.watch(connection.stream(ReceiverStream::new(outgoing)));
         let opened = match timeout(self.client.timeouts().attempt, opening).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(connection.trouble(status)),
-            Err(_late) => Err(Trouble::late("a watch")),
+            Ok(Err(status)) => Err(connection.failure(status)),
+            Err(_late) => Err(EtcdFailure::late("a watch")),
         };
         match opened {
             Ok(answers) => Ok(Stream { connection, requests, answers, has_told: false }),
-            Err(trouble) => {
-                if trouble.remedy == Remedy::AnotherConnection {
+            Err(failure) => {
+                if failure.remedy == Remedy::AnotherConnection {
                     self.client.retire(&connection).await;
                 }
-                Err(trouble)
+                Err(failure)
             }
         }
     }
@@ -167,8 +167,8 @@ impl Follower {
         loop {
             match self.open().await {
                 Ok(stream) => return Ok(stream),
-                Err(trouble) if trouble.remedy != Remedy::AnotherConnection => {
-                    return Err(watch_error(trouble));
+                Err(failure) if failure.remedy != Remedy::AnotherConnection => {
+                    return Err(watch_error(failure));
                 }
                 Err(_) => patience.pause().await,
             };
@@ -197,7 +197,7 @@ impl Follower {
                     }
                 }
                 Ok(Ok(None)) => return End::Broken,
-                Ok(Err(status)) => return end(stream.connection.trouble(status)),
+                Ok(Err(status)) => return end(stream.connection.failure(status)),
                 // Silence may mean that nothing changes, or that the other side is gone.
                 Err(_late) if !asked => {
                     let question = RequestUnion::ProgressRequest(WatchProgressRequest {});
@@ -241,7 +241,7 @@ impl Follower {
             async move { connection.kv().range(request).await }
         };
         let read = self.client.call("a look at what is watched", Repeat::Freely, read).await;
-        read.is_err_and(|trouble| trouble.fault.kind == FaultKind::Denied)
+        read.is_err_and(|failure| failure.fault.kind == FaultKind::Denied)
     }
 
     fn take(
@@ -312,30 +312,30 @@ fn cancelled(connection: &Connection, answer: WatchResponse) -> End {
     if answer.compact_revision != 0 || answer.cancel_reason.is_empty() {
         return End::Over(WatchError::Gap);
     }
-    end(connection.trouble(Status::unknown(bare(&answer.cancel_reason))))
+    end(connection.failure(Status::unknown(bare(&answer.cancel_reason))))
 }
 
 /// What etcd says in the reason for the end of a watch, which is an error as Go prints it: with a
 /// code in front, as in `rpc error: code = PermissionDenied desc = etcdserver: permission denied`.
 fn bare(reason: &str) -> &str {
-    reason.split_once("desc = ").map_or(reason, |(_, saying)| saying)
+    reason.split_once("desc = ").map_or(reason, |(_, message)| message)
 }
 
-fn end(trouble: Trouble) -> End {
-    match trouble.remedy {
+fn end(failure: EtcdFailure) -> End {
+    match failure.remedy {
         Remedy::AnotherConnection => End::Broken,
-        Remedy::Apart | Remedy::None if trouble.fault.kind == FaultKind::Denied => {
-            End::Denied(watch_error(trouble))
+        Remedy::Apart | Remedy::None if failure.fault.kind == FaultKind::Denied => {
+            End::Denied(watch_error(failure))
         }
-        Remedy::Apart | Remedy::None => End::Over(watch_error(trouble)),
+        Remedy::Apart | Remedy::None => End::Over(watch_error(failure)),
     }
 }
 
-fn watch_error(trouble: Trouble) -> WatchError {
-    if trouble.saying == Some(Saying::NoSuchMoment) {
+fn watch_error(failure: EtcdFailure) -> WatchError {
+    if failure.message == Some(ServerMessage::NoSuchMoment) {
         WatchError::Gap
     } else {
-        store_error(trouble).into()
+        store_error(failure).into()
     }
 }
 
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     fn end_for(reason: &str) -> End {
-        end(Trouble::of(Status::unknown(bare(reason))))
+        end(EtcdFailure::of(Status::unknown(bare(reason))))
     }
 
     #[test]

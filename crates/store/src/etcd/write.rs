@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::answer::nonsense;
 use super::client::Repeat;
 use super::connection::Connection;
+use super::failure::{Effect, EtcdFailure, Remedy, ServerMessage};
 use super::options::EtcdTimeouts;
 use super::store::Shared;
 use super::transaction::{Composer, replaced};
-use super::verdict::{Effect, Remedy, Saying, Trouble};
 use super::wire::{TxnRequest, TxnResponse};
 use super::{read, session};
 use crate::batch::{BatchEngine, BatchSize, CommitBatch};
@@ -23,11 +23,11 @@ use crate::store::{Revision, SessionId, Versioned};
 /// leave less to go together, and were slower wherever we measured.
 const IN_FLIGHT: usize = 2;
 
-type Told = Result<Revision, CommitError>;
+type Reported = Result<Revision, CommitError>;
 
 impl BatchEngine for Shared {
     fn fits(&self, size: &BatchSize) -> bool {
-        self.composer.room.fits(size)
+        self.composer.budget.fits(size)
     }
 
     fn in_flight(&self) -> usize {
@@ -47,7 +47,7 @@ impl BatchEngine for Shared {
 impl Shared {
     async fn carry_out(&self, batch: CommitBatch) {
         let commits: Vec<&Commit> = batch.commits().collect();
-        let trouble = match self.decide_in_time(&batch, &commits).await {
+        let failure = match self.decide_in_time(&batch, &commits).await {
             Ok(decisions) => {
                 // Who conflicts still wants to know what is there. Nobody else waits for that.
                 let conflicting = batch.part(decisions);
@@ -55,17 +55,17 @@ impl Shared {
                 let told = self.conflicts(&commits).await;
                 return conflicting.finish(told.into_iter().map(Err));
             }
-            Err(trouble) => trouble,
+            Err(failure) => failure,
         };
-        match trouble.effect {
-            Effect::Nothing if trouble.remedy == Remedy::Apart => {
-                let error = self.refusal(&commits, trouble).await;
+        match failure.effect {
+            Effect::Nothing if failure.remedy == Remedy::Apart => {
+                let error = self.refusal(&commits, failure).await;
                 batch.refuse(error);
             }
-            Effect::Nothing => batch.fail(&not_applied(trouble.fault)),
-            Effect::Unknown => batch.fail(&CommitError::Unknown(trouble.fault)),
+            Effect::Nothing => batch.fail(&not_applied(failure.fault)),
+            Effect::Unknown => batch.fail(&CommitError::Unknown(failure.fault)),
             Effect::Settled => {
-                let decisions = self.settle(&commits, &trouble.fault).await;
+                let decisions = self.settle(&commits, &failure.fault).await;
                 batch.finish(decisions);
             }
         }
@@ -76,7 +76,7 @@ impl Shared {
         &self,
         batch: &CommitBatch,
         commits: &[&Commit],
-    ) -> Result<Vec<Option<Told>>, Trouble> {
+    ) -> Result<Vec<Option<Reported>>, EtcdFailure> {
         let EtcdTimeouts { call, attempt, .. } = *self.client.timeouts();
         // The time of a call begins when it waits for others, and leaves enough for an answer.
         let time = call.saturating_sub(batch.waited()).max(attempt);
@@ -90,7 +90,7 @@ impl Shared {
         commits: &[&Commit],
         time: Duration,
         is_slow: &(dyn Fn() + Sync),
-    ) -> Result<Vec<Option<Told>>, Trouble> {
+    ) -> Result<Vec<Option<Reported>>, EtcdFailure> {
         let request = || self.composer.request(commits);
         let repeat = Repeat::IfNothingHappened;
         let answer = self.transact("a commit", repeat, time, is_slow, request).await?;
@@ -125,7 +125,7 @@ impl Shared {
         time: Duration,
         is_slow: &(dyn Fn() + Sync),
         request: impl Fn() -> TxnRequest + Send + Sync,
-    ) -> Result<TxnResponse, Trouble> {
+    ) -> Result<TxnResponse, EtcdFailure> {
         let send = |connection: Arc<Connection>, limit| {
             let request = connection.request(request(), limit);
             async move { connection.kv().txn(request).await }
@@ -134,14 +134,14 @@ impl Shared {
     }
 
     /// Why a commit was refused, if it is one that has been refused alone.
-    async fn refusal(&self, commits: &[&Commit], trouble: Trouble) -> CommitError {
+    async fn refusal(&self, commits: &[&Commit], failure: EtcdFailure) -> CommitError {
         let gone = match commits {
-            [commit] if trouble.saying == Some(Saying::LeaseNotFound) => {
+            [commit] if failure.message == Some(ServerMessage::LeaseNotFound) => {
                 self.session_gone(commit).await
             }
             _ => None,
         };
-        gone.map_or_else(|| not_applied(trouble.fault), CommitError::SessionGone)
+        gone.map_or_else(|| not_applied(failure.fault), CommitError::SessionGone)
     }
 
     /// Which session of a commit has ended. etcd does not say.
@@ -166,7 +166,7 @@ impl Shared {
     /// If what would be untrue after a commit for good is still true, the commit was not applied. A
     /// key that is absent may have been made by it and taken away again by somebody else; and what
     /// is not true any more may be the work of somebody else as well.
-    async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Told> {
+    async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Reported> {
         let inquiry = || self.composer.inquiry(commits);
         let time = self.client.timeouts().call;
         let answer = self.transact("an inquiry", Repeat::Freely, time, &|| (), inquiry).await.ok();
@@ -187,7 +187,7 @@ impl Shared {
         decisions
     }
 
-    async fn send_alone(&self, commit: &Commit) -> Told {
+    async fn send_alone(&self, commit: &Commit) -> Reported {
         match self.decide(&[commit], self.client.timeouts().call, &|| ()).await {
             Ok(decisions) => match decisions.into_iter().next().flatten() {
                 Some(told) => told,
@@ -196,8 +196,8 @@ impl Shared {
                     Err(told.unwrap_or_else(|| CommitError::Unknown(nonsense("a commit"))))
                 }
             },
-            Err(trouble) if trouble.effect == Effect::Nothing => Err(not_applied(trouble.fault)),
-            Err(trouble) => Err(CommitError::Unknown(trouble.fault)),
+            Err(failure) if failure.effect == Effect::Nothing => Err(not_applied(failure.fault)),
+            Err(failure) => Err(CommitError::Unknown(failure.fault)),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, Row};
 
-use super::error::Trouble;
+use super::error::SqliteFailure;
 use super::rows::{Head, Mark, checksum, load_entry, load_mark};
 use super::schema::CHANGES_PER_REVISION;
 use crate::commit::{Commit, Expect, Write};
@@ -35,7 +35,7 @@ pub(super) struct Changing<'c> {
 }
 
 impl<'c> Changing<'c> {
-    pub(super) fn begin(connection: &'c Connection) -> Result<Self, Trouble> {
+    pub(super) fn begin(connection: &'c Connection) -> Result<Self, SqliteFailure> {
         let head = Head::load(connection)?;
         Ok(Self { connection, before: head.clone(), head, sets: Vec::new() })
     }
@@ -45,7 +45,7 @@ impl<'c> Changing<'c> {
         &mut self,
         commit: &Commit,
         now: Duration,
-    ) -> Result<Result<Revision, CommitError>, Trouble> {
+    ) -> Result<Result<Revision, CommitError>, SqliteFailure> {
         let expectations = commit.expectations();
         let mut marks = Vec::with_capacity(expectations.len());
         for expectation in expectations {
@@ -83,7 +83,7 @@ impl<'c> Changing<'c> {
     }
 
     /// Ends a session with all that was put in it.
-    pub(super) fn end_session(&mut self, session: SessionId) -> Result<(), Trouble> {
+    pub(super) fn end_session(&mut self, session: SessionId) -> Result<(), SqliteFailure> {
         let number = session.get().cast_signed();
         let keys = self.keys_of(number)?;
         for together in keys.chunks(ENDED_TOGETHER) {
@@ -92,7 +92,7 @@ impl<'c> Changing<'c> {
             for key in together {
                 let Some(old) = self.mark(key)? else {
                     let what = format!("the index of sessions knows {key}, which is not there");
-                    return Err(Trouble::Damaged(what));
+                    return Err(SqliteFailure::Damaged(what));
                 };
                 let write = Write::Delete { key: key.clone() };
                 let ordinal = changes.len();
@@ -106,7 +106,7 @@ impl<'c> Changing<'c> {
     }
 
     /// Forgets all recorded changes.
-    pub(super) fn forget_all(&mut self) -> Result<(), Trouble> {
+    pub(super) fn forget_all(&mut self) -> Result<(), SqliteFailure> {
         self.connection.prepare_cached("DELETE FROM change")?.execute([])?;
         self.head.forgotten_revision = self.head.revision;
         self.head.forgotten_bytes = self.head.change_bytes;
@@ -114,7 +114,7 @@ impl<'c> Changing<'c> {
     }
 
     /// Writes the row about the store, if anything has changed. Tells whether it has.
-    pub(super) fn finish(&mut self, history: History) -> Result<bool, Trouble> {
+    pub(super) fn finish(&mut self, history: History) -> Result<bool, SqliteFailure> {
         self.forget(history)?;
         if self.head == self.before {
             return Ok(false);
@@ -132,11 +132,11 @@ impl<'c> Changing<'c> {
         Revision::new(self.head.revision)
     }
 
-    fn mark(&self, key: &Key) -> Result<Option<Mark>, Trouble> {
+    fn mark(&self, key: &Key) -> Result<Option<Mark>, SqliteFailure> {
         load_mark(self.connection, key, self.head.revision)
     }
 
-    fn conflict(&self, commit: &Commit) -> Result<Conflict, Trouble> {
+    fn conflict(&self, commit: &Commit) -> Result<Conflict, SqliteFailure> {
         let mut found = Vec::with_capacity(commit.expectations().len());
         for expectation in commit.expectations() {
             let entry = load_entry(self.connection, &expectation.key, self.head.revision)?;
@@ -145,13 +145,13 @@ impl<'c> Changing<'c> {
         Ok(Conflict { found })
     }
 
-    fn is_session_alive(&self, session: SessionId, now: Duration) -> Result<bool, Trouble> {
+    fn is_session_alive(&self, session: SessionId, now: Duration) -> Result<bool, SqliteFailure> {
         let sql = "SELECT 1 FROM session WHERE id = ?1 AND deadline_ms > ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         Ok(statement.exists((session.get().cast_signed(), millis(now)))?)
     }
 
-    fn keys_of(&self, session: i64) -> Result<Vec<Key>, Trouble> {
+    fn keys_of(&self, session: i64) -> Result<Vec<Key>, SqliteFailure> {
         let sql = "SELECT key FROM entry WHERE session = ?1 ORDER BY key";
         let mut statement = self.connection.prepare_cached(sql)?;
         let read = |row: &Row<'_>| row.get::<_, Vec<u8>>(0);
@@ -165,7 +165,7 @@ impl<'c> Changing<'c> {
         old: Option<Mark>,
         revision: Revision,
         ordinal: usize,
-    ) -> Result<Option<Change>, Trouble> {
+    ) -> Result<Option<Change>, SqliteFailure> {
         let connection = self.connection;
         let number = revision.get().cast_signed();
         let change = match write {
@@ -203,7 +203,7 @@ impl<'c> Changing<'c> {
         change: &Change,
         revision: Revision,
         ordinal: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), SqliteFailure> {
         const ROW_BYTES: usize = 32;
         let place = u64::try_from(ordinal).unwrap_or(u64::MAX).min(CHANGES_PER_REVISION - 1);
         let position = revision.get() * CHANGES_PER_REVISION + place;
@@ -222,7 +222,7 @@ impl<'c> Changing<'c> {
     }
 
     /// Forgets the oldest changes once there are clearly too many.
-    fn forget(&mut self, history: History) -> Result<(), Trouble> {
+    fn forget(&mut self, history: History) -> Result<(), SqliteFailure> {
         // Now and then many at once, so that most commits need not.
         let slack = history.revisions / 8;
         let mut forgotten = self.head.forgotten_revision;
@@ -251,7 +251,7 @@ impl<'c> Changing<'c> {
     }
 
     /// The last revision that is whole before this many bytes of changes.
-    fn before_bytes(&self, bytes: i64) -> Result<u64, Trouble> {
+    fn before_bytes(&self, bytes: i64) -> Result<u64, SqliteFailure> {
         let sql = "SELECT position FROM change WHERE bytes_before >= ?1 ORDER BY position LIMIT 1";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut rows = statement.query([bytes])?;

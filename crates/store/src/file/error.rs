@@ -90,33 +90,33 @@ pub enum FileOpenError {
 }
 
 impl FileOpenError {
-    pub(super) fn from_trouble(path: &Path, trouble: Trouble) -> Self {
+    pub(super) fn from_failure(path: &Path, failure: SqliteFailure) -> Self {
         let path = path.to_owned();
-        match trouble {
-            Trouble::Damaged(what) => Self::Damaged { path, what },
-            Trouble::Sqlite(error) if is_damage(&error) => {
+        match failure {
+            SqliteFailure::Damaged(what) => Self::Damaged { path, what },
+            SqliteFailure::Sqlite(error) if is_damage(&error) => {
                 Self::Damaged { path, what: error.to_string() }
             }
-            Trouble::Sqlite(error) => Self::Failed { path, source: Box::new(error) },
+            SqliteFailure::Sqlite(error) => Self::Failed { path, source: Box::new(error) },
         }
     }
 }
 
 /// What went wrong while the database was used.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum SqliteFailure {
     Sqlite(rusqlite::Error),
     /// The database answers, but with what we never wrote.
     Damaged(String),
 }
 
-impl From<rusqlite::Error> for Trouble {
+impl From<rusqlite::Error> for SqliteFailure {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl Trouble {
+impl SqliteFailure {
     pub(super) fn is_busy(&self) -> bool {
         let code = self.sqlite().map(|error| error.code);
         matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
@@ -237,9 +237,9 @@ fn is_damage(error: &rusqlite::Error) -> bool {
 mod tests {
     use super::*;
 
-    fn failed(extended_code: i32) -> Trouble {
+    fn failed(extended_code: i32) -> SqliteFailure {
         let error = ffi::Error::new(extended_code);
-        Trouble::Sqlite(rusqlite::Error::SqliteFailure(error, None))
+        SqliteFailure::Sqlite(rusqlite::Error::SqliteFailure(error, None))
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use rusqlite::Connection;
 
-use super::error::Trouble;
+use super::error::SqliteFailure;
 use super::readers::Readers;
 use super::rows::{Head, blob};
 use super::schema::CHANGES_PER_REVISION;
@@ -86,7 +86,7 @@ impl Feed {
                 Ok(changes)
             }
             Ok(None) => Err(WatchError::Gap),
-            Err(trouble) => Err(WatchError::Store(trouble.store_error(&self.path))),
+            Err(failure) => Err(WatchError::Store(failure.store_error(&self.path))),
         }
     }
 
@@ -123,11 +123,11 @@ impl Feed {
             let head = Head::load(connection)?;
             self.catch_up(&mut state, connection, &head)
         });
-        let is_busy = pulled.as_ref().is_err_and(Trouble::is_busy);
-        if let Err(trouble) = pulled
+        let is_busy = pulled.as_ref().is_err_and(SqliteFailure::is_busy);
+        if let Err(failure) = pulled
             && !is_busy
         {
-            let error = trouble.store_error(&self.path);
+            let error = failure.store_error(&self.path);
             for mut watch in state.watches.drain(..) {
                 watch.sender.fail(WatchError::Store(error.clone()));
             }
@@ -141,7 +141,7 @@ impl Feed {
         state: &mut State,
         connection: &Connection,
         head: &Head,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), SqliteFailure> {
         if state.watches.is_empty() || state.told >= head.revision {
             return Ok(());
         }
@@ -193,7 +193,7 @@ fn read_changes(
     after: u64,
     up_to: u64,
     mut tell: impl FnMut(ChangeSet),
-) -> Result<(), Trouble> {
+) -> Result<(), SqliteFailure> {
     if after >= up_to {
         return Ok(());
     }

@@ -113,18 +113,18 @@ pub(super) fn lock_within(file: &File, patience: Duration) -> io::Result<bool> {
 /// turn, and gives the place free when it has it. So one that has just written cannot be first
 /// again while another waits, as it could with one lock.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct WriteLock {
     next: File,
     turn: File,
 }
 
-impl Turn {
+impl WriteLock {
     pub(super) fn new(locks: &Locks) -> io::Result<Self> {
         Ok(Self { next: locks.file("next")?, turn: locks.file("turn")? })
     }
 
     /// Takes the turn, unless somebody has it or waits for it.
-    pub(super) fn try_take(&self) -> io::Result<bool> {
+    pub(super) fn try_acquire(&self) -> io::Result<bool> {
         if !try_lock(&self.next)? {
             return Ok(false);
         }
@@ -134,14 +134,14 @@ impl Turn {
     }
 
     /// Waits for the turn, for as long as it takes.
-    pub(super) fn take(&self) -> io::Result<()> {
+    pub(super) fn acquire(&self) -> io::Result<()> {
         self.next.lock()?;
         let taken = self.turn.lock();
         self.next.unlock()?;
         taken
     }
 
-    pub(super) fn give_back(&self) -> io::Result<()> {
+    pub(super) fn release(&self) -> io::Result<()> {
         self.turn.unlock()
     }
 }
@@ -207,21 +207,21 @@ mod tests {
     #[test]
     fn nobody_overtakes_one_that_waits_for_the_turn() {
         let (_folder, locks) = locks();
-        let (first, second) = (Turn::new(&locks).unwrap(), Turn::new(&locks).unwrap());
-        assert!(first.try_take().unwrap() && !second.try_take().unwrap());
+        let (first, second) = (WriteLock::new(&locks).unwrap(), WriteLock::new(&locks).unwrap());
+        assert!(first.try_acquire().unwrap() && !second.try_acquire().unwrap());
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| second.take().unwrap());
+            let waiting = scope.spawn(|| second.acquire().unwrap());
             // Until the other one stands in the place of the next.
             while try_lock(&first.next).unwrap() {
                 first.next.unlock().unwrap();
                 thread::yield_now();
             }
-            first.give_back().unwrap();
+            first.release().unwrap();
             waiting.join().unwrap();
-            assert!(!first.try_take().unwrap(), "it was the other one's turn");
-            second.give_back().unwrap();
+            assert!(!first.try_acquire().unwrap(), "it was the other one's turn");
+            second.release().unwrap();
         });
-        assert!(first.try_take().unwrap());
+        assert!(first.try_acquire().unwrap());
     }
 
     #[test]

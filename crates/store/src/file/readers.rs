@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::error::Trouble;
+use super::error::SqliteFailure;
 use super::rows::{blob, load_revision, read_any_entry};
 use super::schema::{READER_PATIENCE, Role, connect};
 use crate::key::{Key, StoreRange};
@@ -56,8 +56,8 @@ impl Readers {
     /// Reads at one moment.
     pub(super) fn read<T>(
         &self,
-        read: impl FnOnce(&Connection) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
+        read: impl FnOnce(&Connection) -> Result<T, SqliteFailure>,
+    ) -> Result<T, SqliteFailure> {
         let connection = self.begin()?;
         let result = read(&connection);
         if result.as_ref().is_ok() {
@@ -66,7 +66,11 @@ impl Readers {
         result
     }
 
-    pub(super) fn scan(&self, range: &StoreRange, page: &ScanFrom) -> Result<Scanned, Trouble> {
+    pub(super) fn scan(
+        &self,
+        range: &StoreRange,
+        page: &ScanFrom,
+    ) -> Result<Scanned, SqliteFailure> {
         match &page.after {
             None => self.scan_now(range, page).map(Scanned::Page),
             Some(after) => match self.pinned(after.revision) {
@@ -103,7 +107,7 @@ impl Readers {
         !lock(&self.pins).is_empty()
     }
 
-    fn begin(&self) -> Result<Connection, Trouble> {
+    fn begin(&self) -> Result<Connection, SqliteFailure> {
         let idle = lock(&self.idle).pop();
         let connection = match idle {
             Some(connection) => connection,
@@ -122,7 +126,7 @@ impl Readers {
         }
     }
 
-    fn scan_now(&self, range: &StoreRange, page: &ScanFrom) -> Result<ScanPage, Trouble> {
+    fn scan_now(&self, range: &StoreRange, page: &ScanFrom) -> Result<ScanPage, SqliteFailure> {
         let connection = self.begin()?;
         let revision = load_revision(&connection)?;
         let scanned = read_page(&connection, revision, range, page)?;
@@ -139,7 +143,7 @@ impl Readers {
         pin: &Pin,
         range: &StoreRange,
         page: &ScanFrom,
-    ) -> Result<ScanPage, Trouble> {
+    ) -> Result<ScanPage, SqliteFailure> {
         let scanned = read_page(&lock(&pin.connection), pin.revision, range, page)?;
         if scanned.next.is_none() {
             let mut pins = lock(&self.pins);
@@ -179,7 +183,7 @@ fn read_page(
     revision: Revision,
     range: &StoreRange,
     page: &ScanFrom,
-) -> Result<ScanPage, Trouble> {
+) -> Result<ScanPage, SqliteFailure> {
     let (start, from) = match &page.after {
         Some(next) if next.after >= *range.start() => (&next.after, ">"),
         _ => (range.start(), ">="),

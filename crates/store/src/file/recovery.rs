@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 
-use super::error::{FileOpenError, Trouble};
+use super::error::{FileOpenError, SqliteFailure};
 use super::rows::{Head, blob, read_entry};
 use super::schema::{Checkpoint, checkpoint, data_version, prepare};
 use crate::key::Key;
@@ -27,7 +27,7 @@ pub(super) fn recover(
         }
         unless_full(begin_anew(&connection))
     });
-    recovered.map_err(|trouble| FileOpenError::from_trouble(path, trouble))
+    recovered.map_err(|failure| FileOpenError::from_failure(path, failure))
 }
 
 /// Instructions of the database between two signs of life. A check of the whole file counts two
@@ -38,7 +38,7 @@ const INSTRUCTIONS: i32 = 1_000;
 fn show_life(
     connection: &mut Connection,
     mut is_alive: impl FnMut() + Send + 'static,
-) -> Result<(), Trouble> {
+) -> Result<(), SqliteFailure> {
     let go_on = move || {
         is_alive();
         false
@@ -46,8 +46,8 @@ fn show_life(
     Ok(connection.progress_handler(INSTRUCTIONS, Some(go_on))?)
 }
 
-fn unless_full(result: Result<(), Trouble>) -> Result<(), Trouble> {
-    result.or_else(|trouble| if trouble.is_full() { Ok(()) } else { Err(trouble) })
+fn unless_full(result: Result<(), SqliteFailure>) -> Result<(), SqliteFailure> {
+    result.or_else(|failure| if failure.is_full() { Ok(()) } else { Err(failure) })
 }
 
 /// Notes that the last user has closed the store.
@@ -60,11 +60,11 @@ pub(super) fn close(path: &Path) -> Result<(), FileOpenError> {
         }
         Ok(())
     });
-    closed.map_err(|trouble| FileOpenError::from_trouble(path, trouble))
+    closed.map_err(|failure| FileOpenError::from_failure(path, failure))
 }
 
 /// Notes that the store is in use, if it counts as closed.
-pub(super) fn mark_in_use(connection: &Connection) -> Result<(), Trouble> {
+pub(super) fn mark_in_use(connection: &Connection) -> Result<(), SqliteFailure> {
     if Head::load(connection)?.closed {
         mark(connection, false, |_| Ok(true))?;
     }
@@ -72,7 +72,7 @@ pub(super) fn mark_in_use(connection: &Connection) -> Result<(), Trouble> {
 }
 
 /// Notes that the store is closed, unless somebody has written since it had this version.
-fn mark_closed(connection: &Connection, version: i64) -> Result<(), Trouble> {
+fn mark_closed(connection: &Connection, version: i64) -> Result<(), SqliteFailure> {
     mark(connection, true, |connection| Ok(data_version(connection)? == version))
 }
 
@@ -82,8 +82,8 @@ fn mark_closed(connection: &Connection, version: i64) -> Result<(), Trouble> {
 fn mark(
     connection: &Connection,
     closed: bool,
-    is_wanted: impl FnOnce(&Connection) -> Result<bool, Trouble>,
-) -> Result<(), Trouble> {
+    is_wanted: impl FnOnce(&Connection) -> Result<bool, SqliteFailure>,
+) -> Result<(), SqliteFailure> {
     let writing = write(connection)?;
     // Only now, since nobody else can write any more.
     let mut head = Head::load(&writing)?;
@@ -97,7 +97,7 @@ fn mark(
     unless_full(checkpoint(connection, Checkpoint::Truncate).map(drop))
 }
 
-fn write(connection: &Connection) -> Result<Transaction<'_>, Trouble> {
+fn write(connection: &Connection) -> Result<Transaction<'_>, SqliteFailure> {
     Ok(Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?)
 }
 
@@ -106,13 +106,13 @@ fn write(connection: &Connection) -> Result<Transaction<'_>, Trouble> {
 /// SQLite's log is cut off where it is damaged, and that is well; but if a part of what is behind
 /// the damage was moved into the database before, the database is a mixture of two moments. Only a
 /// sum over everything tells.
-fn check(connection: &Connection) -> Result<(), Trouble> {
+fn check(connection: &Connection) -> Result<(), SqliteFailure> {
     let moment = connection.unchecked_transaction()?;
     let head = Head::load(&moment)?;
     let read = |row: &Row<'_>| row.get::<_, String>(0);
     let verdict: String = moment.query_row("PRAGMA integrity_check(1)", [], read)?;
     if verdict != "ok" {
-        return Err(Trouble::Damaged(verdict));
+        return Err(SqliteFailure::Damaged(verdict));
     }
     let sql = "SELECT key, value, revision, session, checksum FROM entry";
     let mut statement = moment.prepare(sql)?;
@@ -123,18 +123,18 @@ fn check(connection: &Connection) -> Result<(), Trouble> {
         let entry = read_entry(row, &key, 1)?;
         if entry.revision.get() > head.revision {
             let what = format!("the entry {key} is newer than the store");
-            return Err(Trouble::Damaged(what));
+            return Err(SqliteFailure::Damaged(what));
         }
         digest = digest.wrapping_add(row.get(4)?);
     }
     if digest != head.digest {
         let what = "its parts are of different moments, or some are missing".to_owned();
-        return Err(Trouble::Damaged(what));
+        return Err(SqliteFailure::Damaged(what));
     }
     Ok(())
 }
 
-fn begin_anew(connection: &Connection) -> Result<(), Trouble> {
+fn begin_anew(connection: &Connection) -> Result<(), SqliteFailure> {
     let writing = write(connection)?;
     let mut head = Head::load(&writing)?;
     let sql = "SELECT count(*) FROM entry WHERE session IS NOT NULL";

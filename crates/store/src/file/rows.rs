@@ -5,7 +5,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::apply::Changing;
-use super::error::Trouble;
+use super::error::SqliteFailure;
 use super::schema::CHANGES_PER_REVISION;
 use crate::key::Key;
 use crate::store::{Revision, SessionId, Versioned};
@@ -24,7 +24,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) fn load(connection: &Connection) -> Result<Self, Trouble> {
+    pub(super) fn load(connection: &Connection) -> Result<Self, SqliteFailure> {
         let sql = "SELECT revision, digest, forgotten_revision, forgotten_bytes, change_bytes, \
                    last_session, last_owner, closed FROM store";
         let read = |row: &Row<'_>| {
@@ -41,7 +41,7 @@ impl Head {
         };
         let found = connection.prepare_cached(sql)?.query_row([], read).optional()?;
         let Some((numbers, closed)) = found else {
-            return Err(Trouble::Damaged("the row about the store is missing".to_owned()));
+            return Err(SqliteFailure::Damaged("the row about the store is missing".to_owned()));
         };
         let [revision, digest, forgotten_revision, forgotten_bytes, change_bytes, session, owner] =
             numbers;
@@ -57,7 +57,7 @@ impl Head {
         })
     }
 
-    pub(super) fn save(&self, connection: &Connection) -> Result<(), Trouble> {
+    pub(super) fn save(&self, connection: &Connection) -> Result<(), SqliteFailure> {
         let sql = "UPDATE store SET revision = ?1, digest = ?2, forgotten_revision = ?3, \
                    forgotten_bytes = ?4, change_bytes = ?5, last_session = ?6, last_owner = ?7, \
                    closed = ?8";
@@ -86,11 +86,11 @@ impl Head {
 }
 
 /// The revision at the moment that a connection reads.
-pub(super) fn load_revision(connection: &Connection) -> Result<Revision, Trouble> {
+pub(super) fn load_revision(connection: &Connection) -> Result<Revision, SqliteFailure> {
     let sql = "SELECT revision FROM store";
     let revision = connection.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
     let Some(revision) = revision else {
-        return Err(Trouble::Damaged("the row about the store is missing".to_owned()));
+        return Err(SqliteFailure::Damaged("the row about the store is missing".to_owned()));
     };
     Ok(Revision::new(revision_number(revision)?))
 }
@@ -107,7 +107,7 @@ pub(super) fn load_mark(
     connection: &Connection,
     key: &Key,
     newest: u64,
-) -> Result<Option<Mark>, Trouble> {
+) -> Result<Option<Mark>, SqliteFailure> {
     let sql = "SELECT revision, checksum FROM entry WHERE key = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let read = |row: &Row<'_>| {
@@ -122,7 +122,7 @@ pub(super) fn load_entry(
     connection: &Connection,
     key: &Key,
     newest: u64,
-) -> Result<Option<Versioned>, Trouble> {
+) -> Result<Option<Versioned>, SqliteFailure> {
     let sql = "SELECT value, revision, session, checksum FROM entry WHERE key = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([key.as_bytes()])?;
@@ -147,23 +147,27 @@ fn believable_revision(row: &Row<'_>, column: usize, newest: u64) -> u64 {
 
 /// Reads value, revision, session and checksum from the columns from `first` on. Fails if they are
 /// not what was written.
-pub(super) fn read_entry(row: &Row<'_>, key: &Key, first: usize) -> Result<Versioned, Trouble> {
+pub(super) fn read_entry(
+    row: &Row<'_>,
+    key: &Key,
+    first: usize,
+) -> Result<Versioned, SqliteFailure> {
     let value = blob(row, first)?;
     let (revision, session): (i64, Option<i64>) = (row.get(first + 1)?, row.get(first + 2)?);
     if row.get::<_, i64>(first + 3)? != checksum(key.as_bytes(), value, revision, session) {
-        return Err(Trouble::Damaged(format!("the entry {key} is not what was written")));
+        return Err(SqliteFailure::Damaged(format!("the entry {key} is not what was written")));
     }
     let session = session.map(|session| SessionId::new(session.cast_unsigned()));
     let revision = Revision::new(revision_number(revision)?);
     Ok(Versioned::new(Bytes::copy_from_slice(value), revision, session))
 }
 
-pub(super) fn blob<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], Trouble> {
+pub(super) fn blob<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], SqliteFailure> {
     match row.get_ref(column)? {
         ValueRef::Blob(bytes) => Ok(bytes),
         other => {
             let what = format!("{} where bytes should be", other.data_type());
-            Err(Trouble::Damaged(what))
+            Err(SqliteFailure::Damaged(what))
         }
     }
 }
@@ -188,11 +192,11 @@ pub(super) fn checksum(key: &[u8], value: &[u8], revision: i64, session: Option<
 
 /// A stored number as that of a revision. The highest cannot be reached by counting, and leave room
 /// for the positions of changes.
-pub(super) fn revision_number(stored: i64) -> Result<u64, Trouble> {
+pub(super) fn revision_number(stored: i64) -> Result<u64, SqliteFailure> {
     const LIMIT: u64 = i64::MAX.cast_unsigned() / CHANGES_PER_REVISION - 1;
     match u64::try_from(stored) {
         Ok(number) if number < LIMIT => Ok(number),
-        _ => Err(Trouble::Damaged(format!("{stored} is no revision"))),
+        _ => Err(SqliteFailure::Damaged(format!("{stored} is no revision"))),
     }
 }
 
@@ -204,7 +208,7 @@ pub(super) struct StoredSession {
     pub(super) deadline_ms: i64,
 }
 
-pub(super) fn load_sessions(connection: &Connection) -> Result<Vec<StoredSession>, Trouble> {
+pub(super) fn load_sessions(connection: &Connection) -> Result<Vec<StoredSession>, SqliteFailure> {
     let sql = "SELECT id, owner, deadline_ms FROM session ORDER BY id";
     let mut statement = connection.prepare_cached(sql)?;
     let read = |row: &Row<'_>| {
@@ -216,11 +220,11 @@ pub(super) fn load_sessions(connection: &Connection) -> Result<Vec<StoredSession
 }
 
 impl Changing<'_> {
-    pub(super) fn sessions(&self) -> Result<Vec<StoredSession>, Trouble> {
+    pub(super) fn sessions(&self) -> Result<Vec<StoredSession>, SqliteFailure> {
         load_sessions(self.connection())
     }
 
-    pub(super) fn has_session(&self, session: SessionId) -> Result<bool, Trouble> {
+    pub(super) fn has_session(&self, session: SessionId) -> Result<bool, SqliteFailure> {
         let sql = "SELECT 1 FROM session WHERE id = ?1";
         let mut statement = self.connection().prepare_cached(sql)?;
         Ok(statement.exists([session.get().cast_signed()])?)

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, Row};
 
-use super::error::{FileOpenError, Trouble};
+use super::error::{FileOpenError, SqliteFailure};
 
 /// Marks the file as ours; it spells "Shwr".
 pub(super) const APPLICATION_ID: i64 = 0x5368_7772;
@@ -143,7 +143,7 @@ pub(super) enum Checkpoint {
 }
 
 /// Moves the log into the database. Tells whether all of it was.
-pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<bool, Trouble> {
+pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<bool, SqliteFailure> {
     let sql = match how {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
         Checkpoint::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
@@ -155,33 +155,33 @@ pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<boo
 }
 
 /// A number that is another one when somebody else has written.
-pub(super) fn data_version(connection: &Connection) -> Result<i64, Trouble> {
+pub(super) fn data_version(connection: &Connection) -> Result<i64, SqliteFailure> {
     let mut statement = connection.prepare_cached("PRAGMA data_version")?;
     Ok(statement.query_row([], |row| row.get(0))?)
 }
 
 /// Makes the database if it is not there, and checks that it is ours. The caller has it alone.
 pub(super) fn prepare(path: &Path) -> Result<Connection, FileOpenError> {
-    let trouble = |error| FileOpenError::from_trouble(path, Trouble::Sqlite(error));
+    let failure = |error| FileOpenError::from_failure(path, SqliteFailure::Sqlite(error));
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(trouble)?;
-    connection.busy_timeout(READER_PATIENCE).map_err(trouble)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(failure)?;
+    connection.busy_timeout(READER_PATIENCE).map_err(failure)?;
     let content = identify(&connection, path)?;
     let journal = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0));
     require_log(journal, path)?;
     if content == Content::Nothing {
-        create(&connection).map_err(trouble)?;
+        create(&connection).map_err(failure)?;
     }
-    set_up(&connection, Role::Writer).map_err(trouble)?;
+    set_up(&connection, Role::Writer).map_err(failure)?;
     Ok(connection)
 }
 
 /// Checks that a database that others use is ours as well.
 pub(super) fn check(path: &Path) -> Result<(), FileOpenError> {
-    let trouble = |error| FileOpenError::from_trouble(path, Trouble::Sqlite(error));
-    let connection = connect(path, Role::Reader, READER_PATIENCE).map_err(trouble)?;
+    let failure = |error| FileOpenError::from_failure(path, SqliteFailure::Sqlite(error));
+    let connection = connect(path, Role::Reader, READER_PATIENCE).map_err(failure)?;
     if identify(&connection, path)? == Content::Nothing {
         let what = "it is empty, though somebody uses it".to_owned();
         return Err(FileOpenError::Damaged { path: path.to_owned(), what });
@@ -196,13 +196,13 @@ enum Content {
 }
 
 fn identify(connection: &Connection, path: &Path) -> Result<Content, FileOpenError> {
-    let trouble = |error| FileOpenError::from_trouble(path, Trouble::Sqlite(error));
+    let failure = |error| FileOpenError::from_failure(path, SqliteFailure::Sqlite(error));
     let pragma = |name: &str| {
-        connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(trouble)
+        connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failure)
     };
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
     let tables = "SELECT count(*) FROM sqlite_schema";
-    let tables: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(trouble)?;
+    let tables: i64 = connection.query_row(tables, [], |row| row.get(0)).map_err(failure)?;
     let path = || path.to_owned();
     match (application, version) {
         (0, 0) if tables == 0 => Ok(Content::Nothing),
@@ -228,7 +228,7 @@ fn require_log(journal: rusqlite::Result<String>, path: &Path) -> Result<(), Fil
             path: path.to_owned(),
             source: format!("it keeps its journal as `{mode}`, and not as a log beside it").into(),
         }),
-        Err(error) => Err(FileOpenError::from_trouble(path, Trouble::Sqlite(error))),
+        Err(error) => Err(FileOpenError::from_failure(path, SqliteFailure::Sqlite(error))),
     }
 }
 

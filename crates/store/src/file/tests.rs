@@ -163,7 +163,7 @@ fn who_comes_while_the_last_one_leaves_is_the_first_again() {
     let leaving = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     put(&leaving, "a", vec![1]);
     // It has left, but what it has open is not closed yet.
-    door::leave(&leaving.inner.setup);
+    users::leave(&leaving.inner.setup);
     let next = FileStore::open(folder.path(), FileOptions::default()).unwrap();
     let closed = "SELECT closed FROM store";
     let connection = rusqlite::Connection::open(next.path()).unwrap();

@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 
 use super::Setup;
 use super::apply::{Changing, millis};
-use super::error::Trouble;
+use super::error::SqliteFailure;
 use super::feed::Feed;
-use super::locks::{Owner, Turn};
+use super::locks::{Owner, WriteLock};
 use super::recovery::mark_in_use;
 use super::rows::Head;
 use super::schema::{Checkpoint, LogPages, Role, checkpoint, connect, count_log_pages};
@@ -23,7 +23,7 @@ use crate::store::{Session, SessionId};
 
 /// Something to be written.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum WriteTask {
     Commits(CommitBatch),
     Open {
         ttl: Duration,
@@ -45,7 +45,7 @@ pub(super) enum Job {
     },
 }
 
-impl Job {
+impl WriteTask {
     /// Answers that nothing was done.
     pub(super) fn refuse(self, fault: Fault) {
         let error = || SessionError::Store(StoreError::Unavailable(fault.clone()));
@@ -66,7 +66,7 @@ impl Job {
 pub(super) struct Writer {
     setup: Arc<Setup>,
     feed: Arc<Feed>,
-    pub(super) turn: Turn,
+    pub(super) write_lock: WriteLock,
     /// Opened when they are needed, and again after a failure.
     durable: Option<(Connection, LogPages)>,
     upkeep: Option<Connection>,
@@ -84,29 +84,29 @@ pub(super) struct Writer {
 enum Failed {
     /// Somebody else has the database; nothing was tried.
     Busy,
-    Before(Trouble),
-    Committing(Trouble),
+    Before(SqliteFailure),
+    Committing(SqliteFailure),
 }
 
-impl From<Trouble> for Failed {
-    fn from(trouble: Trouble) -> Self {
-        if trouble.is_busy() { Self::Busy } else { Self::Before(trouble) }
+impl From<SqliteFailure> for Failed {
+    fn from(failure: SqliteFailure) -> Self {
+        if failure.is_busy() { Self::Busy } else { Self::Before(failure) }
     }
 }
 
 impl From<rusqlite::Error> for Failed {
     fn from(error: rusqlite::Error) -> Self {
-        Self::from(Trouble::from(error))
+        Self::from(SqliteFailure::from(error))
     }
 }
 
 impl Writer {
     pub(super) fn new(setup: Arc<Setup>, feed: Arc<Feed>) -> io::Result<Self> {
-        let turn = Turn::new(&setup.locks)?;
+        let write_lock = WriteLock::new(&setup.locks)?;
         Ok(Self {
             setup,
             feed,
-            turn,
+            write_lock,
             durable: None,
             upkeep: None,
             log_pages_seen: 0,
@@ -118,29 +118,29 @@ impl Writer {
     }
 
     /// Does a job, or gives it back if somebody else has the database for longer than `patience`.
-    pub(super) fn run(&mut self, job: Job, patience: Duration) -> Option<Job> {
+    pub(super) fn run(&mut self, task: WriteTask, patience: Duration) -> Option<WriteTask> {
         if let Some(fault) = &self.broken {
-            job.refuse(fault.clone());
+            task.refuse(fault.clone());
             return None;
         }
-        let given_back = match job {
-            Job::Commits(batch) => self.commit(batch, patience),
-            Job::EndSessions => self.end_sessions(patience),
-            Job::Open { ttl, reply } => match self.open(ttl, patience) {
-                Err(Failed::Busy) => Some(Job::Open { ttl, reply }),
+        let given_back = match task {
+            WriteTask::Commits(batch) => self.commit(batch, patience),
+            WriteTask::EndSessions => self.end_sessions(patience),
+            WriteTask::Open { ttl, reply } => match self.open(ttl, patience) {
+                Err(Failed::Busy) => Some(WriteTask::Open { ttl, reply }),
                 result => self.answer(reply, result.map(Ok)),
             },
-            Job::KeepAlive { session, reply } => match self.keep_alive(session, patience) {
-                Err(Failed::Busy) => Some(Job::KeepAlive { session, reply }),
+            WriteTask::KeepAlive { session, reply } => match self.keep_alive(session, patience) {
+                Err(Failed::Busy) => Some(WriteTask::KeepAlive { session, reply }),
                 result => self.answer(reply, result.map(|kept| kept.ok_or(session))),
             },
-            Job::Close { session, reply } => match self.close_session(session, patience) {
-                Err(Failed::Busy) => Some(Job::Close { session, reply }),
+            WriteTask::Close { session, reply } => match self.close_session(session, patience) {
+                Err(Failed::Busy) => Some(WriteTask::Close { session, reply }),
                 result => self.answer(reply, result.map(|closed| closed.ok_or(session))),
             },
-            Job::Forget { reply } => {
+            WriteTask::Forget { reply } => {
                 match self.durably(patience, |changing| changing.forget_all()) {
-                    Err(Failed::Busy) => Some(Job::Forget { reply }),
+                    Err(Failed::Busy) => Some(WriteTask::Forget { reply }),
                     result => self.answer(reply, result.map(Ok)),
                 }
             }
@@ -149,7 +149,7 @@ impl Writer {
         given_back
     }
 
-    fn commit(&mut self, batch: CommitBatch, patience: Duration) -> Option<Job> {
+    fn commit(&mut self, batch: CommitBatch, patience: Duration) -> Option<WriteTask> {
         let now = self.setup.clock.now();
         let result = self.durably(patience, |changing| {
             let mut results = Vec::with_capacity(batch.commits().len());
@@ -160,9 +160,9 @@ impl Writer {
         });
         match result {
             Ok(results) => batch.finish(results),
-            Err(Failed::Busy) => return Some(Job::Commits(batch)),
-            Err(Failed::Before(trouble)) => batch.fail(&trouble.before_commit(self.path())),
-            Err(Failed::Committing(trouble)) => batch.fail(&trouble.in_commit(self.path())),
+            Err(Failed::Busy) => return Some(WriteTask::Commits(batch)),
+            Err(Failed::Before(failure)) => batch.fail(&failure.before_commit(self.path())),
+            Err(Failed::Committing(failure)) => batch.fail(&failure.in_commit(self.path())),
         }
         None
     }
@@ -178,7 +178,7 @@ impl Writer {
                 Some(owner) => owner.number,
                 None => loop {
                     head.last_owner = head.last_owner.saturating_add(1);
-                    let taken = locks.take_owner(head.last_owner).map_err(lock_trouble)?;
+                    let taken = locks.take_owner(head.last_owner).map_err(lock_failure)?;
                     if taken.is_some() {
                         owner = taken;
                         break head.last_owner;
@@ -219,7 +219,7 @@ impl Writer {
         })
     }
 
-    fn end_sessions(&mut self, patience: Duration) -> Option<Job> {
+    fn end_sessions(&mut self, patience: Duration) -> Option<WriteTask> {
         let now = self.setup.clock.now();
         let setup = Arc::clone(&self.setup);
         let own = self.owner.as_ref().map(|owner| owner.number);
@@ -247,7 +247,7 @@ impl Writer {
     fn durably<T>(
         &mut self,
         patience: Duration,
-        change: impl FnOnce(&mut Changing<'_>) -> Result<T, Trouble>,
+        change: impl FnOnce(&mut Changing<'_>) -> Result<T, SqliteFailure>,
     ) -> Result<T, Failed> {
         if self.durable.is_none() {
             let mut connection = connect(self.path(), Role::Writer, patience)?;
@@ -282,7 +282,7 @@ impl Writer {
     fn lightly<T>(
         &mut self,
         patience: Duration,
-        change: impl FnOnce(&Connection) -> Result<T, Trouble>,
+        change: impl FnOnce(&Connection) -> Result<T, SqliteFailure>,
     ) -> Result<T, Failed> {
         if self.upkeep.is_none() {
             let mut connection = connect(self.path(), Role::Upkeep, patience)?;
@@ -313,8 +313,8 @@ impl Writer {
             return;
         }
         self.log_pages_moved = pages;
-        if let Err(trouble) = checkpoint(connection, Checkpoint::Passive)
-            && trouble.is_failed_sync()
+        if let Err(failure) = checkpoint(connection, Checkpoint::Passive)
+            && failure.is_failed_sync()
         {
             // The log still has it all, but what is in the database by now nobody knows.
             self.broken = Some(self.setup.sync_failed());
@@ -326,12 +326,12 @@ impl Writer {
         &self,
         reply: oneshot::Sender<Result<T, SessionError>>,
         result: Result<Result<T, SessionId>, Failed>,
-    ) -> Option<Job> {
+    ) -> Option<WriteTask> {
         let answer = match result {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(session)) => Err(SessionError::Gone(session)),
-            Err(Failed::Before(trouble) | Failed::Committing(trouble)) => {
-                Err(SessionError::Store(trouble.store_error(self.path())))
+            Err(Failed::Before(failure) | Failed::Committing(failure)) => {
+                Err(SessionError::Store(failure.store_error(self.path())))
             }
             // Jobs of a busy database are given back, so nobody sees this.
             Err(Failed::Busy) => Err(SessionError::Store(StoreError::Unavailable(Fault::new(
@@ -360,20 +360,20 @@ impl Failed {
     fn spoils_connection(&self) -> bool {
         match self {
             Self::Busy => false,
-            Self::Before(trouble) | Self::Committing(trouble) => trouble.spoils_connection(),
+            Self::Before(failure) | Self::Committing(failure) => failure.spoils_connection(),
         }
     }
 
     fn is_failed_sync(&self) -> bool {
         match self {
             Self::Busy => false,
-            Self::Before(trouble) | Self::Committing(trouble) => trouble.is_failed_sync(),
+            Self::Before(failure) | Self::Committing(failure) => failure.is_failed_sync(),
         }
     }
 }
 
-fn lock_trouble(error: io::Error) -> Trouble {
-    Trouble::Sqlite(rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+fn lock_failure(error: io::Error) -> SqliteFailure {
+    SqliteFailure::Sqlite(rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
 /// Marks the store as in use before anything else is written, if there was no room for that when it
@@ -395,7 +395,7 @@ fn mark_once(
 fn transaction<T>(
     connection: &Connection,
     patience: Duration,
-    change: impl FnOnce() -> Result<T, Trouble>,
+    change: impl FnOnce() -> Result<T, SqliteFailure>,
 ) -> Result<T, Failed> {
     connection.busy_timeout(patience)?;
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
@@ -410,7 +410,7 @@ fn transaction<T>(
         Ok(_) => Ok(result),
         Err(error) => {
             undo();
-            Err(Failed::Committing(Trouble::from(error)))
+            Err(Failed::Committing(SqliteFailure::from(error)))
         }
     }
 }

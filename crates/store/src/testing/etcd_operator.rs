@@ -52,8 +52,8 @@ impl EtcdOperator {
         loop {
             match Connection::open(&endpoint, 0, &options).await {
                 Ok(connection) => return Ok(Self { connection }),
-                Err(trouble) if Instant::now() > deadline => {
-                    return Err(io::Error::other(trouble.fault));
+                Err(failure) if Instant::now() > deadline => {
+                    return Err(io::Error::other(failure.fault));
                 }
                 Err(_) => sleep(PAUSE).await,
             }

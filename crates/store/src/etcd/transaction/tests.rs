@@ -9,7 +9,7 @@ const SERVER: EtcdServerLimits = EtcdServerLimits { operations: 128, bytes: 1_57
 
 fn composer(prefix: usize) -> Composer {
     let namespace = Namespace::new(Bytes::from(vec![b'n'; prefix]));
-    Composer { room: Room::new(&SERVER, &namespace), namespace }
+    Composer { budget: RequestBudget::new(&SERVER, &namespace), namespace }
 }
 
 /// The costliest way to make up a commit: all keys are as long as they may be.
@@ -44,7 +44,7 @@ fn passes(txn: &TxnRequest, left: usize) -> bool {
 fn whatever_is_within_the_limits_fits_into_a_request() {
     for prefix in [1, 12, 64] {
         let composer = composer(prefix);
-        let limits = composer.room.limits();
+        let limits = composer.budget.limits();
         let commit = heaviest(&limits, limits.bytes);
         assert_eq!(commit.check(&limits), Ok(()));
         assert_eq!(commit.bytes(), limits.bytes);
@@ -60,7 +60,7 @@ fn whatever_is_within_the_limits_fits_into_a_request() {
 #[test]
 fn one_expectation_more_than_the_limit_would_not_pass() {
     let composer = composer(12);
-    let limits = composer.room.limits();
+    let limits = composer.budget.limits();
     assert_eq!((limits.expectations, limits.writes), (114, 114 * 13));
     let more = StoreLimits { expectations: limits.expectations + 1, ..limits };
     let request = composer.request(&[&heaviest(&more, limits.bytes)]);
@@ -102,16 +102,16 @@ fn size(commits: &[Commit]) -> BatchSize {
 }
 
 /// The most commits of so many operations each that fit.
-fn most(room: &Room, operations: usize) -> usize {
+fn most(budget: &RequestBudget, operations: usize) -> usize {
     let size = |commits| BatchSize { commits, longest: operations, ..BatchSize::default() };
-    (2..).take_while(|commits| room.fits(&size(*commits))).last().unwrap()
+    (2..).take_while(|commits| budget.fits(&size(*commits))).last().unwrap()
 }
 
 #[test]
 fn a_batch_that_fits_passes_however_its_commits_go_together() {
     let composer = composer(12);
     for operations in [1, 3, 13, 14, 64, 100] {
-        let most = most(&composer.room, operations);
+        let most = most(&composer.budget, operations);
         // So many look at each gate; at the last of them, nobody else does.
         for company in [most, 100, 64, 8, 7, 3, 1] {
             let commit = |number: usize| {
@@ -123,8 +123,8 @@ fn a_batch_that_fits_passes_however_its_commits_go_together() {
                 }
             };
             let commits: Vec<Commit> = (0..=most).map(commit).collect();
-            assert!(composer.room.fits(&size(&commits[..most])), "{most} of {operations}");
-            assert!(!composer.room.fits(&size(&commits)), "{most} of {operations} and one");
+            assert!(composer.budget.fits(&size(&commits[..most])), "{most} of {operations}");
+            assert!(!composer.budget.fits(&size(&commits)), "{most} of {operations} and one");
             let all: Vec<&Commit> = commits.iter().take(most).collect();
             for request in [composer.request(&all), composer.inquiry(&all)] {
                 assert!(passes(&request, SERVER.operations), "{most} of {operations}, {company}");
@@ -136,10 +136,10 @@ fn a_batch_that_fits_passes_however_its_commits_go_together() {
 
 #[test]
 fn a_request_has_room_for_more_commits_than_a_list_has_for_operations() {
-    let room = composer(12).room;
-    assert!(most(&room, 3) > 400, "{}", most(&room, 3));
-    assert!(most(&room, 16) > 256, "{}", most(&room, 16));
-    assert!(most(&room, 100) > 20, "{}", most(&room, 100));
+    let budget = composer(12).budget;
+    assert!(most(&budget, 3) > 400, "{}", most(&budget, 3));
+    assert!(most(&budget, 16) > 256, "{}", most(&budget, 16));
+    assert!(most(&budget, 100) > 20, "{}", most(&budget, 100));
 }
 
 fn inner(operation: &RequestOp) -> &TxnRequest {
@@ -229,7 +229,7 @@ fn a_batch_never_has_more_bytes_than_a_server_takes() {
         size.operations += 15;
         size.longest = 14;
         size.bytes += commit.bytes();
-        if !composer.room.fits(&size) {
+        if !composer.budget.fits(&size) {
             break;
         }
         fitting.push(commit);

@@ -12,13 +12,13 @@ use rusqlite::Connection;
 
 use super::Setup;
 use super::apply::millis;
-use super::error::Trouble;
+use super::error::SqliteFailure;
 use super::feed::Feed;
-use super::lane::Lane;
 use super::readers::Readers;
 use super::rows::load_sessions;
 use super::schema::{READER_PATIENCE, Role, connect, data_version};
-use super::writer::Job;
+use super::write_queue::WriteQueue;
+use super::writer::WriteTask;
 use crate::batch::Batcher;
 
 /// How often it looks while somebody watches.
@@ -32,17 +32,17 @@ const SESSIONS: Duration = Duration::from_millis(10);
 
 /// The thread.
 #[derive(Debug)]
-pub(super) struct Keeper {
-    bell: Arc<Bell>,
+pub(super) struct Maintenance {
+    wake_up: Arc<WakeUp>,
     thread: Option<JoinHandle<()>>,
     started: Instant,
     called_ms: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Bell {
+struct WakeUp {
     state: Mutex<Called>,
-    rung: Condvar,
+    sent: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ enum Called {
 
 struct Round {
     setup: Arc<Setup>,
-    batcher: Batcher<Lane>,
+    batcher: Batcher<WriteQueue>,
     readers: Arc<Readers>,
     feed: Arc<Feed>,
     connection: Option<Connection>,
@@ -77,14 +77,14 @@ impl Seen {
     }
 }
 
-impl Keeper {
+impl Maintenance {
     pub(super) fn start(
         setup: Arc<Setup>,
-        batcher: Batcher<Lane>,
+        batcher: Batcher<WriteQueue>,
         readers: Arc<Readers>,
         feed: Arc<Feed>,
     ) -> io::Result<Self> {
-        let bell = Arc::new(Bell::default());
+        let wake_up = Arc::new(WakeUp::default());
         let mut round = Round {
             setup,
             batcher,
@@ -95,36 +95,36 @@ impl Keeper {
             sessions_looked_at: None,
             has_sessions: false,
         };
-        let heard = Arc::clone(&bell);
-        let name = "shardwright-file-keeper".to_owned();
+        let heard = Arc::clone(&wake_up);
+        let name = "shardwright-file-maintenance".to_owned();
         let thread = thread::Builder::new().name(name).spawn(move || {
             while heard.wait(round.pause()) {
                 round.look();
             }
         })?;
         let (started, called_ms) = (Instant::now(), AtomicU64::new(0));
-        Ok(Self { bell, thread: Some(thread), started, called_ms })
+        Ok(Self { wake_up, thread: Some(thread), started, called_ms })
     }
 
     /// Has it look at once.
-    pub(super) fn call(&self) {
-        self.bell.ring(Called::Look);
+    pub(super) fn wake(&self) {
+        self.wake_up.send(Called::Look);
     }
 
     /// Has it look at once, unless it has just done so.
-    pub(super) fn call_if_rested(&self) {
+    pub(super) fn wake_if_idle(&self) {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let rest = u64::try_from(SESSIONS.as_millis()).unwrap_or(u64::MAX);
         let last = self.called_ms.load(Ordering::Relaxed);
         if now.saturating_sub(last) >= rest {
             self.called_ms.store(now, Ordering::Relaxed);
-            self.call();
+            self.wake();
         }
     }
 
     /// Ends it.
     pub(super) fn stop(&mut self) {
-        self.bell.ring(Called::Stop);
+        self.wake_up.send(Called::Stop);
         if let Some(thread) = self.thread.take() {
             // If it has panicked, there is nothing left to stop.
             let _panicked = thread.join();
@@ -132,20 +132,20 @@ impl Keeper {
     }
 }
 
-impl Bell {
-    fn ring(&self, called: Called) {
+impl WakeUp {
+    fn send(&self, called: Called) {
         let mut state = self.lock();
         if *state != Called::Stop {
             *state = called;
         }
         drop(state);
-        self.rung.notify_all();
+        self.sent.notify_all();
     }
 
     /// Waits until it is rung, or time is over. Tells whether to go on.
     fn wait(&self, time: Duration) -> bool {
         let waiting = |called: &mut Called| *called == Called::No;
-        let state = self.rung.wait_timeout_while(self.lock(), time, waiting);
+        let state = self.sent.wait_timeout_while(self.lock(), time, waiting);
         let (mut state, _) = state.unwrap_or_else(PoisonError::into_inner);
         match *state {
             Called::Stop => false,
@@ -187,7 +187,7 @@ impl Round {
         }
     }
 
-    fn look_into_database(&mut self) -> Result<(), Trouble> {
+    fn look_into_database(&mut self) -> Result<(), SqliteFailure> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => connect(&self.setup.path, Role::Reader, READER_PATIENCE)?,
@@ -205,7 +205,7 @@ impl Round {
             let owners: BTreeSet<_> = sessions.iter().map(|session| session.owner).collect();
             let is_over = sessions.iter().any(|session| session.deadline_ms <= now);
             if is_over || owners.into_iter().any(|owner| self.setup.is_owner_gone(owner)) {
-                self.batcher.engine().submit(Job::EndSessions);
+                self.batcher.engine().submit(WriteTask::EndSessions);
             }
         }
         self.connection = Some(connection);

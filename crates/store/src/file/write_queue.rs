@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::writer::{Job, Writer};
-use super::{Setup, door};
+use super::writer::{WriteTask, Writer};
+use super::{Setup, users};
 use crate::batch::{BatchEngine, BatchSize, CommitBatch};
 use crate::error::{Fault, FaultKind};
 
@@ -21,15 +21,15 @@ const BATCH_BYTES: usize = 8 * 1_024 * 1_024;
 
 /// Brings jobs to the writer.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct WriteQueue {
     setup: Arc<Setup>,
     writer: Mutex<Writer>,
-    room: Mutex<Room>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Room {
+struct QueueState {
     waiting: VecDeque<Waiting>,
     /// Whether the thread has something to do; then nobody goes past it.
     is_busy: bool,
@@ -41,44 +41,44 @@ struct Room {
 
 #[derive(Debug)]
 struct Waiting {
-    job: Job,
+    task: WriteTask,
     deadline: Instant,
 }
 
-impl Lane {
+impl WriteQueue {
     pub(super) fn new(setup: Arc<Setup>, writer: Writer) -> Self {
-        let (writer, room) = (Mutex::new(writer), Mutex::default());
-        Self { setup, writer, room, changed: Condvar::new() }
+        let (writer, state) = (Mutex::new(writer), Mutex::default());
+        Self { setup, writer, state, changed: Condvar::new() }
     }
 
     /// Does a job, now or later.
-    pub(super) fn submit(self: &Arc<Self>, job: Job) {
+    pub(super) fn submit(self: &Arc<Self>, task: WriteTask) {
         let deadline = Instant::now() + self.setup.patience;
         let is_busy = {
-            let room = self.room();
-            room.is_busy || room.is_closed
+            let state = self.state();
+            state.is_busy || state.is_closed
         };
         if is_busy {
-            return self.queue(Waiting { job, deadline });
+            return self.enqueue(Waiting { task, deadline });
         }
         let mut writer = match self.writer.try_lock() {
             Ok(writer) => writer,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return self.queue(Waiting { job, deadline }),
+            Err(TryLockError::WouldBlock) => return self.enqueue(Waiting { task, deadline }),
         };
-        match writer.turn.try_take() {
+        match writer.write_lock.try_acquire() {
             Ok(true) => {}
             Ok(false) => {
                 drop(writer);
-                return self.queue(Waiting { job, deadline });
+                return self.enqueue(Waiting { task, deadline });
             }
-            Err(error) => return job.refuse(self.lock_failed(error)),
+            Err(error) => return task.refuse(self.lock_failed(error)),
         }
-        let given_back = writer.run(job, Duration::ZERO);
-        self.give_back_turn(&writer);
+        let given_back = writer.run(task, Duration::ZERO);
+        self.release(&writer);
         drop(writer);
-        if let Some(job) = given_back {
-            self.queue(Waiting { job, deadline });
+        if let Some(task) = given_back {
+            self.enqueue(Waiting { task, deadline });
         }
     }
 
@@ -86,130 +86,130 @@ impl Lane {
     pub(super) fn refuse_overdue(&self) {
         let now = Instant::now();
         let overdue: VecDeque<_> = {
-            let mut room = self.room();
-            let waiting = std::mem::take(&mut room.waiting);
+            let mut state = self.state();
+            let waiting = std::mem::take(&mut state.waiting);
             let (overdue, waiting) = waiting.into_iter().partition(|one| one.deadline <= now);
-            room.waiting = waiting;
+            state.waiting = waiting;
             overdue
         };
         for waiting in overdue {
-            waiting.job.refuse(self.busy());
+            waiting.task.refuse(self.busy());
         }
     }
 
     pub(super) fn is_waited_for(&self) -> bool {
-        self.room().is_busy
+        self.state().is_busy
     }
 
     /// Ends the thread, refuses what waits, and waits for what is being written. Tells whether
     /// nothing is written any more.
     pub(super) fn close(&self, patience: Duration) -> bool {
         let waiting = {
-            let mut room = self.room();
-            room.is_closed = true;
-            std::mem::take(&mut room.waiting)
+            let mut state = self.state();
+            state.is_closed = true;
+            std::mem::take(&mut state.waiting)
         };
         self.changed.notify_all();
         for waiting in waiting {
-            waiting.job.refuse(super::interrupted());
+            waiting.task.refuse(super::interrupted());
         }
-        let has_thread = |room: &mut Room| room.has_thread;
-        let ended = self.changed.wait_timeout_while(self.room(), patience, has_thread);
-        let mut room = ended.unwrap_or_else(PoisonError::into_inner).0;
-        if room.has_thread {
+        let has_thread = |state: &mut QueueState| state.has_thread;
+        let ended = self.changed.wait_timeout_while(self.state(), patience, has_thread);
+        let mut state = ended.unwrap_or_else(PoisonError::into_inner).0;
+        if state.has_thread {
             // It still waits for another process. When it ends, it closes the connections and
             // leaves.
-            room.thread_leaves = true;
+            state.thread_leaves = true;
             return false;
         }
-        drop(room);
+        drop(state);
         self.writer.try_lock().is_ok_and(|mut writer| {
             writer.close();
             true
         })
     }
 
-    fn queue(self: &Arc<Self>, waiting: Waiting) {
-        let mut room = self.room();
-        if room.is_closed {
-            drop(room);
-            return waiting.job.refuse(super::interrupted());
+    fn enqueue(self: &Arc<Self>, waiting: Waiting) {
+        let mut state = self.state();
+        if state.is_closed {
+            drop(state);
+            return waiting.task.refuse(super::interrupted());
         }
-        room.is_busy = true;
+        state.is_busy = true;
         // Whoever looks after sessions comes again and again, and one look ends all that are over.
         // So only one of them is ahead of those who are waited for.
-        let is_look = |job: &Job| matches!(job, Job::EndSessions);
-        if is_look(&waiting.job) && room.waiting.iter().any(|other| is_look(&other.job)) {
+        let is_look = |task: &WriteTask| matches!(task, WriteTask::EndSessions);
+        if is_look(&waiting.task) && state.waiting.iter().any(|other| is_look(&other.task)) {
             return;
         }
-        room.waiting.push_back(waiting);
-        if !room.has_thread {
-            let lane = Arc::clone(self);
+        state.waiting.push_back(waiting);
+        if !state.has_thread {
+            let queue = Arc::clone(self);
             let name = "shardwright-file-writer".to_owned();
             let work = move || {
-                lane.work();
-                let mut room = lane.room();
-                room.has_thread = false;
-                let leaves = room.thread_leaves;
-                drop(room);
-                lane.changed.notify_all();
+                queue.work();
+                let mut state = queue.state();
+                state.has_thread = false;
+                let leaves = state.thread_leaves;
+                drop(state);
+                queue.changed.notify_all();
                 if leaves {
-                    door::leave(&lane.setup);
+                    users::leave(&queue.setup);
                 }
             };
-            room.has_thread = thread::Builder::new().name(name).spawn(work).is_ok();
+            state.has_thread = thread::Builder::new().name(name).spawn(work).is_ok();
         }
-        let stuck = if room.has_thread {
+        let stuck = if state.has_thread {
             None
         } else {
-            room.is_busy = false;
-            room.waiting.pop_back()
+            state.is_busy = false;
+            state.waiting.pop_back()
         };
-        drop(room);
+        drop(state);
         self.changed.notify_all();
         if let Some(waiting) = stuck {
-            waiting.job.refuse(Fault::new(FaultKind::Busy, "no thread can be started"));
+            waiting.task.refuse(Fault::new(FaultKind::Busy, "no thread can be started"));
         }
     }
 
     /// What the thread does: takes turns with other processes, one job at a time.
     fn work(&self) {
         loop {
-            let mut room = self.room();
-            while room.waiting.is_empty() && !room.is_closed {
-                room.is_busy = false;
-                room = self.changed.wait(room).unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state();
+            while state.waiting.is_empty() && !state.is_closed {
+                state.is_busy = false;
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            let closed = room.is_closed;
-            drop(room);
+            let closed = state.is_closed;
+            drop(state);
             let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
             if closed {
                 return writer.close();
             }
-            let taken = writer.turn.take();
+            let taken = writer.write_lock.acquire();
             // Only now, so that it could be refused in the meantime.
-            let Some(Waiting { job, deadline }) = self.room().waiting.pop_front() else {
+            let Some(Waiting { task, deadline }) = self.state().waiting.pop_front() else {
                 if taken.is_ok() {
-                    self.give_back_turn(&writer);
+                    self.release(&writer);
                 }
                 continue;
             };
             if let Err(error) = taken {
-                job.refuse(self.lock_failed(error));
+                task.refuse(self.lock_failed(error));
                 continue;
             }
-            let given_back = writer.run(job, deadline.saturating_duration_since(Instant::now()));
-            self.give_back_turn(&writer);
+            let given_back = writer.run(task, deadline.saturating_duration_since(Instant::now()));
+            self.release(&writer);
             drop(writer);
-            if let Some(job) = given_back {
-                job.refuse(self.busy());
+            if let Some(task) = given_back {
+                task.refuse(self.busy());
             }
         }
     }
 
-    fn give_back_turn(&self, writer: &Writer) {
+    fn release(&self, writer: &Writer) {
         // It cannot fail on a file that is open, and ends with the file if it does.
-        let _failed = writer.turn.give_back();
+        let _failed = writer.write_lock.release();
     }
 
     fn busy(&self) -> Fault {
@@ -223,12 +223,12 @@ impl Lane {
         Fault::new(FaultKind::Other, message).because(error)
     }
 
-    fn room(&self) -> MutexGuard<'_, Room> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl BatchEngine for Lane {
+impl BatchEngine for WriteQueue {
     fn fits(&self, size: &BatchSize) -> bool {
         size.commits <= BATCH_COMMITS
             && size.operations <= BATCH_OPERATIONS
@@ -244,7 +244,7 @@ impl BatchEngine for Lane {
     }
 
     fn start(self: &Arc<Self>, batch: CommitBatch) {
-        self.submit(Job::Commits(batch));
+        self.submit(WriteTask::Commits(batch));
     }
 }
 
@@ -296,10 +296,10 @@ mod tests {
         tool.execute_batch("BEGIN IMMEDIATE").unwrap();
         let mut commit = Box::pin(store.commit(create("second")));
         assert!(commit.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let lane = Arc::clone(store.inner.batcher.engine());
+        let queue = Arc::clone(store.inner.batcher.engine());
         wait_until("the thread takes nothing", || {
-            let room = lane.room();
-            room.has_thread && room.waiting.is_empty()
+            let state = queue.state();
+            state.has_thread && state.waiting.is_empty()
         });
         drop(commit);
         (store, tool)
@@ -314,19 +314,19 @@ mod tests {
     fn only_one_look_after_sessions_waits() {
         let folder = TempDir::new().unwrap();
         let (store, tool) = in_flight(folder.path());
-        let lane = Arc::clone(store.inner.batcher.engine());
+        let queue = Arc::clone(store.inner.batcher.engine());
         let looks = || {
-            let room = lane.room();
-            room.waiting.iter().filter(|one| matches!(one.job, Job::EndSessions)).count()
+            let state = queue.state();
+            state.waiting.iter().filter(|one| matches!(one.task, WriteTask::EndSessions)).count()
         };
         for _ in 0..50 {
-            lane.submit(Job::EndSessions);
+            queue.submit(WriteTask::EndSessions);
         }
         assert_eq!(looks(), 1);
         // Somebody whose answer is waited for comes after one of them, and not after fifty.
         let mut session = Box::pin(store.open_session(Duration::from_secs(60)));
         assert!(session.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert_eq!(lane.room().waiting.len(), 2);
+        assert_eq!(queue.state().waiting.len(), 2);
         tool.execute_batch("ROLLBACK").unwrap();
         wait_until("what waits is never done", || {
             session.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
@@ -335,8 +335,8 @@ mod tests {
         tool.execute_batch("BEGIN IMMEDIATE").unwrap();
         let mut other = Box::pin(store.open_session(Duration::from_secs(60)));
         assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        wait_until("the thread takes nothing", || lane.room().waiting.is_empty());
-        lane.submit(Job::EndSessions);
+        wait_until("the thread takes nothing", || queue.state().waiting.is_empty());
+        queue.submit(WriteTask::EndSessions);
         assert_eq!(looks(), 1);
         tool.execute_batch("ROLLBACK").unwrap();
     }
@@ -382,10 +382,10 @@ mod tests {
     fn who_still_writes_when_the_store_was_dropped_closes_it_in_the_end() {
         let folder = TempDir::new().unwrap();
         let (store, tool) = in_flight(folder.path());
-        let lane = Arc::clone(store.inner.batcher.engine());
+        let queue = Arc::clone(store.inner.batcher.engine());
         drop(store);
         tool.execute_batch("ROLLBACK").unwrap();
-        wait_until("the thread never ends", || Arc::strong_count(&lane) == 1);
+        wait_until("the thread never ends", || Arc::strong_count(&queue) == 1);
         let closed = tool.query_row("SELECT closed FROM store", [], |row| row.get(0));
         assert_eq!(closed, Ok(true));
         assert!(!is_used(folder.path()));

@@ -3,7 +3,7 @@
 //! A write that may have been applied must be told from one that surely was not: only the second
 //! may be sent again. etcd says which by the text of its errors (its codes are too coarse, and
 //! some errors reach us under a wrong one), and most of what goes wrong on the way says nothing
-//! either way. Whatever is not in [`SAYINGS`] is therefore unknown.
+//! either way. Whatever is not in [`SERVER_MESSAGES`] is therefore unknown.
 //!
 //! | what we hear | the write | and then |
 //! |---|---|---|
@@ -57,16 +57,16 @@ pub(crate) enum Remedy {
 
 /// An answer that is not the wanted one.
 #[derive(Clone, Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct EtcdFailure {
     pub(crate) effect: Effect,
     pub(crate) remedy: Remedy,
     pub(crate) fault: Fault,
-    pub(crate) saying: Option<Saying>,
+    pub(crate) message: Option<ServerMessage>,
 }
 
 /// The errors of etcd that somebody here has an answer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Saying {
+pub(crate) enum ServerMessage {
     LeaseNotFound,
     NoSuchMoment,
     AuthenticationOff,
@@ -79,20 +79,20 @@ struct Row {
     effect: Effect,
     kind: FaultKind,
     remedy: Remedy,
-    saying: Saying,
+    message: ServerMessage,
 }
 
 const fn refused(text: &'static str, kind: FaultKind, remedy: Remedy) -> Row {
-    Row { text, effect: Effect::Nothing, kind, remedy, saying: Saying::Other }
+    Row { text, effect: Effect::Nothing, kind, remedy, message: ServerMessage::Other }
 }
 
 const fn unknown(text: &'static str, kind: FaultKind) -> Row {
     let remedy = Remedy::AnotherConnection;
-    Row { text, effect: Effect::Unknown, kind, remedy, saying: Saying::Other }
+    Row { text, effect: Effect::Unknown, kind, remedy, message: ServerMessage::Other }
 }
 
 /// What etcd says, each by its beginning.
-const SAYINGS: &[Row] = &[
+const SERVER_MESSAGES: &[Row] = &[
     refused("etcdserver: no leader", FaultKind::Unreachable, Remedy::AnotherConnection),
     refused("raft proposal dropped", FaultKind::Unreachable, Remedy::AnotherConnection),
     refused("etcdserver: not capable", FaultKind::Unreachable, Remedy::AnotherConnection),
@@ -109,20 +109,20 @@ const SAYINGS: &[Row] = &[
     refused("etcdserver: key is not provided", FaultKind::Other, Remedy::None),
     refused("etcdserver: corrupt cluster", FaultKind::Damaged, Remedy::None),
     Row {
-        saying: Saying::NameMissing,
+        message: ServerMessage::NameMissing,
         ..refused("etcdserver: user name is empty", FaultKind::Denied, Remedy::None)
     },
     Row {
-        saying: Saying::LeaseNotFound,
+        message: ServerMessage::LeaseNotFound,
         ..refused("etcdserver: requested lease not found", FaultKind::Other, Remedy::Apart)
     },
     Row {
         // Compacted, or not yet there because the cluster was set back.
-        saying: Saying::NoSuchMoment,
+        message: ServerMessage::NoSuchMoment,
         ..refused("etcdserver: mvcc: required revision", FaultKind::Other, Remedy::None)
     },
     Row {
-        saying: Saying::AuthenticationOff,
+        message: ServerMessage::AuthenticationOff,
         ..refused("etcdserver: authentication is not enabled", FaultKind::Other, Remedy::None)
     },
     Row {
@@ -134,16 +134,16 @@ const SAYINGS: &[Row] = &[
     unknown("etcdserver: server stopped", FaultKind::Unreachable),
 ];
 
-impl Trouble {
+impl EtcdFailure {
     /// What a status means.
     pub(crate) fn of(status: Status) -> Self {
-        let known = SAYINGS.iter().find(|row| status.message().starts_with(row.text));
+        let known = SERVER_MESSAGES.iter().find(|row| status.message().starts_with(row.text));
         let (effect, kind, remedy) = match known {
             Some(row) => (row.effect, row.kind, row.remedy),
             None => unlisted(&status),
         };
-        let saying = known.map(|row| row.saying);
-        Self { effect, remedy, fault: fault(kind, status), saying }
+        let message = known.map(|row| row.message);
+        Self { effect, remedy, fault: fault(kind, status), message }
     }
 
     /// Nothing was sent, for want of a connection.
@@ -152,14 +152,14 @@ impl Trouble {
             FaultKind::Denied | FaultKind::Other => Remedy::None,
             _ => Remedy::AnotherConnection,
         };
-        Self { effect: Effect::Nothing, remedy, fault, saying: None }
+        Self { effect: Effect::Nothing, remedy, fault, message: None }
     }
 
     /// A request was sent, and there was no answer in time.
     pub(crate) fn late(what: &str) -> Self {
         let fault =
             Fault::new(FaultKind::TimedOut, format!("etcd has not answered {what} in time"));
-        Self { effect: Effect::Unknown, remedy: Remedy::AnotherConnection, fault, saying: None }
+        Self { effect: Effect::Unknown, remedy: Remedy::AnotherConnection, fault, message: None }
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     fn effect(code: Code, text: &str) -> Effect {
-        Trouble::of(Status::new(code, text)).effect
+        EtcdFailure::of(Status::new(code, text)).effect
     }
 
     #[test]
@@ -251,27 +251,27 @@ mod tests {
     #[test]
     fn a_full_server_has_settled_the_matter_without_saying_how() {
         let full = Status::resource_exhausted("etcdserver: mvcc: database space exceeded");
-        let trouble = Trouble::of(full);
-        assert_eq!((trouble.effect, trouble.fault.kind), (Effect::Settled, FaultKind::Full));
+        let failure = EtcdFailure::of(full);
+        assert_eq!((failure.effect, failure.fault.kind), (Effect::Settled, FaultKind::Full));
     }
 
     #[test]
     fn a_connection_that_was_never_made_carried_nothing() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
-        let trouble = Trouble::of(status);
-        assert_eq!(trouble.effect, Effect::Nothing);
-        assert_eq!(trouble.remedy, Remedy::AnotherConnection);
-        let late = Trouble::of(Status::from_error(Box::new(TimeoutExpired(()))));
+        let failure = EtcdFailure::of(status);
+        assert_eq!(failure.effect, Effect::Nothing);
+        assert_eq!(failure.remedy, Remedy::AnotherConnection);
+        let late = EtcdFailure::of(Status::from_error(Box::new(TimeoutExpired(()))));
         assert_eq!((late.effect, late.fault.kind), (Effect::Unknown, FaultKind::TimedOut));
         let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-        assert_eq!(Trouble::of(Status::from_error(Box::new(broken))).effect, Effect::Unknown);
+        assert_eq!(EtcdFailure::of(Status::from_error(Box::new(broken))).effect, Effect::Unknown);
     }
 
     #[test]
     fn no_saying_hides_a_later_one() {
-        for (at, row) in SAYINGS.iter().enumerate() {
-            let first = SAYINGS.iter().position(|other| row.text.starts_with(other.text));
+        for (at, row) in SERVER_MESSAGES.iter().enumerate() {
+            let first = SERVER_MESSAGES.iter().position(|other| row.text.starts_with(other.text));
             assert_eq!(first, Some(at), "{}", row.text);
         }
     }

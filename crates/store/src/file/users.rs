@@ -15,7 +15,7 @@ use super::{recovery, schema};
 /// How long the last user waits for somebody who is coming in.
 const LEAVING: Duration = Duration::from_secs(1);
 /// How often one who comes in shows that it lives, at the most.
-const SIGNS: Duration = Duration::from_millis(100);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What kind of network file system a place is on, if it is.
 pub(super) type NetworkKind = dyn Fn(&Path) -> io::Result<Option<&'static str>>;
@@ -54,10 +54,10 @@ pub(super) fn enter(
     let failed =
         |source: io::Error| FileOpenError::Unwritable { folder: folder.to_owned(), source };
     let open = locks.file("open").map_err(failed)?;
-    let mut waiting = Waiting::new(patience, Sign::read(&open), Instant::now());
+    let mut waiting = Waiting::new(patience, Heartbeat::read(&open), Instant::now());
     while !try_lock(&open).map_err(failed)? {
-        if !waiting.goes_on(Sign::read(&open), Instant::now()) {
-            let process = waiting.sign.map(|sign| sign.process);
+        if !waiting.goes_on(Heartbeat::read(&open), Instant::now()) {
+            let process = waiting.heartbeat.map(|heartbeat| heartbeat.process);
             return Err(FileOpenError::Busy { folder: folder.to_owned(), process, patience });
         }
         thread::sleep(Duration::from_millis(2));
@@ -65,7 +65,7 @@ pub(super) fn enter(
     let users = locks.file("users").map_err(failed)?;
     if try_lock(&users).map_err(failed)? {
         locks.forget_all_owners();
-        recovery::recover(path, signs(open.try_clone().map_err(failed)?))?;
+        recovery::recover(path, heartbeats(open.try_clone().map_err(failed)?))?;
     } else {
         schema::check(path)?;
     }
@@ -88,12 +88,12 @@ pub(super) fn leave(setup: &Setup) {
 
 /// What one who comes in writes into the file `open` while it has its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sign {
+struct Heartbeat {
     process: u32,
     count: u64,
 }
 
-impl Sign {
+impl Heartbeat {
     const BYTES: usize = 64;
 
     fn write(self, open: &File) {
@@ -113,17 +113,17 @@ impl Sign {
 }
 
 /// Shows signs of life, the first at once and then as often as it is called, within reason.
-fn signs(open: File) -> impl FnMut() + Send + 'static {
+fn heartbeats(open: File) -> impl FnMut() + Send + 'static {
     // Not to be mistaken for the last one of a process that had the same number.
-    let count = Sign::read(&open).map_or(0, |sign| sign.count.wrapping_add(1));
-    let mut sign = Sign { process: std::process::id(), count };
-    sign.write(&open);
+    let count = Heartbeat::read(&open).map_or(0, |heartbeat| heartbeat.count.wrapping_add(1));
+    let mut heartbeat = Heartbeat { process: std::process::id(), count };
+    heartbeat.write(&open);
     let mut last = Instant::now();
     move || {
-        if last.elapsed() >= SIGNS {
+        if last.elapsed() >= HEARTBEAT_INTERVAL {
             last = Instant::now();
-            sign.count = sign.count.wrapping_add(1);
-            sign.write(&open);
+            heartbeat.count = heartbeat.count.wrapping_add(1);
+            heartbeat.write(&open);
         }
     }
 }
@@ -131,18 +131,18 @@ fn signs(open: File) -> impl FnMut() + Send + 'static {
 /// Waits for one who comes in, for as long as it shows signs of life.
 struct Waiting {
     patience: Duration,
-    sign: Option<Sign>,
+    heartbeat: Option<Heartbeat>,
     since: Instant,
 }
 
 impl Waiting {
-    const fn new(patience: Duration, sign: Option<Sign>, now: Instant) -> Self {
-        Self { patience, sign, since: now }
+    const fn new(patience: Duration, heartbeat: Option<Heartbeat>, now: Instant) -> Self {
+        Self { patience, heartbeat, since: now }
     }
 
-    fn goes_on(&mut self, sign: Option<Sign>, now: Instant) -> bool {
-        if sign != self.sign {
-            (self.sign, self.since) = (sign, now);
+    fn goes_on(&mut self, heartbeat: Option<Heartbeat>, now: Instant) -> bool {
+        if heartbeat != self.heartbeat {
+            (self.heartbeat, self.since) = (heartbeat, now);
         }
         now.saturating_duration_since(self.since) < self.patience
     }
@@ -180,13 +180,13 @@ mod tests {
     fn who_comes_in_is_waited_for_while_it_shows_that_it_lives() {
         let (patience, start) = (Duration::from_secs(10), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        let sign = |count| Some(Sign { process: 7, count });
-        let mut waiting = Waiting::new(patience, sign(0), start);
-        assert!(waiting.goes_on(sign(0), at(9)));
-        assert!(waiting.goes_on(sign(1), at(9)));
-        assert!(waiting.goes_on(sign(1), at(18)), "it lived nine seconds ago");
-        assert!(waiting.goes_on(sign(2), at(1_000)));
-        assert!(!waiting.goes_on(sign(2), at(1_010)));
+        let heartbeat = |count| Some(Heartbeat { process: 7, count });
+        let mut waiting = Waiting::new(patience, heartbeat(0), start);
+        assert!(waiting.goes_on(heartbeat(0), at(9)));
+        assert!(waiting.goes_on(heartbeat(1), at(9)));
+        assert!(waiting.goes_on(heartbeat(1), at(18)), "it lived nine seconds ago");
+        assert!(waiting.goes_on(heartbeat(2), at(1_000)));
+        assert!(!waiting.goes_on(heartbeat(2), at(1_010)));
     }
 
     #[test]
@@ -194,12 +194,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let locks = Locks::new(folder.path().to_owned());
         let (open, other) = (locks.file("open").unwrap(), locks.file("open").unwrap());
-        assert_eq!(Sign::read(&other), None);
-        drop(signs(open.try_clone().unwrap()));
-        let first = Sign::read(&other).unwrap();
+        assert_eq!(Heartbeat::read(&other), None);
+        drop(heartbeats(open.try_clone().unwrap()));
+        let first = Heartbeat::read(&other).unwrap();
         assert_eq!(first.process, std::process::id());
-        drop(signs(open));
-        assert_ne!(Sign::read(&other).unwrap(), first);
+        drop(heartbeats(open));
+        assert_ne!(Heartbeat::read(&other).unwrap(), first);
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         drop(FileStore::open(folder.path(), FileOptions::default()).unwrap());
         let open = Locks::new(folder.path().join("locks")).file("open").unwrap();
         open.lock().unwrap();
-        drop(signs(open.try_clone().unwrap()));
+        drop(heartbeats(open.try_clone().unwrap()));
         let options = FileOptions { patience: Duration::from_millis(1), ..FileOptions::default() };
         let error = FileStore::open(folder.path(), options).unwrap_err().to_string();
         let process = format!("process {}", std::process::id());
