@@ -2,8 +2,8 @@
 
 mod answer;
 mod caller;
-mod hand;
 mod holding;
+mod task;
 
 use std::io::{BufRead as _, stdin};
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use shardwright_store::etcd::{EtcdOptions, EtcdTimeouts};
 use crate::history::Recorder;
 use crate::plan::{SESSION_SECONDS, SKEW_MS};
 use caller::Caller;
-use hand::Hand;
+use task::WorkerTask;
 
 /// What the controlling process says when no new run is to be begun.
 pub const FINISH: &str = "finish";
 
 /// How many shards one process works on at a time.
-const HANDS: u64 = 2;
+const TASKS: u64 = 2;
 /// Least distance between the numbers of two processes' workers.
 pub const WORKERS_APART: u64 = 16;
 
@@ -67,17 +67,17 @@ pub fn run(orders: &Orders) -> Result<()> {
 async fn work(orders: &Orders, finishing: &AtomicBool) -> Result<()> {
     let recorder = Arc::new(Recorder::create(&orders.history)?);
     let coordinator = connect(orders).await;
-    let hands = (0..HANDS).map(|hand| {
-        let worker = orders.worker + hand;
+    let tasks = (0..TASKS).map(|task| {
+        let worker = orders.worker + task;
         let caller = Caller::new(coordinator.clone(), Arc::clone(&recorder), worker);
         let chance = fastrand::Rng::with_seed(orders.seed ^ worker.rotate_left(32));
-        Hand::new(caller, chance, finishing).work()
+        WorkerTask::new(caller, chance, finishing).work()
     });
-    let mut hands: Vec<_> = hands.map(Box::pin).collect();
+    let mut tasks: Vec<_> = tasks.map(Box::pin).collect();
     // All of them in one task, so that none outlives the others' failure.
     std::future::poll_fn(|context| {
         let mut failed = None;
-        hands.retain_mut(|hand| match hand.as_mut().poll(context) {
+        tasks.retain_mut(|task| match task.as_mut().poll(context) {
             std::task::Poll::Pending => true,
             std::task::Poll::Ready(done) => {
                 failed = failed.take().or(done.err());
@@ -86,7 +86,7 @@ async fn work(orders: &Orders, finishing: &AtomicBool) -> Result<()> {
         });
         match failed {
             Some(error) => std::task::Poll::Ready(Err(error)),
-            None if hands.is_empty() => std::task::Poll::Ready(Ok(())),
+            None if tasks.is_empty() => std::task::Poll::Ready(Ok(())),
             None => std::task::Poll::Pending,
         }
     })

@@ -21,7 +21,7 @@ use cargo_metadata::Metadata;
 use crate::system_packages;
 use mutation::Mutation;
 use report::{Report, Verdict};
-use tlc::{Effort, Job, Tlc};
+use tlc::{Effort, Tlc, TlcRun};
 
 /// Where the modules and configurations are, below the workspace root.
 const SPECS: &str = "specs/coordination";
@@ -80,8 +80,8 @@ fn check_all(tlc: &Tlc, checks: &[Check], effort: Effort) -> Result<()> {
         let Check { config, module, distinct } = *check;
         println!("{config}: checking");
         let config_text = tlc.read(config)?;
-        let job = Job { name: config, module, config: &config_text, broken: None, effort };
-        let report = tlc.run(&job)?;
+        let tlc_run = TlcRun { name: config, module, config: &config_text, broken: None, effort };
+        let report = tlc.run(&tlc_run)?;
         println!("{config}: {}", report.summary());
         accept(&report, distinct).with_context(|| format!("{config} of {module}"))?;
         wanted.extend(report.wanted);
@@ -149,14 +149,14 @@ fn catch(tlc: &Tlc, mutation: &Mutation) -> Result<String> {
     let text = mutation.apply(&tlc.read(mutation::MODULE)?)?;
     // Only the one property is checked, so that it is this one that sees the defect.
     let config = config::only(&tlc.read(mutation.config)?, property)?;
-    let job = Job {
+    let tlc_run = TlcRun {
         name,
         module: mutation.root_module(),
         config: &config,
         broken: Some((mutation::MODULE, &text)),
         effort: Effort::Short,
     };
-    let report = tlc.run(&job)?;
+    let report = tlc.run(&tlc_run)?;
     match &report.verdict {
         Verdict::Violated(violated) if violated == property => {}
         Verdict::TemporalViolated if config::is_temporal(mutation.config) => {}

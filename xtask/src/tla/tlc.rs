@@ -28,7 +28,7 @@ pub(crate) enum Effort {
 }
 
 /// One run: a module under a configuration, with at most one file replaced by a broken one.
-pub(crate) struct Job<'a> {
+pub(crate) struct TlcRun<'a> {
     pub(crate) name: &'a str,
     pub(crate) module: &'a str,
     pub(crate) config: &'a str,
@@ -45,16 +45,16 @@ impl Tlc {
 
     /// Checks a copy. Its folder stays, with all that TLC printed, unless every property holds or
     /// one was to be violated.
-    pub(crate) fn run(&self, job: &Job<'_>) -> Result<Report> {
-        let name = format!("{}-{}", job.name, std::process::id());
+    pub(crate) fn run(&self, tlc_run: &TlcRun<'_>) -> Result<Report> {
+        let name = format!("{}-{}", tlc_run.name, std::process::id());
         let folder = self.folder.join("work").join(name);
-        self.copy(job, &folder)
+        self.copy(tlc_run, &folder)
             .with_context(|| format!("could not prepare {}", folder.display()))?;
         let output = folder.join("output.txt");
         let (stdout, start) = (File::create(&output)?, Instant::now());
-        let archive = self.archive(job);
+        let archive = self.archive(tlc_run);
         // The status of a run that came to an end repeats what the output says, without names.
-        let status = command(&self.jar, job, &folder, &archive)
+        let status = command(&self.jar, tlc_run, &folder, &archive)
             .stdin(Stdio::null())
             .stderr(stdout.try_clone()?)
             .stdout(stdout)
@@ -63,14 +63,14 @@ impl Tlc {
         let text = String::from_utf8_lossy(&fs::read(&output)?).into_owned();
         let report = Report::read(text, start.elapsed());
         let as_hoped = match report.verdict {
-            Verdict::Holds => job.broken.is_none(),
-            Verdict::Violated(_) | Verdict::TemporalViolated => job.broken.is_some(),
+            Verdict::Holds => tlc_run.broken.is_none(),
+            Verdict::Violated(_) | Verdict::TemporalViolated => tlc_run.broken.is_some(),
             Verdict::Broken => false,
         };
         if as_hoped {
             fs::remove_dir_all(&folder)?;
         } else {
-            let (name, output) = (job.name, output.display());
+            let (name, output) = (tlc_run.name, output.display());
             println!("{name}: TLC ended with {status}; all that it printed is in {output}");
         }
         Ok(report)
@@ -78,11 +78,11 @@ impl Tlc {
 
     /// Loaded classes, kept for the next start of the JVM. The first of the longer runs makes the
     /// archive, since these come one at a time.
-    fn archive(&self, job: &Job<'_>) -> Option<String> {
+    fn archive(&self, tlc_run: &TlcRun<'_>) -> Option<String> {
         let archive = self.folder.join("classes.jsa");
         let option = if archive.exists() {
             "SharedArchiveFile"
-        } else if job.effort == Effort::Short {
+        } else if tlc_run.effort == Effort::Short {
             return None;
         } else {
             "ArchiveClassesAtExit"
@@ -90,7 +90,7 @@ impl Tlc {
         Some(format!("-XX:{option}={}", archive.display()))
     }
 
-    fn copy(&self, job: &Job<'_>, folder: &Path) -> Result<()> {
+    fn copy(&self, tlc_run: &TlcRun<'_>, folder: &Path) -> Result<()> {
         if folder.exists() {
             fs::remove_dir_all(folder)?;
         }
@@ -103,16 +103,16 @@ impl Tlc {
                 fs::copy(&path, folder.join(name))?;
             }
         }
-        if let Some((file, text)) = job.broken {
+        if let Some((file, text)) = tlc_run.broken {
             fs::write(folder.join(file), text)?;
         }
-        fs::write(folder.join("model.cfg"), job.config)?;
+        fs::write(folder.join("model.cfg"), tlc_run.config)?;
         Ok(())
     }
 }
 
-fn command(jar: &Path, job: &Job<'_>, folder: &Path, archive: &Option<String>) -> Command {
-    let (options, workers): (&[&str], _) = match job.effort {
+fn command(jar: &Path, tlc_run: &TlcRun<'_>, folder: &Path, archive: &Option<String>) -> Command {
+    let (options, workers): (&[&str], _) = match tlc_run.effort {
         Effort::Short => (&["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"], "1"),
         Effort::Medium => (&["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"], "2"),
         Effort::Long => (&["-XX:+UseParallelGC"], "2"),
@@ -124,7 +124,7 @@ fn command(jar: &Path, job: &Job<'_>, folder: &Path, archive: &Option<String>) -
     // A run that has ended and a world without work are no deadlocks. The choice of fingerprint
     // is left to chance by default, which would make a rare collision a rare failure.
     command.args(["-deadlock", "-fp", "0", "-workers", workers]);
-    command.args(["-metadir", "states", "-config", "model.cfg", job.module]);
+    command.args(["-metadir", "states", "-config", "model.cfg", tlc_run.module]);
     command.current_dir(folder);
     command
 }
@@ -139,8 +139,8 @@ mod tests {
         let folder = root.path().to_owned();
         let tlc = Tlc { jar: PathBuf::new(), specs: PathBuf::new(), folder };
         let option = |effort| {
-            let job = Job { name: "x", module: "A.tla", config: "", broken: None, effort };
-            tlc.archive(&job).unwrap_or_default()
+            let tlc_run = TlcRun { name: "x", module: "A.tla", config: "", broken: None, effort };
+            tlc.archive(&tlc_run).unwrap_or_default()
         };
         assert_eq!(option(Effort::Short), "");
         assert!(option(Effort::Medium).starts_with("-XX:ArchiveClassesAtExit="));
@@ -160,7 +160,7 @@ mod tests {
         }
         let folder = root.path().join("work");
         let tlc = Tlc { jar: PathBuf::new(), specs, folder: folder.clone() };
-        let job = Job {
+        let tlc_run = TlcRun {
             name: "x",
             module: "A.tla",
             config: "SPECIFICATION Spec",
@@ -169,7 +169,7 @@ mod tests {
         };
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("left over"), "").unwrap();
-        tlc.copy(&job, &folder).unwrap();
+        tlc.copy(&tlc_run, &folder).unwrap();
         let read = |file| fs::read_to_string(folder.join(file)).unwrap_or_default();
         assert_eq!((read("A.tla").as_str(), read("B.tla").as_str()), ("A.tla", "broken"));
         assert_eq!(read("model.cfg"), "SPECIFICATION Spec");

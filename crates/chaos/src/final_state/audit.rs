@@ -10,35 +10,35 @@ use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
 use shardwright_store::AnyStore;
 use shardwright_store::{ScanFrom, Store as _};
 
-type Place = (TenantId, ShardKey);
+type RecordLocation = (TenantId, ShardKey);
 
 #[derive(Default)]
-struct Books {
-    defined: BTreeSet<Place>,
-    shards: BTreeMap<Place, Progress>,
+struct StoredRecords {
+    defined: BTreeSet<RecordLocation>,
+    shards: BTreeMap<RecordLocation, Progress>,
     runs: BTreeSet<(TenantId, RunId)>,
     counts: BTreeMap<(TenantId, RunId), Count>,
     tenants: BTreeMap<TenantId, u64>,
     total: u64,
-    open: BTreeSet<Place>,
-    owners: BTreeMap<Place, Binding>,
+    open: BTreeSet<RecordLocation>,
+    owners: BTreeMap<RecordLocation, Binding>,
     complaints: Vec<String>,
 }
 
 /// What does not go together.
 pub(super) async fn complaints(store: &AnyStore) -> Result<Vec<String>> {
     let keys = Keyspace::bare();
-    let mut books = Books::default();
+    let mut records = StoredRecords::default();
     let mut page = ScanFrom::first(500);
     loop {
         let found = store.scan(&keys.everything(), page.clone()).await?;
         for (key, value) in found.entries {
             let entered = match keys.parse(&key) {
-                Some(place) => books.enter(place, &value.value),
+                Some(location) => records.enter(location, &value.value),
                 None => Err(anyhow!("it is no key of ours")),
             };
             if let Err(error) = entered {
-                books.complaints.push(format!("{key}: {error:#}"));
+                records.complaints.push(format!("{key}: {error:#}"));
             }
         }
         match found.next {
@@ -46,14 +46,14 @@ pub(super) async fn complaints(store: &AnyStore) -> Result<Vec<String>> {
             None => break,
         }
     }
-    books.check_shards();
-    books.check_counts();
-    Ok(books.complaints)
+    records.check_shards();
+    records.check_counts();
+    Ok(records.complaints)
 }
 
-impl Books {
-    fn enter(&mut self, place: StoreKey, value: &[u8]) -> Result<()> {
-        match place {
+impl StoredRecords {
+    fn enter(&mut self, location: StoreKey, value: &[u8]) -> Result<()> {
+        match location {
             // Advice and names decide nothing.
             StoreKey::Estimate(..) | StoreKey::Name(..) | StoreKey::Purpose(..) => {}
             StoreKey::QuotaTotal => self.total = Quota::decode(value)?.reserved,
@@ -76,8 +76,8 @@ impl Books {
                 self.open.insert((tenant, ShardKey::new(run, shard)));
             }
             StoreKey::View(tenant, run, ViewKey::Owner(shard)) => {
-                let place = (tenant, ShardKey::new(run, shard));
-                self.owners.insert(place, Binding::decode(value)?);
+                let location = (tenant, ShardKey::new(run, shard));
+                self.owners.insert(location, Binding::decode(value)?);
             }
             StoreKey::Stage(_, run) => {
                 self.complaints.push(format!("run {run} is still being registered"));
@@ -94,23 +94,23 @@ impl Books {
 
     fn check_shards(&mut self) {
         let Self { defined, shards, open, owners, complaints, .. } = self;
-        for place @ (_, key) in shards.keys() {
-            if !defined.contains(place) {
+        for location @ (_, key) in shards.keys() {
+            if !defined.contains(location) {
                 complaints.push(format!("{key:?} has progress and no definition"));
             }
         }
-        for place @ (_, key) in defined.iter().chain(open.iter()).chain(owners.keys()) {
-            if !shards.contains_key(place) {
+        for location @ (_, key) in defined.iter().chain(open.iter()).chain(owners.keys()) {
+            if !shards.contains_key(location) {
                 complaints.push(format!("something is left of {key:?}, which does not exist"));
             }
         }
-        for (place, shard) in shards.iter() {
-            let key = place.1;
-            if open.contains(place) != (shard.status == ShardStatus::Active) {
+        for (location, shard) in shards.iter() {
+            let key = location.1;
+            if open.contains(location) != (shard.status == ShardStatus::Active) {
                 complaints.push(format!("{key:?} is {:?}, and its open key lies", shard.status));
             }
             let held = shard.lease.map(|holder| (holder.owner, shard.fence));
-            let bound = owners.get(place).map(|binding| (binding.owner, binding.fence));
+            let bound = owners.get(location).map(|binding| (binding.owner, binding.fence));
             // A binding goes with its session; one that is there has to be the holder's.
             if bound.is_some() && bound != held {
                 complaints.push(format!("{key:?} is bound to one who does not hold it"));
@@ -124,9 +124,9 @@ impl Books {
             *used.entry((*tenant, key.run)).or_default() += 1;
         }
         let mut reserved: BTreeMap<TenantId, u64> = BTreeMap::new();
-        for place @ (tenant, run) in &self.runs {
-            let shards = used.remove(place).unwrap_or_default();
-            let count = self.counts.get(place).copied();
+        for location @ (tenant, run) in &self.runs {
+            let shards = used.remove(location).unwrap_or_default();
+            let count = self.counts.get(location).copied();
             let Some(count) = count else {
                 self.complaints.push(format!("run {run} has no count"));
                 continue;

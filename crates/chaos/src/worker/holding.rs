@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use shardwright_coordination::{HolderNotice, Lease, RestoredShardState};
 
-use super::hand::Hand;
+use super::task::WorkerTask;
 use crate::clock;
 use crate::history::{Action, Effect, Outcome, Piece};
 use crate::keys;
 use crate::plan::LEASE_MS;
 
 pub(super) struct Holding<'h, 'w> {
-    hand: &'h mut Hand<'w>,
+    task: &'h mut WorkerTask<'w>,
     run: u64,
     lease: Lease,
     start: u64,
@@ -32,10 +32,10 @@ enum Hold {
 }
 
 impl<'h, 'w> Holding<'h, 'w> {
-    pub(super) fn new(hand: &'h mut Hand<'w>, run: u64, state: RestoredShardState) -> Self {
+    pub(super) fn new(task: &'h mut WorkerTask<'w>, run: u64, state: RestoredShardState) -> Self {
         let spec = state.spec.as_spec_ref();
         Self {
-            hand,
+            task,
             run,
             lease: state.lease,
             start: keys::number(spec.start()),
@@ -59,9 +59,9 @@ impl<'h, 'w> Holding<'h, 'w> {
     pub(super) async fn work(mut self) -> Result<()> {
         loop {
             let reached = self.process().await?;
-            let (shard, fence, op) = (self.shard(), self.fence(), self.hand.operation());
+            let (shard, fence, op) = (self.shard(), self.fence(), self.task.operation());
             let is_last = reached + 1 == self.end;
-            let action = if is_last && self.hand.chance.u32(..100) < 85 {
+            let action = if is_last && self.task.chance.u32(..100) < 85 {
                 Action::Complete { shard, fence, op, key: reached }
             } else {
                 Action::Checkpoint { shard, fence, op, key: reached }
@@ -83,11 +83,11 @@ impl<'h, 'w> Holding<'h, 'w> {
             // Everything was processed, and the shard was not completed.
             return Ok(self.end - 1);
         }
-        let to = (from + self.hand.chance.u64(..5)).min(self.end - 1);
-        let millis = (to - from + 1) * self.hand.chance.u64(10..50);
+        let to = (from + self.task.chance.u64(..5)).min(self.end - 1);
+        let millis = (to - from + 1) * self.task.chance.u64(10..50);
         tokio::time::sleep(Duration::from_millis(millis)).await;
         let (run, shard, fence) = (self.run, self.shard(), self.fence());
-        self.hand.caller.recorder.effect(Effect {
+        self.task.caller.recorder.effect(Effect {
             at: clock::now(),
             run,
             shard,
@@ -102,18 +102,18 @@ impl<'h, 'w> Holding<'h, 'w> {
     async fn whim(&mut self) -> Result<Hold> {
         let (shard, fence) = (self.shard(), self.fence());
         let half = Duration::from_millis(LEASE_MS / 2);
-        if self.renewed.elapsed() > half && self.hand.chance.u32(..100) < 80 {
+        if self.renewed.elapsed() > half && self.task.chance.u32(..100) < 80 {
             return self.settle(Action::Renew { shard, fence }).await;
         }
         if std::mem::take(&mut self.notice.split_request).is_some() {
-            return if self.hand.chance.bool() {
+            return if self.task.chance.bool() {
                 self.split_residual().await
             } else {
                 self.settle(Action::DeclineSplit { shard, fence }).await
             };
         }
-        let op = self.hand.operation();
-        match self.hand.chance.u32(..100) {
+        let op = self.task.operation();
+        match self.task.chance.u32(..100) {
             0..2 => self.split_residual().await,
             2..4 => self.split_replace().await,
             4..6 => self.settle(Action::Park { shard, fence, op }).await,
@@ -129,8 +129,8 @@ impl<'h, 'w> Holding<'h, 'w> {
         if least + 1 >= self.end {
             return Ok(Hold::Ours);
         }
-        let at = self.hand.chance.u64(least..self.end);
-        let (shard, fence, op) = (self.shard(), self.fence(), self.hand.operation());
+        let at = self.task.chance.u64(least..self.end);
+        let (shard, fence, op) = (self.shard(), self.fence(), self.task.operation());
         let (start, end) = (self.start, self.end);
         self.settle(Action::SplitResidual { shard, fence, op, start, at, end }).await
     }
@@ -140,8 +140,8 @@ impl<'h, 'w> Holding<'h, 'w> {
         if least + 1 >= self.end {
             return Ok(Hold::Ours);
         }
-        let mut cuts = vec![self.hand.chance.u64(least..self.end)];
-        cuts.push(self.hand.chance.u64(least..self.end));
+        let mut cuts = vec![self.task.chance.u64(least..self.end)];
+        cuts.push(self.task.chance.u64(least..self.end));
         cuts.sort_unstable();
         cuts.dedup();
         cuts.push(self.end);
@@ -152,14 +152,14 @@ impl<'h, 'w> Holding<'h, 'w> {
             children.push(Piece { start, end, cursor: cursor.take() });
             start = end;
         }
-        let (shard, fence, op) = (self.shard(), self.fence(), self.hand.operation());
+        let (shard, fence, op) = (self.shard(), self.fence(), self.task.operation());
         self.settle(Action::SplitReplace { shard, fence, op, children }).await
     }
 
     /// Sends something once more that was sent before, as a network would that kept it for long.
     async fn repeat(&mut self) -> Result<Hold> {
-        if let Some(action) = self.hand.chance.choice(&self.asked).cloned() {
-            self.hand.caller.call(self.run, Some(&self.lease), &action).await?;
+        if let Some(action) = self.task.chance.choice(&self.asked).cloned() {
+            self.task.caller.call(self.run, Some(&self.lease), &action).await?;
         }
         Ok(Hold::Ours)
     }
@@ -169,7 +169,7 @@ impl<'h, 'w> Holding<'h, 'w> {
         loop {
             self.asked.push(action.clone());
             let (outcome, given) =
-                self.hand.caller.call(self.run, Some(&self.lease), &action).await?;
+                self.task.caller.call(self.run, Some(&self.lease), &action).await?;
             match outcome {
                 Outcome::Done(_) => {
                     self.notice = given.notice.unwrap_or(self.notice);
@@ -179,13 +179,13 @@ impl<'h, 'w> Holding<'h, 'w> {
                 Outcome::Corrupt(text) => anyhow::bail!("shard {:x}: {text}", self.shard()),
                 Outcome::NotApplied(_) | Outcome::Unknown(_) => {}
             }
-            match self.hand.chance.u32(..100) {
+            match self.task.chance.u32(..100) {
                 // Whatever became of it, somebody else will see.
                 0..12 => return Ok(Hold::Over),
                 12..30 => action = self.anew(action),
                 _ => {}
             }
-            self.hand.pause(5..150).await;
+            self.task.pause(5..150).await;
         }
     }
 
@@ -207,25 +207,25 @@ impl<'h, 'w> Holding<'h, 'w> {
         if matches!(action, Action::DeclineSplit { .. }) {
             return Ok(Hold::Ours);
         }
-        let mut is_deaf = self.hand.chance.u32(..100) < 30;
+        let mut is_deaf = self.task.chance.u32(..100) < 30;
         while is_deaf {
             let key = self.process().await?;
-            let (shard, fence, op) = (self.shard(), self.fence(), self.hand.operation());
-            let action = match self.hand.chance.u32(..4) {
+            let (shard, fence, op) = (self.shard(), self.fence(), self.task.operation());
+            let action = match self.task.chance.u32(..4) {
                 0 => Action::Renew { shard, fence },
                 1 => Action::Release { shard, fence, op },
                 2 if key + 1 == self.end => Action::Complete { shard, fence, op, key },
                 _ => Action::Checkpoint { shard, fence, op, key },
             };
-            self.hand.caller.call(self.run, Some(&self.lease), &action).await?;
-            is_deaf = self.hand.chance.bool();
+            self.task.caller.call(self.run, Some(&self.lease), &action).await?;
+            is_deaf = self.task.chance.bool();
         }
         Ok(Hold::Over)
     }
 
     /// The same with another operation id, as a worker asks who has forgotten that it asked.
     fn anew(&mut self, action: Action) -> Action {
-        let next = self.hand.operation();
+        let next = self.task.operation();
         match action {
             Action::Checkpoint { shard, fence, key, .. } => {
                 Action::Checkpoint { shard, fence, op: next, key }

@@ -1,18 +1,18 @@
 //! Rules while they are put together from several files.
 
-use super::error::{Place, Problem, RulesError};
+use super::error::{RulePosition, RuleProblem, RulesError};
 use super::{Allowlist, Pattern, Rule, RuleSet};
 
 /// A value, and where it was said.
 #[derive(Clone, Debug)]
 pub(super) struct Located<T> {
-    pub(super) place: Place,
+    pub(super) position: RulePosition,
     pub(super) value: T,
 }
 
 impl<T> Located<T> {
-    pub(super) fn refuse(&self, problem: Problem) -> RulesError {
-        RulesError::At { place: self.place.clone(), problem }
+    pub(super) fn refuse(&self, problem: RuleProblem) -> RulesError {
+        RulesError::At { position: self.position.clone(), problem }
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Draft {
 impl Draft {
     /// What a later file says of the same rule: it replaces what is one, and adds to what is many.
     fn amend(&mut self, later: Self) {
-        self.id.place = later.id.place;
+        self.id.position = later.id.position;
         self.description = later.description.or(self.description.take());
         self.pattern = later.pattern.or(self.pattern.take());
         self.secret_group = later.secret_group.or(self.secret_group.take());
@@ -46,13 +46,13 @@ impl Draft {
 
     fn finish(self) -> Result<Rule, RulesError> {
         if self.pattern.is_none() && self.path.is_none() {
-            return Err(self.id.refuse(Problem::FindsNothing(self.id.value.clone())));
+            return Err(self.id.refuse(RuleProblem::FindsNothing(self.id.value.clone())));
         }
         let groups = self.pattern.as_ref().map_or(0, Pattern::groups);
         if let Some(group) = &self.secret_group
             && group.value > groups
         {
-            return Err(group.refuse(Problem::NoSuchGroup { group: group.value, groups }));
+            return Err(group.refuse(RuleProblem::NoSuchGroup { group: group.value, groups }));
         }
         let mut keywords = self.keywords;
         keywords.sort();
@@ -87,7 +87,7 @@ impl Drafts {
         if self.rules.len() < before {
             return Ok(());
         }
-        Err(id.refuse(Problem::UnknownRule(id.value.clone())))
+        Err(id.refuse(RuleProblem::UnknownRule(id.value.clone())))
     }
 
     /// Adds the rules of a file. Those that were there before it are amended.
@@ -95,7 +95,7 @@ impl Drafts {
         for (index, rule) in rules.iter().enumerate() {
             let earlier = rules.get(..index).unwrap_or_default();
             if earlier.iter().any(|it| it.id.value == rule.id.value) {
-                return Err(rule.id.refuse(Problem::DuplicateRule(rule.id.value.clone())));
+                return Err(rule.id.refuse(RuleProblem::DuplicateRule(rule.id.value.clone())));
             }
         }
         for rule in rules {
@@ -116,7 +116,7 @@ impl Drafts {
         for allowlist in &self.allowlists {
             for id in allowlist.value.rules.iter().flatten() {
                 if !self.rules.iter().any(|rule| rule.id.value == *id) {
-                    return Err(allowlist.refuse(Problem::UnknownRule(id.clone())));
+                    return Err(allowlist.refuse(RuleProblem::UnknownRule(id.clone())));
                 }
             }
         }

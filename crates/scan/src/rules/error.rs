@@ -22,25 +22,25 @@ pub enum RulesError {
         file: String,
     },
     /// Something in a file is wrong, or not supported.
-    #[error("{place}: {problem}")]
+    #[error("{position}: {problem}")]
     At {
         /// Where.
-        place: Place,
+        position: RulePosition,
         /// What.
-        problem: Problem,
+        problem: RuleProblem,
     },
 }
 
 /// A line of a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RulePosition {
     /// The file, as it was named.
     pub file: Arc<str>,
     /// The line, counted from 1.
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RulePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -48,7 +48,7 @@ impl fmt::Display for Place {
 
 /// What is wrong with a line of a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum RuleProblem {
     /// It is no TOML, or has a field that is not known.
     #[error("{0}")]
     Syntax(String),

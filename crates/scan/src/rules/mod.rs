@@ -10,7 +10,7 @@ mod read;
 use std::path::Path;
 
 pub(crate) use allowlist::{Allowlist, Candidate};
-pub use error::{Place, Problem, RulesError};
+pub use error::{RulePosition, RuleProblem, RulesError};
 pub(crate) use pattern::Pattern;
 
 /// The default rules, as a rule file.

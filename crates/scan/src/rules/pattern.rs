@@ -8,7 +8,7 @@ use regex_automata::util::syntax;
 use regex_syntax::ast::{self, AssertionKind, Ast, Visitor};
 use regex_syntax::hir::Hir;
 
-use super::error::Problem;
+use super::error::RuleProblem;
 
 /// Most memory that one compiled pattern may take.
 const SIZE_LIMIT: usize = 64 << 20;
@@ -24,8 +24,8 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    pub(crate) fn new(text: &str) -> Result<Self, Problem> {
-        let wrong = |error: String| Problem::Pattern(readable(&error));
+    pub(crate) fn new(text: &str) -> Result<Self, RuleProblem> {
+        let wrong = |error: String| RuleProblem::Pattern(readable(&error));
         let syntax = ast::parse::ParserBuilder::new().build().parse(text);
         let syntax = syntax.map_err(|error| wrong(error.to_string()))?;
         ast::visit(&syntax, AngleEscapes)?;
@@ -72,13 +72,13 @@ struct AngleEscapes;
 
 impl Visitor for AngleEscapes {
     type Output = ();
-    type Err = Problem;
+    type Err = RuleProblem;
 
-    fn finish(self) -> Result<(), Problem> {
+    fn finish(self) -> Result<(), RuleProblem> {
         Ok(())
     }
 
-    fn visit_pre(&mut self, ast: &Ast) -> Result<(), Problem> {
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), RuleProblem> {
         match ast {
             Ast::Assertion(assertion)
                 if matches!(
@@ -86,7 +86,7 @@ impl Visitor for AngleEscapes {
                     AssertionKind::WordBoundaryStartAngle | AssertionKind::WordBoundaryEndAngle
                 ) =>
             {
-                Err(Problem::AngleEscape)
+                Err(RuleProblem::AngleEscape)
             }
             _ => Ok(()),
         }
@@ -108,9 +108,9 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_told_in_one_line() {
         for wrong in ["(", r"\p{Greek}", "[\u{e9}]", r"(?<!a)b", r"\1", "a{99999}{99999}"] {
-            let Err(Problem::Pattern(told)) = Pattern::new(wrong) else { panic!("{wrong}") };
+            let Err(RuleProblem::Pattern(told)) = Pattern::new(wrong) else { panic!("{wrong}") };
             assert!(!told.is_empty() && !told.contains('\n'), "{wrong}: {told}");
         }
-        assert_eq!(Pattern::new(r"\<b").unwrap_err(), Problem::AngleEscape);
+        assert_eq!(Pattern::new(r"\<b").unwrap_err(), RuleProblem::AngleEscape);
     }
 }

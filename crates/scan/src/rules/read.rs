@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::allowlist::{Allowlist, Condition, Target};
 use super::draft::{Draft, Drafts, Located};
-use super::error::{Place, Problem, RulesError};
+use super::error::{RulePosition, RuleProblem, RulesError};
 use super::{DEFAULT, DEFAULT_NAME, Pattern, file};
 
 /// How many files may extend one another.
@@ -36,7 +36,7 @@ pub(super) fn from_text(
 ) -> Result<Drafts, RulesError> {
     let reader = Reader { file: name.into(), text };
     let parsed: file::File = toml::from_str(text).map_err(|error| {
-        let problem = Problem::Syntax(error.message().lines().collect::<Vec<_>>().join(" "));
+        let problem = RuleProblem::Syntax(error.message().lines().collect::<Vec<_>>().join(" "));
         reader.refuse(&error.span().unwrap_or_default(), problem)
     })?;
     let mut drafts = match &parsed.extend {
@@ -57,18 +57,18 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn place(&self, span: &Range<usize>) -> Place {
+    fn position(&self, span: &Range<usize>) -> RulePosition {
         let before = self.text.as_bytes().get(..span.start).unwrap_or(self.text.as_bytes());
         let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-        Place { file: Arc::clone(&self.file), line }
+        RulePosition { file: Arc::clone(&self.file), line }
     }
 
-    fn refuse(&self, span: &Range<usize>, problem: Problem) -> RulesError {
-        RulesError::At { place: self.place(span), problem }
+    fn refuse(&self, span: &Range<usize>, problem: RuleProblem) -> RulesError {
+        RulesError::At { position: self.position(span), problem }
     }
 
     fn located<T: Clone>(&self, spanned: &Spanned<T>) -> Located<T> {
-        Located { place: self.place(&spanned.span()), value: spanned.get_ref().clone() }
+        Located { position: self.position(&spanned.span()), value: spanned.get_ref().clone() }
     }
 
     fn unsupported<T>(
@@ -78,7 +78,7 @@ impl Reader<'_> {
         why: &'static str,
     ) -> Result<(), RulesError> {
         match said {
-            Some(said) => Err(self.refuse(&said.span(), Problem::Unsupported { field, why })),
+            Some(said) => Err(self.refuse(&said.span(), RuleProblem::Unsupported { field, why })),
             None => Ok(()),
         }
     }
@@ -97,11 +97,11 @@ impl Reader<'_> {
         if let Some(path) = &extend.path {
             if extend.use_default {
                 let why = "say either it or `useDefault`, as in Gitleaks";
-                let problem = Problem::Unsupported { field: "path", why };
+                let problem = RuleProblem::Unsupported { field: "path", why };
                 return Err(self.refuse(&path.span(), problem));
             }
             if depth >= DEEPEST {
-                return Err(self.refuse(&path.span(), Problem::TooDeep(DEEPEST)));
+                return Err(self.refuse(&path.span(), RuleProblem::TooDeep(DEEPEST)));
             }
             drafts = from_path(&folder.join(path.get_ref()), depth + 1)?;
         }
@@ -117,12 +117,12 @@ impl Reader<'_> {
         self.unsupported(rule.skip_report.as_ref(), "skipReport", alone)?;
         let id = self.located(&rule.id);
         if id.value.trim().is_empty() {
-            return Err(id.refuse(Problem::NoId));
+            return Err(id.refuse(RuleProblem::NoId));
         }
         if let Some(entropy) = &rule.entropy
             && !(0.0..=8.0).contains(entropy.get_ref())
         {
-            return Err(self.refuse(&entropy.span(), Problem::BadEntropy));
+            return Err(self.refuse(&entropy.span(), RuleProblem::BadEntropy));
         }
         let allowlists = self.allowlists(rule.allowlist.as_ref(), &rule.allowlists, false)?;
         Ok(Draft {
@@ -155,7 +155,7 @@ impl Reader<'_> {
     fn words(&self, words: &[Spanned<String>]) -> Result<Vec<String>, RulesError> {
         let word = |word: &Spanned<String>| {
             if word.get_ref().is_empty() {
-                return Err(self.refuse(&word.span(), Problem::EmptyWord));
+                return Err(self.refuse(&word.span(), RuleProblem::EmptyWord));
             }
             Ok(word.get_ref().to_ascii_lowercase())
         };
@@ -169,7 +169,7 @@ impl Reader<'_> {
         is_global: bool,
     ) -> Result<Vec<Located<Allowlist>>, RulesError> {
         if let (Some(one), [_, ..]) = (one, many) {
-            return Err(self.refuse(&one.span(), Problem::TwoAllowlists));
+            return Err(self.refuse(&one.span(), RuleProblem::TwoAllowlists));
         }
         let all = one.into_iter().chain(many);
         all.map(|allowlist| self.allowlist(allowlist, is_global)).collect()
@@ -187,7 +187,7 @@ impl Reader<'_> {
             self.unsupported(list.target_rules.as_ref(), "targetRules", why)?;
         }
         if list.paths.is_empty() && list.regexes.is_empty() && list.stopwords.is_empty() {
-            return Err(self.refuse(&said.span(), Problem::EmptyAllowlist));
+            return Err(self.refuse(&said.span(), RuleProblem::EmptyAllowlist));
         }
         let conditions = [
             ("OR", Condition::Any),
@@ -212,7 +212,7 @@ impl Reader<'_> {
             stopwords: self.words(&list.stopwords)?,
             rules: list.target_rules.as_ref().map(ids),
         };
-        Ok(Located { place: self.place(&said.span()), value })
+        Ok(Located { position: self.position(&said.span()), value })
     }
 
     fn word<T: Copy>(
@@ -227,7 +227,7 @@ impl Reader<'_> {
         match found {
             Some((_, value)) => Ok(Some(*value)),
             None => {
-                let problem = Problem::UnknownWord { found: word.clone(), known: shown };
+                let problem = RuleProblem::UnknownWord { found: word.clone(), known: shown };
                 Err(self.refuse(&said.span(), problem))
             }
         }

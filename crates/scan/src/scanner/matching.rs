@@ -11,7 +11,7 @@ use super::Scanner;
 use super::candidate::Found;
 use super::candidate::{Locator, Position};
 use super::reach::Reach;
-use crate::rules::{Pattern, Place, Problem, Rule, RuleSet, RulesError};
+use crate::rules::{Pattern, Rule, RulePosition, RuleProblem, RuleSet, RulesError};
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug)]
@@ -167,8 +167,8 @@ impl Keywords {
             .kind(kind)
             .build(&words)
             .map_err(|error| RulesError::At {
-                place: Place { file: "the rules".into(), line: 1 },
-                problem: Problem::Keywords(error.to_string()),
+                position: RulePosition { file: "the rules".into(), line: 1 },
+                problem: RuleProblem::Keywords(error.to_string()),
             })?;
         Ok(Self { finder: Some(finder), rules })
     }

@@ -19,7 +19,7 @@ use crate::plan::{self, TENANT};
 /// Operation ids of one worker.
 const OPERATIONS: u32 = 24;
 
-pub(super) struct Hand<'w> {
+pub(super) struct WorkerTask<'w> {
     pub(super) caller: Caller,
     pub(super) chance: fastrand::Rng,
     finishing: &'w AtomicBool,
@@ -33,7 +33,7 @@ enum Run {
     Ended,
 }
 
-impl<'w> Hand<'w> {
+impl<'w> WorkerTask<'w> {
     pub(super) const fn new(
         caller: Caller,
         chance: fastrand::Rng,
