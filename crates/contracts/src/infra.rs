@@ -38,6 +38,14 @@ impl InfraError {
     }
 }
 
+/// A record that no sequence of operations can have produced.
+///
+/// After an operation it is a bug, and the record must not be stored. In storage it is corruption,
+/// and the record must not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record invariant violated: {0}")]
+pub struct InvariantViolation(pub &'static str);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,7 @@
 //! | [`split`] | plans that replace a shard by children or shrink it, proved to tile its range |
 //!
 //! [`InfraError`] is the failure below every protocol: of the store, the network or a disk.
+//! [`InvariantViolation`] is a record that cannot be.
 //!
 //! Two habits run through all of it. Inputs (`SpecInput`, `CursorInput` and their borrowed forms
 //! `ShardSpecRef`, `CursorUpdate`) are what a caller handed in and are checked by the operation
@@ -56,7 +57,7 @@ pub use env::{BoxFuture, Env};
 pub use identity::{
     FenceEpoch, FenceEpochError, LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId,
 };
-pub use infra::InfraError;
+pub use infra::{InfraError, InvariantViolation};
 pub use manifest::{InitialShardInput, ManifestValidationError, ShardInput, validate_manifest};
 pub use redacted::Redacted;
 pub use spec::{IntoShardSpecRef, ShardSpec, ShardSpecInputError, ShardSpecRef, SpecInput};

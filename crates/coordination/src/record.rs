@@ -6,14 +6,7 @@ mod shard;
 pub use run::{RunConfig, RunConfigError, RunRecord, RunState};
 pub(crate) use shard::check_cursor;
 pub use shard::{Park, ShardHead, ShardRecord, ShardSnapshotView, ShardState, Spawned};
-
-/// A record that no sequence of operations can have produced.
-///
-/// Found after an operation it is a bug, and the operation must not be stored. Found in storage it
-/// is corruption, and the record must not be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("record invariant violated: {0}")]
-pub struct InvariantViolation(pub &'static str);
+pub use shardwright_contracts::InvariantViolation;
 
 /// Fails with a description unless a condition holds.
 fn ensure(holds: bool, invariant: &'static str) -> Result<(), InvariantViolation> {

@@ -16,8 +16,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{Env, FenceEpoch, InfraError, LogicalTime};
 use shardwright_store::{AnyStore, Commit, Conflict, Expect, Key, Revision, Store, Versioned};
 
 use crate::codec::{ClockMark, Record};

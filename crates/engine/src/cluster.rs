@@ -43,7 +43,7 @@ pub use membership::{GateMembership, NodeMembership};
 pub use options::{ClusterOptions, Layout, OptionsError};
 pub use release::Release;
 pub use session::Serving;
-pub use shardwright_coordination::InfraError;
+pub use shardwright_contracts::InfraError;
 pub use status::{ClusterStatus, NodeStatus};
 pub use unreadable::{Quarantined, Unreadable};
 pub use view::{Changed, ClusterView};

@@ -1,6 +1,6 @@
 //! What the store says when it fails, as the protocol's callers know it.
 
-use shardwright_coordination::InfraError;
+use shardwright_contracts::InfraError;
 use shardwright_store::{CommitError, ScanError, SessionError, StoreError};
 
 use crate::codec::DecodeError;

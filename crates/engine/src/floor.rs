@@ -7,8 +7,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use shardwright_contracts::FenceEpoch;
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{FenceEpoch, InfraError};
 use shardwright_store::{CommitBuilder, Expect, Key, Revision, Versioned};
 
 use crate::codec::{Incarnation, Record};

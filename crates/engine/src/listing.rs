@@ -1,6 +1,6 @@
 //! Reading a range of keys as a whole.
 
-use shardwright_coordination::InfraError;
+use shardwright_contracts::InfraError;
 use shardwright_store::{
     AnyStore, Key, Revision, ScanError, ScanFrom, ScanPage, Store, StoreRange, Versioned,
 };

@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use shardwright_contracts::Env;
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{Env, InfraError};
 use shardwright_store::{AnyStore, Session, SessionError, SessionId, Store};
 
 use crate::config::Sessions;

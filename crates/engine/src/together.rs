@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use shardwright_coordination::InfraError;
+use shardwright_contracts::InfraError;
 
 /// One at a time tries, and the others find what came of it, also if that is a failure: if each of
 /// them had to try for itself, the last would wait for all others, each as long as a store takes

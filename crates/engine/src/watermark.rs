@@ -4,8 +4,7 @@
 //! cursor on. What was done stays done, so the watermark does not go back, and is stored before
 //! it is told. One that cannot be stored is not told; one that cannot be read was never told.
 
-use shardwright_contracts::{RunId, TenantId};
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{InfraError, RunId, TenantId};
 use shardwright_store::{Commit, Expect, Key, Revision, Snapshot, Store, Versioned};
 
 use crate::codec::{Record, Watermark};

@@ -4,8 +4,7 @@
 //! follows one version of the targets, so neither loses what the other wrote: whoever comes second
 //! decides anew.
 
-use shardwright_contracts::{LogicalTime, ShardId};
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{InfraError, LogicalTime, ShardId};
 use shardwright_placement::ops::{FreezeRefused, PinRefused, ReassignRefused, freeze, pin};
 use shardwright_placement::ops::{reassign, unpin};
 use shardwright_placement::{Membership, NodeAddress, ShardMap, TargetUpdate, TargetVersion};

@@ -1,8 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use shardwright_contracts::{Env, LogicalTime};
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{Env, InfraError, LogicalTime};
 use shardwright_store::{AnyStore, Commit, CommitBuilder, Revision, Store, Write};
 use tokio::sync::oneshot;
 

@@ -1,5 +1,4 @@
-use shardwright_contracts::ShardId;
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{InfraError, ShardId};
 use shardwright_placement::ops::{ClaimRefused, LeadRefused, LeaderRefused, ReleaseRefused};
 use shardwright_placement::{JoinRefused, NodeAddress, Readiness, ShardCount, ShardOutOfRange};
 

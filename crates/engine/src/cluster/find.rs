@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use shardwright_coordination::InfraError;
+use shardwright_contracts::InfraError;
 use shardwright_placement::ShardCount;
 use shardwright_store::AnyStore;
 

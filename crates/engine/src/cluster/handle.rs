@@ -3,8 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
-use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{Env, FenceEpoch, InfraError, LogicalTime};
 use shardwright_placement::{ClusterConfig, Membership, ShardHash, Sharding};
 use shardwright_store::{AnyStore, Store};
 use tokio::sync::oneshot;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use shardwright_coordination::InfraError;
+use shardwright_contracts::InfraError;
 use shardwright_placement::ops::{LeadRefused, check_leader};
 use shardwright_placement::{
     MoveReason, NodeAddress, NodeInstance, Plan, PlanInput, TargetHeader, TargetUpdate,

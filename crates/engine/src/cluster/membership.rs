@@ -4,8 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_contracts::Env;
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{Env, InfraError};
 use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ops};
 use shardwright_store::{Commit, Expect, Revision, Store};
 

@@ -1,8 +1,7 @@
 //! Releasing shards.
 
 use futures_util::Stream;
-use shardwright_contracts::{FenceEpoch, ShardId};
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{FenceEpoch, InfraError, ShardId};
 use shardwright_placement::ops::{ReleaseReason, ReleaseRefused};
 use shardwright_store::{Commit, Revision};
 

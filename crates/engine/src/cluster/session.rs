@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_contracts::Env;
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{Env, InfraError};
 use shardwright_placement::NodeInstance;
 use shardwright_store::{Session, SessionError, SessionId, Store};
 use tokio::sync::oneshot;

@@ -210,7 +210,10 @@ impl State {
         let since = |touched, before| if touched { generation } else { before };
         let quarantine = if notes {
             let quarantined = self.unreadable.iter();
-            let note = |(key, why): (&ClusterKey, &_)| Quarantined { key: key.clone(), why: *why };
+            let note = |(key, why): (&ClusterKey, &Unreadable)| Quarantined {
+                key: key.clone(),
+                why: why.clone(),
+            };
             Arc::new(quarantined.map(note).collect())
         } else {
             Arc::clone(&before.quarantine)

@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shardwright_contracts::ShardId;
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{InfraError, ShardId};
 use shardwright_placement::seed_format::SeedShard;
 use shardwright_placement::{
     LeaderObservations, Membership, NodeAddress, NodeInstance, ShardMap, Target, TargetChange,

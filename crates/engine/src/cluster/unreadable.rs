@@ -15,7 +15,7 @@ pub struct Quarantined {
 }
 
 /// Why a stored value of a cluster cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// It is not the record that it should be.
     #[error(transparent)]

@@ -134,8 +134,7 @@ impl Field<ClusterProtocol> for ShardCount {
 
     fn get(reader: &mut Reader<'_>, _name: &'static str) -> Result<Self, DecodeError> {
         let offset = reader.offset();
-        Self::try_new(reader.u32()?)
-            .map_err(|error| reader.fail_at(offset, Problem::ShardCount(error)))
+        Self::try_new(reader.u32()?).map_err(|error| reader.invalid_at(offset, error))
     }
 }
 
@@ -146,6 +145,6 @@ impl Field<ClusterProtocol> for NodeAddress {
 
     fn get(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
         let (offset, text) = reader.text(name)?;
-        Self::parse(text).map_err(|error| reader.fail_at(offset, Problem::Address(error)))
+        Self::parse(text).map_err(|error| reader.invalid_at(offset, error))
     }
 }

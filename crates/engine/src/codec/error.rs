@@ -1,13 +1,11 @@
-use shardwright_contracts::{CursorInputError, ShardSpecInputError};
-use shardwright_coordination::{InvariantViolation, RunConfigError};
-use shardwright_placement::{FlagError, NodeAddressError, ShardCountError};
+use shardwright_contracts::{CursorInputError, InvariantViolation, ShardSpecInputError};
 
 use super::kind::Kind;
 
 /// A stored value that is not the expected record.
 ///
 /// Of user data it contains only lengths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored {kind} cannot be read, at byte {offset}: {problem}")]
 pub struct DecodeError {
     /// The expected kind.
@@ -19,7 +17,7 @@ pub struct DecodeError {
 }
 
 /// Problem of a stored value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// It is empty, by which a store reports that it lost or damaged the bytes.
     #[error("its bytes are gone, or are not those that were written")]
@@ -86,24 +84,15 @@ pub enum Problem {
     /// Key and token are no valid cursor.
     #[error("{0}")]
     Cursor(CursorInputError),
-    /// The fields are no valid run configuration.
-    #[error("{0}")]
-    Config(RunConfigError),
     /// A string is not UTF-8.
     #[error("the bytes of a {what} are no text")]
     NotText {
         /// Name of the field.
         what: &'static str,
     },
-    /// A string is no node address.
+    /// The value is not valid in its protocol, whose error this is as text.
     #[error("{0}")]
-    Address(NodeAddressError),
-    /// A string is no flag of a shard, or the flags exclude each other.
-    #[error("{0}")]
-    Flag(FlagError),
-    /// The number is no shard count of a cluster.
-    #[error("{0}")]
-    ShardCount(ShardCountError),
+    Invalid(Box<str>),
     /// The record violates an invariant.
     #[error("{0}")]
     Invariant(InvariantViolation),

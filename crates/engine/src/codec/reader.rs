@@ -1,4 +1,6 @@
-use shardwright_coordination::InvariantViolation;
+use std::fmt::Display;
+
+use shardwright_contracts::InvariantViolation;
 
 use super::error::{DecodeError, Problem};
 use super::kind::Kind;
@@ -55,6 +57,11 @@ impl<'a> Reader<'a> {
     /// Returns the error for a problem with the field at `offset`.
     pub const fn fail_at(&self, offset: usize, problem: Problem) -> DecodeError {
         DecodeError { kind: self.kind, problem, offset }
+    }
+
+    /// Returns the error for a value at `offset` that its protocol does not accept.
+    pub fn invalid_at(&self, offset: usize, reason: impl Display) -> DecodeError {
+        self.fail_at(offset, Problem::Invalid(reason.to_string().into()))
     }
 
     /// Returns the record, or the error for the invariant that it violates.

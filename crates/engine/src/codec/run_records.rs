@@ -11,7 +11,7 @@ use shardwright_coordination::{
     RunRecord, RunState, RunStatus, ShardStatus, SplitRequest, WorkEstimate,
 };
 
-use super::error::{DecodeError, Problem};
+use super::error::DecodeError;
 use super::field::Field;
 use super::reader::Reader;
 use super::run::Run;
@@ -234,7 +234,7 @@ impl Field<RunProtocol> for RunConfig {
         let max_shard_retries =
             <Option<u32> as Field<RunProtocol>>::get(reader, "max_shard_retries")?;
         Self::try_new(cursor_semantics, lease_duration_ms, max_shard_retries)
-            .map_err(|error| reader.fail_at(offset, Problem::Config(error)))
+            .map_err(|error| reader.invalid_at(offset, error))
     }
 }
 

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
-use shardwright_contracts::{CanonicalBytes, CanonicalSink, LogicalTime};
-use shardwright_coordination::InvariantViolation;
+use shardwright_contracts::{CanonicalBytes, CanonicalSink, InvariantViolation, LogicalTime};
 use shardwright_placement::limits::{MAX_FLAGS, MAX_NUM_SHARDS, MAX_TARGET_CHUNKS};
 use shardwright_placement::{Flag, Flags, NodeAddress, Target, TargetSince};
 
@@ -106,11 +105,11 @@ fn target(
     let offset = reader.offset();
     let list = List { what: "flags", max: MAX_FLAGS, item_bytes: 4 + 1, reserve: 0 };
     let flags = reader.list(list, flag)?;
-    let flags = Flags::try_new(flags).map_err(|error| reader.fail_at(offset, Problem::Flag(error)));
-    Ok(Target { node, flags: flags?, since })
+    let flags = Flags::try_new(flags).map_err(|error| reader.invalid_at(offset, error))?;
+    Ok(Target { node, flags, since })
 }
 
 fn flag(reader: &mut Reader<'_>) -> Result<Flag, DecodeError> {
     let (offset, text) = reader.text("flag")?;
-    Flag::parse(text).map_err(|error| reader.fail_at(offset, Problem::Flag(error)))
+    Flag::parse(text).map_err(|error| reader.invalid_at(offset, error))
 }

@@ -25,6 +25,11 @@ fn broken<R: Record + std::fmt::Debug>(record: &R, at: usize, bytes: &[u8]) -> (
     (problem, offset)
 }
 
+/// The problem for a value that its protocol rejects with `error`.
+fn invalid(error: impl std::fmt::Display) -> Problem {
+    Problem::Invalid(error.to_string().into())
+}
+
 /// The rule that a record breaks which nobody should have stored.
 fn rule<R: Record + std::fmt::Debug>(record: &R) -> &'static str {
     match R::decode(&record.encode()).unwrap_err().problem {
@@ -90,7 +95,7 @@ fn bytes_that_name_nothing_are_refused() {
 fn numbers_and_bytes_that_nobody_may_store_are_refused() {
     let zero = (Problem::Zero { what: "fence" }, 10);
     assert_eq!(broken(&examples::binding(), 10, &[0; 8]), zero);
-    let config = |error| (Problem::Config(error), 4);
+    let config = |error: RunConfigError| (invalid(error), 4);
     assert_eq!(broken(&examples::gate(), 5, &[0; 8]), config(RunConfigError::ZeroLeaseDuration));
     assert_eq!(broken(&examples::gate(), 14, &[0; 4]), config(RunConfigError::ZeroRetries));
     let inverted = ShardSpecInputError::InvertedRange { start_len: 1, end_len: 2 };
@@ -232,14 +237,14 @@ fn records_of_a_cluster_are_what_a_cluster_can_have() {
     let plan = examples::cluster_plan();
     let problem = Problem::UnknownByte { what: "hash", byte: 2 };
     assert_eq!(broken(&plan, 2, &[2]), (problem, 2));
-    let none = Problem::ShardCount(ShardCountError(0));
+    let none = invalid(ShardCountError(0));
     assert_eq!(broken(&plan, 3, &[0; 4]), (none, 3));
     let problem = Problem::UnknownByte { what: "format", byte: 9 };
     assert_eq!(broken(&plan, 7, &[9]), (problem, 7));
     let weight = Problem::Zero { what: "weight" };
     assert_eq!(broken(&examples::weighing(3), 2, &[0; 4]), (weight, 2));
     let leader = ClusterLeader { holder: examples::holder() };
-    let address = Problem::Address(NodeAddressError::Character { at: 0 });
+    let address = invalid(NodeAddressError::Character { at: 0 });
     assert_eq!(broken(&leader, 6, b"/"), (address, 2));
     assert_eq!(broken(&leader, 6, &[0xff]), (Problem::NotText { what: "address" }, 2));
     let fence = Problem::Zero { what: "fence" };
@@ -266,7 +271,7 @@ fn a_chunk_of_targets_has_one_encoding() {
     let at = value.len() - 6;
     let twice = [&value[..at], b"pinned"].concat();
     let error = TargetChunk::decode(&twice).unwrap_err();
-    assert_eq!(error.problem, Problem::Flag(FlagError::Twice));
+    assert_eq!(error.problem, invalid(FlagError::Twice));
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl State {
     /// should be nothing.
     fn note(&mut self, key: ClusterKey, is_there: bool, read: Result<(), Unreadable>) {
         self.touched.notes |= match read {
-            Err(why) if is_there => self.unreadable.insert(key, why) != Some(why),
+            Err(why) if is_there => self.unreadable.insert(key, why.clone()) != Some(why),
             Ok(()) | Err(_) => self.unreadable.remove(&key).is_some(),
         };
     }
