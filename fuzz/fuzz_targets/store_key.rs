@@ -4,7 +4,13 @@
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "each target uses its own part")]
-#[path = "../../crates/engine/tests/checks/mod.rs"]
-mod checks;
+#[path = "../../crates/cluster/tests/checks/mod.rs"]
+mod cluster;
+#[allow(dead_code, reason = "each target uses its own part")]
+#[path = "../../crates/runs/tests/checks/mod.rs"]
+mod runs;
 
-fuzz_target!(|data: &[u8]| checks::store_key::any_bytes(data));
+fuzz_target!(|data: &[u8]| {
+    runs::store_key::any_bytes(data);
+    cluster::cluster_key::any_bytes(data);
+});

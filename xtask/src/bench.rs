@@ -9,7 +9,7 @@ use crate::{system_packages, workspace};
 pub(crate) fn stores(metadata: &Metadata, only: Option<&str>) -> Result<()> {
     system_packages::ensure(system_packages::PACKAGES, &mut system_packages::Debian)?;
     let mut command = workspace::cargo(metadata, &["bench", "--quiet", "--locked"]);
-    command.args(["--package", "shardwright-engine", "--bench", "stores", "--"]).args(only);
+    command.args(["--package", "shardwright-runs", "--bench", "stores", "--"]).args(only);
     workspace::succeed(&mut command)
 }
 

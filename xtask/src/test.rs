@@ -39,7 +39,7 @@ pub(crate) fn plan(has_nextest: bool) -> Vec<Step> {
         Step::cargo(
             "default features",
             "check -p shardwright-contracts -p shardwright-frontier -p shardwright-store \
-             -p shardwright-engine --lib --locked",
+             -p shardwright-engine -p shardwright-runs -p shardwright-cluster --lib --locked",
         ),
         Step::cargo(
             "without object stores",

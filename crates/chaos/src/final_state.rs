@@ -9,7 +9,7 @@ use shardwright_coordination::{
     AsyncRunManagement as _, InfraError, RunProgress, RunQueryError, RunStatus, ShardFilter,
     ShardSummary,
 };
-use shardwright_engine::{AsyncEtcdCoordinator, EngineConfig};
+use shardwright_runs::{AsyncEtcdCoordinator, EngineConfig};
 use shardwright_store::etcd::EtcdOptions;
 
 use crate::check::Seen;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use shardwright_engine::{AsyncEtcdCoordinator, EngineConfig, Sessions};
+use shardwright_runs::{AsyncEtcdCoordinator, EngineConfig, Sessions};
 use shardwright_store::etcd::{EtcdOptions, EtcdTimeouts};
 
 use crate::history::Recorder;

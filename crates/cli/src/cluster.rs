@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use shardwright_demo::Counters;
-use shardwright_engine::TokioEnv;
-use shardwright_engine::cluster::{
+use shardwright_cluster::{
     Cluster, ClusterOptions, FoundCluster, Layout, OpenError, TextShards, find_cluster,
 };
+use shardwright_demo::Counters;
+use shardwright_engine::TokioEnv;
 use shardwright_placement::{ShardCount, Sharding};
 
 use crate::arguments::cluster::ClusterChoice;

@@ -34,7 +34,7 @@ const MARKS: usize = 16;
 const STRIDES_PER_INTERVAL: u64 = 4;
 
 /// The clock of one coordinator.
-pub(crate) struct EngineClock {
+pub struct EngineClock {
     key: Key,
     interval_ms: u64,
     state: Mutex<State>,
@@ -97,7 +97,7 @@ impl Pace {
 
 impl EngineClock {
     /// Goes on from a mark that was found in the store.
-    pub(crate) fn new(
+    pub fn new(
         env: &dyn Env,
         key: Key,
         interval_ms: u64,
@@ -114,22 +114,18 @@ impl EngineClock {
     }
 
     /// No fence below this one is granted or accepted.
-    pub(crate) fn fence_floor(&self) -> FenceEpoch {
+    pub fn fence_floor(&self) -> FenceEpoch {
         self.floor.get()
     }
 
     /// What time it is.
-    pub(crate) async fn now(
-        &self,
-        store: &AnyStore,
-        env: &dyn Env,
-    ) -> Result<LogicalTime, InfraError> {
+    pub async fn now(&self, store: &AnyStore, env: &dyn Env) -> Result<LogicalTime, InfraError> {
         self.marking.get(|| self.allowed(env), self.mark_until_allowed(store, env)).await
     }
 
     /// What time it is, for whoever only looks. Where no mark can be stored, it is the latest time
     /// that may be told without one.
-    pub(crate) async fn now_at_most(&self, store: &AnyStore, env: &dyn Env) -> LogicalTime {
+    pub async fn now_at_most(&self, store: &AnyStore, env: &dyn Env) -> LogicalTime {
         // Nobody who only looks waits for what has just failed.
         if !self.marking.is_trying_in_vain()
             && let Ok(now) = self.now(store, env).await

@@ -1,4 +1,4 @@
-//! What the store says when it fails, as the protocol's callers know it.
+//! Failures of a store, as callers of a protocol know them.
 
 use shardwright_contracts::InfraError;
 use shardwright_store::{CommitError, ScanError, SessionError, StoreError};
@@ -6,7 +6,7 @@ use shardwright_store::{CommitError, ScanError, SessionError, StoreError};
 use crate::codec::DecodeError;
 
 /// A failure to read. Nothing was to be applied, so nothing was.
-pub(crate) fn read(operation: &'static str, error: &StoreError) -> InfraError {
+pub fn read(operation: &'static str, error: &StoreError) -> InfraError {
     let message = error.fault().to_string().into();
     match error {
         StoreError::Unavailable(_) => InfraError::NotApplied { operation, message },
@@ -14,14 +14,16 @@ pub(crate) fn read(operation: &'static str, error: &StoreError) -> InfraError {
     }
 }
 
-pub(crate) fn scan(operation: &'static str, error: &ScanError) -> InfraError {
+/// A failure to list a range.
+pub fn scan(operation: &'static str, error: &ScanError) -> InfraError {
     match error {
         ScanError::Store(error) => read(operation, error),
         ScanError::Moved => InfraError::NotApplied { operation, message: error.to_string().into() },
     }
 }
 
-pub(crate) fn session(operation: &'static str, error: &SessionError) -> InfraError {
+/// A failure of a session.
+pub fn session(operation: &'static str, error: &SessionError) -> InfraError {
     match error {
         SessionError::Store(error) => read(operation, error),
         SessionError::Gone(_) => {
@@ -31,7 +33,7 @@ pub(crate) fn session(operation: &'static str, error: &SessionError) -> InfraErr
 }
 
 /// A commit that was not acknowledged.
-pub(crate) fn commit(operation: &'static str, error: &CommitError) -> InfraError {
+pub fn commit(operation: &'static str, error: &CommitError) -> InfraError {
     let message = error.to_string().into();
     match error {
         CommitError::Conflict(_)
@@ -43,35 +45,18 @@ pub(crate) fn commit(operation: &'static str, error: &CommitError) -> InfraError
     }
 }
 
-/// Why a shard could not be read.
-#[derive(Debug)]
-pub(crate) enum ShardFault {
-    /// Its own records are damaged. It is out of work, and no other shard is.
-    Damaged(InfraError),
-    /// Something that others need as well.
-    Other(InfraError),
-}
-
-impl From<ShardFault> for InfraError {
-    fn from(fault: ShardFault) -> Self {
-        match fault {
-            ShardFault::Damaged(error) | ShardFault::Other(error) => error,
-        }
-    }
-}
-
 /// A stored record that cannot be what we wrote.
-pub(crate) fn decode(operation: &'static str, error: &DecodeError) -> InfraError {
+pub fn decode(operation: &'static str, error: &DecodeError) -> InfraError {
     InfraError::Corrupt { operation, message: error.to_string().into() }
 }
 
 /// A rule about what is stored together does not hold.
-pub(crate) fn corrupt(operation: &'static str, message: impl Into<Box<str>>) -> InfraError {
+pub fn corrupt(operation: &'static str, message: impl Into<Box<str>>) -> InfraError {
     InfraError::Corrupt { operation, message: message.into() }
 }
 
 /// Others were faster too often.
-pub(crate) fn contention(operation: &'static str) -> InfraError {
+pub fn contention(operation: &'static str) -> InfraError {
     let message = "others changed the same records again and again".into();
     InfraError::NotApplied { operation, message }
 }

@@ -17,7 +17,7 @@ use crate::fault;
 const FENCE_BITS: u32 = 32;
 
 /// The least fence, as far as is known. It never falls.
-pub(crate) struct FenceFloor {
+pub struct FenceFloor {
     key: Key,
     known: Mutex<Known>,
 }
@@ -32,39 +32,40 @@ struct Known {
 
 impl FenceFloor {
     /// Goes by an incarnation that was read.
-    pub(crate) fn new(key: Key, incarnation: Incarnation, at: Option<Revision>) -> Self {
+    pub fn new(key: Key, incarnation: Incarnation, at: Option<Revision>) -> Self {
         let known = Known { floor: floor_of(incarnation), incarnation_at: at, is_sure: false };
         Self { key, known: Mutex::new(known) }
     }
 
-    pub(crate) fn get(&self) -> FenceEpoch {
+    /// The lowest valid fence.
+    pub fn get(&self) -> FenceEpoch {
         self.lock().floor
     }
 
     /// Whether this is the floor that was there when somebody last compared it, and not only what
     /// a read has shown.
-    pub(crate) fn is_sure(&self) -> bool {
+    pub fn is_sure(&self) -> bool {
         self.lock().is_sure
     }
 
     /// Under which key the incarnation is.
-    pub(crate) const fn key(&self) -> &Key {
+    pub const fn key(&self) -> &Key {
         &self.key
     }
 
     /// Makes a commit compare the incarnation.
-    pub(crate) fn compare_in(&self, commit: CommitBuilder) -> CommitBuilder {
+    pub fn compare_in(&self, commit: CommitBuilder) -> CommitBuilder {
         let expect = self.lock().incarnation_at.map_or(Expect::Absent, Expect::At);
         commit.expect(self.key.clone(), expect)
     }
 
     /// Notes that a commit which compared the incarnation was applied.
-    pub(crate) fn confirm(&self) {
+    pub fn confirm(&self) {
         self.lock().is_sure = true;
     }
 
     /// Goes by the incarnation that a commit has found which compared it and was refused.
-    pub(crate) fn learn(
+    pub fn learn(
         &self,
         found: Option<&Versioned>,
         operation: &'static str,
@@ -86,7 +87,7 @@ impl FenceFloor {
 }
 
 /// The incarnation in the high bits.
-pub(crate) fn floor_of(incarnation: Incarnation) -> FenceEpoch {
+pub fn floor_of(incarnation: Incarnation) -> FenceEpoch {
     let floor = u64::from(incarnation.number) << FENCE_BITS;
     FenceEpoch::from_raw(floor).unwrap_or(FenceEpoch::INITIAL)
 }

@@ -1,71 +1,23 @@
-//! Under which key each record is stored.
+//! Keys of one system within a store.
 //!
 //! Keys are text that a person can read in the store's own tools: parts between slashes, ids as
 //! hex digits of fixed width, so that the order of keys is the order of ids. All begin with the
 //! keyspace's prefix, which lets several systems share a store.
 //!
+//! Each protocol names its own keys below that prefix. These belong to the store as a whole:
+//!
 //! | key | record |
 //! |---|---|
-//! | `meta/format`, `meta/incarnation`, `meta/clock` | [`Format`], [`Incarnation`], [`ClockMark`] |
-//! | `quota/total`, `quota/tenant/<tenant>` | [`Quota`] |
-//! | `run/<tenant>/<run>` | [`Run`] |
-//! | `manifest/<tenant>/<run>` | [`Manifest`] |
-//! | `count/<tenant>/<run>` | [`Count`] |
-//! | `stage/<tenant>/<run>` | [`Stage`] |
-//! | `watermark/<tenant>/<run>` | [`Watermark`] |
-//! | `estimate/<tenant>/<run>/<shard>` | [`Estimate`] |
-//! | `name/<tenant>/<name>` | [`Named`] |
-//! | `purpose/<tenant>/<run>` | [`Purpose`] |
-//! | `shard/<tenant>/<run>/<shard>/definition` | [`Definition`] |
-//! | `shard/<tenant>/<run>/<shard>/progress` | [`Progress`] |
-//! | `view/<tenant>/<run>/gate` | [`Gate`] |
-//! | `view/<tenant>/<run>/open/<shard>` | [`OpenShard`] |
-//! | `view/<tenant>/<run>/owner/<shard>` | [`Binding`] |
-//! | `view/<tenant>/<run>/waiting/<worker>` | [`Waiting`] |
-//! | `view/<tenant>/<run>/ask/<shard>` | [`SplitAsk`] |
-//! | `view/<tenant>/<run>/asker/<worker>` | [`Asker`] |
-//!
-//! What begins with `cluster/` belongs to clusters: see [`ClusterKeys`].
-//!
-//! What is under `view` is all that somebody who waits for work has to watch, and a checkpoint
-//! writes none of it.
-//!
-//! [`Asker`]: crate::codec::Asker
-//! [`Binding`]: crate::codec::Binding
-//! [`ClockMark`]: crate::codec::ClockMark
-//! [`Count`]: crate::codec::Count
-//! [`Definition`]: crate::codec::Definition
-//! [`Estimate`]: crate::codec::Estimate
-//! [`Format`]: crate::codec::Format
-//! [`Gate`]: crate::codec::Gate
-//! [`Incarnation`]: crate::codec::Incarnation
-//! [`Manifest`]: crate::codec::Manifest
-//! [`Named`]: crate::codec::Named
-//! [`OpenShard`]: crate::codec::OpenShard
-//! [`Progress`]: crate::codec::Progress
-//! [`Purpose`]: crate::codec::Purpose
-//! [`Quota`]: crate::codec::Quota
-//! [`Run`]: crate::codec::Run
-//! [`SplitAsk`]: crate::codec::SplitAsk
-//! [`Stage`]: crate::codec::Stage
-//! [`Waiting`]: crate::codec::Waiting
-//! [`Watermark`]: crate::codec::Watermark
-
-mod cluster;
-mod keys;
-mod parse;
-mod part;
-mod prefix;
-mod ranges;
-mod store_key;
+//! | `meta/format` | [`Format`](crate::codec::Format) |
+//! | `meta/incarnation` | [`Incarnation`](crate::codec::Incarnation) |
+//! | `meta/clock` | [`ClockMark`](crate::codec::ClockMark) |
 
 use std::sync::Arc;
 
-pub(crate) use cluster::escaped;
-pub use cluster::{ClusterKey, ClusterKeys, ClusterName, ClusterNameError};
-pub use prefix::PrefixError;
-use shardwright_store::Key;
-pub use store_key::{ShardPart, StoreKey, ViewKey};
+use shardwright_contracts::TenantId;
+use shardwright_store::{Key, StoreRange};
+
+use crate::codec::Kind;
 
 /// The keys of one system within a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,15 +35,13 @@ impl Default for Keyspace {
 impl Keyspace {
     /// Longest prefix, in bytes.
     pub const PREFIX_BYTES_MAX: usize = 128;
-    /// Longest key, in bytes.
-    pub const KEY_BYTES_MAX: usize = Self::PREFIX_BYTES_MAX + 115;
 
     /// The keys that begin with `prefix`: nothing, or letters, digits, `-`, `_`, `.` and `/` with
     /// a `/` at the end.
     ///
     /// Systems that share a store need prefixes of which none begins with another.
     pub fn new(prefix: &str) -> Result<Self, PrefixError> {
-        prefix::check(prefix)?;
+        check(prefix)?;
         Ok(Self { prefix: prefix.into() })
     }
 
@@ -107,18 +57,251 @@ impl Keyspace {
         &self.prefix
     }
 
-    /// The key of this keyspace that says what `key` says.
+    /// The key that consists of these parts.
     #[must_use]
-    pub fn key(&self, key: &StoreKey) -> Key {
-        keys::key(&self.prefix, key)
+    pub fn key(&self, parts: &[Part<'_>]) -> Key {
+        Key::from(join(&self.prefix, parts))
     }
 
-    /// What a key says, if it is one of this keyspace.
+    /// All keys that begin with these parts.
     #[must_use]
-    pub fn parse(&self, key: &Key) -> Option<StoreKey> {
-        parse::parse(key.as_bytes().strip_prefix(self.prefix.as_bytes())?)
+    pub fn beginning(&self, parts: &[Part<'_>]) -> StoreRange {
+        StoreRange::prefix(join(&self.prefix, parts))
+    }
+
+    /// A key without the prefix, if it has the prefix.
+    #[must_use]
+    pub fn strip<'k>(&self, key: &'k Key) -> Option<&'k [u8]> {
+        key.as_bytes().strip_prefix(self.prefix.as_bytes())
+    }
+
+    /// Every key of this keyspace.
+    #[must_use]
+    pub fn everything(&self) -> StoreRange {
+        self.beginning(&[])
+    }
+
+    /// Layout of the store.
+    #[must_use]
+    pub fn format(&self) -> Key {
+        self.key(&[MetaKey::Format.part()])
+    }
+
+    /// How often the store was set up or restored.
+    #[must_use]
+    pub fn incarnation(&self) -> Key {
+        self.key(&[MetaKey::Incarnation.part()])
+    }
+
+    /// Up to where the clock may have been read.
+    #[must_use]
+    pub fn clock(&self) -> Key {
+        self.key(&[MetaKey::Clock.part()])
+    }
+}
+
+/// A key of the store as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MetaKey {
+    /// Layout of the store.
+    Format,
+    /// How often the store was set up or restored.
+    Incarnation,
+    /// Up to where the clock may have been read.
+    Clock,
+}
+
+impl MetaKey {
+    /// Every one of them.
+    pub const ALL: [Self; 3] = [Self::Format, Self::Incarnation, Self::Clock];
+
+    /// The key, without the prefix.
+    #[must_use]
+    pub const fn part(self) -> Part<'static> {
+        Part::Text(match self {
+            Self::Format => "meta/format",
+            Self::Incarnation => "meta/incarnation",
+            Self::Clock => "meta/clock",
+        })
+    }
+
+    /// Reads a key without its prefix.
+    #[must_use]
+    pub fn parse(key: &[u8]) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|one| matches!(one.part(), Part::Text(it) if it.as_bytes() == key))
+    }
+
+    /// Kind of the record under the key.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Format => Kind::Format,
+            Self::Incarnation => Kind::Incarnation,
+            Self::Clock => Kind::ClockMark,
+        }
+    }
+}
+
+/// Why a text cannot begin keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PrefixError {
+    /// It is too long.
+    #[error("a key prefix of {size} bytes exceeds {max}")]
+    TooLong {
+        /// Its length.
+        size: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// It has a character that is no letter, digit, `-`, `_`, `.` or `/`.
+    #[error(
+        "a key prefix has letters, digits, '-', '_', '.' and '/' only, and byte {position} is none"
+    )]
+    Character {
+        /// How many bytes lie before it.
+        position: usize,
+    },
+    /// It does not end in `/`, so that it would run into what follows.
+    #[error("a key prefix must end in '/'")]
+    Unfinished,
+}
+
+/// Checks the length first, then the characters, then the end.
+fn check(prefix: &str) -> Result<(), PrefixError> {
+    let (size, max) = (prefix.len(), Keyspace::PREFIX_BYTES_MAX);
+    if size > max {
+        return Err(PrefixError::TooLong { size, max });
+    }
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    if let Some(position) = prefix.bytes().position(|byte| !allowed(byte)) {
+        return Err(PrefixError::Character { position });
+    }
+    if !prefix.is_empty() && !prefix.ends_with('/') {
+        return Err(PrefixError::Unfinished);
+    }
+    Ok(())
+}
+
+/// Digits of an id.
+const ID_DIGITS: usize = 16;
+/// Digits of a tenant.
+const TENANT_DIGITS: usize = 2 * TenantId::SIZE;
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// One piece of a key.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// Text, with its slashes.
+    Text(&'a str),
+    /// A tenant, as hex digits.
+    Tenant(&'a TenantId),
+    /// An id, as hex digits of fixed width.
+    Id(u64),
+}
+
+impl Part<'_> {
+    const fn len(self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Tenant(_) => TENANT_DIGITS,
+            Self::Id(_) => ID_DIGITS,
+        }
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Self::Tenant(tenant) => write_hex(tenant.as_bytes(), out),
+            Self::Id(id) => write_hex(&id.to_be_bytes(), out),
+        }
+    }
+}
+
+/// Joins pieces in a buffer of just their length, which becomes a key without another copy.
+#[must_use]
+pub fn join(prefix: &str, parts: &[Part<'_>]) -> Vec<u8> {
+    let len = parts.iter().fold(prefix.len(), |len, part| len + part.len());
+    let mut out = Vec::with_capacity(len);
+    out.extend_from_slice(prefix.as_bytes());
+    for part in parts {
+        part.write(&mut out);
+    }
+    out
+}
+
+fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend(bytes.iter().flat_map(|byte| [digit_of(byte >> 4), digit_of(byte & 0xf)]));
+}
+
+fn digit_of(nibble: u8) -> u8 {
+    DIGITS.get(usize::from(nibble)).copied().unwrap_or_default()
+}
+
+/// Reads an id of exactly sixteen lower-case digits.
+#[must_use]
+pub fn read_id(text: &[u8]) -> Option<u64> {
+    read_hex(text).map(u64::from_be_bytes)
+}
+
+/// Reads a tenant of exactly sixty-four lower-case digits.
+#[must_use]
+pub fn read_tenant(text: &[u8]) -> Option<TenantId> {
+    read_hex(text).map(TenantId::from_bytes)
+}
+
+fn read_hex<const LEN: usize>(text: &[u8]) -> Option<[u8; LEN]> {
+    let (pairs, []) = text.as_chunks::<2>() else { return None };
+    if pairs.len() != LEN {
+        return None;
+    }
+    let mut bytes = [0; LEN];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = value_of(*high)? << 4 | value_of(*low)?;
+    }
+    Some(bytes)
+}
+
+/// Lower case only: of two spellings of one id, one would be a key that nobody finds.
+const fn value_of(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_the_store_are_read_as_they_are_written() {
+        let keyspace = Keyspace::new("p/").unwrap();
+        let written = [keyspace.format(), keyspace.incarnation(), keyspace.clock()];
+        for ((key, meta), text) in
+            written.iter().zip(MetaKey::ALL).zip(["format", "incarnation", "clock"])
+        {
+            assert_eq!(key.to_string(), format!("p/meta/{text}"));
+            assert_eq!(keyspace.strip(key).and_then(MetaKey::parse), Some(meta));
+            assert!(keyspace.everything().contains(key));
+        }
+        assert_eq!(MetaKey::parse(b"meta/"), None);
+        assert_eq!(keyspace.strip(&Key::from("q/meta/clock")), None);
+    }
+
+    #[test]
+    fn a_prefix_is_plain_and_finished() {
+        let check = |prefix: &str| Keyspace::new(prefix).map(drop);
+        let long = "a".repeat(Keyspace::PREFIX_BYTES_MAX);
+        assert_eq!(check(&format!("{}/", &long[1..])), Ok(()));
+        assert_eq!(check(&format!("{long}/")), Err(PrefixError::TooLong { size: 129, max: 128 }));
+        assert_eq!(check("shardwright"), Err(PrefixError::Unfinished));
+        for (prefix, position) in [("a b/", 1), ("ä/", 0), ("a\u{0}/", 1), ("ab*/", 2), ("\"/", 0)]
+        {
+            assert_eq!(check(prefix), Err(PrefixError::Character { position }), "{prefix}");
+        }
+    }
+}

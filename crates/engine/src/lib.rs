@@ -1,14 +1,20 @@
-//! Where bytes and protocol meet.
+//! What protocols over a store share. It knows bytes and no protocol.
 //!
-//! The protocols know records and no bytes, a store knows bytes and no records. This crate knows
-//! both.
+//! A protocol crate declares its records and keys, and writes its operations as transactions. This
+//! crate encodes, commits, retries, and keeps time and sessions.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`codec`] | every stored record as bytes, and back |
-//! | [`keyspace`] | under which key each record is stored |
-//! | [`cluster`] | the cluster protocol over any store |
+//! | [`transact`] | the one commit path: load, decide, commit, finish |
+//! | [`codec`] | records as bytes, and back |
+//! | [`keyspace`] | keys of one system within a store |
+//! | [`setup`] | opening a store: its format and its incarnation |
+//! | [`clock`], [`floor`] | the time that leases are judged by, the lowest valid fence |
+//! | [`signs`] | keeping a session alive |
+//! | [`listing`] | reading a range of keys at one revision |
+//! | [`together`] | one attempt for all callers that wait |
 //! | [`watch`] | a value that changes, and those who wait for it |
+//! | [`fault`] | failures of a store as [`InfraError`](shardwright_contracts::InfraError) |
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,
@@ -20,44 +26,17 @@
     )
 )]
 
-pub mod cluster;
+pub mod clock;
 pub mod codec;
+pub mod fault;
+pub mod floor;
 pub mod keyspace;
-
-mod backend;
-mod call;
-mod claiming;
-mod clock;
-mod collection;
-mod config;
-mod coordinator;
-mod directory;
-mod effects;
-mod estimates;
-mod fault;
-mod floor;
-mod listing;
-mod operate;
-mod ownership;
-mod publish;
-mod quota;
-mod reading;
-mod registration;
-mod requests;
-mod runs;
-mod shard;
-mod signs;
-mod together;
-mod transact;
-mod view;
+pub mod listing;
+pub mod setup;
+pub mod signs;
+pub mod together;
+pub mod transact;
 pub mod watch;
-mod watermark;
 mod world;
 
-pub use collection::{Retention, RunAddress};
-pub use config::{EngineConfig, Sessions};
-pub use coordinator::{OpenError, StoredCoordinator};
-pub use publish::{Heard, Listener};
-#[cfg(feature = "etcd")]
-pub use world::{AsyncEtcdCoordinator, EtcdCoordinator, EtcdError};
-pub use world::{Blocking, BlockingError, FileCoordinator, FolderError, TokioEnv};
+pub use world::TokioEnv;

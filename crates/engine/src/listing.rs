@@ -13,7 +13,7 @@ const PAGE: usize = 1_000;
 const LISTINGS: usize = 8;
 
 /// Lists a range, all at one revision.
-pub(crate) async fn list(
+pub async fn list(
     store: &AnyStore,
     range: &StoreRange,
     operation: &'static str,
@@ -32,7 +32,7 @@ pub(crate) async fn list(
 
 /// Visits a range page by page, all of them at one revision, which is told in the end. A first
 /// page that comes after others says that the range is visited anew. The visitor may want no more.
-pub(crate) async fn visit_pages(
+pub async fn visit_pages(
     store: &AnyStore,
     range: &StoreRange,
     entries_per_page: usize,

@@ -20,7 +20,7 @@ const SIGNS_MAX: usize = 5;
 /// not answered goes on: a store may find out by it that a line is dead, and take another. After
 /// one that failed, the next comes sooner. Of each that was answered well, `kept` is told when it
 /// was sent; what the store counts from is later than that.
-pub(crate) async fn keep_alive<Sign>(
+pub async fn keep_alive<Sign>(
     env: &dyn Env,
     ttl: Duration,
     mut send: impl FnMut() -> Option<Sign>,

@@ -8,7 +8,7 @@ use shardwright_contracts::InfraError;
 /// them had to try for itself, the last would wait for all others, each as long as a store takes
 /// that does not answer.
 #[derive(Default)]
-pub(crate) struct Together {
+pub struct Together {
     turn: tokio::sync::Mutex<()>,
     failures: Mutex<Failures>,
 }
@@ -23,7 +23,7 @@ struct Failures {
 impl Together {
     /// What is there already, or what an attempt comes to. Whoever asked before an attempt failed
     /// is told so and does not make another one.
-    pub(crate) async fn get<T>(
+    pub async fn get<T>(
         &self,
         found: impl Fn() -> Option<T>,
         attempt: impl Future<Output = Result<T, InfraError>>,
@@ -45,12 +45,12 @@ impl Together {
     }
 
     /// Waits until nobody tries.
-    pub(crate) async fn pause(&self) -> tokio::sync::MutexGuard<'_, ()> {
+    pub async fn pause(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
     /// Whether somebody tries just now though the attempt before has failed.
-    pub(crate) fn is_trying_in_vain(&self) -> bool {
+    pub fn is_trying_in_vain(&self) -> bool {
         self.turn.try_lock().is_err() && self.failures().last.is_some()
     }
 

@@ -22,7 +22,7 @@ use crate::fault;
 
 /// What became of a commit.
 #[derive(Clone, Debug)]
-pub(crate) enum Settled {
+pub enum Settled {
     /// It is stored, at this revision.
     Stored(Revision),
     /// An expectation did not hold, and nothing of it is stored.
@@ -38,7 +38,7 @@ pub(crate) enum Settled {
 
 impl Settled {
     /// What to report of a commit that was to be stored, and is not.
-    pub(crate) fn into_failure(self, operation: &'static str) -> InfraError {
+    pub fn into_failure(self, operation: &'static str) -> InfraError {
         match self {
             Self::Overtaken(error) | Self::Full(error) => error,
             Self::SessionGone(ended) => {
@@ -52,7 +52,7 @@ impl Settled {
 
 /// How often a commit is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tries {
+pub enum Tries {
     /// Once. An unknown outcome is an error.
     Once,
     /// Until its outcome is known, up to the retry budget.
@@ -61,7 +61,7 @@ pub(crate) enum Tries {
 
 /// What a transaction is decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
+pub enum Read {
     /// What this process remembers. A refusal is decided again on a fresh read.
     Cached,
     /// What the store holds.
@@ -69,7 +69,7 @@ pub(crate) enum Read {
 }
 
 /// What a transaction decided.
-pub(crate) enum Decision<A, E> {
+pub enum Decision<A, E> {
     /// There is nothing to store.
     Answer(A),
     /// This is to be stored, and the answer is returned once it is.
@@ -81,7 +81,7 @@ pub(crate) enum Decision<A, E> {
 }
 
 /// Something that reads, decides and writes, as often as it takes.
-pub(crate) trait Transaction: Send {
+pub trait Transaction: Send {
     /// What was read, with the revisions that the commit compares.
     type Basis: Send + Sync;
     /// What was decided.
@@ -138,11 +138,11 @@ pub(crate) trait Transaction: Send {
 }
 
 /// A decision, or why none could be made.
-pub(crate) type Decided<A, E> = Result<Decision<A, E>, InfraError>;
+pub type Decided<A, E> = Result<Decision<A, E>, InfraError>;
 
 /// Drives transactions on a store.
 #[derive(Clone)]
-pub(crate) struct Driver {
+pub struct Driver {
     store: AnyStore,
     /// Retries pause in it. Without one they follow each other at once.
     env: Option<Arc<dyn Env>>,
@@ -166,19 +166,20 @@ enum Seen {
 }
 
 impl Driver {
-    pub(crate) const fn new(store: AnyStore, env: Option<Arc<dyn Env>>, retries: u32) -> Self {
+    /// A driver that repeats up to `retries` times. Without an environment it does not back off.
+    pub const fn new(store: AnyStore, env: Option<Arc<dyn Env>>, retries: u32) -> Self {
         Self { store, env, retries, failed_looks_max: 0 }
     }
 
     /// The same driver, that goes on while the store cannot be read.
-    pub(crate) fn patient(self) -> Self {
+    pub fn patient(self) -> Self {
         Self { failed_looks_max: self.retries, ..self }
     }
 
     /// Repeats a transaction until it is stored, answered or refused.
     ///
     /// Retry loop: another process may change the basis before each commit.
-    pub(crate) async fn transact<T: Transaction>(
+    pub async fn transact<T: Transaction>(
         &self,
         transaction: &mut T,
     ) -> Result<T::Output, T::Error> {
@@ -235,7 +236,7 @@ impl Driver {
     /// still be applied, the same commit is sent again.
     ///
     /// Retry loop: an answer may get lost each time.
-    pub(crate) async fn settle(
+    pub async fn settle(
         &self,
         operation: &'static str,
         commit: &Commit,
@@ -283,7 +284,7 @@ impl Driver {
     /// Reads until what is found is not older than the reader knows it to be.
     ///
     /// Retry loop: a store may serve a stale read.
-    pub(crate) async fn read_until<T, F>(
+    pub async fn read_until<T, F>(
         &self,
         operation: &'static str,
         mut read: impl FnMut() -> F + Send,
@@ -301,7 +302,7 @@ impl Driver {
     }
 
     /// Pauses before a retry: longer each time, and not as long as others do.
-    pub(crate) async fn back_off(&self, times: u32) {
+    pub async fn back_off(&self, times: u32) {
         if let Some(env) = &self.env
             && times > 1
         {
@@ -347,7 +348,7 @@ impl Driver {
 }
 
 /// Builds a commit. A shape that no store takes is a bug of the caller, not the user's.
-pub(crate) fn build(operation: &'static str, commit: CommitBuilder) -> Result<Commit, InfraError> {
+pub fn build(operation: &'static str, commit: CommitBuilder) -> Result<Commit, InfraError> {
     commit.build().map_err(|error| fault::corrupt(operation, error.to_string()))
 }
 

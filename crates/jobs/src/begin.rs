@@ -423,8 +423,9 @@ pub async fn create(
 #[cfg(test)]
 mod tests {
     use shardwright_coordination::{InfraError, ShardLimits};
+    use shardwright_engine::TokioEnv;
     use shardwright_engine::keyspace::Keyspace;
-    use shardwright_engine::{EngineConfig, TokioEnv};
+    use shardwright_runs::EngineConfig;
 
     use super::*;
     use crate::output::Replaced;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use shardwright_contracts::TenantId;
+use shardwright_engine::TokioEnv;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{EngineConfig, Retention, Sessions, StoredCoordinator, TokioEnv};
+use shardwright_runs::{EngineConfig, Retention, Sessions, StoredCoordinator};
 use shardwright_store::{AnyStore, StoreAddress};
 
 /// Whose runs they are. A command line, and a library in one program, has one user.

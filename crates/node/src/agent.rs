@@ -21,8 +21,8 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt;
+use shardwright_cluster::{Cluster, NodeMembership};
 use shardwright_contracts::Env;
-use shardwright_engine::cluster::{Cluster, NodeMembership};
 use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
 

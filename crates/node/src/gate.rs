@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_cluster::{Cluster, GateMembership, JoinError, Serving};
 use shardwright_contracts::Env;
-use shardwright_engine::cluster::{Cluster, GateMembership, JoinError, Serving};
 use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
 

@@ -23,7 +23,7 @@
 //!
 //! use bytes::Bytes;
 //! use shardwright_engine::TokioEnv;
-//! use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions};
+//! use shardwright_cluster::{Cluster, ClusterName, ClusterOptions};
 //! use shardwright_node::{
 //!     Activation, Call, CallContext, Gate, GateOptions, LocalNetwork, Node, NodeOptions,
 //!     ObjectError, ObjectKey, ObjectType, ObjectTypes,

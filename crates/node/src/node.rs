@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_cluster::{Cluster, JoinError};
 use shardwright_contracts::{Env, ShardId};
-use shardwright_engine::cluster::{Cluster, JoinError};
 use shardwright_engine::watch;
 use shardwright_placement::{NodeAddress, NodeInstance, ObjectIdError, Sharding};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use shardwright_api::CallError;
 use shardwright_api::limits::MAX_TIMEOUT;
+use shardwright_cluster::{Cluster, ClusterView};
 use shardwright_contracts::{Env, ShardId};
-use shardwright_engine::cluster::{Cluster, ClusterView};
 use shardwright_engine::watch;
 
 use self::attempt::{Attempt, Refusal};

@@ -15,8 +15,8 @@ use shardwright_api::limits::MAX_MESSAGE_SIZE;
 use shardwright_api::wire::gate::CallRequest;
 use shardwright_api::wire::gate::gate_client::GateClient;
 use shardwright_api::{CallError, UnknownWhy, error_of_status};
+use shardwright_cluster::{Cluster, ClusterName, ClusterOptions, Layout};
 use shardwright_engine::TokioEnv;
-use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions, Layout};
 use shardwright_node::world::{GrpcTransport, serve_gate, serve_http, serve_node};
 use shardwright_node::{
     Activation, CallContext, Gate, GateOptions, Node, NodeOptions, ObjectError, ObjectType,

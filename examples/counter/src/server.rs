@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions};
+use shardwright_cluster::{Cluster, ClusterName, ClusterOptions};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::{TokioEnv, watch};
 use shardwright_node::{NodeState, RetryNotices};

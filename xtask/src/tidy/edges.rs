@@ -66,8 +66,11 @@ fn wrong_with(
     let name = short_name(&dependency.name);
     let dev = dependency.kind == DependencyKind::Development;
     let ours = dependency.local || dependency.name.starts_with(PREFIX);
-    if ours && SIBLINGS.contains(&layer.name) && SIBLINGS.contains(&name) {
-        let why = format!("{} are siblings: none may name another, not even in a test", siblings());
+    let siblings =
+        SIBLINGS.iter().find(|group| group.contains(&layer.name) && group.contains(&name));
+    if let Some(group) = siblings.filter(|_| ours) {
+        let names = group.join(", ");
+        let why = format!("{names} are siblings: none may name another, not even in a test");
         return Some(("an edge between siblings", why));
     }
     let pure = PURE.contains(&layer.name);
@@ -89,10 +92,6 @@ fn wrong_with(
         return Some(("an external dependency of a pure crate", why));
     }
     None
-}
-
-fn siblings() -> String {
-    SIBLINGS.join(", ")
 }
 
 #[cfg(test)]
@@ -143,6 +142,7 @@ mod tests {
         assert!(!allows("shardwright-worker", "shardwright-connectors", Normal));
         assert!(!allows("shardwright-process", "shardwright-connectors", Normal));
         assert!(!allows("shardwright-engine", "shardwright-frontier", Build));
+        assert!(!allows("shardwright-engine", "shardwright-coordination", Normal));
         assert!(!allows("shardwright-server", "shardwright-node", Normal));
         assert!(!allows("shardwright-cli", "xtask", Normal));
         assert!(!allows("xtask", "shardwright-contracts", Normal));
@@ -155,6 +155,7 @@ mod tests {
             assert!(!allows("shardwright-frontier", "shardwright-coordination", kind));
             assert!(!allows("shardwright-placement", "shardwright-frontier", kind));
             assert!(!allows("shardwright-coordination", "shardwright-placement", kind));
+            assert!(!allows("shardwright-runs", "shardwright-cluster", kind));
         }
         assert!(allows("shardwright-engine", "shardwright-frontier", Development));
     }

@@ -15,17 +15,19 @@ const LAYERS: &[Layer] = &[
     row("coordination", &["contracts"]),
     row("placement", &["contracts"]),
     row("store", &[]),
-    row("engine", &["coordination", "placement", "store"]),
+    row("engine", &["contracts", "store"]),
+    row("runs", &["engine", "coordination"]),
+    row("cluster", &["engine", "placement"]),
     row("api", &["coordination"]),
     row("scan", &[]),
     row("worker", &["coordination", "frontier"]),
     row("connectors", &["worker"]),
     row("process", &["worker", "scan"]),
-    row("node", &["placement", "engine", "api"]),
-    row("server", &["engine", "api"]),
-    row("sim", &["engine", "worker", "node"]),
-    row("chaos", &["engine"]),
-    row("jobs", &["engine", "connectors", "process"]),
+    row("node", &["cluster", "api"]),
+    row("server", &["runs", "cluster", "api"]),
+    row("sim", &["runs", "worker", "node"]),
+    row("chaos", &["runs"]),
+    row("jobs", &["runs", "connectors", "process"]),
     row("demo", &["node"]),
     row("counter", &["demo"]),
     row("cli", &["server", "sim", "jobs", "demo"]),
@@ -39,15 +41,16 @@ const fn row(name: &'static str, arrows: &'static [&'static str]) -> Layer {
     Layer { name, arrows }
 }
 
-/// Crates side by side, none of which may name another.
-pub(crate) const SIBLINGS: &[&str] = &["frontier", "coordination", "placement"];
+/// Groups of crates side by side, none of which may name another of its group.
+pub(crate) const SIBLINGS: &[&[&str]] =
+    &[&["frontier", "coordination", "placement"], &["runs", "cluster"]];
 
 /// The pure crates: a result there depends on the arguments and nothing else.
 pub(crate) const PURE: &[&str] = &["contracts", "frontier", "coordination", "placement"];
 
 /// The crates that the simulator runs: all they do must be replayable, except in their module
 /// `world`, which adapts the real runtime.
-pub(crate) const SIMULATED: &[&str] = &["engine", "worker", "node"];
+pub(crate) const SIMULATED: &[&str] = &["engine", "runs", "cluster", "worker", "node"];
 
 /// The row of a crate, by its short name.
 pub(crate) fn layer(name: &str) -> Option<&'static Layer> {
@@ -84,7 +87,8 @@ mod tests {
     fn what_is_beneath_a_crate_is_everything_its_arrows_reach() {
         let names = |name| beneath(layer(name).unwrap()).into_iter().collect::<Vec<_>>();
         assert_eq!(names("worker"), ["contracts", "coordination", "frontier"]);
-        assert_eq!(names("engine"), ["contracts", "coordination", "placement", "store"]);
+        assert_eq!(names("engine"), ["contracts", "store"]);
+        assert_eq!(names("runs"), ["contracts", "coordination", "engine", "store"]);
         assert!(names("contracts").is_empty() && names("store").is_empty());
         let under_cli = names("cli");
         let others = ["chaos", "cli", "counter", "examples", "shardwright", "specs", "xtask"];
@@ -95,9 +99,11 @@ mod tests {
 
     #[test]
     fn no_sibling_is_beneath_another() {
-        for name in SIBLINGS {
-            let beneath = beneath(layer(name).unwrap());
-            assert!(SIBLINGS.iter().all(|other| !beneath.contains(other)), "{name}");
+        for group in SIBLINGS {
+            for name in *group {
+                let beneath = beneath(layer(name).unwrap());
+                assert!(group.iter().all(|other| !beneath.contains(other)), "{name}");
+            }
         }
     }
 }

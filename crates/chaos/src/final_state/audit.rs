@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, anyhow};
 use shardwright_contracts::{RunId, ShardKey, TenantId};
 use shardwright_coordination::ShardStatus;
-use shardwright_engine::codec::{Binding, Count, Progress, Quota, Record};
-use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
+use shardwright_engine::codec::Record;
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_runs::keys::{RunKeys, ShardPart, StoreKey, ViewKey};
+use shardwright_runs::records::{Binding, Count, Progress, Quota};
 use shardwright_store::AnyStore;
 use shardwright_store::{ScanFrom, Store as _};
 
@@ -27,11 +29,11 @@ struct StoredRecords {
 
 /// What does not go together.
 pub(super) async fn complaints(store: &AnyStore) -> Result<Vec<String>> {
-    let keys = Keyspace::bare();
+    let keys = RunKeys::new(Keyspace::bare());
     let mut records = StoredRecords::default();
     let mut page = ScanFrom::first(500);
     loop {
-        let found = store.scan(&keys.everything(), page.clone()).await?;
+        let found = store.scan(&keys.keyspace().everything(), page.clone()).await?;
         for (key, value) in found.entries {
             let entered = match keys.parse(&key) {
                 Some(location) => records.enter(location, &value.value),
@@ -82,9 +84,7 @@ impl StoredRecords {
             StoreKey::Stage(_, run) => {
                 self.complaints.push(format!("run {run} is still being registered"));
             }
-            StoreKey::Format
-            | StoreKey::Incarnation
-            | StoreKey::Clock
+            StoreKey::Meta(_)
             | StoreKey::Manifest(..)
             | StoreKey::Watermark(..)
             | StoreKey::View(..) => {}

@@ -14,7 +14,7 @@ use shardwright_coordination::{
     Backend as _, HolderNotice, Lease, ParkReason, Reply, Request, RestoredShardState,
     RunTransition,
 };
-use shardwright_engine::AsyncEtcdCoordinator;
+use shardwright_runs::AsyncEtcdCoordinator;
 
 use super::answer::outcome;
 use crate::history::{Action, Outcome, Piece, Recorder, Root};

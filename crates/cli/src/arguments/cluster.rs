@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use shardwright_cluster::ClusterName;
 use shardwright_contracts::ShardId;
-use shardwright_engine::cluster::ClusterName;
 use shardwright_placement::{
     ClusterConfig, NodeAddress, PinPolicy, ShardCount, ShardHash, Sharding,
 };

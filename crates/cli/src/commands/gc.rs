@@ -7,12 +7,12 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{
     AsyncRunDirectory as _, AsyncRunManagement as _, RunLabel, RunName, RunQueryError,
 };
-use shardwright_engine::Retention;
 use shardwright_jobs::TENANT;
 use shardwright_jobs::begin::{create, end};
 use shardwright_jobs::description::Description;
 use shardwright_jobs::output::{Output, remove, shown};
 use shardwright_jobs::source::left_behind;
+use shardwright_runs::Retention;
 
 use crate::arguments::GcArguments;
 use crate::commands::print_json;
@@ -185,6 +185,7 @@ mod tests {
     use std::time::SystemTime;
 
     use shardwright_coordination::RunStatus;
+    use shardwright_runs::keys::RunKeys;
     use shardwright_store::{Commit, Expect, Key, Store};
 
     use super::*;
@@ -222,7 +223,7 @@ mod tests {
         let other = bench.begin(&bench.fresh("cat")).await.unwrap();
         end(&bench.coordinator, other.run).await.unwrap();
         let (store, keys) = bench.store.connect_for(Purpose::Work, "runs", None).await.unwrap();
-        let key = keys.count(TENANT, damaged.run);
+        let key = RunKeys::new(keys).count(TENANT, damaged.run);
         scribble(&store, key).await;
         let folder = |run| other.output.books_folder(run);
         assert!(folder(damaged.run).exists() && folder(other.run).exists());
@@ -238,7 +239,7 @@ mod tests {
         let other = bench.begin(&bench.fresh("cat")).await.unwrap();
         end(&bench.coordinator, other.run).await.unwrap();
         let (store, keys) = bench.store.connect_for(Purpose::Work, "runs", None).await.unwrap();
-        scribble(&store, keys.run(TENANT, damaged.run)).await;
+        scribble(&store, RunKeys::new(keys).run(TENANT, damaged.run)).await;
         assert_eq!(crate::commands::runs::run(&bench.store, false).await.unwrap(), Exit::Done);
         let told = run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap_err();
         assert!(told.to_string().contains(&shown(damaged.run)), "{told}");

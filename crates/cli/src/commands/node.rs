@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_engine::cluster::ClusterView;
+use shardwright_cluster::ClusterView;
 use shardwright_engine::watch;
 use shardwright_node::world::{GrpcTransport, serve_node};
 use shardwright_node::{Node, NodeOptions, NodeState};

@@ -3,8 +3,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser as _;
 use rustix::process::Signal;
+use shardwright_cluster::ClusterView;
 use shardwright_demo::Counters;
-use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::{DrainProgress, NodeAddress};
 use shardwright_store::{Commit, Expect, Key, Store as _};
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shardwright_engine::cluster::ClusterView;
+use shardwright_cluster::ClusterView;
 use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
 use tokio::task::JoinHandle;

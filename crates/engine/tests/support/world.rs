@@ -208,9 +208,3 @@ impl Env for World {
         self.inner.chance.lock().unwrap().u64(..)
     }
 }
-
-impl shardwright_coordination::Clock for World {
-    fn now(&self) -> LogicalTime {
-        Self::now(self)
-    }
-}

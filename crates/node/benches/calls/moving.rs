@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use shardwright_cluster::{Cluster, ClusterName, ClusterOptions};
 use shardwright_contracts::ShardId;
 use shardwright_engine::TokioEnv;
-use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions};
 use shardwright_node::world::{GrpcTransport, serve_node};
 use shardwright_node::{Call, Gate, GateOptions, Node, NodeOptions, ObjectKey, ObjectTypes};
 use shardwright_placement::testing::object_id_for_shard;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use shardwright_api::wire::gate::gate_client::GateClient;
+use shardwright_cluster::{Cluster, ClusterName, ClusterOptions};
 use shardwright_engine::TokioEnv;
-use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions};
 use shardwright_node::world::{GrpcTransport, serve_gate, serve_node};
 use shardwright_node::{
     Activation, CallContext, Gate, GateOptions, Node, NodeOptions, ObjectError, ObjectType,

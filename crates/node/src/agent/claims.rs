@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
+use shardwright_cluster::ClaimError;
 use shardwright_contracts::{FenceEpoch, ShardId};
-use shardwright_engine::cluster::ClaimError;
 
 use super::SessionAgent;
 use super::work::{Done, tell};

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use shardwright_cluster::ReleaseError;
 use shardwright_contracts::{Env, FenceEpoch, ShardId};
-use shardwright_engine::cluster::ReleaseError;
 use shardwright_placement::HandoverStep;
 
 use super::SessionAgent;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
+use shardwright_cluster::{Cluster, JoinError};
 use shardwright_contracts::Env;
-use shardwright_engine::cluster::{Cluster, JoinError};
 
 use crate::notices::{Activity, NoticeLog};
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
+use shardwright_cluster::{ClusterView, LeadError, LeaderStep, StepError};
 use shardwright_contracts::Env;
-use shardwright_engine::cluster::{ClusterView, LeadError, LeaderStep, StepError};
 
 use super::SessionAgent;
 use super::loads::Loads;

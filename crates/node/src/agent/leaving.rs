@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use shardwright_cluster::ClusterView;
 use shardwright_contracts::Env;
-use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::DrainProgress;
 
 use super::work::{Done, Work};

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use shardwright_cluster::ClusterView;
 use shardwright_contracts::{Env, ShardId};
-use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::Member;
 
 use super::SessionAgent;

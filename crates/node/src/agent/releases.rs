@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
+use shardwright_cluster::{Release, ReleaseError};
 use shardwright_contracts::ShardId;
 use shardwright_coordination::InfraError;
-use shardwright_engine::cluster::{Release, ReleaseError};
 use shardwright_placement::ops::ReleaseReason;
 
 use super::SessionAgent;

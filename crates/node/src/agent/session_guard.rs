@@ -1,4 +1,4 @@
-use shardwright_engine::cluster::Serving;
+use shardwright_cluster::Serving;
 
 use super::SessionAgent;
 use crate::wait::within;

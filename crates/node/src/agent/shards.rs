@@ -2,8 +2,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use shardwright_cluster::ClusterView;
 use shardwright_contracts::{Env, ShardId};
-use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::{HandoverAttempts, HandoverStep, ShardDuties};
 
 use super::leaving::Leaving;

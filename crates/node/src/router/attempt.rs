@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_cluster::ClusterView;
 use shardwright_contracts::{Env, FenceEpoch};
-use shardwright_engine::cluster::ClusterView;
 use shardwright_placement::{NodeAddress, Retry, Route};
 
 use super::{Router, Waiting};

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
-use shardwright_engine::cluster::ClusterView;
+use shardwright_cluster::ClusterView;
 use shardwright_placement::{ClusterConfig, NodeInstance, RoutingTable};
 
 /// The routing table of the newest state that anybody asked for.
@@ -59,8 +59,8 @@ impl RouteCache {
 mod tests {
     use std::cell::Cell;
 
+    use shardwright_cluster::Changed;
     use shardwright_contracts::LogicalTime;
-    use shardwright_engine::cluster::Changed;
     use shardwright_placement::{
         Incarnation, Member, Membership, NodeAddress, ShardCount, ShardMap,
     };

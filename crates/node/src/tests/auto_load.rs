@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use shardwright_api::CallError;
+use shardwright_cluster::ClusterView;
 use shardwright_contracts::ShardId;
-use shardwright_engine::cluster::ClusterView;
 
 use super::counter::Counter;
 use super::world::*;

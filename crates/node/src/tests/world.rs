@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_cluster::{Cluster, ClusterName, ClusterOptions, ClusterView, Layout};
 use shardwright_contracts::{Env, ShardId};
-use shardwright_engine::cluster::{Cluster, ClusterName, ClusterOptions, ClusterView, Layout};
 use shardwright_placement::testing::object_id_for_shard;
 use shardwright_placement::{ClusterConfig, NodeAddress, ObjectId, ShardCount};
 use shardwright_store::memory::{self, Before, Hooks, MemoryStore};

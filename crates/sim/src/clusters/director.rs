@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use shardwright_api::CallError;
-use shardwright_engine::cluster::Cluster;
+use shardwright_cluster::Cluster;
 use shardwright_node::{Gate, Node, ObjectTypes};
 use shardwright_placement::NodeAddress;
 use shardwright_store::memory::{MemoryOptions, MemoryStore};

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use shardwright_engine::keyspace::ClusterKey;
+use shardwright_cluster::keys::ClusterKey;
 use shardwright_store::{Commit, Expect, Revision, Store};
 
 use super::director::{Director, Later, Running};

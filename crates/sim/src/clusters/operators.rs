@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
+use shardwright_cluster::AdminError;
 use shardwright_contracts::ShardId;
-use shardwright_engine::cluster::AdminError;
 
 use super::director::{Director, Later, Running, SimCluster, Word, tell};
 use super::oracle::planned;

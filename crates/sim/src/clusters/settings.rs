@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use shardwright_engine::cluster::{ClusterName, ClusterOptions};
+use shardwright_cluster::{ClusterName, ClusterOptions};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_node::{GateOptions, HostOptions, NodeOptions};
 use shardwright_placement::{

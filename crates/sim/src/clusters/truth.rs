@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use shardwright_cluster::keys::{ClusterKey, ClusterKeys};
+use shardwright_cluster::records::{ClusterLeader, ShardClaim, TargetChunk, TargetHead};
 use shardwright_contracts::ShardId;
-use shardwright_engine::codec::{ClusterLeader, Record, ShardClaim, TargetChunk, TargetHead};
-use shardwright_engine::keyspace::{ClusterKey, ClusterKeys};
+use shardwright_engine::codec::Record;
 use shardwright_placement::{
     Claim, Incarnation, NodeAddress, NodeInstance, ShardCount, Target, TargetChunks, TargetHeader,
     TargetSince,
@@ -22,7 +23,7 @@ pub(super) const LAG_US: u64 = 3_000_000;
 pub(super) struct MemberNow {
     pub(super) life: Incarnation,
     pub(super) session: Option<SessionId>,
-    /// Since when it is one, and drains or does not.
+    /// TargetSince when it is one, and drains or does not.
     pub(super) since_us: u64,
 }
 
@@ -285,7 +286,7 @@ impl Truth {
         self.leaving.contains(node) || self.drained.contains(node)
     }
 
-    /// Since when a node is a member that can have shards, if it is one.
+    /// TargetSince when a node is a member that can have shards, if it is one.
     pub(super) fn open_since(&self, node: &NodeAddress) -> Option<u64> {
         let member = self.members.get(node).filter(|_| !self.is_draining(node))?;
         Some(member.since_us)

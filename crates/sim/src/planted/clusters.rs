@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use shardwright_engine::codec::{Record, ShardClaim};
-use shardwright_engine::keyspace::{ClusterKey, ClusterKeys};
+use shardwright_cluster::keys::{ClusterKey, ClusterKeys};
+use shardwright_cluster::records::ShardClaim;
+use shardwright_engine::codec::Record;
 use shardwright_placement::{Claim, ClusterConfig};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{Commit, Key, SessionError, Write};

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shardwright_api::CallError;
+use shardwright_cluster::keys::{ClusterKey, ClusterKeys};
+use shardwright_cluster::records::{ShardClaim, TargetChunk};
 use shardwright_contracts::ShardId;
-use shardwright_engine::codec::{Record, ShardClaim, TargetChunk};
-use shardwright_engine::keyspace::{ClusterKey, ClusterKeys};
+use shardwright_engine::codec::Record;
 use shardwright_node::{
     Activation, BoxFuture, Call, CallContext, Deactivation, ObjectError, ObjectType, ShardLoad,
     Transport,

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId};
 use shardwright_coordination::{EventKind, RunStatus, ShardStatus, StateTransitionEvent};
-use shardwright_engine::codec::{Binding, ClockMark, Gate, Progress, Record, Run, SplitAsk};
-use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
+use shardwright_engine::codec::{ClockMark, Record};
+use shardwright_engine::keyspace::MetaKey;
+use shardwright_runs::keys::{RunKeys, ShardPart, StoreKey, ViewKey};
+use shardwright_runs::records::{Binding, Gate, Progress, Run, SplitAsk};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{
     Commit, CommitError, Expect, Expectation, Fault, FaultKind, Key, Revision, ScanPage, Snapshot,
@@ -27,7 +29,7 @@ pub(crate) type Rumours = Arc<Mutex<Vec<StateTransitionEvent>>>;
 /// A bug on the line of one process, from its start to its end.
 pub(crate) struct StoredTamper {
     pub(crate) bug: StoredBug,
-    pub(crate) keys: Keyspace,
+    pub(crate) keys: RunKeys,
     pub(crate) mark_interval_ms: u64,
     pub(crate) rumours: Rumours,
     has_clock: AtomicBool,
@@ -36,7 +38,7 @@ pub(crate) struct StoredTamper {
 
 /// What a commit does, as far as bugs choose by it.
 struct Draft<'a> {
-    keys: &'a Keyspace,
+    keys: &'a RunKeys,
     commit: &'a Commit,
     /// The shard whose progress it compares.
     own: Option<ShardKey>,
@@ -45,7 +47,7 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn new(keys: &'a Keyspace, commit: &'a Commit) -> Self {
+    fn new(keys: &'a RunKeys, commit: &'a Commit) -> Self {
         let own = commit.expectations().iter().find_map(|it| match keys.parse(&it.key) {
             Some(StoreKey::Shard(_, key, ShardPart::Progress)) => Some(key),
             _ => None,
@@ -143,7 +145,7 @@ fn found(store: &MemoryStore, key: &Key) -> Expect {
 impl StoredTamper {
     pub(crate) fn new(
         bug: StoredBug,
-        keys: Keyspace,
+        keys: RunKeys,
         mark_interval_ms: u64,
         rumours: Rumours,
     ) -> Self {
@@ -228,7 +230,9 @@ impl StoredTamper {
                 draft.without(|key, _| is_gate(key))
             }
             StoredBug::MarkRunsAhead => draft.with_values(|key, value| {
-                let mark = ClockMark::decode(value).ok().filter(|_| key == StoreKey::Clock)?;
+                let mark = ClockMark::decode(value)
+                    .ok()
+                    .filter(|_| key == StoreKey::Meta(MetaKey::Clock))?;
                 let reserved_until = mark.reserved_until.saturating_add(self.mark_interval_ms);
                 Some(ClockMark { reserved_until }.encode())
             }),
@@ -410,7 +414,7 @@ impl Tamper for StoredTamper {
                 Some(StoreKey::Watermark(..)) if self.bug == StoredBug::WatermarkGoesBack => {
                     *value = None;
                 }
-                Some(StoreKey::Clock)
+                Some(StoreKey::Meta(MetaKey::Clock))
                     if self.bug == StoredBug::ClockGoesBack
                         && !self.has_clock.swap(true, Ordering::Relaxed) =>
                 {

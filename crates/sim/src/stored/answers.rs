@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use shardwright_contracts::{LogicalTime, TenantId};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{CoordError, InfraError, RunStatus};
-use shardwright_engine::RunAddress;
+use shardwright_runs::RunAddress;
 use shardwright_store::Revision;
 
 use super::asks::{Ask, Reply};

@@ -10,7 +10,7 @@ use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming, CoordError,
     CreateRunWithShardsError, IdempotentOutcome, InfraError, Lease, RestoredShardState,
 };
-use shardwright_engine::{Retention, RunAddress, StoredCoordinator};
+use shardwright_runs::{Retention, RunAddress, StoredCoordinator};
 
 use crate::keyspace::Point;
 use crate::planted::stored_doctor::StoredDoctor;

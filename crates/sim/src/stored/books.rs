@@ -6,11 +6,13 @@ use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, T
 use shardwright_coordination::{
     ProgressCounter, RunStatus, ShardLimits, ShardRecord, ShardStatus, ShardSummary,
 };
-use shardwright_engine::codec::{
-    Asker, Binding, ClockMark, Count, Definition, Gate, Manifest, OpenShard, Progress, Quota,
-    Record, Run, SplitAsk, Stage, Waiting, Watermark, join_run, join_shard,
+use shardwright_engine::codec::{ClockMark, Record};
+use shardwright_engine::keyspace::MetaKey;
+use shardwright_runs::keys::{RunKeys, ShardPart, StoreKey, ViewKey};
+use shardwright_runs::records::{
+    Asker, Binding, Count, Definition, Gate, Manifest, OpenShard, Progress, Quota, Run, SplitAsk,
+    Stage, Waiting, Watermark, join_run, join_shard,
 };
-use shardwright_engine::keyspace::{Keyspace, ShardPart, StoreKey, ViewKey};
 use shardwright_store::{Change, ChangeSet, Versioned};
 
 use super::ceiling::Ceiling;
@@ -92,7 +94,7 @@ pub(crate) struct TouchedShard {
 
 /// Everything that is stored.
 pub(crate) struct Books {
-    pub(super) keys: Keyspace,
+    pub(super) keys: RunKeys,
     limits: ShardLimits,
     /// Whether sessions are used at all.
     sessions: bool,
@@ -110,7 +112,7 @@ fn finding(oracle: &Oracle, text: String) -> Finding {
 }
 
 impl Books {
-    pub(crate) fn new(keys: Keyspace, limits: ShardLimits, sessions: bool) -> Self {
+    pub(crate) fn new(keys: RunKeys, limits: ShardLimits, sessions: bool) -> Self {
         Self {
             keys,
             limits,
@@ -152,12 +154,11 @@ impl Books {
         let now = change.now.as_ref();
         match place {
             // Neither do advice and names decide anything.
-            StoreKey::Format
-            | StoreKey::Incarnation
+            StoreKey::Meta(MetaKey::Format | MetaKey::Incarnation)
             | StoreKey::Estimate(..)
             | StoreKey::Name(..)
             | StoreKey::Purpose(..) => {}
-            StoreKey::Clock => self.enter_clock(now)?,
+            StoreKey::Meta(MetaKey::Clock) => self.enter_clock(now)?,
             StoreKey::QuotaTotal => self.total = decode::<Quota>(now)?.map_or(0, |it| it.reserved),
             StoreKey::QuotaTenant(tenant) => {
                 self.quotas.insert(tenant, decode::<Quota>(now)?.map_or(0, |it| it.reserved));

@@ -1,7 +1,7 @@
 //! The first phase: everything goes wrong that can.
 
 use shardwright_coordination::RunStatus;
-use shardwright_engine::Retention;
+use shardwright_runs::Retention;
 
 use super::asks::Ask;
 use super::director::{Director, Findings};

@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, TenantId, WorkerId};
 use shardwright_coordination::CoordError;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{Listener, Sessions, StoredCoordinator};
+use shardwright_runs::keys::RunKeys;
+use shardwright_runs::{Listener, Sessions, StoredCoordinator};
 use shardwright_store::Key;
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
 use super::Report;
-use super::answers::{self};
 use super::asks::{Ask, Coordinator, Reply, put, put_doctored};
 use super::books::{Address, Books};
 use super::ledger::{CallRecord, Ledger};
-use super::mishap;
 use super::settings::Settings;
 use super::tally::StoredTally;
+use super::{answers, mishap};
 use crate::coverage;
 use crate::ground::env::SimEnv;
 use crate::ground::executor::{Clockwork, Executor, Home, TaskId};
@@ -108,7 +108,7 @@ pub(super) struct Director {
     pub(super) clock: Clockwork,
     pub(super) executor: Executor,
     pub(super) store: MemoryStore,
-    pub(super) keys: Keyspace,
+    pub(super) keys: RunKeys,
     pub(super) weather: Weather,
     pub(super) ledger: Ledger,
     pub(super) settings: Settings,
@@ -137,9 +137,9 @@ impl Director {
         let clock = Clockwork::new(BEGINNING_US);
         let options = MemoryOptions { limits: settings.store, ..MemoryOptions::default() };
         let store = MemoryStore::with_options(Arc::new(StoreClock(clock.clone())), options);
-        let keys = Keyspace::bare();
+        let keys = RunKeys::new(Keyspace::bare());
         for _ in 0..settings.restored {
-            mishap::restore(&store, &keys);
+            mishap::restore(&store, keys.keyspace());
         }
         let floor = u64::from(settings.restored) << FENCE_BITS;
         let tenants: Vec<Tenant> = settings
@@ -169,7 +169,7 @@ impl Director {
             executor: Executor::new(clock.clone()),
             clock,
             store,
-            ledger: Ledger::new(books, model, keys.everything()),
+            ledger: Ledger::new(books, model, keys.keyspace().everything()),
             keys,
             weather,
             rng,
@@ -240,7 +240,7 @@ impl Director {
         let off_ms = Arc::clone(&state.off_ms);
         let env = SimEnv::new(self.clock.clone(), process, off_ms, chance);
         let link = self.link(process);
-        let (keys, mut config) = (self.keys.clone(), self.settings.engine);
+        let (keys, mut config) = (self.keys.keyspace().clone(), self.settings.engine);
         if self.bug == Some(StoredBug::SkewIgnored) {
             config.skew_allowance_ms = 0;
         }

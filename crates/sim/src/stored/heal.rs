@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shardwright_coordination::{RunStatus, ShardStatus};
-use shardwright_engine::Retention;
+use shardwright_runs::Retention;
 
 use super::asks::Ask;
 use super::director::{Director, Findings, Later};

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use shardwright_contracts::{LogicalTime, OpId, ShardId};
 use shardwright_coordination::{RunRecord, RunStatus, ShardSummary};
-use shardwright_engine::codec::Run;
+use shardwright_runs::records::Run;
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{ChangeSet, Revision, StoreRange};
 

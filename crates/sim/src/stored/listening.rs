@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use shardwright_contracts::OpId;
 use shardwright_coordination::{EventKind, StateTransitionEvent};
-use shardwright_engine::{Heard, Listener};
+use shardwright_runs::{Heard, Listener};
 
 use super::ledger::{CallRecord, Ledger};
 use crate::oracle::{Finding, Oracle};

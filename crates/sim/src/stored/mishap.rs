@@ -6,7 +6,7 @@ use std::time::Duration;
 use shardwright_contracts::ShardKey;
 use shardwright_coordination::RunStatus;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{Sessions, StoredCoordinator};
+use shardwright_runs::{Sessions, StoredCoordinator};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{Commit, Expect, Key, Revision, Store};
 

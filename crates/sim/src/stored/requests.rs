@@ -6,8 +6,9 @@
 use shardwright_contracts::{LogicalTime, ShardId, WorkerId};
 use shardwright_coordination::SplitRequest;
 use shardwright_coordination::error::reason::{SplitDeclined, SplitRequestOver};
-use shardwright_engine::codec::{Record as _, SplitAsk};
-use shardwright_engine::keyspace::{StoreKey, ViewKey};
+use shardwright_engine::codec::Record as _;
+use shardwright_runs::keys::{StoreKey, ViewKey};
+use shardwright_runs::records::SplitAsk;
 use shardwright_store::{Change, ChangeSet};
 
 use super::answers::Case;

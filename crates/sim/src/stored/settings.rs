@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shardwright_coordination::ShardLimits;
-use shardwright_engine::{EngineConfig, Sessions};
+use shardwright_runs::{EngineConfig, Sessions};
 use shardwright_store::StoreLimits;
 
 use super::answers::Terms;

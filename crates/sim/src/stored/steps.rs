@@ -6,7 +6,7 @@ use shardwright_coordination::{
     CapacityHint, CoordError, EventKind, Lease, OpLogEntry, ParkReason, RenewResult, RunConfig,
     RunProgress, ShardRecord, ShardStatus, StateTransitionEvent,
 };
-use shardwright_engine::codec::Run;
+use shardwright_runs::records::Run;
 
 use super::asks::Ask;
 use super::books::Address;

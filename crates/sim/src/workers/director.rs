@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shardwright_coordination::{AsyncRunManagement, RunConfigError, RunStatus};
-use shardwright_engine::{Sessions, StoredCoordinator as Coordinator};
+use shardwright_runs::{Sessions, StoredCoordinator as Coordinator};
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 use shardwright_worker::{StopSignal, Worker, create_run};
 
@@ -108,7 +108,7 @@ impl Director {
         let weather = Weather::new(Rng::new(rng.next()), settings.serves_stale);
         weather.lock().is_stormy = !settings.is_calm;
         let script = Script::new(clock.clone(), Rng::new(rng.next()), !settings.is_calm);
-        let keys = Truth::keyspace();
+        let keys = Truth::keys();
         let has_sessions = matches!(settings.engine.sessions, Sessions::Bound { .. });
         let books = Books::new(keys.clone(), settings.engine.limits, has_sessions);
         let usable_us = settings.run.lease_duration_ms.get() * 1_000 / 10 * 9;
@@ -118,7 +118,7 @@ impl Director {
             store,
             weather,
             script,
-            truth: Truth::new(books, keys.everything(), usable_us),
+            truth: Truth::new(books, keys.keyspace().everything(), usable_us),
             rng,
             processes: Vec::new(),
             operator: None,
@@ -357,7 +357,8 @@ async fn open(link: &Link, env: &SimEnv, settings: &Settings, clock: &Clockwork)
     let ranges = ranges(settings.items, settings.shards);
     loop {
         let (link, env) = (link.clone(), env.clone());
-        let opened = Coordinator::open(link, env, Truth::keyspace(), settings.engine).await;
+        let opened =
+            Coordinator::open(link, env, Truth::keys().keyspace().clone(), settings.engine).await;
         if let Ok(coordinator) = opened {
             let _refused = create_run(&coordinator, TENANT, RUN, settings.run, &ranges).await;
             // A run that was paused or ended since cannot be made again, and is there.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use shardwright_engine::Sessions;
+use shardwright_runs::Sessions;
 use shardwright_store::{Revision, ScanFrom};
 
 use super::director::{Director, Later};
@@ -127,7 +127,7 @@ impl Director {
         if self.settings.engine.sessions == Sessions::Unbound {
             return;
         }
-        let range = Truth::keyspace().view(TENANT, RUN);
+        let range = Truth::keys().view(TENANT, RUN);
         let page = ScanFrom::first(1_000);
         let found = self.store.inspect(|state| state.scan(&range, &page, Revision::new(u64::MAX)));
         let entries = found.map(|page| page.entries).unwrap_or_default();

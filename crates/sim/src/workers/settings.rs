@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shardwright_contracts::CursorSemantics;
 use shardwright_coordination::{RunConfig, RunConfigError, ShardLimits};
-use shardwright_engine::{EngineConfig, Sessions};
+use shardwright_runs::{EngineConfig, Sessions};
 use shardwright_store::StoreLimits;
 use shardwright_worker::connector::PageLimit;
 use shardwright_worker::{RetryPolicy, WorkerOptions};

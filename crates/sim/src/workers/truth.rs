@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardId, TenantId};
 use shardwright_coordination::{LeaseHolder, RunStatus, ShardRecord};
 use shardwright_engine::keyspace::Keyspace;
+use shardwright_runs::keys::RunKeys;
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{Revision, StoreRange};
 
@@ -50,8 +51,8 @@ impl Truth {
         Self { books, everything, seen, usable_us, owners, grants }
     }
 
-    pub(super) fn keyspace() -> Keyspace {
-        Keyspace::bare()
+    pub(super) fn keys() -> RunKeys {
+        RunKeys::new(Keyspace::bare())
     }
 
     /// Takes in what was stored since the last time, and returns the shards whose cursors moved.

@@ -3,6 +3,7 @@
 
 mod clusters;
 mod determinism;
+mod kinds;
 mod map;
 mod planted;
 mod stored;

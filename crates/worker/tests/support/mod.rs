@@ -10,8 +10,9 @@ use shardwright_contracts::{
     ShardId, ShardSpecRef, TenantId,
 };
 use shardwright_coordination::{AsyncRunManagement, RunConfig, ShardLimits, ShardRecord};
+use shardwright_engine::TokioEnv;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{EngineConfig, StoredCoordinator, TokioEnv};
+use shardwright_runs::{EngineConfig, StoredCoordinator};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{MachineClock, Write};
 use shardwright_worker::connector::{

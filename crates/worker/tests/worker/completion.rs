@@ -6,7 +6,7 @@ use std::time::Duration;
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_coordination::ParkReason;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::{EngineConfig, StoredCoordinator};
+use shardwright_runs::{EngineConfig, StoredCoordinator};
 use shardwright_store::memory::{After, Before, HookedCall, Hooks};
 use shardwright_worker::connector::Item;
 use shardwright_worker::{

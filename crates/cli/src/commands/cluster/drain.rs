@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use shardwright_engine::cluster::ClusterView;
+use shardwright_cluster::ClusterView;
 use shardwright_placement::{DrainProgress, NodeAddress};
 
 use crate::cluster::AnyCluster;

@@ -1,4 +1,4 @@
-use shardwright_engine::cluster::{ClusterStatus, ClusterView, NodeStatus};
+use shardwright_cluster::{ClusterStatus, ClusterView, NodeStatus};
 use shardwright_placement::{NodeAddress, NodeInstance, ShardInfo};
 
 use crate::cluster::AnyCluster;

@@ -1,0 +1,196 @@
+//! What operators ask for, from any process.
+//!
+//! It is stored at once, whoever leads and whether anybody does. Like the leader's writes it
+//! follows one version of the targets, so neither loses what the other wrote: whoever comes second
+//! decides anew.
+
+use shardwright_contracts::{InfraError, LogicalTime, ShardId};
+use shardwright_engine::codec::Record;
+use shardwright_engine::transact::{Decided, Decision, Driver, Read, Settled, Transaction};
+use shardwright_placement::ops::{FreezeRefused, PinRefused, ReassignRefused, freeze, pin};
+use shardwright_placement::ops::{reassign, unpin};
+use shardwright_placement::{Membership, NodeAddress, ShardMap, TargetUpdate, TargetVersion};
+use shardwright_store::{Commit, Expect, Revision};
+
+use super::error::AdminError;
+use super::handle::Cluster;
+use super::shared::Core;
+use super::targets::{Basis, Writing};
+use crate::keys::ClusterKey;
+use crate::records::DrainMark;
+
+const ADMIN: &str = "cluster.admin";
+
+impl Cluster {
+    /// Moves a shard to a node.
+    pub async fn move_shard(
+        &self,
+        shard: ShardId,
+        to: &NodeAddress,
+    ) -> Result<TargetVersion, AdminError<ReassignRefused>> {
+        self.change_targets(Some(to), |map, members, now| reassign(map, members, shard, to, now))
+            .await
+    }
+
+    /// Pins a shard to a node, or to where it should be now.
+    pub async fn pin(
+        &self,
+        shard: ShardId,
+        to: Option<&NodeAddress>,
+    ) -> Result<TargetVersion, AdminError<PinRefused>> {
+        self.change_targets(to, |map, members, now| pin(map, members, shard, to, now)).await
+    }
+
+    /// Lets a shard be moved again.
+    pub async fn unpin(&self, shard: ShardId) -> Result<TargetVersion, AdminError<PinRefused>> {
+        self.change_targets(None, |map, _, _| unpin(map, shard)).await
+    }
+
+    /// Stops everything that is moved for balance, or lets it go on.
+    pub async fn set_frozen(
+        &self,
+        frozen: bool,
+    ) -> Result<TargetVersion, AdminError<FreezeRefused>> {
+        self.change_targets(None, |map, _, _| freeze(map, frozen)).await
+    }
+
+    /// Wants a node empty, or not any more. Tells whether that is new.
+    ///
+    /// It holds for the address, whatever becomes of the node: one that restarts while it is being
+    /// emptied, or comes back before somebody says that it may, gets no shards.
+    pub async fn set_drained(&self, node: &NodeAddress, drained: bool) -> Result<bool, InfraError> {
+        let key = ClusterKey::Drain(node.clone());
+        self.core.driver.transact(&mut Draining { core: &self.core, key, drained }).await
+    }
+
+    /// Changes targets as `decide` says, however often others come between, up to a bound.
+    async fn change_targets<R: Send, D>(
+        &self,
+        to: Option<&NodeAddress>,
+        decide: D,
+    ) -> Result<TargetVersion, AdminError<R>>
+    where
+        D: Fn(&ShardMap, &Membership, LogicalTime) -> Result<TargetUpdate, R> + Send + Sync,
+    {
+        let mut change =
+            TargetChange { core: &self.core, to, rule: decide, overtaken: None, writing: None };
+        self.core.driver.transact(&mut change).await
+    }
+}
+
+/// A mark that a node is to be emptied, set or removed.
+struct Draining<'c> {
+    core: &'c Core,
+    key: ClusterKey,
+    drained: bool,
+}
+
+impl Transaction for Draining<'_> {
+    type Basis = Expect;
+    type Answer = bool;
+    type Output = bool;
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        ADMIN
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Expect, Read), InfraError> {
+        self.core.reload(ADMIN, [self.key.clone()]).await?;
+        Ok((self.core.lock().expect(&self.key), read))
+    }
+
+    async fn decide(&mut self, found: &Expect) -> Decided<bool, InfraError> {
+        let key = self.core.keys.key(&self.key);
+        let commit = Commit::builder().expect(key.clone(), *found);
+        Ok(match (self.drained, found) {
+            (true, Expect::At(_)) | (false, Expect::Absent) => Decision::Answer(false),
+            (true, Expect::Absent) => Decision::Commit(commit.put(key, DrainMark.encode()), true),
+            (false, Expect::At(_)) => Decision::Commit(commit.delete(key), true),
+        })
+    }
+
+    fn finish(&mut self, _: Expect, is_new: bool, stored: Option<(&Commit, Revision)>) -> bool {
+        if let Some((commit, revision)) = stored {
+            self.core.note(commit, revision);
+        }
+        self.core.publish();
+        is_new
+    }
+}
+
+/// A change of targets that an operator requests.
+struct TargetChange<'c, F> {
+    core: &'c Core,
+    to: Option<&'c NodeAddress>,
+    rule: F,
+    overtaken: Option<InfraError>,
+    writing: Option<Writing>,
+}
+
+impl<R, F> Transaction for TargetChange<'_, F>
+where
+    R: Send,
+    F: Fn(&ShardMap, &Membership, LogicalTime) -> Result<TargetUpdate, R> + Send + Sync,
+{
+    type Basis = Basis;
+    type Answer = TargetVersion;
+    type Output = TargetVersion;
+    type Error = AdminError<R>;
+
+    fn operation(&self) -> &'static str {
+        ADMIN
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Basis, Read), InfraError> {
+        if read == Read::Fresh {
+            self.core.refresh().await?;
+        }
+        Ok((self.core.lock().basis(false, self.to), read))
+    }
+
+    async fn decide(&mut self, basis: &Basis) -> Decided<TargetVersion, AdminError<R>> {
+        let update = match (self.rule)(&basis.map, &basis.members, self.core.now()) {
+            Ok(update) => update,
+            // It may be refused because it was stored before.
+            Err(refused) => match self.overtaken.clone() {
+                Some(unknown) => return Err(unknown),
+                None => return Ok(Decision::Refuse(AdminError::Refused(refused))),
+            },
+        };
+        let is_quarantined = |shard| basis.is_quarantined(shard);
+        if basis.is_unreadable() || update.changes.iter().any(|change| is_quarantined(change.shard))
+        {
+            return Ok(Decision::Refuse(AdminError::Unreadable));
+        }
+        let (commit, writing) = self.core.begin_targets(basis, update)?;
+        let version = writing.version;
+        self.writing = Some(writing);
+        Ok(Decision::Commit(commit, version))
+    }
+
+    async fn commit(&mut self, _: &Driver, commit: &Commit) -> Result<Settled, InfraError> {
+        let written = self.core.write_targets(self.writing.as_mut(), commit).await;
+        self.core.publish();
+        written
+    }
+
+    fn not_stored(&mut self, _: TargetVersion, settled: &Settled) {
+        if let Settled::Overtaken(error) = settled {
+            self.overtaken = Some(error.clone());
+        }
+    }
+
+    fn finish(
+        &mut self,
+        _: Basis,
+        version: TargetVersion,
+        _: Option<(&Commit, Revision)>,
+    ) -> TargetVersion {
+        self.writing.take().map_or(version, |writing| writing.version)
+    }
+}

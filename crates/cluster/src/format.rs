@@ -1,0 +1,118 @@
+//! The two ways in which a cluster is stored: as records, and as the text of existing clusters.
+//!
+//! Everything that differs between them in a single value is here.
+
+use std::num::NonZeroU32;
+
+use bytes::Bytes;
+use shardwright_engine::codec::Record;
+use shardwright_placement::seed_format::SeedShard;
+use shardwright_placement::{Claim, Incarnation, NodeAddress, NodeInstance, ShardInfo};
+use shardwright_store::Revision;
+
+use super::unreadable::Unreadable;
+use crate::records::{ClusterGate, ClusterLeader, NodeMember, ShardClaim};
+
+/// How values are written and read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Records,
+    Text,
+}
+
+/// Who a value says leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LeaderName {
+    /// A node in one of its lives.
+    NodeInstance(NodeInstance),
+    /// Whoever was at an address at this moment.
+    At(NodeAddress, Revision),
+}
+
+impl Format {
+    /// The weight of a member.
+    pub(super) fn read_member(
+        self,
+        node: &NodeAddress,
+        value: &[u8],
+    ) -> Result<NonZeroU32, Unreadable> {
+        match self {
+            Self::Records => Ok(NodeMember::decode(value)?.weight),
+            Self::Text => own_address(node, value).map(|()| NonZeroU32::MIN),
+        }
+    }
+
+    pub(super) fn member(self, node: &NodeAddress, weight: NonZeroU32) -> Bytes {
+        match self {
+            Self::Records => NodeMember { weight }.encode(),
+            Self::Text => text_of(node),
+        }
+    }
+
+    pub(super) fn read_gate(self, gate: &NodeAddress, value: &[u8]) -> Result<(), Unreadable> {
+        match self {
+            Self::Records => Ok(ClusterGate::decode(value).map(|_| ())?),
+            Self::Text => own_address(gate, value),
+        }
+    }
+
+    pub(super) fn gate(self, gate: &NodeAddress) -> Bytes {
+        match self {
+            Self::Records => ClusterGate.encode(),
+            Self::Text => text_of(gate),
+        }
+    }
+
+    pub(super) fn read_leader(self, value: &[u8], at: Revision) -> Result<LeaderName, Unreadable> {
+        match self {
+            Self::Records => Ok(LeaderName::NodeInstance(ClusterLeader::decode(value)?.holder)),
+            Self::Text => Ok(LeaderName::At(NodeAddress::parse(text(value)?)?, at)),
+        }
+    }
+
+    pub(super) fn leader(self, holder: &NodeInstance) -> Bytes {
+        match self {
+            Self::Records => ClusterLeader { holder: holder.clone() }.encode(),
+            Self::Text => text_of(&holder.address),
+        }
+    }
+
+    /// What is stored for a shard that is claimed or released so.
+    pub(super) fn claimed(self, info: ShardInfo<'_>, claim: &Claim) -> Bytes {
+        match self {
+            Self::Records => ShardClaim { claim: claim.clone() }.encode(),
+            Self::Text => {
+                let current = claim.holder.as_ref().map(|holder| holder.address.clone());
+                Bytes::from(SeedShard { current, ..SeedShard::of(info) }.to_string())
+            }
+        }
+    }
+}
+
+/// Reads the text of a shard.
+pub(super) fn read_shard_text(value: &[u8]) -> Result<SeedShard, Unreadable> {
+    Ok(SeedShard::parse(text(value)?)?)
+}
+
+/// The life of a node that wrote something at a revision: the one that is a member now if that
+/// began before, and else one that is over.
+pub(super) fn life_at(member: Option<Incarnation>, written: Revision) -> Incarnation {
+    let over = Incarnation::from_raw(0);
+    member.filter(|life| life.as_raw() < written.get()).unwrap_or(over)
+}
+
+fn text(value: &[u8]) -> Result<&str, Unreadable> {
+    str::from_utf8(value).map_err(|_| Unreadable::NotText)
+}
+
+fn text_of(address: &NodeAddress) -> Bytes {
+    Bytes::copy_from_slice(address.as_str().as_bytes())
+}
+
+fn own_address(address: &NodeAddress, value: &[u8]) -> Result<(), Unreadable> {
+    if NodeAddress::parse(text(value)?)? == *address {
+        Ok(())
+    } else {
+        Err(Unreadable::OtherAddress)
+    }
+}

@@ -1,0 +1,279 @@
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt, stream};
+use shardwright_contracts::{Env, FenceEpoch, InfraError, LogicalTime};
+use shardwright_engine::floor::FenceFloor;
+use shardwright_engine::setup::{ensure, look_up, set_up};
+use shardwright_engine::transact::Driver;
+use shardwright_engine::watch;
+use shardwright_placement::{ClusterConfig, Membership, ShardHash, Sharding};
+use shardwright_store::{AnyStore, Store};
+use tokio::sync::oneshot;
+
+use super::calendar::Calendar;
+use super::error::{NotReady, OpenError};
+use super::find::{FoundCluster, TextShards, find};
+use super::follow::Follow;
+use super::format::Format;
+use super::options::{ClusterOptions, Layout};
+use super::shared::Core;
+use super::state::State;
+use super::view::ClusterView;
+use crate::keys::{ClusterKey, ClusterKeys};
+use crate::records::{ClusterFormat, ClusterPlan};
+
+/// A cluster, as a process that takes part in it has it. Clones are the same.
+///
+/// Whoever has one sees the cluster, can route by it, and can ask for what operators may ask for.
+/// To own shards one has to [join](Cluster::join).
+#[derive(Clone)]
+pub struct Cluster {
+    pub(super) core: Arc<Core>,
+}
+
+impl Cluster {
+    /// Opens a cluster, and makes it if it is not there.
+    pub async fn open(
+        store: impl Store,
+        env: impl Env,
+        options: ClusterOptions,
+    ) -> Result<Self, OpenError> {
+        Self::open_erased(AnyStore::new(store), Arc::new(env), options).await
+    }
+
+    /// Opens a cluster that is there. Nothing is made, and nothing is stored before somebody asks
+    /// for it.
+    pub async fn open_existing(
+        store: impl Store,
+        env: impl Env,
+        options: ClusterOptions,
+    ) -> Result<Self, OpenError> {
+        Self::open_existing_erased(AnyStore::new(store), Arc::new(env), options).await
+    }
+
+    async fn open_erased(
+        store: AnyStore,
+        env: Arc<dyn Env>,
+        options: ClusterOptions,
+    ) -> Result<Self, OpenError> {
+        options.validate()?;
+        let keys = options.cluster_keys()?;
+        let floor = set_up(&store, &options.keys).await?;
+        if let Some(found) = find(&store, &keys).await? {
+            // Nobody makes the record of a cluster that others made before it is known to fit.
+            agree(found, &options)?;
+        }
+        let ours = plan_of(&options);
+        let cluster = ensure(&store, keys.key(&ClusterKey::Plan), ours).await?.0;
+        agree(FoundCluster::Decided(cluster), &options)?;
+        Self::follow(store, env, options, keys, floor).await
+    }
+
+    async fn open_existing_erased(
+        store: AnyStore,
+        env: Arc<dyn Env>,
+        options: ClusterOptions,
+    ) -> Result<Self, OpenError> {
+        options.validate()?;
+        let keys = options.cluster_keys()?;
+        let floor = look_up(&store, &options.keys).await?;
+        let found = find(&store, &keys).await?.ok_or(OpenError::NotThere)?;
+        agree(found, &options)?;
+        Self::follow(store, env, options, keys, floor).await
+    }
+
+    async fn follow(
+        store: AnyStore,
+        env: Arc<dyn Env>,
+        options: ClusterOptions,
+        keys: ClusterKeys,
+        floor: FenceFloor,
+    ) -> Result<Self, OpenError> {
+        let calendar = Calendar::new(&*env);
+        let members = Membership::try_new([], calendar.read(&*env));
+        let members = members.map_err(|error| corrupt(error.to_string()))?;
+        let mut state =
+            State::new(keys.clone(), options.config.sharding.num_shards, floor.get(), members);
+        // What is listed at first is nothing that changed.
+        let _nothing = state.publish();
+        let ranges = keys.ranges();
+        let (alive, gone): (Vec<_>, Vec<_>) = ranges.iter().map(|_| oneshot::channel()).unzip();
+        let (views, _) = watch::channel(state.view());
+        let retries = options.conflict_retries;
+        let driver = Driver::new(store.clone(), Some(Arc::clone(&env)), retries).patient();
+        let core = Core {
+            store,
+            env,
+            driver,
+            options,
+            keys,
+            floor,
+            calendar,
+            state: Mutex::new(state),
+            views,
+            _alive: alive,
+        };
+        let core = Arc::new(core);
+        let mut listed = Vec::new();
+        for range in 0..ranges.len() {
+            listed.push(core.relist(range).await?);
+        }
+        core.publish();
+        for (range, ((keys, revision), gone)) in
+            ranges.into_iter().zip(listed).zip(gone).enumerate()
+        {
+            let (weak, env) = (Arc::downgrade(&core), Arc::clone(&core.env));
+            let follow = Follow { core: weak, range, keys, env };
+            core.env.spawn(Box::pin(follow.run(revision, gone)));
+        }
+        Ok(Self { core })
+    }
+
+    /// The newest view.
+    #[must_use]
+    pub fn view(&self) -> Arc<ClusterView> {
+        Arc::clone(&self.core.views.borrow())
+    }
+
+    /// Tells whenever there is a newer view.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<Arc<ClusterView>> {
+        self.core.views.subscribe()
+    }
+
+    /// Waits until every shard is where it should be, and tells what is missing if that takes too
+    /// long.
+    pub async fn wait_until_ready(&self, patience: Duration) -> Result<Arc<ClusterView>, NotReady> {
+        let mut views = self.changes();
+        tokio::select! {
+            biased;
+            ready = views.wait_for(|view| view.readiness().is_ready()) => {
+                // This handle keeps the views coming.
+                ready.map(|view| Arc::clone(&view)).map_err(|_closed| self.not_ready())
+            }
+            () = self.core.env.sleep(patience) => Err(self.not_ready()),
+        }
+    }
+
+    fn not_ready(&self) -> NotReady {
+        NotReady { lacks: self.view().readiness() }
+    }
+
+    /// Reads everything anew, for whoever must not go by a view that may lag behind.
+    pub async fn refresh(&self) -> Result<Arc<ClusterView>, InfraError> {
+        self.core.refresh().await
+    }
+
+    /// The time that plans are made by. It never goes back.
+    #[must_use]
+    pub fn now(&self) -> LogicalTime {
+        self.core.now()
+    }
+
+    /// How the cluster behaves.
+    #[must_use]
+    pub fn config(&self) -> &ClusterConfig {
+        &self.core.options.config
+    }
+
+    /// How this process takes part.
+    #[must_use]
+    pub fn options(&self) -> &ClusterOptions {
+        &self.core.options
+    }
+
+    /// Below what no fence is given or accepted.
+    #[must_use]
+    pub fn fence_floor(&self) -> FenceEpoch {
+        self.core.lock().floor()
+    }
+
+    /// The world around it.
+    #[must_use]
+    pub fn env(&self) -> &Arc<dyn Env> {
+        &self.core.env
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &AnyStore {
+        &self.core.store
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("options", &self.core.options).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    pub(super) const fn format(&self) -> Format {
+        if self.keys.is_text() { Format::Text } else { Format::Records }
+    }
+
+    /// Does something for each of several items, many at the same time, so that the store can put
+    /// their commits together.
+    pub(super) async fn each<T, U, F: Future<Output = U>>(
+        &self,
+        items: Vec<T>,
+        act: impl FnMut(T) -> F,
+    ) -> Vec<U> {
+        // They are made before any is waited for, or the compiler does not see that whoever waits
+        // may go from thread to thread.
+        let all: Vec<F> = items.into_iter().map(act).collect();
+        stream::iter(all).buffered(self.options.commits_in_flight).collect().await
+    }
+
+    /// The same, and tells what came of each as soon as that is known, together with what came of
+    /// others at the same moment. It is in the view by then.
+    pub(super) fn as_they_come<F: Future>(
+        self: &Arc<Self>,
+        all: Vec<F>,
+    ) -> impl Stream<Item = Vec<F::Output>> + use<F> {
+        let (core, together) = (Arc::clone(self), all.len().max(1));
+        let done = stream::iter(all).buffer_unordered(self.options.commits_in_flight);
+        done.ready_chunks(together).inspect(move |_| {
+            core.publish();
+        })
+    }
+}
+
+/// What this process would decide of a cluster.
+const fn plan_of(options: &ClusterOptions) -> ClusterPlan {
+    ClusterPlan {
+        sharding: options.config.sharding,
+        format: match options.layout {
+            Layout::Native => ClusterFormat::Native,
+            Layout::Seed { .. } => ClusterFormat::Seed,
+        },
+    }
+}
+
+/// Sees to it that this process agrees with what there is of a cluster.
+fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), OpenError> {
+    let ours = plan_of(options);
+    let cluster = match found {
+        FoundCluster::Decided(cluster) => cluster,
+        FoundCluster::Text(TextShards { at_least, .. }) => {
+            let num_shards = ours.sharding.num_shards;
+            if num_shards < at_least {
+                return Err(OpenError::MoreShards { at_least, ours: num_shards });
+            }
+            // They all hash so.
+            let sharding = Sharding { hash: ShardHash::Fnv1a32, num_shards };
+            ClusterPlan { sharding, format: ClusterFormat::Seed }
+        }
+    };
+    if cluster.format != ours.format {
+        let ours = options.layout.clone();
+        return Err(OpenError::Layout { cluster: cluster.format, ours });
+    }
+    Ok(cluster.sharding.check_join(ours.sharding)?)
+}
+
+fn corrupt(message: String) -> InfraError {
+    shardwright_engine::fault::corrupt("cluster.open", message)
+}

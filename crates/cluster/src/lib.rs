@@ -1,0 +1,64 @@
+//! The cluster protocol over any store.
+//!
+//! [`placement`](shardwright_placement) says who may claim, release, move, pin and lead, and where
+//! shards should be. This crate stores it, and compares in the same commit what was read before.
+//!
+//! | who | has | can |
+//! |---|---|---|
+//! | anybody | [`Cluster`] | see the cluster by a [`ClusterView`], move, pin, drain, freeze |
+//! | a gate | [`GateMembership`] | be seen by others |
+//! | a node | [`NodeMembership`] | claim and release shards, lead |
+//!
+//! A membership lasts as long as a session of the store. [`Serving`] says until when a member may
+//! serve even if it cannot reach the store any more: until then nobody else can have claimed what
+//! it holds.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "tests may use the real world"
+    )
+)]
+
+pub mod keys;
+pub mod records;
+
+mod admin;
+mod calendar;
+mod claim;
+mod error;
+mod find;
+mod follow;
+mod format;
+mod handle;
+mod lead;
+mod membership;
+mod options;
+mod release;
+mod session;
+mod shared;
+mod state;
+mod status;
+mod targets;
+mod unreadable;
+mod view;
+
+pub use error::{
+    AdminError, ClaimError, JoinError, LeadError, NotReady, OpenError, ReleaseError, StepError,
+};
+pub use find::{FindError, FoundCluster, TextShards, find_cluster};
+pub use handle::Cluster;
+pub use keys::{ClusterKey, ClusterName, ClusterNameError};
+pub use lead::LeaderStep;
+pub use membership::{GateMembership, NodeMembership};
+pub use options::{ClusterOptions, Layout, OptionsError};
+pub use release::Release;
+pub use session::Serving;
+pub use shardwright_contracts::InfraError;
+pub use status::{ClusterStatus, NodeStatus};
+pub use unreadable::{Quarantined, Unreadable};
+pub use view::{Changed, ClusterView};

@@ -1,0 +1,386 @@
+//! Becoming a member, and being one.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_contracts::{Env, InfraError};
+use shardwright_engine::codec::Record;
+use shardwright_engine::fault;
+use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
+use shardwright_engine::watch;
+use shardwright_placement::{Incarnation, NodeAddress, NodeInstance, ops};
+use shardwright_store::{Commit, Expect, Revision, Store};
+
+use super::error::JoinError;
+use super::handle::Cluster;
+use super::session::{Lease, Opened, Serving};
+use super::shared::Core;
+use crate::keys::ClusterKey;
+use crate::records::Leaving;
+
+const JOIN: &str = "cluster.join";
+const LEAVING: &str = "cluster.leaving";
+/// How often a node that waits for its earlier life to end looks for itself.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A node that is a member of a cluster, in one life. Clones are the same.
+///
+/// When all are gone without [`NodeMembership::leave`], it is as if the process had died: the
+/// session runs out, and only then may others claim what the node held.
+#[derive(Clone)]
+pub struct NodeMembership {
+    pub(super) core: Arc<Core>,
+    pub(super) holder: NodeInstance,
+    pub(super) lease: Arc<Lease>,
+}
+
+/// A gate that is a member of a cluster. Clones are the same.
+#[derive(Clone)]
+pub struct GateMembership {
+    core: Arc<Core>,
+    address: NodeAddress,
+    lease: Arc<Lease>,
+}
+
+impl Cluster {
+    /// Becomes a member as a node.
+    ///
+    /// While an earlier life of the address is a member, this waits for it to end: it may still be
+    /// serving.
+    pub async fn join(
+        &self,
+        address: NodeAddress,
+        weight: NonZeroU32,
+    ) -> Result<NodeMembership, JoinError> {
+        let core = &self.core;
+        if core.keys.is_text() && weight != NonZeroU32::MIN {
+            return Err(JoinError::Weight);
+        }
+        let key = ClusterKey::Member(address.clone());
+        let value = core.format().member(&address, weight);
+        let deadline = core.env.monotonic().saturating_add(core.options.join_patience);
+        // Retry loop: each try waits for the earlier life to end and opens a session of its own.
+        for _ in 0..=core.options.conflict_retries {
+            core.await_absence(&address, deadline).await?;
+            if core.keys.is_text() {
+                core.bury(&address).await?;
+            }
+            let opened = core.open_session().await?;
+            let stored_key = core.keys.key(&key);
+            let commit = Commit::builder().expect(stored_key.clone(), Expect::Absent);
+            let commit = core.floor.compare_in(commit);
+            let (value, session) = (value.clone(), opened.session.id);
+            let commit = commit.put_in_session(stored_key, value, session);
+            let settled = core.commit(JOIN, commit).await;
+            if let Ok(Settled::Stored(revision)) = settled {
+                return Ok(core.admit(address, revision, &opened));
+            }
+            // If it cannot be closed it runs out.
+            let _closed = core.close_session(opened.session.id).await;
+            if let Settled::SessionGone(_) = settled? {
+                return Err(JoinError::SessionEnded);
+            }
+            core.reload(JOIN, [key.clone()]).await?;
+            core.reload_floor().await?;
+        }
+        Err(fault::contention(JOIN).into())
+    }
+
+    /// Becomes a member as a gate. One of the same address that is there is replaced: a gate owns
+    /// nothing.
+    pub async fn join_gate(&self, address: NodeAddress) -> Result<GateMembership, JoinError> {
+        let core = &self.core;
+        let opened = core.open_session().await?;
+        let (address, is_over) = (&address, false);
+        core.driver.transact(&mut GateJoin { core, address, opened: &opened, is_over }).await?;
+        let lease = Arc::new(core.keep(&opened, None));
+        Ok(GateMembership { core: Arc::clone(core), address: address.clone(), lease })
+    }
+}
+
+impl Core {
+    fn admit(
+        self: &Arc<Self>,
+        address: NodeAddress,
+        revision: Revision,
+        opened: &Opened,
+    ) -> NodeMembership {
+        self.publish();
+        let holder = NodeInstance { address, incarnation: Incarnation::from_raw(revision.get()) };
+        let lease = Arc::new(self.keep(opened, Some(holder.clone())));
+        NodeMembership { core: Arc::clone(self), holder, lease }
+    }
+
+    /// Looks whether the store was restored from a backup since it was looked at, which makes void
+    /// what was claimed before. A process may have been there all along.
+    async fn reload_floor(&self) -> Result<(), InfraError> {
+        let loaded = self.store.load(std::slice::from_ref(self.floor.key())).await;
+        let snapshot = loaded.map_err(|error| fault::read(JOIN, &error))?;
+        self.floor.learn(snapshot.values.first().and_then(Option::as_ref), JOIN)?;
+        self.lock().raise_floor(self.floor.get());
+        Ok(())
+    }
+
+    /// Waits until no node of that address is a member.
+    async fn await_absence(
+        &self,
+        address: &NodeAddress,
+        deadline: Duration,
+    ) -> Result<(), JoinError> {
+        let key = ClusterKey::Member(address.clone());
+        let mut views = self.views.subscribe();
+        while self.lock().expect(&key) != Expect::Absent {
+            let left = deadline.saturating_sub(self.env.monotonic());
+            if left.is_zero() {
+                return Err(JoinError::AddressTaken(address.clone()));
+            }
+            tokio::select! {
+                biased;
+                _ = views.changed() => {}
+                () = self.env.sleep(left.min(LOOK)) => self.reload(JOIN, [key.clone()]).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases what the text says that an earlier life of a node holds, which is no member any
+    /// more: the text could not tell it from the next one.
+    async fn bury(&self, address: &NodeAddress) -> Result<(), InfraError> {
+        self.refresh().await?;
+        let member = self.keys.key(&ClusterKey::Member(address.clone()));
+        // Retry loop: it serves all shards of the dead node at once.
+        for _ in 0..=self.options.conflict_retries {
+            let drafts: Vec<_> = {
+                let state = self.lock();
+                let held = state.map().iter().filter_map(|info| {
+                    let current = info.current.filter(|current| current.address == address)?;
+                    let (holder, fence) = (current.to_holder(), info.fence?);
+                    let why = ops::ReleaseReason::Leaving;
+                    let released = ops::release(info, &holder, fence, 0, why).ok()?;
+                    let commit = Commit::builder().expect(member.clone(), Expect::Absent);
+                    let commit = state.writing(commit, info, &released);
+                    Some((ClusterKey::Shard(info.shard), commit))
+                });
+                held.collect()
+            };
+            if drafts.is_empty() {
+                return Ok(());
+            }
+            self.each(drafts, |(key, commit)| async move {
+                match self.commit(JOIN, commit).await? {
+                    Settled::Stored(_) | Settled::SessionGone(_) => Ok(()),
+                    Settled::Conflict(_) | Settled::Overtaken(_) | Settled::Full(_) => {
+                        self.reload(JOIN, [key]).await
+                    }
+                }
+            })
+            .await
+            .into_iter()
+            .collect::<Result<(), InfraError>>()?;
+        }
+        Err(fault::contention(JOIN))
+    }
+}
+
+impl NodeMembership {
+    /// The node in this life.
+    #[must_use]
+    pub const fn holder(&self) -> &NodeInstance {
+        &self.holder
+    }
+
+    /// Where the node is reached.
+    #[must_use]
+    pub const fn address(&self) -> &NodeAddress {
+        &self.holder.address
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> Cluster {
+        Cluster { core: Arc::clone(&self.core) }
+    }
+
+    /// Says that the node is about to leave, or is not after all: it gets no shards, and those it
+    /// has go elsewhere. It is forgotten with the membership.
+    pub async fn set_leaving(&self, leaving: bool) -> Result<(), InfraError> {
+        self.core.driver.transact(&mut LeavingMark { node: self, leaving, is_over: false }).await
+    }
+}
+
+/// The mark of a node that is about to leave.
+struct LeavingMark<'n> {
+    node: &'n NodeMembership,
+    leaving: bool,
+    is_over: bool,
+}
+
+impl LeavingMark<'_> {
+    fn key(&self) -> ClusterKey {
+        ClusterKey::Leaving(self.node.holder.address.clone())
+    }
+}
+
+impl Transaction for LeavingMark<'_> {
+    type Basis = Expect;
+    type Answer = ();
+    type Output = ();
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        LEAVING
+    }
+
+    /// Never cached: that may be the mark of an earlier life, which went with it.
+    async fn load(&mut self, read: Read) -> Result<(Expect, Read), InfraError> {
+        if !self.is_over {
+            self.node.core.reload(LEAVING, [self.key()]).await?;
+        }
+        Ok((self.node.core.lock().expect(&self.key()), read))
+    }
+
+    async fn decide(&mut self, found: &Expect) -> Decided<(), InfraError> {
+        if self.is_over {
+            return Ok(Decision::Answer(()));
+        }
+        let key = self.node.core.keys.key(&self.key());
+        let commit = Commit::builder().expect(key.clone(), *found);
+        Ok(match (self.leaving, found) {
+            (true, Expect::At(_)) | (false, Expect::Absent) => Decision::Answer(()),
+            (true, Expect::Absent) => {
+                let session = self.node.lease.session;
+                Decision::Commit(commit.put_in_session(key, Leaving.encode(), session), ())
+            }
+            (false, Expect::At(_)) => Decision::Commit(commit.delete(key), ()),
+        })
+    }
+
+    fn not_stored(&mut self, (): (), settled: &Settled) {
+        if let Settled::SessionGone(_) = settled {
+            // There is no membership left to end.
+            self.node.lease.end();
+            self.is_over = true;
+        }
+    }
+
+    fn finish(&mut self, _: Expect, (): (), stored: Option<(&Commit, Revision)>) {
+        if let Some((commit, revision)) = stored {
+            self.node.core.note(commit, revision);
+            self.node.core.publish();
+        }
+    }
+}
+
+/// A gate that becomes a member.
+struct GateJoin<'c> {
+    core: &'c Core,
+    address: &'c NodeAddress,
+    opened: &'c Opened,
+    is_over: bool,
+}
+
+impl Transaction for GateJoin<'_> {
+    type Basis = Expect;
+    type Answer = ();
+    type Output = ();
+    type Error = JoinError;
+
+    fn operation(&self) -> &'static str {
+        JOIN
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Expect, Read), InfraError> {
+        let key = ClusterKey::Gate(self.address.clone());
+        if read == Read::Fresh && !self.is_over {
+            self.core.reload(JOIN, [key.clone()]).await?;
+        }
+        Ok((self.core.lock().expect(&key), read))
+    }
+
+    async fn decide(&mut self, found: &Expect) -> Decided<(), JoinError> {
+        if self.is_over {
+            return Ok(Decision::Refuse(JoinError::SessionEnded));
+        }
+        let key = self.core.keys.key(&ClusterKey::Gate(self.address.clone()));
+        let value = self.core.format().gate(self.address);
+        let commit = Commit::builder().expect(key.clone(), *found);
+        let commit = commit.put_in_session(key, value, self.opened.session.id);
+        Ok(Decision::Commit(commit, ()))
+    }
+
+    fn not_stored(&mut self, (): (), settled: &Settled) {
+        self.is_over |= matches!(settled, Settled::SessionGone(_));
+    }
+
+    fn finish(&mut self, _: Expect, (): (), stored: Option<(&Commit, Revision)>) {
+        if let Some((commit, revision)) = stored {
+            self.core.note(commit, revision);
+        }
+        self.core.publish();
+    }
+}
+
+macro_rules! lasting_as_a_session {
+    ($($membership:ident),+) => {$(
+        impl $membership {
+            /// Whether the member may serve, and until when if nothing comes of keeping it alive.
+            ///
+            /// The time may pass and be extended after all: then the session was there all along,
+            /// and nobody else can have claimed anything.
+            #[must_use]
+            pub fn serving(&self) -> Serving {
+                self.lease.serving()
+            }
+
+            /// Whether the member may serve now.
+            #[must_use]
+            pub fn may_serve(&self) -> bool {
+                match self.serving() {
+                    Serving::Until(until) => self.core.env.monotonic() < until,
+                    Serving::Ended => false,
+                }
+            }
+
+            /// Tells whenever [`Self::serving`] changes.
+            #[must_use]
+            pub fn serving_changes(&self) -> watch::Receiver<Serving> {
+                self.lease.changes()
+            }
+
+            /// Ends the membership at once. What a node still holds may be claimed by others.
+            pub async fn leave(&self) -> Result<(), InfraError> {
+                self.lease.end();
+                self.core.close_session(self.lease.session).await
+            }
+        }
+
+        impl std::fmt::Debug for $membership {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let serving = self.lease.serving();
+                let name = stringify!($membership);
+                f.debug_struct(name).field("serving", &serving).finish_non_exhaustive()
+            }
+        }
+    )+};
+}
+
+lasting_as_a_session!(NodeMembership, GateMembership);
+
+impl GateMembership {
+    /// Where the gate is reached.
+    #[must_use]
+    pub const fn address(&self) -> &NodeAddress {
+        &self.address
+    }
+
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> Cluster {
+        Cluster { core: Arc::clone(&self.core) }
+    }
+}

@@ -1,0 +1,360 @@
+//! What a process knows of a cluster, kept up to date by listings, watches and its own commits.
+//!
+//! Every key has the revision at which it was written, and what is older than what is known
+//! changes nothing. So it does not matter in which order news come, and the state never goes back.
+
+mod apply;
+mod drafts;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shardwright_contracts::{FenceEpoch, LogicalTime, ShardId};
+use shardwright_placement::{
+    ClusterConfig, Incarnation, LeaderObservations, Member, Membership, NodeAddress, NodeInstance,
+    Plan, ShardCount, ShardMap, TargetChunks,
+};
+use shardwright_store::{Expect, Key, Revision, Versioned};
+
+pub(crate) use self::drafts::ClaimDraft;
+use super::format::{Format, LeaderName, life_at};
+use super::unreadable::{Quarantined, Unreadable};
+use super::view::{Changed, ClusterView};
+use crate::keys::{ClusterKey, ClusterKeys};
+
+/// What became of a key.
+#[derive(Clone, Debug)]
+pub(super) struct News {
+    pub(super) key: ClusterKey,
+    /// What is there, and since when; none if nothing is.
+    pub(super) value: Option<(Bytes, Revision)>,
+}
+
+pub(super) struct State {
+    keys: ClusterKeys,
+    format: Format,
+    floor: FenceEpoch,
+    chunks: TargetChunks,
+    /// Every key that is there, and when it was written.
+    known: BTreeMap<ClusterKey, Revision>,
+    /// Keys that went away later than the watch has told.
+    gone: BTreeMap<ClusterKey, Revision>,
+    /// Up to where everything is known, of each range of keys.
+    reached: Vec<Revision>,
+    map: Arc<ShardMap>,
+    nodes: BTreeMap<NodeAddress, NonZeroU32>,
+    leaving: BTreeSet<NodeAddress>,
+    drained: Arc<BTreeSet<NodeAddress>>,
+    gates: Arc<BTreeSet<NodeAddress>>,
+    leader: Option<LeaderName>,
+    members: Arc<Membership>,
+    /// Whether `members` is older than what is known of nodes and of their leaving.
+    members_lag: bool,
+    unreadable: BTreeMap<ClusterKey, Unreadable>,
+    observations: LeaderObservations,
+    touched: Touched,
+    view: Arc<ClusterView>,
+}
+
+/// What changed since the last view.
+#[derive(Clone, Copy, Debug, Default)]
+struct Touched {
+    map: bool,
+    members: bool,
+    gates: bool,
+    leader: bool,
+    notes: bool,
+}
+
+impl State {
+    pub(super) fn new(
+        keys: ClusterKeys,
+        num_shards: ShardCount,
+        floor: FenceEpoch,
+        members: Membership,
+    ) -> Self {
+        let reached = vec![Revision::ZERO; keys.ranges().len()];
+        let observations = LeaderObservations::since(members.changed_at());
+        let (map, members) = (Arc::new(ShardMap::new(num_shards)), Arc::new(members));
+        let (gates, drained) = (Arc::default(), Arc::default());
+        let view = ClusterView {
+            generation: 0,
+            revision: Revision::ZERO,
+            map: Arc::clone(&map),
+            members: Arc::clone(&members),
+            gates: Arc::clone(&gates),
+            leader: None,
+            drained: Arc::clone(&drained),
+            quarantine: Arc::default(),
+            changed: Changed::default(),
+        };
+        // In the text the revision is the fence, and only the store can raise that.
+        let (format, floor) = match keys.is_text() {
+            true => (Format::Text, FenceEpoch::INITIAL),
+            false => (Format::Records, floor),
+        };
+        Self {
+            format,
+            keys,
+            floor,
+            chunks: TargetChunks::of(num_shards),
+            known: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            reached,
+            map,
+            nodes: BTreeMap::new(),
+            leaving: BTreeSet::new(),
+            drained,
+            gates,
+            leader: None,
+            members,
+            members_lag: false,
+            unreadable: BTreeMap::new(),
+            observations,
+            touched: Touched::default(),
+            view: Arc::new(view),
+        }
+    }
+
+    /// Below what no fence is given or accepted.
+    pub(super) const fn floor(&self) -> FenceEpoch {
+        self.floor
+    }
+
+    /// Learns what was under some keys at a moment. What is older than what is known is ignored.
+    pub(super) fn learn(&mut self, news: Vec<News>, as_of: Revision, now: LogicalTime) {
+        let mut shards = Vec::new();
+        for news in news {
+            if !self.is_new(&news, as_of) {
+                continue;
+            }
+            match &news.value {
+                Some((_, at)) => {
+                    self.gone.remove(&news.key);
+                    self.known.insert(news.key.clone(), *at);
+                }
+                None => {
+                    self.known.remove(&news.key);
+                    self.gone.insert(news.key.clone(), as_of);
+                }
+            }
+            // Who holds a shard is told by who is a member, so those come first.
+            match news {
+                News { key: ClusterKey::Shard(shard), value } => shards.push((shard, value)),
+                News { key, value } => self.apply(key, value, now),
+            }
+        }
+        self.update_members(now);
+        for (shard, value) in shards {
+            self.apply_shard(shard, value, now);
+        }
+    }
+
+    fn is_new(&self, news: &News, as_of: Revision) -> bool {
+        let reached = self.reached.get(self.keys.range_of(&news.key)).copied().unwrap_or_default();
+        // The watch has told all that was before, the end of keys that are forgotten included.
+        if as_of < reached {
+            return false;
+        }
+        let known = self.known.get(&news.key).copied();
+        let gone = self.gone.get(&news.key).copied();
+        match news.value {
+            Some((_, at)) => {
+                known.is_none_or(|known| known < at) && gone.is_none_or(|gone| gone < at)
+            }
+            None => known.is_some_and(|known| known <= as_of),
+        }
+    }
+
+    /// Takes note that everything of a range up to a moment has been learned.
+    pub(super) fn reach(&mut self, range: usize, revision: Revision) {
+        if let Some(reached) = self.reached.get_mut(range) {
+            *reached = revision.max(*reached);
+        }
+        let reached = self.reached.iter().min().copied().unwrap_or_default();
+        self.gone.retain(|_, at| *at > reached);
+    }
+
+    /// Learns all that is in a range at a moment.
+    pub(super) fn replace(
+        &mut self,
+        range: usize,
+        mut news: Vec<News>,
+        revision: Revision,
+        now: LogicalTime,
+    ) {
+        let listed: BTreeSet<&ClusterKey> = news.iter().map(|news| &news.key).collect();
+        let is_missing =
+            |key: &&ClusterKey| self.keys.range_of(key) == range && !listed.contains(key);
+        let missing: Vec<_> = self.known.keys().filter(is_missing).cloned().collect();
+        news.extend(missing.into_iter().map(|key| News { key, value: None }));
+        self.learn(news, revision, now);
+        self.reach(range, revision);
+    }
+
+    /// Up to where everything of a range is known.
+    pub(super) fn reached(&self, range: usize) -> Revision {
+        self.reached.get(range).copied().unwrap_or_default()
+    }
+
+    /// The next view, if anything changed since the last one.
+    pub(super) fn publish(&mut self) -> Option<Arc<ClusterView>> {
+        let Touched { map, members, gates, leader, notes } = std::mem::take(&mut self.touched);
+        if !(map || members || gates || leader || notes) {
+            return None;
+        }
+        let before = &self.view;
+        let generation = before.generation + 1;
+        let since = |touched, before| if touched { generation } else { before };
+        let quarantine = if notes {
+            let quarantined = self.unreadable.iter();
+            let note = |(key, why): (&ClusterKey, &Unreadable)| Quarantined {
+                key: key.clone(),
+                why: why.clone(),
+            };
+            Arc::new(quarantined.map(note).collect())
+        } else {
+            Arc::clone(&before.quarantine)
+        };
+        self.view = Arc::new(ClusterView {
+            generation,
+            revision: self.reached.last().copied().unwrap_or_default(),
+            map: Arc::clone(&self.map),
+            members: Arc::clone(&self.members),
+            gates: Arc::clone(&self.gates),
+            leader: self.leader(),
+            drained: Arc::clone(&self.drained),
+            quarantine,
+            changed: Changed {
+                map: since(map, before.changed.map),
+                members: since(members, before.changed.members),
+                gates: since(gates, before.changed.gates),
+                leader: since(leader, before.changed.leader),
+            },
+        });
+        Some(Arc::clone(&self.view))
+    }
+
+    pub(super) fn map(&self) -> &ShardMap {
+        &self.map
+    }
+
+    pub(super) fn shared_map(&self) -> Arc<ShardMap> {
+        Arc::clone(&self.map)
+    }
+
+    pub(super) fn shared_members(&self) -> Arc<Membership> {
+        Arc::clone(&self.members)
+    }
+
+    /// The last view.
+    pub(super) fn view(&self) -> Arc<ClusterView> {
+        Arc::clone(&self.view)
+    }
+
+    pub(super) fn unreadable_keys(&self) -> BTreeSet<ClusterKey> {
+        self.unreadable.keys().cloned().collect()
+    }
+
+    pub(super) const fn chunks(&self) -> TargetChunks {
+        self.chunks
+    }
+
+    /// What a commit that is based on what is known has to expect of a key.
+    pub(super) fn expect(&self, key: &ClusterKey) -> Expect {
+        self.known.get(key).map_or(Expect::Absent, |at| Expect::At(*at))
+    }
+
+    pub(super) fn is_unreadable(&self, key: &ClusterKey) -> bool {
+        self.unreadable.contains_key(key)
+    }
+
+    /// Whether it is not known where a shard should be, or who has it.
+    pub(super) fn is_quarantined(&self, shard: ShardId) -> bool {
+        told_by(self.chunks, shard).any(|key| self.is_unreadable(&key))
+    }
+
+    /// What this process has seen for itself.
+    pub(super) fn observations(&self) -> LeaderObservations {
+        self.observations.clone().without(quarantined(self.chunks, self.unreadable.keys()))
+    }
+
+    /// Takes note of a plan that was carried out.
+    pub(super) fn saw_plan(&mut self, plan: &Plan, config: &ClusterConfig, now: LogicalTime) {
+        self.observations.saw_plan(plan, &self.members, config, now);
+    }
+
+    /// Who is stored as the leader.
+    pub(super) fn leader(&self) -> Option<NodeInstance> {
+        Some(match self.leader.as_ref()? {
+            LeaderName::NodeInstance(holder) => holder.clone(),
+            LeaderName::At(address, at) => {
+                let incarnation = life_at(self.life(address), *at);
+                NodeInstance { address: address.clone(), incarnation }
+            }
+        })
+    }
+
+    /// The life in which a node is a member now.
+    fn life(&self, address: &NodeAddress) -> Option<Incarnation> {
+        self.members.get(address.as_str()).map(|member| member.holder.incarnation)
+    }
+
+    /// Makes members of what is known of nodes and of their leaving.
+    fn update_members(&mut self, now: LogicalTime) {
+        if !std::mem::take(&mut self.members_lag) {
+            return;
+        }
+        self.touched.members = true;
+        let members = self.nodes.iter().filter_map(|(address, weight)| {
+            // A node writes its key once in its life.
+            let at = self.known.get(&ClusterKey::Member(address.clone()))?;
+            let incarnation = Incarnation::from_raw(at.get());
+            let draining = self.leaving.contains(address) || self.drained.contains(address);
+            let holder = NodeInstance { address: address.clone(), incarnation };
+            Some(Member { holder, weight: *weight, draining })
+        });
+        // Addresses are the keys of a map, so none is there twice.
+        if let Ok(members) = self.members.updated(members.collect::<Vec<_>>(), now) {
+            self.members = Arc::new(members);
+        }
+        if self.format == Format::Text {
+            self.touched.leader = true;
+            self.resolve_lives();
+        }
+    }
+}
+
+/// The keys that tell where a shard should be, and who has it.
+pub(super) fn told_by(chunks: TargetChunks, shard: ShardId) -> impl Iterator<Item = ClusterKey> {
+    let chunk = chunks.chunk_of(shard).ok().map(ClusterKey::TargetChunk);
+    chunk.into_iter().chain([ClusterKey::Shard(shard)])
+}
+
+/// The shards of which something cannot be read.
+pub(super) fn quarantined<'k>(
+    chunks: TargetChunks,
+    unreadable: impl IntoIterator<Item = &'k ClusterKey>,
+) -> BTreeSet<ShardId> {
+    let mut shards = BTreeSet::new();
+    for key in unreadable {
+        match key {
+            ClusterKey::Shard(shard) => drop(shards.insert(*shard)),
+            ClusterKey::TargetChunk(chunk) => {
+                let of_chunk = chunks.shards(*chunk);
+                shards.extend(of_chunk.map(|shard| ShardId::from_raw(shard.into())));
+            }
+            _ => {}
+        }
+    }
+    shards
+}
+
+/// What became of a key, as a store tells it.
+pub(super) fn news(keys: &ClusterKeys, key: &Key, now: Option<&Versioned>) -> Option<News> {
+    let key = keys.parse(key)?;
+    let value = now.map(|found| (found.value.clone(), found.revision));
+    Some(News { key, value })
+}

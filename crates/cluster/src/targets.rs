@@ -1,0 +1,318 @@
+//! Writing where shards should be.
+//!
+//! As records, a write is the header and every chunk that changes, in one commit that compares the
+//! header: so one version follows the other, whoever writes. What is too large for one commit is
+//! written as several versions, each of them a part of what was decided.
+//!
+//! As text, every shard is a commit of its own that compares the shard's key, because whoever
+//! claims it writes the same key. The header goes first, so that one write follows the other there
+//! too.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shardwright_contracts::{InfraError, ShardId};
+use shardwright_engine::codec::Record;
+use shardwright_engine::fault;
+use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Transaction, Tries};
+use shardwright_placement::seed_format::SeedShard;
+use shardwright_placement::{
+    LeaderObservations, Membership, NodeAddress, NodeInstance, ShardMap, Target, TargetChange,
+    TargetChunks, TargetHeader, TargetUpdate, TargetVersion,
+};
+use shardwright_store::{Commit, CommitBuilder, Expect, Revision, Store, StoreLimits};
+
+use super::shared::Core;
+use super::state::{State, told_by};
+use crate::keys::ClusterKey;
+use crate::records::{TargetChunk, TargetHead};
+
+const WRITE: &str = "cluster.targets";
+
+/// What targets are decided on, all of one moment.
+pub(super) struct Basis {
+    pub(super) map: Arc<ShardMap>,
+    pub(super) members: Arc<Membership>,
+    pub(super) leader: Option<NodeInstance>,
+    pub(super) observations: LeaderObservations,
+    head: Expect,
+    /// What else must still be so when they are written.
+    guards: Vec<Guard>,
+    unreadable: BTreeSet<ClusterKey>,
+    chunks: TargetChunks,
+}
+
+/// Targets while they are written.
+pub(super) struct Writing {
+    update: TargetUpdate,
+    guards: Vec<Guard>,
+    /// What the shards that change had before.
+    map: Arc<ShardMap>,
+    /// What does not fit into the first commit: each part is a version of its own.
+    rest: VecDeque<Stage>,
+    /// The version that was written last.
+    pub(super) version: TargetVersion,
+    /// How many shards got another target.
+    pub(super) moved: usize,
+}
+
+type Stage = Vec<(ClusterKey, Bytes)>;
+
+/// A key that must still be so when targets are written.
+type Guard = (ClusterKey, Expect);
+
+impl State {
+    /// What to decide targets on. A leader must still lead when they are written, and a node that
+    /// somebody named must still be a member.
+    pub(super) fn basis(&self, by_leader: bool, member: Option<&NodeAddress>) -> Basis {
+        let leader = by_leader.then_some(ClusterKey::Leader);
+        let member = member.map(|node| ClusterKey::Member(node.clone()));
+        let guards = leader.into_iter().chain(member);
+        Basis {
+            map: self.shared_map(),
+            members: self.shared_members(),
+            leader: self.leader(),
+            observations: self.observations(),
+            head: self.expect(&ClusterKey::TargetHead),
+            guards: guards.map(|key| (key.clone(), self.expect(&key))).collect(),
+            unreadable: self.unreadable_keys(),
+            chunks: self.chunks(),
+        }
+    }
+}
+
+impl Basis {
+    /// Whether nothing can be written, because it is not known what was before.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.unreadable.contains(&ClusterKey::TargetHead)
+    }
+
+    /// Whether it is not known where a shard should be, or who has it.
+    pub(super) fn is_quarantined(&self, shard: ShardId) -> bool {
+        told_by(self.chunks, shard).any(|key| self.unreadable.contains(&key))
+    }
+
+    /// Every target of a chunk, with what changes.
+    fn chunk(&self, chunk: u32, changes: &BTreeMap<ShardId, &Target>) -> TargetChunk {
+        let shards = self.chunks.shards(chunk).map(|shard| ShardId::from_raw(shard.into()));
+        let target = |shard| match (changes.get(&shard), self.map.info(shard)) {
+            (Some(target), _) => Target::clone(target),
+            (None, Ok(info)) => {
+                let (node, flags) = (info.target.cloned(), info.flags.clone());
+                Target { node, flags, since: info.since }
+            }
+            (None, Err(_)) => Target::default(),
+        };
+        TargetChunk { targets: shards.map(target).collect() }
+    }
+}
+
+impl Core {
+    /// The first commit of targets that were decided on something, and what follows it.
+    pub(super) fn begin_targets(
+        &self,
+        basis: &Basis,
+        update: TargetUpdate,
+    ) -> Result<(CommitBuilder, Writing), InfraError> {
+        let version = basis.map.header().version.next();
+        let header = TargetHeader { version, ..update.header };
+        let mut commit = self.head_commit(&basis.guards, basis.head, header);
+        let mut rest = VecDeque::new();
+        if !self.keys.is_text() {
+            rest = self.stages(basis, &update, &commit)?;
+            for (key, value) in rest.pop_front().into_iter().flatten() {
+                commit = commit.put(self.keys.key(&key), value);
+            }
+        }
+        let (guards, map) = (basis.guards.clone(), Arc::clone(&basis.map));
+        let moved = update.changes.len();
+        Ok((commit, Writing { update, guards, map, rest, version, moved }))
+    }
+
+    /// Writes targets, beginning with their first commit. What is stored only in part counts as
+    /// overtaken.
+    pub(super) async fn write_targets(
+        &self,
+        writing: Option<&mut Writing>,
+        first: &Commit,
+    ) -> Result<Settled, InfraError> {
+        let settled = self.driver.settle(WRITE, first, Tries::UntilKnown).await?;
+        let (Settled::Stored(revision), Some(writing)) = (&settled, writing) else {
+            return Ok(settled);
+        };
+        self.note(first, *revision);
+        if self.keys.is_text() {
+            self.write_texts(writing, *revision).await
+        } else {
+            self.write_rest(writing, *revision).await
+        }
+    }
+
+    async fn write_rest(
+        &self,
+        writing: &mut Writing,
+        mut stored: Revision,
+    ) -> Result<Settled, InfraError> {
+        while let Some(stage) = writing.rest.pop_front() {
+            writing.version = writing.version.next();
+            let header = TargetHeader { version: writing.version, ..writing.update.header };
+            let mut commit = self.head_commit(&writing.guards, Expect::At(stored), header);
+            for (key, value) in stage {
+                commit = commit.put(self.keys.key(&key), value);
+            }
+            match self.commit(WRITE, commit).await? {
+                Settled::Stored(revision) => stored = revision,
+                Settled::Overtaken(error) | Settled::Full(error) => {
+                    return Ok(Settled::Overtaken(error));
+                }
+                Settled::Conflict(_) | Settled::SessionGone(_) => {
+                    return Ok(Settled::Overtaken(partly()));
+                }
+            }
+        }
+        Ok(Settled::Stored(stored))
+    }
+
+    /// A commit of the header that needs all that must still be so.
+    fn head_commit(&self, guards: &[Guard], head: Expect, header: TargetHeader) -> CommitBuilder {
+        let key = self.keys.key(&ClusterKey::TargetHead);
+        let commit = self.guarded(guards).expect(key.clone(), head);
+        commit.put(key, TargetHead { header }.encode())
+    }
+
+    fn guarded(&self, guards: &[Guard]) -> CommitBuilder {
+        guards.iter().fold(Commit::builder(), |commit, (key, expected)| {
+            commit.expect(self.keys.key(key), *expected)
+        })
+    }
+
+    /// Divides the chunks that change so that each part fits into a commit beside what every one of
+    /// them has. There is at least one part.
+    fn stages(
+        &self,
+        basis: &Basis,
+        update: &TargetUpdate,
+        head: &CommitBuilder,
+    ) -> Result<VecDeque<Stage>, InfraError> {
+        let changed = basis.chunks.changed_by(update);
+        let changed = changed.map_err(|error| fault::corrupt(WRITE, error.to_string()))?;
+        let changes: BTreeMap<ShardId, &Target> =
+            update.changes.iter().map(|change| (change.shard, &change.target)).collect();
+        let chunks = changed.into_iter().map(|chunk| {
+            let value = basis.chunk(chunk, &changes).encode();
+            (ClusterKey::TargetChunk(chunk), value)
+        });
+        let empty = transact::build(WRITE, head.clone())?;
+        let StoreLimits { writes, bytes, .. } = self.store.limits();
+        let mut stages = VecDeque::from([Vec::new()]);
+        let (mut count, mut size) = (empty.writes().len(), empty.bytes());
+        for (key, value) in chunks {
+            let more = self.keys.key(&key).as_bytes().len() + value.len();
+            let is_full = count + 1 > writes || size + more > bytes;
+            if is_full && stages.back().is_some_and(|stage| !stage.is_empty()) {
+                stages.push_back(Vec::new());
+                (count, size) = (empty.writes().len(), empty.bytes());
+            }
+            (count, size) = (count + 1, size + more);
+            if let Some(stage) = stages.back_mut() {
+                stage.push((key, value));
+            }
+        }
+        Ok(stages)
+    }
+
+    async fn write_texts(
+        &self,
+        writing: &mut Writing,
+        stored: Revision,
+    ) -> Result<Settled, InfraError> {
+        let changes = writing.update.changes.clone();
+        let wanted = changes.len();
+        let shared = &*writing;
+        let written = self.each(changes, |change| self.write_text(shared, change)).await;
+        let mut moved = 0;
+        for written in written {
+            moved += usize::from(written?);
+        }
+        writing.moved = moved;
+        if moved == 0 && wanted > 0 {
+            return Ok(Settled::Overtaken(partly()));
+        }
+        Ok(Settled::Stored(stored))
+    }
+
+    /// Writes the target of a shard, unless another process has written a different one since.
+    async fn write_text(
+        &self,
+        writing: &Writing,
+        change: TargetChange,
+    ) -> Result<bool, InfraError> {
+        self.driver.transact(&mut TextTarget { core: self, writing, change }).await
+    }
+}
+
+/// The target of one shard, as text. Claims and releases write the same key.
+struct TextTarget<'c> {
+    core: &'c Core,
+    writing: &'c Writing,
+    change: TargetChange,
+}
+
+impl Transaction for TextTarget<'_> {
+    type Basis = ();
+    type Answer = bool;
+    type Output = bool;
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        WRITE
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<((), Read), InfraError> {
+        if read == Read::Fresh {
+            let guards = self.writing.guards.iter().map(|(key, _)| key.clone());
+            let keys = guards.chain([ClusterKey::Shard(self.change.shard)]);
+            self.core.reload(WRITE, keys).await?;
+        }
+        Ok(((), read))
+    }
+
+    async fn decide(&mut self, (): &()) -> Decided<bool, InfraError> {
+        let Writing { guards, map, .. } = self.writing;
+        let (core, shard) = (self.core, self.change.shard);
+        let key = ClusterKey::Shard(shard);
+        let state = core.lock();
+        let (Ok(before), Ok(now)) = (map.info(shard), state.map().info(shard)) else {
+            return Ok(Decision::Answer(false));
+        };
+        let is_other = (before.target, before.flags) != (now.target, now.flags);
+        if is_other || guards.iter().any(|(key, expected)| state.expect(key) != *expected) {
+            return Ok(Decision::Answer(false));
+        }
+        let Target { node, flags, .. } = self.change.target.clone();
+        let text = SeedShard { target: node, flags, ..SeedShard::of(now) };
+        let commit = core
+            .guarded(guards)
+            .expect(core.keys.key(&key), state.expect(&key))
+            .put(core.keys.key(&key), text.to_string());
+        Ok(Decision::Commit(commit, true))
+    }
+
+    fn finish(&mut self, (): (), is_written: bool, stored: Option<(&Commit, Revision)>) -> bool {
+        if let Some((commit, revision)) = stored {
+            self.core.note(commit, revision);
+        }
+        is_written
+    }
+}
+
+/// What to report of targets of which a part was stored.
+fn partly() -> InfraError {
+    let message = "others wrote targets after an answer was lost, or between two parts".into();
+    InfraError::Unknown { operation: WRITE, message }
+}

@@ -1,0 +1,187 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use shardwright_cluster::ClaimError;
+use shardwright_contracts::ShardId;
+use shardwright_placement::ShardCount;
+use shardwright_placement::ops::ClaimRefused;
+use shardwright_store::memory::{MemoryOptions, MemoryStore};
+
+use crate::site::{GUARD_MS, Outdated, SHARDS, Site, TTL, holder_of, node, shard, target_of};
+
+#[test]
+fn what_others_store_is_heard_of_and_never_unheard() {
+    let site = Site::new();
+    let watcher = site.cluster();
+    let mut changes = watcher.changes();
+    let mut last = (0, shardwright_store::Revision::ZERO);
+    let a = site.node("a:1");
+    site.place(&a);
+    for number in 0..u64::from(SHARDS) {
+        site.claim(&a, number).unwrap();
+        assert!(changes.has_changed().unwrap());
+        let view = Arc::clone(&changes.borrow_and_update());
+        assert!((view.generation, view.revision) > last);
+        last = (view.generation, view.revision);
+    }
+    assert!(watcher.view().readiness().is_ready());
+}
+
+#[test]
+fn each_part_says_when_it_changed_last() {
+    let site = Site::new();
+    let watcher = site.cluster();
+    let a = site.node("a:1");
+    let before = watcher.view().changed;
+    site.run(a.try_lead()).unwrap();
+    let after = watcher.view();
+    assert_eq!(after.changed.leader, after.generation);
+    assert_eq!((after.changed.map, after.changed.members), (before.map, before.members));
+}
+
+#[test]
+fn one_commit_is_seen_whole_and_many_at_once_are_one_view() {
+    let site = Site::new();
+    let watcher = site.cluster();
+    let a = site.node("a:1");
+    let _b = site.node("b:1");
+    site.pass(Duration::from_millis(GUARD_MS));
+    site.run(a.try_lead()).unwrap();
+    let before = watcher.view();
+    site.run(a.lead_step(None)).unwrap();
+    let placed = watcher.view();
+    assert_eq!(placed.generation, before.generation + 1);
+    assert!(placed.map.iter().all(|info| info.target.is_some()));
+    // Claims are commits of their own, and wait here for the watcher to look.
+    site.store.hold_watches();
+    let shards: Vec<ShardId> = (0..u64::from(SHARDS)).step_by(2).map(shard).collect();
+    site.run(a.claim(&shards));
+    assert_eq!(watcher.view().generation, placed.generation);
+    site.store.release_watches();
+    site.world.run_tasks();
+    let claimed = watcher.view();
+    assert_eq!(claimed.held_by(a.holder()).count(), shards.len());
+    assert_eq!(claimed.generation, placed.generation + 1);
+}
+
+#[test]
+fn what_a_process_stores_itself_is_in_its_view_at_once() {
+    let site = Site::new();
+    let a = site.node("a:1");
+    site.place(&a);
+    site.store.hold_watches();
+    let fence = site.claim(&a, 0).unwrap();
+    assert_eq!(holder_of(&a.cluster(), 0), Some(a.holder().clone()));
+    site.release(&a, 0, fence).unwrap();
+    assert_eq!(holder_of(&a.cluster(), 0), None);
+    let _b = site.node("b:1");
+    site.run(a.cluster().refresh()).unwrap();
+    site.run(a.cluster().move_shard(shard(0), &node("b:1"))).unwrap();
+    assert_eq!(target_of(&a.cluster(), 0).as_deref(), Some("b:1"));
+    // What the watch tells later is older than that.
+    site.store.release_watches();
+    site.world.run_tasks();
+    assert_eq!(target_of(&a.cluster(), 0).as_deref(), Some("b:1"));
+    assert_eq!(holder_of(&a.cluster(), 0), None);
+}
+
+#[test]
+fn a_store_that_shows_an_older_state_takes_nothing_back() {
+    for site in [Site::new(), Site::text()] {
+        let outdated = Arc::new(Outdated::default());
+        let cluster = site.cluster_over(site.store.client(Arc::clone(&outdated)));
+        let a = site.join(&cluster, "a:1");
+        site.place(&a);
+        let before = site.store.revision().get();
+        let fence = site.claim(&a, 0).unwrap();
+        outdated.set(before);
+        let view = site.run(cluster.refresh()).unwrap();
+        assert_eq!(view.held_by(a.holder()).collect::<Vec<_>>(), [(shard(0), fence)]);
+        // A refusal is decided again on what is read, which is older than what is known.
+        let again = site.claim(&a, 0);
+        assert_eq!(again, Err(ClaimError::Refused(ClaimRefused::AlreadyHeld(fence))));
+        // What depends on what was read is refused by the store until that is up to date.
+        outdated.set(0);
+        site.release(&a, 0, fence).unwrap();
+    }
+}
+
+#[test]
+fn a_watch_that_missed_something_reads_everything_anew() {
+    for site in [Site::new(), Site::text()] {
+        let watcher = site.cluster();
+        let a = site.node("a:1");
+        let b = site.node("b:1");
+        site.place(&a);
+        site.claim(&a, 0).unwrap();
+        site.run(a.try_lead()).unwrap();
+        // Nothing is heard of what comes now, and then nothing can be any more.
+        site.store.hold_watches();
+        site.claim(&a, 2).unwrap();
+        site.run(a.cluster().move_shard(shard(1), &node("a:1"))).unwrap();
+        site.run(a.resign()).unwrap();
+        site.run(b.leave()).unwrap();
+        site.store.break_watches();
+        site.store.compact(site.store.revision());
+        site.store.release_watches();
+        site.world.run_tasks();
+        let view = watcher.view();
+        assert_eq!(view.held_by(a.holder()).count(), 2);
+        assert_eq!(target_of(&watcher, 1).as_deref(), Some("a:1"));
+        assert_eq!((view.leader.clone(), view.members.len()), (None, 1));
+        assert_eq!(view.revision, site.store.revision());
+        // And it goes on from there.
+        site.claim(&a, 1).unwrap();
+        assert_eq!(watcher.view().held_by(a.holder()).count(), 3);
+    }
+}
+
+#[test]
+fn a_watcher_that_is_too_slow_catches_up() {
+    let mut site = Site::new();
+    let clock = Arc::new(site.world.clock().clone());
+    let options = MemoryOptions { watch_capacity: 2, ..MemoryOptions::default() };
+    site.store = MemoryStore::with_options(clock, options);
+    let watcher = site.cluster();
+    let a = site.node("a:1");
+    site.place(&a);
+    let shards: Vec<ShardId> = (0..u64::from(SHARDS)).map(shard).collect();
+    site.run(a.claim(&shards));
+    assert_eq!(watcher.view().held_by(a.holder()).count(), shards.len());
+}
+
+#[test]
+fn all_shards_of_a_large_cluster_are_claimed_and_seen() {
+    let site = Site::new();
+    let mut options = site.options();
+    options.config.sharding.num_shards = ShardCount::DEFAULT;
+    let open = || {
+        let (store, world) = (site.store.clone(), site.world.clone());
+        site.run(shardwright_cluster::Cluster::open(store, world, options.clone())).unwrap()
+    };
+    let (cluster, watcher) = (open(), open());
+    let a = site.join(&cluster, "a:1");
+    site.pass(Duration::from_millis(GUARD_MS));
+    site.run(a.try_lead()).unwrap();
+    site.run(a.lead_step(None)).unwrap();
+    let shards: Vec<ShardId> = ShardCount::DEFAULT.shards().collect();
+    let claimed = site.run(a.claim(&shards));
+    assert!(claimed.iter().all(|(_, claimed)| claimed.is_ok()));
+    assert!(watcher.view().readiness().is_ready());
+    // Thousands of commits, and far fewer views.
+    assert!(watcher.view().generation < 500, "{}", watcher.view().generation);
+}
+
+#[test]
+fn a_cluster_that_nobody_looks_at_is_not_followed() {
+    let site = Site::new();
+    let a = site.node("a:1");
+    let cluster = a.cluster();
+    drop(cluster);
+    // The membership alone keeps the view up to date.
+    let b = site.node("b:1");
+    assert_eq!(a.cluster().view().members.len(), 2);
+    drop((a, b));
+    site.pass(TTL * 2);
+    assert!(site.cluster().view().members.is_empty());
+}

@@ -1,0 +1,171 @@
+//! Opening a store: its format and its incarnation.
+
+use shardwright_contracts::InfraError;
+use shardwright_store::{AnyStore, Commit, Expect, Key, Revision, Store, Versioned};
+
+use crate::codec::{Format, Incarnation, Record};
+use crate::fault;
+use crate::floor::FenceFloor;
+use crate::keyspace::Keyspace;
+use crate::transact::{Decided, Decision, Driver, Read, Transaction};
+
+/// The layout of the store that this code reads and writes.
+const FORMAT: u32 = 1;
+const OPERATION: &str = "store.open";
+/// How often opening a store is tried while other processes set it up.
+const OPEN_RETRIES: u32 = 8;
+
+/// Why a store cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// It was written by a later version.
+    #[error("the store has format {found}, and this version knows formats up to {known}")]
+    NewerFormat {
+        /// The store's.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// It failed.
+    #[error(transparent)]
+    Store(#[from] InfraError),
+}
+
+/// Sets a store up if it is empty, and returns the lowest fence that is valid in it.
+pub async fn set_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, OpenError> {
+    let format = ensure(store, keys.format(), Format { version: FORMAT }).await?.0;
+    if format.version > FORMAT {
+        return Err(OpenError::NewerFormat { found: format.version, known: FORMAT });
+    }
+    let (incarnation, found) = ensure(store, keys.incarnation(), Incarnation { number: 0 }).await?;
+    Ok(FenceFloor::new(keys.incarnation(), incarnation, found.map(|found| found.revision)))
+}
+
+/// Returns what [`set_up`] returns, and writes nothing: a missing record counts as it would be
+/// written.
+pub async fn look_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, OpenError> {
+    let format = load::<Format>(store, &keys.format()).await?;
+    if let Some((Format { version: found }, _)) = format.filter(|(one, _)| one.version > FORMAT) {
+        return Err(OpenError::NewerFormat { found, known: FORMAT });
+    }
+    let (incarnation, at) = match load::<Incarnation>(store, &keys.incarnation()).await? {
+        Some((incarnation, found)) => (incarnation, Some(found.revision)),
+        None => (Incarnation { number: 0 }, None),
+    };
+    Ok(FenceFloor::new(keys.incarnation(), incarnation, at))
+}
+
+/// Whether a store was set up under these keys, in a format that this version knows.
+pub async fn is_set_up(store: &AnyStore, keys: &Keyspace) -> Result<bool, OpenError> {
+    look_up(store, keys).await?;
+    Ok(load::<Format>(store, &keys.format()).await?.is_some())
+}
+
+/// Makes every fence granted so far stale, and returns the new incarnation.
+///
+/// For a store that was restored from a backup, before any process works on it: what was granted
+/// after the backup must not be granted again.
+pub async fn raise_incarnation(store: &AnyStore, keys: &Keyspace) -> Result<u32, OpenError> {
+    let driver = Driver::new(store.clone(), None, OPEN_RETRIES);
+    Ok(driver.transact(&mut Raising { store, key: keys.incarnation() }).await?)
+}
+
+/// Loads the record under a key, with its revision.
+pub async fn load<T: Record>(
+    store: &AnyStore,
+    key: &Key,
+) -> Result<Option<(T, Versioned)>, InfraError> {
+    let loaded = store.load(std::slice::from_ref(key)).await;
+    let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
+    let Some(found) = snapshot.values.into_iter().next().flatten() else { return Ok(None) };
+    let value = T::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
+    Ok(Some((value, found)))
+}
+
+/// Loads the record under a key, and writes `value` if there is none.
+pub async fn ensure<T: Record + Clone + Send + Sync>(
+    store: &AnyStore,
+    key: Key,
+    value: T,
+) -> Result<(T, Option<Versioned>), InfraError> {
+    let driver = Driver::new(store.clone(), None, OPEN_RETRIES);
+    let (value, found) = driver.transact(&mut Ensuring { store, key, value }).await?;
+    Ok((value, Some(found)))
+}
+
+/// A record that is written unless there is one.
+struct Ensuring<'s, T> {
+    store: &'s AnyStore,
+    key: Key,
+    value: T,
+}
+
+impl<T: Record + Clone + Send + Sync> Transaction for Ensuring<'_, T> {
+    type Basis = Option<(T, Versioned)>;
+    type Answer = ();
+    type Output = (T, Versioned);
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        OPERATION
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        Ok((load(self.store, &self.key).await?, read))
+    }
+
+    async fn decide(&mut self, found: &Self::Basis) -> Decided<(), InfraError> {
+        if found.is_some() {
+            return Ok(Decision::Answer(()));
+        }
+        let commit = Commit::builder().expect(self.key.clone(), Expect::Absent);
+        Ok(Decision::Commit(commit.put(self.key.clone(), self.value.encode()), ()))
+    }
+
+    fn finish(
+        &mut self,
+        found: Self::Basis,
+        (): (),
+        stored: Option<(&Commit, Revision)>,
+    ) -> (T, Versioned) {
+        let revision = stored.map_or(Revision::ZERO, |(_, revision)| revision);
+        let ours = || (self.value.clone(), Versioned::new(self.value.encode(), revision, None));
+        found.unwrap_or_else(ours)
+    }
+}
+
+/// The generation of a store, raised by one.
+struct Raising<'s> {
+    store: &'s AnyStore,
+    key: Key,
+}
+
+impl Transaction for Raising<'_> {
+    type Basis = Option<(Incarnation, Versioned)>;
+    type Answer = u32;
+    type Output = u32;
+    type Error = InfraError;
+
+    fn operation(&self) -> &'static str {
+        OPERATION
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        Ok((load(self.store, &self.key).await?, read))
+    }
+
+    async fn decide(&mut self, found: &Self::Basis) -> Decided<u32, InfraError> {
+        let (number, expect) = match found {
+            Some((current, found)) => (current.number, Expect::At(found.revision)),
+            None => (0, Expect::Absent),
+        };
+        let number = number.saturating_add(1);
+        let commit = Commit::builder().expect(self.key.clone(), expect);
+        let commit = commit.put(self.key.clone(), Incarnation { number }.encode());
+        Ok(Decision::Commit(commit, number))
+    }
+
+    fn finish(&mut self, _: Self::Basis, number: u32, _: Option<(&Commit, Revision)>) -> u32 {
+        number
+    }
+}

@@ -1,0 +1,216 @@
+//! What workers do to shards.
+
+use shardwright_contracts::{
+    Cursor, OpId, ShardSpec, SplitReplacePlan, SplitResidualPlan, TenantId, WorkerId,
+};
+use shardwright_coordination::async_traits::{Checkpointed, SplitOff, SplitReplaced};
+use shardwright_coordination::error::reason::SplitInvalid;
+use shardwright_coordination::operation::{
+    Checkpoint, Complete, ParkShard, Release, Renew, SplitReplace, SplitResidual,
+};
+use shardwright_coordination::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep};
+use shardwright_coordination::{
+    AcquireError, AcquireResultView, AcquireScratch, CompleteError, HolderNotice,
+    IdempotentOutcome, ParkError, ReleaseError, RenewError, RenewResult, RestoredShardState,
+    ShardHead, ShardRecord, SplitError, UnparkError,
+};
+use shardwright_engine::fault;
+use shardwright_store::Write;
+
+use crate::coordinator::StoredCoordinator;
+use crate::operate::{Done, Verdict};
+use crate::shard::Place;
+
+impl StoredCoordinator {
+    pub(crate) async fn renew(
+        &self,
+        tenant: TenantId,
+        request: Renew,
+    ) -> Result<RenewResult, RenewError> {
+        let lease = &request.lease;
+        let place = Place { tenant, key: lease.key() };
+        let renewed = self.core.on_shard(place, Some(lease), "renew", |context, draft| {
+            let renewed = ops::renew(context, &mut draft.record, lease, &mut draft.events)?;
+            Ok::<_, RenewError>(Verdict::Store(renewed))
+        });
+        let Done { answer, now, .. } = renewed.await?;
+        let new_deadline = answer.deadline();
+        let aside = self.core.aside(place, lease.fence(), Some(new_deadline), now).await;
+        Ok(RenewResult { new_deadline, notice: aside.notice, capacity: aside.capacity })
+    }
+
+    pub(crate) async fn checkpoint(
+        &self,
+        tenant: TenantId,
+        request: Checkpoint<&[u8]>,
+    ) -> Checkpointed {
+        let (lease, cursor, op) = (&request.lease, request.cursor, request.op);
+        let place = Place { tenant, key: lease.key() };
+        let moved = self.core.on_shard(place, Some(lease), "checkpoint", |context, draft| {
+            let (record, events) = (&mut draft.record, &mut draft.events);
+            ops::checkpoint(context, record, lease, cursor, op, events).map(verdict)
+        });
+        let Done { answer, now, shard } = moved.await?;
+        if !HolderNotice::is_owed(&answer) {
+            return Ok(answer.map(|()| None));
+        }
+        let fence = shard.record.head.fence;
+        let aside = self.core.aside(place, fence, None, now).await;
+        Ok(answer.map(|()| aside.notice))
+    }
+
+    pub(crate) async fn complete(
+        &self,
+        tenant: TenantId,
+        request: Complete<&[u8]>,
+    ) -> Result<IdempotentOutcome<()>, CompleteError> {
+        let (lease, cursor, op) = (&request.lease, request.cursor, request.op);
+        let place = Place { tenant, key: lease.key() };
+        let done = self.core.on_shard(place, Some(lease), "complete", |context, draft| {
+            let (record, events) = (&mut draft.record, &mut draft.events);
+            ops::complete(context, record, lease, cursor, op, events).map(verdict)
+        });
+        Ok(done.await?.answer)
+    }
+
+    pub(crate) async fn park_shard(
+        &self,
+        tenant: TenantId,
+        request: ParkShard<&[u8]>,
+    ) -> Result<IdempotentOutcome<()>, ParkError> {
+        let ParkShard { lease, reason, detail, op } = request;
+        let lease = &lease;
+        let place = Place { tenant, key: lease.key() };
+        let parked = self.core.on_shard(place, Some(lease), "park", |context, draft| {
+            let (record, events) = (&mut draft.record, &mut draft.events);
+            ops::park(context, record, lease, reason, detail, op, events).map(verdict)
+        });
+        Ok(parked.await?.answer)
+    }
+
+    pub(crate) async fn release(
+        &self,
+        tenant: TenantId,
+        request: Release,
+    ) -> Result<IdempotentOutcome<()>, ReleaseError> {
+        let (lease, op) = (&request.lease, request.op);
+        let place = Place { tenant, key: lease.key() };
+        let released = self.core.on_shard(place, Some(lease), "release", |context, draft| {
+            let (record, events) = (&mut draft.record, &mut draft.events);
+            ops::release(context, record, lease, op, events).map(verdict)
+        });
+        Ok(released.await?.answer)
+    }
+
+    pub(crate) async fn split_replace(
+        &self,
+        tenant: TenantId,
+        request: SplitReplace<&[u8]>,
+    ) -> SplitReplaced {
+        let (lease, op) = (&request.lease, request.op);
+        let plan = &SplitReplacePlan::from_parts(&request.parts).map_err(SplitInvalid::from)?;
+        let place = Place { tenant, key: lease.key() };
+        let split = self.core.split_shard(place, lease, "split_replace", |context, draft| {
+            match ops::split_replace(context, &draft.record, lease, plan, op)? {
+                ReplaceStep::Replayed(before) => {
+                    Ok(Verdict::Answer(IdempotentOutcome::Replayed(before)))
+                }
+                ReplaceStep::Ready(pending) => {
+                    draft.newborn = newborn(pending.children(), &draft.record.head)?;
+                    let result = pending.apply(context, &mut draft.record, &mut draft.events);
+                    Ok(Verdict::Store(IdempotentOutcome::Executed(result)))
+                }
+            }
+        });
+        let done: Result<Done<_>, SplitError> = split.await;
+        Ok(done?.answer)
+    }
+
+    pub(crate) async fn split_residual(
+        &self,
+        tenant: TenantId,
+        request: SplitResidual<&[u8]>,
+    ) -> SplitOff {
+        let (lease, op) = (&request.lease, request.op);
+        let plan = &SplitResidualPlan::from_parts(request.narrowed, request.residual);
+        let place = Place { tenant, key: lease.key() };
+        let split = self.core.split_shard(place, lease, "split_residual", |context, draft| {
+            match ops::split_residual(context, &draft.record, lease, plan, op)? {
+                ResidualStep::Replayed(before) => {
+                    Ok(Verdict::Answer(IdempotentOutcome::Replayed(before)))
+                }
+                ResidualStep::Ready(pending) => {
+                    let residual = std::slice::from_ref(pending.residual());
+                    draft.newborn = newborn(residual, &draft.record.head)?;
+                    let result = pending.apply(context, &mut draft.record, &mut draft.events)?;
+                    Ok(Verdict::Store(IdempotentOutcome::Executed(result)))
+                }
+            }
+        });
+        let done: Result<Done<_>, SplitError> = split.await;
+        Ok(done?.answer)
+    }
+}
+
+impl StoredCoordinator {
+    pub(crate) async fn acquire(
+        &self,
+        place: Place,
+        worker: WorkerId,
+    ) -> Result<RestoredShardState, AcquireError> {
+        let Place { tenant, key } = place;
+        let seen = self.core.views.get(tenant, key.run);
+        let skew_ms = self.core.config.skew_allowance_ms;
+        let waiting = || Write::Delete { key: self.core.keys.waiting(tenant, key.run, worker) };
+        let acquired = self.core.on_shard(place, None, "acquire", |context, draft| {
+            let (record, events) = (&mut draft.record, &mut draft.events);
+            let acquired = ops::acquire(context, record, worker, skew_ms, events)?;
+            if seen.as_ref().is_some_and(|view| view.is_waiting(worker)) {
+                draft.also.push(waiting());
+            }
+            Ok::<_, AcquireError>(Verdict::Store(acquired))
+        });
+        let Done { answer, now, shard } = acquired.await?;
+        let lease = match answer {
+            Acquired::Granted(lease) => lease,
+            Acquired::Parked(reason) => return Err(reason.into()),
+        };
+        let mut scratch = AcquireScratch::new();
+        let snapshot = scratch.restore(&shard.record);
+        let capacity = self.core.aside(place, lease.fence(), None, now).await.capacity;
+        Ok(RestoredShardState::from_view(&AcquireResultView { lease, snapshot, capacity }))
+    }
+
+    pub(crate) async fn unpark(
+        &self,
+        place: Place,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, UnparkError> {
+        let unparked = self.core.on_shard(place, None, "unpark", |context, draft| {
+            ops::unpark(context, &mut draft.record, op, &mut draft.events).map(verdict)
+        });
+        Ok(unparked.await?.answer)
+    }
+}
+
+/// What was done before is not stored again.
+fn verdict<T>(outcome: IdempotentOutcome<T>) -> Verdict<IdempotentOutcome<T>> {
+    match outcome {
+        IdempotentOutcome::Executed(_) => Verdict::Store(outcome),
+        IdempotentOutcome::Replayed(_) => Verdict::Answer(outcome),
+    }
+}
+
+/// The records of shards that a split makes.
+fn newborn(shards: &[NewShard<'_>], parent: &ShardHead) -> Result<Vec<ShardRecord>, SplitError> {
+    let broken = |error: String| SplitError::from(fault::corrupt("split.newborn", error));
+    let record = |shard: &NewShard<'_>| {
+        Ok(ShardRecord {
+            head: shard.head(parent),
+            spec: ShardSpec::try_from_ref(shard.spec).map_err(|error| broken(error.to_string()))?,
+            cursor: Cursor::try_from_update(shard.cursor)
+                .map_err(|error| broken(error.to_string()))?,
+        })
+    };
+    shards.iter().map(record).collect()
+}

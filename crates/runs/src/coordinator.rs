@@ -1,0 +1,133 @@
+use std::sync::{Arc, Mutex};
+
+use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
+use shardwright_coordination::{ClaimCooldowns, InfraError};
+use shardwright_engine::clock::EngineClock;
+use shardwright_engine::codec::ClockMark;
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_engine::setup::{self, OpenError};
+use shardwright_engine::transact::Driver;
+use shardwright_store::{AnyStore, Store};
+
+use crate::collection;
+use crate::config::EngineConfig;
+use crate::keys::RunKeys;
+use crate::ownership::OwnerSession;
+use crate::publish::{Listener, Publisher};
+use crate::shard::Served;
+use crate::view::Views;
+
+/// The run protocol over a store.
+///
+/// A coordinator keeps nothing that is not in the store; any number of them, in any number of
+/// processes, may work on one store. Clones are the same coordinator.
+#[derive(Clone)]
+pub struct StoredCoordinator {
+    pub(crate) core: Arc<Core>,
+}
+
+/// What all clones of a coordinator share.
+pub(crate) struct Core {
+    pub(crate) store: AnyStore,
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) driver: Driver,
+    pub(crate) keys: RunKeys,
+    pub(crate) config: EngineConfig,
+    pub(crate) clock: EngineClock,
+    pub(crate) sessions: OwnerSession,
+    pub(crate) served: Served,
+    pub(crate) views: Views,
+    pub(crate) cooldowns: Mutex<ClaimCooldowns>,
+    pub(crate) publisher: Publisher,
+}
+
+impl StoredCoordinator {
+    /// Opens a store, and sets it up if it is empty.
+    pub async fn open(
+        store: impl Store,
+        env: impl Env,
+        keys: Keyspace,
+        config: EngineConfig,
+    ) -> Result<Self, OpenError> {
+        Self::open_erased(AnyStore::new(store), Arc::new(env), keys, config).await
+    }
+
+    async fn open_erased(
+        store: AnyStore,
+        env: Arc<dyn Env>,
+        keys: Keyspace,
+        config: EngineConfig,
+    ) -> Result<Self, OpenError> {
+        let floor = setup::set_up(&store, &keys).await?;
+        let mark = setup::load::<ClockMark>(&store, &keys.clock()).await?;
+        let mark = mark.map(|(mark, found)| (mark, found.revision));
+        let interval_ms = config.clock_mark_interval_ms;
+        let clock = EngineClock::new(&*env, keys.clock(), interval_ms, mark, floor);
+        let retries = config.conflict_retries;
+        let driver = Driver::new(store.clone(), Some(Arc::clone(&env)), retries);
+        let core = Core {
+            store,
+            env,
+            driver,
+            keys: RunKeys::new(keys),
+            config,
+            clock,
+            sessions: OwnerSession::default(),
+            served: Served::default(),
+            views: Views::default(),
+            cooldowns: Mutex::default(),
+            publisher: Publisher::new(config.event_capacity),
+        };
+        let core = Arc::new(core);
+        let every = config.collection_interval;
+        let collecting =
+            collection::clear_away(Arc::downgrade(&core), Arc::clone(&core.env), every);
+        core.env.spawn(Box::pin(collecting));
+        Ok(Self { core })
+    }
+
+    /// Gives up everything that is held through this coordinator, at once.
+    pub async fn close(&self) -> Result<(), InfraError> {
+        self.core.sessions.close(&self.core.store).await
+    }
+
+    /// Hears of what happens through this coordinator from now on.
+    #[must_use]
+    pub fn listen(&self) -> Listener {
+        self.core.publisher.listen()
+    }
+
+    /// Whether anybody has set up a store under these keys, in a format that is known here.
+    pub async fn is_set_up(store: impl Store, keys: &Keyspace) -> Result<bool, OpenError> {
+        setup::is_set_up(&AnyStore::new(store), keys).await
+    }
+
+    /// Makes every fence granted so far stale. For a store that was restored from a backup, before
+    /// anybody works on it: what was granted after the backup was made must not be granted again.
+    pub async fn raise_incarnation(store: impl Store, keys: &Keyspace) -> Result<u32, OpenError> {
+        setup::raise_incarnation(&AnyStore::new(store), keys).await
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &AnyStore {
+        &self.core.store
+    }
+}
+
+impl Core {
+    pub(crate) async fn now(&self) -> Result<LogicalTime, InfraError> {
+        self.clock.now(&self.store, &*self.env).await
+    }
+
+    /// What time it is, for whoever only looks: a store that takes no writes can be looked at.
+    pub(crate) async fn now_at_most(&self) -> LogicalTime {
+        self.clock.now_at_most(&self.store, &*self.env).await
+    }
+
+    /// No fence below this one is granted or accepted. Whoever changes something asks for the time
+    /// before.
+    pub(crate) fn fence_floor(&self) -> FenceEpoch {
+        self.clock.fence_floor()
+    }
+}

@@ -1,0 +1,144 @@
+//! What an operation changed, as keys to compare and to write.
+
+use shardwright_contracts::ShardKey;
+use shardwright_coordination::{LeaseHolder, ShardRecord, ShardStatus};
+use shardwright_engine::codec::Record;
+use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, SessionId};
+
+use crate::keys::RunKeys;
+use crate::operate::Draft;
+use crate::quota::Room;
+use crate::records::{Binding, Definition, OpenShard, Progress};
+use crate::shard::{Basis, Bound, Loaded, Place};
+
+/// What changed besides progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// What the shard is: its range, or what it spawned.
+    pub(crate) redefines: bool,
+    /// It has a new owner.
+    pub(crate) grants: bool,
+    /// It has no owner any more.
+    pub(crate) gives_up: bool,
+    /// It can be worked on, and could not before.
+    pub(crate) opens: bool,
+    /// It cannot be worked on any more.
+    pub(crate) closes: bool,
+    /// Its holder has split it and goes on, which answers what was asked of it.
+    pub(crate) answers: bool,
+}
+
+impl Effects {
+    pub(crate) fn between(before: &ShardRecord, after: &ShardRecord) -> Self {
+        let (old, new) = (&before.head, &after.head);
+        let is_active = |status| status == ShardStatus::Active;
+        let spawned = old.spawned.len() != new.spawned.len();
+        Self {
+            redefines: spawned || before.spec != after.spec,
+            grants: new.lease.is_some() && new.fence != old.fence,
+            gives_up: new.lease.is_none() && old.lease.is_some(),
+            opens: is_active(new.status) && !is_active(old.status),
+            closes: is_active(old.status) && !is_active(new.status),
+            answers: spawned && is_active(new.status),
+        }
+    }
+}
+
+/// The commit that stores a draft, if nothing has changed since it was loaded.
+pub(crate) fn commit(
+    keys: &RunKeys,
+    place: Place,
+    current: &Loaded,
+    draft: &Draft,
+    effects: &Effects,
+    session: Option<SessionId>,
+    room: Room,
+) -> CommitBuilder {
+    let Place { tenant, key } = place;
+    let progress = keys.progress(tenant, key);
+    let mut commit = compare(keys, place, progress.clone(), current.basis)
+        .put(progress, Progress::encode_of(&draft.record));
+    if effects.redefines {
+        commit = commit.put(keys.definition(tenant, key), Definition::encode_of(&draft.record));
+    }
+    if let Some(holder) = draft.record.head.lease.filter(|_| effects.grants) {
+        commit = bind(commit, keys, place, &draft.record, holder, session);
+    } else if effects.gives_up {
+        commit = commit.delete(keys.owner(tenant, key));
+    }
+    if effects.opens {
+        commit = commit.put(keys.open(tenant, key), OpenShard.encode());
+    } else if effects.closes {
+        commit = commit.delete(keys.open(tenant, key));
+    }
+    for child in &draft.newborn {
+        commit = insert(commit, keys, place.tenant, child);
+    }
+    for write in &draft.also {
+        commit = commit.write(write.clone());
+    }
+    room.add_to(commit)
+}
+
+/// What every commit about a shard compares.
+fn compare(
+    keys: &RunKeys,
+    Place { tenant, key }: Place,
+    progress_key: Key,
+    Basis { gate, progress, owner }: Basis,
+) -> CommitBuilder {
+    Commit::builder()
+        .expect(keys.gate(tenant, key.run), Expect::At(gate))
+        .expect(progress_key, Expect::At(progress))
+        .expect(keys.owner(tenant, key), owner)
+}
+
+/// Adds a shard that nobody has touched.
+pub(crate) fn insert(
+    commit: CommitBuilder,
+    keys: &RunKeys,
+    tenant: shardwright_contracts::TenantId,
+    shard: &ShardRecord,
+) -> CommitBuilder {
+    let key: ShardKey = shard.head.key;
+    commit
+        .put(keys.definition(tenant, key), Definition::encode_of(shard))
+        .put(keys.progress(tenant, key), Progress::encode_of(shard))
+        .put(keys.open(tenant, key), OpenShard.encode())
+}
+
+fn bind(
+    commit: CommitBuilder,
+    keys: &RunKeys,
+    place: Place,
+    record: &ShardRecord,
+    holder: LeaseHolder,
+    session: Option<SessionId>,
+) -> CommitBuilder {
+    let LeaseHolder { owner, deadline } = holder;
+    let binding = Binding { owner, fence: record.head.fence, deadline }.encode();
+    let key = keys.owner(place.tenant, place.key);
+    match session {
+        Some(session) => commit.put_in_session(key, binding, session),
+        None => commit.put(key, binding),
+    }
+}
+
+/// The shard after a commit was applied.
+pub(crate) fn after(
+    before: &Loaded,
+    record: ShardRecord,
+    revision: Revision,
+    session: Option<SessionId>,
+) -> Loaded {
+    let effects = Effects::between(&before.record, &record);
+    let (owner, binding) = if effects.grants {
+        (Expect::At(revision), Some(Bound { fence: record.head.fence, session }))
+    } else if effects.gives_up {
+        (Expect::Absent, None)
+    } else {
+        (before.basis.owner, before.binding())
+    };
+    let basis = Basis { gate: before.basis.gate, progress: revision, owner };
+    Loaded::new(record, before.gate, basis, revision, binding)
+}

@@ -1,0 +1,234 @@
+use shardwright_contracts::{RunId, ShardId, ShardKey, TenantId, WorkerId};
+use shardwright_coordination::RunName;
+use shardwright_engine::codec::Kind;
+use shardwright_engine::keyspace::MetaKey;
+
+use super::*;
+
+const TENANT: &str = "abababababababababababababababababababababababababababababababab";
+
+fn tenant() -> TenantId {
+    TenantId::from_bytes([0xab; 32])
+}
+
+fn shard_key() -> ShardKey {
+    ShardKey::new(RunId::from_raw(0x2a), ShardId::from_raw(0x8000_0000_0000_0001))
+}
+
+fn name() -> RunName {
+    RunName::new("data-1f.b").unwrap()
+}
+
+/// Every key there is, as it is written and as it is read.
+fn layout() -> Vec<(String, StoreKey, Kind)> {
+    let (tenant, key) = (tenant(), shard_key());
+    let (run, shard, worker) = (key.run, key.shard, WorkerId::from_raw(7));
+    let (run_hex, shard_hex) = ("000000000000002a", "8000000000000001");
+    let worker_hex = "0000000000000007";
+    let of_run = |name| format!("{name}/{TENANT}/{run_hex}");
+    let of_shard = |part| format!("shard/{TENANT}/{run_hex}/{shard_hex}/{part}");
+    let view = |rest| format!("view/{TENANT}/{run_hex}/{rest}");
+    let viewed = |key| StoreKey::View(tenant, run, key);
+    vec![
+        ("meta/format".into(), StoreKey::Meta(MetaKey::Format), Kind::Format),
+        ("meta/incarnation".into(), StoreKey::Meta(MetaKey::Incarnation), Kind::Incarnation),
+        ("meta/clock".into(), StoreKey::Meta(MetaKey::Clock), Kind::ClockMark),
+        ("quota/total".into(), StoreKey::QuotaTotal, Kind::Quota),
+        (format!("quota/tenant/{TENANT}"), StoreKey::QuotaTenant(tenant), Kind::Quota),
+        (of_run("run"), StoreKey::Run(tenant, run), Kind::Run),
+        (of_run("manifest"), StoreKey::Manifest(tenant, run), Kind::Manifest),
+        (of_run("count"), StoreKey::Count(tenant, run), Kind::Count),
+        (of_run("stage"), StoreKey::Stage(tenant, run), Kind::Stage),
+        (of_run("watermark"), StoreKey::Watermark(tenant, run), Kind::Watermark),
+        (
+            format!("estimate/{TENANT}/{run_hex}/{shard_hex}"),
+            StoreKey::Estimate(tenant, key),
+            Kind::Estimate,
+        ),
+        (format!("name/{TENANT}/data-1f.b"), StoreKey::Name(tenant, name()), Kind::Named),
+        (of_run("purpose"), StoreKey::Purpose(tenant, run), Kind::Purpose),
+        (
+            of_shard("definition"),
+            StoreKey::Shard(tenant, key, ShardPart::Definition),
+            Kind::Definition,
+        ),
+        (of_shard("progress"), StoreKey::Shard(tenant, key, ShardPart::Progress), Kind::Progress),
+        (view("gate".to_owned()), viewed(ViewKey::Gate), Kind::Gate),
+        (view(format!("open/{shard_hex}")), viewed(ViewKey::Open(shard)), Kind::OpenShard),
+        (view(format!("owner/{shard_hex}")), viewed(ViewKey::Owner(shard)), Kind::Binding),
+        (view(format!("waiting/{worker_hex}")), viewed(ViewKey::Waiting(worker)), Kind::Waiting),
+        (view(format!("ask/{shard_hex}")), viewed(ViewKey::Ask(shard)), Kind::SplitAsk),
+        (view(format!("asker/{worker_hex}")), viewed(ViewKey::Asker(worker)), Kind::Asker),
+    ]
+}
+
+fn with_prefix(prefix: &str) -> RunKeys {
+    RunKeys::new(Keyspace::new(prefix).unwrap())
+}
+
+fn keyspace() -> RunKeys {
+    with_prefix("shardwright/")
+}
+
+#[test]
+fn golden_keys() {
+    for prefix in ["", "shardwright/", "/a/b-1_2.c/"] {
+        let keyspace = with_prefix(prefix);
+        assert_eq!(keyspace.keyspace().prefix(), prefix);
+        for (text, key, kind) in layout() {
+            let stored = keyspace.key(&key);
+            assert_eq!(stored.to_string(), format!("{prefix}{text}"));
+            assert_eq!(keyspace.parse(&stored), Some(key), "{text}");
+            assert_eq!(key.kind(), kind, "{text}");
+        }
+    }
+}
+
+#[test]
+fn each_key_has_a_name() {
+    let (keyspace, tenant, key) = (keyspace(), tenant(), shard_key());
+    let (run, worker) = (key.run, WorkerId::from_raw(7));
+    let named = [
+        keyspace.keyspace().format(),
+        keyspace.keyspace().incarnation(),
+        keyspace.keyspace().clock(),
+        keyspace.quota_total(),
+        keyspace.quota_tenant(tenant),
+        keyspace.run(tenant, run),
+        keyspace.manifest(tenant, run),
+        keyspace.count(tenant, run),
+        keyspace.stage(tenant, run),
+        keyspace.watermark(tenant, run),
+        keyspace.estimate(tenant, key),
+        keyspace.name(tenant, name()),
+        keyspace.purpose(tenant, run),
+        keyspace.definition(tenant, key),
+        keyspace.progress(tenant, key),
+        keyspace.gate(tenant, run),
+        keyspace.open(tenant, key),
+        keyspace.owner(tenant, key),
+        keyspace.waiting(tenant, run, worker),
+        keyspace.ask(tenant, key),
+        keyspace.asker(tenant, run, worker),
+    ];
+    let in_layout: Vec<Key> = layout().iter().map(|(_, key, _)| keyspace.key(key)).collect();
+    assert_eq!(named.as_slice(), in_layout);
+}
+
+#[test]
+fn ranges_hold_what_they_say_and_nothing_else() {
+    let (keyspace, key) = (keyspace(), shard_key());
+    let ranges: [(_, &[&str]); 8] = [
+        (keyspace.keyspace().everything(), &[""]),
+        (keyspace.runs(), &["run/"]),
+        (keyspace.runs_of(tenant()), &["run/"]),
+        (keyspace.shards(tenant(), key.run), &["shard/"]),
+        (keyspace.view(tenant(), key.run), &["view/"]),
+        (keyspace.estimates(tenant(), key.run), &["estimate/"]),
+        (keyspace.purposes(tenant()), &["purpose/"]),
+        (keyspace.names(tenant()), &["name/"]),
+    ];
+    for (range, beginnings) in ranges {
+        for (text, key, _) in layout() {
+            let expected = beginnings.iter().any(|beginning| text.starts_with(beginning));
+            assert_eq!(range.contains(&keyspace.key(&key)), expected, "{text} in {range:?}");
+        }
+        assert!(!range.contains(&Key::from("shardwright0")));
+        assert!(!range.contains(&Key::from("shardwright.")));
+    }
+}
+
+#[test]
+fn a_range_of_one_tenant_or_run_leaves_its_neighbours_out() {
+    let keyspace = keyspace();
+    let neighbour = TenantId::from_bytes([0xac; 32]);
+    let (run, next) = (RunId::from_raw(0x2a), RunId::from_raw(0x2b));
+    assert!(!keyspace.runs_of(tenant()).contains(&keyspace.run(neighbour, run)));
+    assert!(keyspace.runs_of(tenant()).contains(&keyspace.run(tenant(), next)));
+    for (neighbour, next) in [(tenant(), next), (neighbour, run)] {
+        assert!(!keyspace.view(tenant(), run).contains(&keyspace.gate(neighbour, next)));
+        let foreign = keyspace.progress(neighbour, ShardKey::new(next, ShardId::SINGLE));
+        assert!(!keyspace.shards(tenant(), run).contains(&foreign));
+    }
+}
+
+#[test]
+fn each_parser_reads_its_own_range() {
+    let keyspace = keyspace();
+    for (text, key, _) in layout() {
+        let stored = keyspace.key(&key);
+        let run = matches!(key, StoreKey::Run(..)).then_some((tenant(), shard_key().run));
+        assert_eq!(keyspace.parse_run(&stored), run, "{text}");
+        let shard = match key {
+            StoreKey::Shard(tenant, key, part) => Some((tenant, key, part)),
+            _ => None,
+        };
+        assert_eq!(keyspace.parse_shard(&stored), shard, "{text}");
+        let view = match key {
+            StoreKey::View(tenant, run, key) => Some((tenant, run, key)),
+            _ => None,
+        };
+        assert_eq!(keyspace.parse_view(&stored), view, "{text}");
+    }
+}
+
+#[test]
+fn near_misses_are_no_keys() {
+    let keyspace = keyspace();
+    let refused = |text: &str| {
+        let key = Key::from(text.to_owned());
+        assert_eq!(keyspace.parse(&key), None, "{text}");
+    };
+    // Of a name, every near miss is a name.
+    let fixed = |key: &StoreKey| !matches!(key, StoreKey::Name(..));
+    for (text, _, _) in layout().into_iter().filter(|(_, key, _)| fixed(key)) {
+        let text = format!("shardwright/{text}");
+        for cut in 0..text.len() {
+            refused(&text[..cut]);
+            refused(&text[cut + 1..]);
+            // Left out, twice, and another in its place.
+            let (before, at, after) = (&text[..cut], &text[cut..=cut], &text[cut + 1..]);
+            refused(&format!("{before}{after}"));
+            refused(&format!("{before}{at}{at}{after}"));
+            refused(&format!("{before}#{after}"));
+            refused(&format!("{before}\u{0}{after}"));
+        }
+        refused(&format!("{text}/"));
+        refused(&format!("{text}0"));
+        refused(&format!("/{text}"));
+        refused(&text.replace("shardwright/", "Shardwright/"));
+        refused(&text.to_uppercase());
+        if text.contains(TENANT) {
+            refused(&text.replace(TENANT, &TENANT.to_uppercase()));
+            refused(&text.replace(TENANT, &TENANT[2..]));
+            refused(&text.replace(TENANT, &format!("{TENANT}ab")));
+        }
+    }
+    for name in ["", ".a", "a/b", "a b", "a\u{e9}", &"a".repeat(41)] {
+        refused(&format!("shardwright/name/{TENANT}/{name}"));
+    }
+    assert_eq!(keyspace.parse(&Key::from(vec![0xff; 40])), None);
+    let bare = with_prefix("");
+    assert_eq!(bare.parse(&keyspace.keyspace().clock()), None);
+    assert_eq!(bare.parse(&Key::from("")), None);
+}
+
+#[test]
+fn the_longest_key_is_as_long_as_it_is_said_to_be() {
+    let prefix = format!("{}/", "a".repeat(Keyspace::PREFIX_BYTES_MAX - 1));
+    let keyspace = with_prefix(&prefix);
+    let lengths = layout().into_iter().map(|(_, key, _)| keyspace.key(&key).as_bytes().len());
+    assert_eq!(lengths.max(), Some(RunKeys::KEY_BYTES_MAX));
+}
+
+#[test]
+fn a_key_takes_one_allocation() {
+    let keyspace = keyspace();
+    for (text, key, _) in layout() {
+        let counted = allocation_counter::measure(|| drop(keyspace.key(&key)));
+        assert_eq!(counted.count_total, 1, "{text}");
+        let stored = keyspace.key(&key);
+        let counted = allocation_counter::measure(|| assert!(keyspace.parse(&stored).is_some()));
+        assert_eq!(counted.count_total, 0, "{text}");
+    }
+}

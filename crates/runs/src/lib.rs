@@ -1,0 +1,54 @@
+//! The run protocol over any store.
+//!
+//! [`coordination`](shardwright_coordination) knows the rules and no bytes, a store knows bytes and
+//! no rules. This crate loads what an operation needs, lets the rules decide, and stores the result
+//! in one commit that compares everything the decision was based on.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`records`] | every record of the run protocol as bytes, and back |
+//! | [`keys`] | under which key each record is stored |
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "tests may use the real world"
+    )
+)]
+
+pub mod keys;
+pub mod records;
+
+mod backend;
+mod call;
+mod claiming;
+mod collection;
+mod config;
+mod coordinator;
+mod directory;
+mod effects;
+mod estimates;
+mod operate;
+mod ownership;
+mod publish;
+mod quota;
+mod reading;
+mod registration;
+mod requests;
+mod runs;
+mod shard;
+mod view;
+mod watermark;
+mod world;
+
+pub use collection::{Retention, RunAddress};
+pub use config::{EngineConfig, Sessions};
+pub use coordinator::StoredCoordinator;
+pub use publish::{Heard, Listener};
+pub use shardwright_engine::setup::OpenError;
+#[cfg(feature = "etcd")]
+pub use world::{AsyncEtcdCoordinator, EtcdCoordinator, EtcdError};
+pub use world::{Blocking, BlockingError, FileCoordinator, FolderError};

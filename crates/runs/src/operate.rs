@@ -1,0 +1,414 @@
+//! Operations on a shard, each as a transaction.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use shardwright_contracts::{FenceEpoch, LogicalTime};
+use shardwright_coordination::error::reason::{ShardNotFound, SplitInvalid};
+use shardwright_coordination::{
+    Context, EventCollector, InfraError, Lease, LeaseHolder, ShardRecord, SplitError,
+};
+use shardwright_engine::transact::{
+    self, Decided, Decision, Driver, Read, Settled, Transaction, Tries,
+};
+use shardwright_store::{Commit, CommitBuilder, Revision, SessionId, Store, Write};
+
+use crate::coordinator::Core;
+use crate::effects::{self, Effects};
+use crate::quota::{NoRoom, Room};
+use crate::runs::{Attempt, newly_logged, take_logged};
+use crate::shard::{Basis, Loaded, Place, ShardFault};
+
+/// How often a record that is older than the lease shown is read again.
+const STALE_READS: u32 = 3;
+
+/// A shard while an operation is applied to it.
+pub(crate) struct Draft {
+    pub(crate) record: ShardRecord,
+    pub(crate) events: EventCollector,
+    /// Shards that come into being with the operation.
+    pub(crate) newborn: Vec<ShardRecord>,
+    /// What else is to be written.
+    pub(crate) also: Vec<Write>,
+}
+
+/// What an operation came to.
+pub(crate) enum Verdict<T> {
+    /// The draft is to be stored.
+    Store(T),
+    /// There is nothing to store.
+    Answer(T),
+}
+
+/// An operation that was done, or had been done before.
+pub(crate) struct Done<T> {
+    pub(crate) answer: T,
+    pub(crate) now: LogicalTime,
+    /// The shard as it is stored now.
+    pub(crate) shard: Arc<Loaded>,
+}
+
+/// A rule that is applied to a shard.
+pub(crate) trait Rule<T, R>:
+    FnMut(&Context<'_>, &mut Draft) -> Result<Verdict<T>, R> + Send
+{
+}
+
+impl<T, R, F> Rule<T, R> for F where
+    F: FnMut(&Context<'_>, &mut Draft) -> Result<Verdict<T>, R> + Send
+{
+}
+
+/// Why a split has no room for its shards, as a refusal of the operation. Only splits have one.
+type NoRoomRefusal<R> = fn(SplitInvalid) -> R;
+
+/// An operation on a shard.
+struct ShardTransaction<'c, T, R, F> {
+    core: &'c Arc<Core>,
+    place: Place,
+    lease: Option<&'c Lease>,
+    operation: &'static str,
+    rule: F,
+    refuse_room: Option<NoRoomRefusal<R>>,
+    now: LogicalTime,
+    is_fresh: bool,
+    /// Attempts that were overtaken.
+    attempts: Vec<Attempt>,
+    /// Those of them that grant a lease.
+    grants: Vec<Grant>,
+    /// What they were based on.
+    overtaken: Vec<(Basis, Revision)>,
+    answer: PhantomData<fn() -> T>,
+}
+
+/// A lease that an overtaken attempt grants. It has no operation id in the record.
+struct Grant {
+    fence: FenceEpoch,
+    lease: Option<LeaseHolder>,
+    error: InfraError,
+}
+
+/// An answer, with the shard as it is and as it will be.
+struct Drafted<T> {
+    answer: T,
+    shard: Arc<Loaded>,
+    draft: Option<Draft>,
+    session: Option<SessionId>,
+}
+
+impl Core {
+    /// Does something to a shard that makes no others.
+    pub(crate) async fn on_shard<T, R>(
+        self: &Arc<Self>,
+        place: Place,
+        lease: Option<&Lease>,
+        operation: &'static str,
+        rule: impl Rule<T, R>,
+    ) -> Result<Done<T>, R>
+    where
+        T: Send,
+        R: From<ShardNotFound> + From<InfraError> + Send,
+    {
+        self.transact_shard(place, lease, operation, rule, None).await
+    }
+
+    /// Splits a shard: the shards that it makes need room.
+    pub(crate) async fn split_shard<T: Send>(
+        self: &Arc<Self>,
+        place: Place,
+        lease: &Lease,
+        operation: &'static str,
+        rule: impl Rule<T, SplitError>,
+    ) -> Result<Done<T>, SplitError> {
+        self.transact_shard(place, Some(lease), operation, rule, Some(SplitError::from)).await
+    }
+
+    async fn transact_shard<T, R>(
+        self: &Arc<Self>,
+        place: Place,
+        lease: Option<&Lease>,
+        operation: &'static str,
+        rule: impl Rule<T, R>,
+        refuse_room: Option<NoRoomRefusal<R>>,
+    ) -> Result<Done<T>, R>
+    where
+        T: Send,
+        R: From<ShardNotFound> + From<InfraError> + Send,
+    {
+        let mut transaction = ShardTransaction {
+            core: self,
+            place,
+            lease,
+            operation,
+            rule,
+            refuse_room,
+            now: LogicalTime::ZERO,
+            is_fresh: false,
+            attempts: Vec::new(),
+            grants: Vec::new(),
+            overtaken: Vec::new(),
+            answer: PhantomData,
+        };
+        self.driver.transact(&mut transaction).await
+    }
+
+    /// Reads a shard. A holder has seen its own lease, so a read that is older is a stale one. It
+    /// is repeated a few times, and then it counts: the lease may be made up.
+    async fn load_known(
+        &self,
+        place: Place,
+        lease: Option<&Lease>,
+        operation: &'static str,
+    ) -> Result<Option<Arc<Loaded>>, InfraError> {
+        let (stale_reads, most) =
+            (AtomicU32::new(0), STALE_READS.min(self.config.conflict_retries));
+        let read = || async {
+            let found = match self.load_shard(place, operation).await {
+                Ok(found) => found.map(Arc::new),
+                Err(ShardFault::Damaged(error)) => {
+                    self.served.note_damaged(place);
+                    return Err(error);
+                }
+                Err(ShardFault::Other(error)) => return Err(error),
+            };
+            let is_stale = match &found {
+                Some(found) => is_older_than(found, lease),
+                None => lease.is_some(),
+            };
+            let count = stale_reads.fetch_add(1, Ordering::Relaxed);
+            Ok((!is_stale || count >= most).then_some(found))
+        };
+        self.driver.read_until(operation, read).await
+    }
+
+    /// The session, the room and the answer that an operation needs besides the shard.
+    async fn prepare<R>(
+        self: &Arc<Self>,
+        place: Place,
+        current: &Loaded,
+        draft: &mut Draft,
+        operation: &'static str,
+        refuse_room: Option<NoRoomRefusal<R>>,
+    ) -> Result<Prepared<R>, InfraError> {
+        let effects = Effects::between(&current.record, &draft.record);
+        let session = if effects.grants { self.session().await? } else { None };
+        if effects.answers {
+            let fence = current.record.head.fence;
+            draft.also.push(self.answer_request(place, fence, operation).await?);
+        }
+        let mut room = Room::default();
+        if let Some(refuse) = refuse_room
+            && !draft.newborn.is_empty()
+        {
+            match self.room_for_children(place, current.basis, &draft.newborn, operation).await? {
+                Ok(found) => room = found,
+                Err(NoRoom::Moved) => return Ok(Prepared::Moved),
+                Err(NoRoom::Refused(reason)) => return Ok(Prepared::Refused(refuse(reason))),
+            }
+        }
+        let commit = effects::commit(&self.keys, place, current, draft, &effects, session, room);
+        if let Some(refuse) = refuse_room {
+            let children = draft.newborn.len();
+            let built = transact::build(operation, commit.clone())?;
+            if let Err(exceeded) = built.check(&self.store.limits()) {
+                let max = children.saturating_mul(exceeded.limit) / exceeded.actual.max(1);
+                let reason = SplitInvalid::BackendChildLimitExceeded { children, max };
+                return Ok(Prepared::Refused(refuse(reason)));
+            }
+        }
+        Ok(Prepared::Ready(commit, session))
+    }
+}
+
+/// A commit of a draft, or why there is none.
+enum Prepared<R> {
+    Ready(CommitBuilder, Option<SessionId>),
+    /// Something has changed: decide again.
+    Moved,
+    Refused(R),
+}
+
+impl<T, R, F> ShardTransaction<'_, T, R, F>
+where
+    R: From<ShardNotFound>,
+{
+    /// A shard that is not there. An attempt may have been applied to it before.
+    fn not_found(&self) -> Decided<Drafted<T>, R> {
+        match self.attempts.last() {
+            Some(attempt) => Err(attempt.error.clone()),
+            None => Ok(Decision::Refuse(ShardNotFound { key: self.place.key }.into())),
+        }
+    }
+
+    /// A refusal, unless it is decided on a state of before an overtaken attempt: the attempt may
+    /// have been applied since.
+    fn refuse(&self, current: &Loaded, refusal: R) -> Decided<Drafted<T>, R> {
+        if self.is_fresh {
+            self.core.served.forget(self.place);
+        }
+        let is_earlier =
+            |(basis, as_of): &(Basis, Revision)| *basis == current.basis || current.as_of < *as_of;
+        match self.attempts.last() {
+            Some(attempt) if self.overtaken.iter().any(is_earlier) => Err(attempt.error.clone()),
+            _ => Ok(Decision::Refuse(refusal)),
+        }
+    }
+
+    /// What to report if an attempt that grants a lease was stored or may have been, and the lease
+    /// is over already. There is no operation id that could tell, so it is neither refused nor
+    /// repeated.
+    fn overtaken_grant(&self, current: &Loaded) -> Option<InfraError> {
+        let head = &current.record.head;
+        let is_over = |grant: &&Grant| {
+            head.fence > grant.fence || (head.fence == grant.fence && head.lease == grant.lease)
+        };
+        self.grants.iter().find(is_over).map(|grant| grant.error.clone())
+    }
+}
+
+impl<T, R, F> Transaction for ShardTransaction<'_, T, R, F>
+where
+    T: Send,
+    R: From<ShardNotFound> + From<InfraError> + Send,
+    F: Rule<T, R>,
+{
+    type Basis = Option<Arc<Loaded>>;
+    type Answer = Drafted<T>;
+    type Output = Done<T>;
+    type Error = R;
+
+    fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    fn first_read(&self) -> Read {
+        Read::Cached
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        let (core, place) = (self.core, self.place);
+        self.now = core.now().await?;
+        let served = core.served.get(place).filter(|_| read == Read::Cached);
+        if let Some(current) = served.filter(|current| !is_older_than(current, self.lease)) {
+            self.is_fresh = false;
+            return Ok((Some(current), Read::Cached));
+        }
+        self.is_fresh = true;
+        Ok((core.load_known(place, self.lease, self.operation).await?, Read::Fresh))
+    }
+
+    async fn decide(&mut self, basis: &Self::Basis) -> Decided<Drafted<T>, R> {
+        let (core, place) = (self.core, self.place);
+        let Some(current) = basis else { return self.not_found() };
+        if let Some(unknown) = self.overtaken_grant(current) {
+            return Err(unknown);
+        }
+        let gate = current.run_gate(core.fence_floor());
+        let context = current.context(self.now, place.tenant, &gate);
+        let mut draft = Draft::new(current, core.publisher.collector());
+        let answer = match (self.rule)(&context, &mut draft) {
+            Ok(Verdict::Store(answer)) => answer,
+            Ok(Verdict::Answer(answer)) => {
+                let shard = Arc::clone(current);
+                let answer = Drafted { answer, shard, draft: None, session: None };
+                return Ok(Decision::Answer(answer));
+            }
+            Err(refusal) => return self.refuse(current, refusal),
+        };
+        let prepared =
+            core.prepare(place, current, &mut draft, self.operation, self.refuse_room).await?;
+        let (commit, session) = match prepared {
+            Prepared::Ready(commit, session) => (commit, session),
+            Prepared::Refused(refusal) => return self.refuse(current, refusal),
+            Prepared::Moved => {
+                core.served.forget(place);
+                return Ok(Decision::Reload);
+            }
+        };
+        let shard = Arc::clone(current);
+        Ok(Decision::Commit(commit, Drafted { answer, shard, draft: Some(draft), session }))
+    }
+
+    async fn commit(&mut self, driver: &Driver, commit: &Commit) -> Result<Settled, InfraError> {
+        let settled = driver.settle(self.operation, commit, Tries::UntilKnown).await;
+        if !matches!(settled, Ok(Settled::Stored(_))) {
+            self.core.served.forget(self.place);
+        }
+        settled
+    }
+
+    fn not_stored(&mut self, drafted: Drafted<T>, settled: &Settled) {
+        self.core.forget_ended(settled);
+        let (Settled::Overtaken(error), Some(draft)) = (settled, drafted.draft) else { return };
+        let before = &drafted.shard;
+        if let Some(fence) = draft.granted(before) {
+            let (lease, error) = (draft.record.head.lease, error.clone());
+            self.grants.push(Grant { fence, lease, error });
+        }
+        self.overtaken.push((before.basis, before.as_of));
+        let logged = newly_logged(&before.record.head.op_log, &draft.record.head.op_log);
+        self.attempts.push(Attempt { logged, events: draft.events, error: error.clone() });
+    }
+
+    fn finish(
+        &mut self,
+        _: Self::Basis,
+        Drafted { answer, shard: before, draft, session }: Drafted<T>,
+        stored: Option<(&Commit, Revision)>,
+    ) -> Done<T> {
+        let (core, place, now) = (self.core, self.place, self.now);
+        let shard = match (draft, stored) {
+            (Some(draft), Some((commit, revision))) => {
+                let writes = core.watched_writes(commit);
+                core.stored(place, &before, draft, (revision, session), &writes)
+            }
+            _ => {
+                let log = &before.record.head.op_log;
+                if let Some(events) = take_logged(&mut self.attempts, log) {
+                    core.publisher.publish(events);
+                }
+                core.served.keep(place, Arc::clone(&before));
+                before
+            }
+        };
+        Done { answer, now, shard }
+    }
+}
+
+impl Core {
+    /// Takes note of what is stored now, and publishes it.
+    fn stored(
+        &self,
+        place: Place,
+        before: &Loaded,
+        draft: Draft,
+        (revision, session): (Revision, Option<SessionId>),
+        writes: &[Write],
+    ) -> Arc<Loaded> {
+        let Draft { record, events, .. } = draft;
+        let shard = Arc::new(effects::after(before, record, revision, session));
+        self.served.keep(place, Arc::clone(&shard));
+        self.note_commit(place.tenant, place.key.run, revision, writes);
+        self.publisher.publish(events);
+        shard
+    }
+}
+
+impl Draft {
+    fn new(current: &Loaded, events: EventCollector) -> Self {
+        Self { record: current.record.clone(), events, newborn: Vec::new(), also: Vec::new() }
+    }
+
+    /// The fence of the lease that it grants, if it grants one.
+    fn granted(&self, before: &Loaded) -> Option<FenceEpoch> {
+        let head = &self.record.head;
+        let is_granted = head.lease.is_some() && head.fence != before.record.head.fence;
+        is_granted.then_some(head.fence)
+    }
+}
+
+/// Whoever shows a lease that is newer than the record has seen more than we have.
+fn is_older_than(current: &Loaded, lease: Option<&Lease>) -> bool {
+    lease.is_some_and(|lease| lease.fence() > current.record.head.fence)
+}

@@ -1,0 +1,82 @@
+//! The session that everything held through one coordinator belongs to.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use shardwright_contracts::{Env, InfraError};
+use shardwright_engine::fault;
+use shardwright_engine::signs;
+use shardwright_engine::together::Together;
+use shardwright_store::{AnyStore, Session, SessionError, SessionId, Store};
+
+use crate::config::Sessions;
+use crate::coordinator::Core;
+
+const OPERATION: &str = "session.open";
+
+/// At most one session, opened when it is first needed and opened again when it was lost.
+#[derive(Default)]
+pub(crate) struct OwnerSession {
+    current: Mutex<Option<SessionId>>,
+    opening: Together,
+}
+
+impl OwnerSession {
+    /// Closes the session, and with it everything held.
+    pub(crate) async fn close(&self, store: &AnyStore) -> Result<(), InfraError> {
+        // One that is being opened is to be closed, too.
+        let opening = self.opening.pause().await;
+        let session = self.lock().take();
+        drop(opening);
+        let Some(session) = session else { return Ok(()) };
+        match store.close_session(session).await {
+            Ok(()) | Err(SessionError::Gone(_)) => Ok(()),
+            Err(error) => Err(fault::session("session.close", &error)),
+        }
+    }
+
+    /// Forgets a session that has ended.
+    pub(crate) fn forget(&self, ended: SessionId) {
+        let mut current = self.lock();
+        if *current == Some(ended) {
+            *current = None;
+        }
+    }
+
+    fn current(&self) -> Option<SessionId> {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<SessionId>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Core {
+    /// The session to bind leases to, if they are to be bound.
+    pub(crate) async fn session(self: &Arc<Self>) -> Result<Option<SessionId>, InfraError> {
+        let Sessions::Bound { ttl } = self.config.sessions else { return Ok(None) };
+        let open = async {
+            let opened = self.store.open_session(ttl).await;
+            let opened = opened.map_err(|error| fault::session(OPERATION, &error))?;
+            *self.sessions.lock() = Some(opened.id);
+            let keeping = keep_alive(Arc::downgrade(self), Arc::clone(&self.env), opened);
+            self.env.spawn(Box::pin(keeping));
+            Ok(opened.id)
+        };
+        self.sessions.opening.get(|| self.sessions.current(), open).await.map(Some)
+    }
+}
+
+/// Keeps a session alive until it ends or nobody needs it any more.
+async fn keep_alive(core: Weak<Core>, env: Arc<dyn Env>, Session { id, ttl }: Session) {
+    let send = || {
+        let core = core.upgrade().filter(|core| core.sessions.current() == Some(id))?;
+        // What is not answered must not keep a coordinator there that nobody has any more.
+        let store = core.store.clone();
+        Some(async move { store.keep_alive(id).await })
+    };
+    signs::keep_alive(&*env, ttl, send, |_| ()).await;
+    if let Some(core) = core.upgrade() {
+        core.sessions.forget(id);
+    }
+}

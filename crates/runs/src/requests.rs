@@ -1,0 +1,347 @@
+//! Requesting a part of a shard from its holder.
+//!
+//! A request is bound to the holder's fence: a new holder makes it void without another write. It
+//! is bound to the requester's session as well and is deleted with it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use shardwright_contracts::{FenceEpoch, LogicalTime, ShardKey, WorkerId};
+use shardwright_coordination::error::reason::ShardNotFound;
+use shardwright_coordination::ops::{self, SplitRequestSlot};
+use shardwright_coordination::{
+    DeclineError, EventCollector, InfraError, Lease, ShardHead, SplitRequest, SplitRequestError,
+};
+use shardwright_engine::codec::Record;
+use shardwright_engine::fault;
+use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
+use shardwright_store::{
+    Commit, CommitBuilder, Expect, Key, Revision, SessionId, Snapshot, Store, Write,
+};
+
+use crate::coordinator::{Core, StoredCoordinator};
+use crate::keys::RunKeys;
+use crate::records::{Asker, SplitAsk};
+use crate::shard::{Loaded, Place, ShardFault};
+
+const REQUEST: &str = "request_split";
+const DECLINE: &str = "decline_split";
+
+/// What is stored about a request.
+struct Asked {
+    slot: SplitRequestSlot,
+    expect: Expect,
+}
+
+/// What a worker has asked before.
+struct AskedElsewhere {
+    /// What stands under the worker's own key.
+    requester: Expect,
+    earlier: Option<Earlier>,
+}
+
+/// A request to the present holder of another shard, expired or not.
+struct Earlier {
+    place: Place,
+    shard: Loaded,
+    asked: Asked,
+}
+
+impl AskedElsewhere {
+    fn is_open_at(&self, now: LogicalTime, fence_floor: FenceEpoch) -> bool {
+        self.earlier.as_ref().is_some_and(|Earlier { place, shard, asked }| {
+            let gate = shard.run_gate(fence_floor);
+            let context = shard.context(now, place.tenant, &gate);
+            ops::open_request(&context, &shard.record.head, &asked.slot).is_some()
+        })
+    }
+
+    /// Takes back what was asked, so that it is open by no clock. The key stays: were it gone, the
+    /// commit that asked could come late and be applied a second time.
+    fn withdraw(&self, keys: &RunKeys, commit: CommitBuilder) -> CommitBuilder {
+        let Some(Earlier { place, shard, asked }) = &self.earlier else { return commit };
+        let fence = shard.record.head.fence;
+        let emptied = SplitAsk { fence, slot: asked.slot.answered() }.encode();
+        let key = keys.ask(place.tenant, place.key);
+        commit.expect(key.clone(), asked.expect).put(key, emptied)
+    }
+}
+
+impl StoredCoordinator {
+    pub(crate) async fn ask_for_split(
+        &self,
+        place: Place,
+        requester: WorkerId,
+        patience_ms: u64,
+    ) -> Result<(), SplitRequestError> {
+        let mut asking = Asking { core: &self.core, place, requester, patience_ms };
+        self.core.driver.transact(&mut asking).await
+    }
+
+    pub(crate) async fn decline(
+        &self,
+        place: Place,
+        lease: &Lease,
+        pause_ms: u64,
+    ) -> Result<(), DeclineError> {
+        let mut declining = Declining { core: &self.core, place, lease, pause_ms };
+        self.core.driver.transact(&mut declining).await
+    }
+}
+
+/// What a request is decided on: the holder's shard and what was requested of the holder.
+struct AskBasis {
+    now: LogicalTime,
+    shard: Loaded,
+    asked: Asked,
+    elsewhere: Option<AskedElsewhere>,
+}
+
+/// A request for a part of a shard. Repeating it is harmless.
+struct Asking<'c> {
+    core: &'c Arc<Core>,
+    place: Place,
+    requester: WorkerId,
+    patience_ms: u64,
+}
+
+impl Transaction for Asking<'_> {
+    type Basis = Option<AskBasis>;
+    type Answer = EventCollector;
+    type Output = ();
+    type Error = SplitRequestError;
+
+    fn operation(&self) -> &'static str {
+        REQUEST
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        let basis = self.core.ask_basis(self.place, Some(self.requester), REQUEST).await?;
+        Ok((basis, read))
+    }
+
+    async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, SplitRequestError> {
+        let (core, Place { tenant, key }) = (self.core, self.place);
+        let Some(AskBasis { now, shard, asked, elsewhere: Some(elsewhere) }) = basis else {
+            return Ok(Decision::Refuse(ShardNotFound { key }.into()));
+        };
+        let open_elsewhere = elsewhere.is_open_at(*now, core.fence_floor());
+        let gate = shard.run_gate(core.fence_floor());
+        let context = shard.context(*now, tenant, &gate);
+        let expires_at = now.saturating_add(self.patience_ms);
+        let request = SplitRequest { requester: self.requester, asked_at: *now, expires_at };
+        let (head, mut slot) = (&shard.record.head, asked.slot);
+        let mut events = core.publisher.collector();
+        let requested =
+            ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events);
+        if let Err(refusal) = requested {
+            return Ok(Decision::Refuse(refusal));
+        }
+        let session = core.session().await?;
+        let ask = SplitAsk { fence: head.fence, slot }.encode();
+        let requester_key = core.keys.asker(tenant, key.run, self.requester);
+        let commit = Commit::builder()
+            .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
+            .expect(core.keys.owner(tenant, key), shard.basis.owner)
+            .expect(core.keys.ask(tenant, key), asked.expect)
+            .expect(requester_key.clone(), elsewhere.requester);
+        let commit = elsewhere.withdraw(&core.keys, commit);
+        let commit = put(commit, core.keys.ask(tenant, key), ask, session);
+        let requester = Asker { shard: key.shard }.encode();
+        Ok(Decision::Commit(put(commit, requester_key, requester, session), events))
+    }
+
+    fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
+        self.core.forget_ended(settled);
+    }
+
+    fn finish(
+        &mut self,
+        _: Self::Basis,
+        events: EventCollector,
+        stored: Option<(&Commit, Revision)>,
+    ) {
+        self.core.asked_or_declined(self.place, events, stored);
+    }
+}
+
+/// The answer of a holder that does not split. Repeating it is harmless.
+struct Declining<'c> {
+    core: &'c Arc<Core>,
+    place: Place,
+    lease: &'c Lease,
+    pause_ms: u64,
+}
+
+impl Transaction for Declining<'_> {
+    type Basis = Option<AskBasis>;
+    type Answer = EventCollector;
+    type Output = ();
+    type Error = DeclineError;
+
+    fn operation(&self) -> &'static str {
+        DECLINE
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        Ok((self.core.ask_basis(self.place, None, DECLINE).await?, read))
+    }
+
+    async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, DeclineError> {
+        let (core, Place { tenant, key }) = (self.core, self.place);
+        let Some(AskBasis { now, shard, asked, .. }) = basis else {
+            return Ok(Decision::Refuse(ShardNotFound { key }.into()));
+        };
+        let requester = asked.slot.open.map(|request| request.requester);
+        let gate = shard.run_gate(core.fence_floor());
+        let context = shard.context(*now, tenant, &gate);
+        let (head, not_before) = (&shard.record.head, now.saturating_add(self.pause_ms));
+        let (mut slot, mut events) = (asked.slot, core.publisher.collector());
+        let declined =
+            ops::decline_split(&context, head, &mut slot, self.lease, not_before, &mut events);
+        if let Err(refusal) = declined {
+            return Ok(Decision::Refuse(refusal));
+        }
+        let session = core.session().await?;
+        let ask = SplitAsk { fence: head.fence, slot }.encode();
+        let commit = Commit::builder()
+            .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
+            .expect(core.keys.owner(tenant, key), shard.basis.owner)
+            .expect(core.keys.ask(tenant, key), asked.expect);
+        let mut commit = put(commit, core.keys.ask(tenant, key), ask, session);
+        if let Some(requester) = requester {
+            commit = commit.delete(core.keys.asker(tenant, key.run, requester));
+        }
+        Ok(Decision::Commit(commit, events))
+    }
+
+    fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
+        self.core.forget_ended(settled);
+    }
+
+    fn finish(
+        &mut self,
+        _: Self::Basis,
+        events: EventCollector,
+        stored: Option<(&Commit, Revision)>,
+    ) {
+        self.core.asked_or_declined(self.place, events, stored);
+    }
+}
+
+impl Core {
+    /// What a request, or the answer to one, is decided on; none if there is no such shard.
+    async fn ask_basis(
+        &self,
+        place: Place,
+        requester: Option<WorkerId>,
+        operation: &'static str,
+    ) -> Result<Option<AskBasis>, InfraError> {
+        let now = self.now().await?;
+        let Some(shard) = self.load_shard(place, operation).await? else { return Ok(None) };
+        let asked = self.asked(place, &shard.record.head, operation).await?;
+        let elsewhere = match requester {
+            Some(requester) => Some(self.asked_elsewhere(place, requester, operation).await?),
+            None => None,
+        };
+        Ok(Some(AskBasis { now, shard, asked, elsewhere }))
+    }
+
+    /// Opens another session next time, if this one has ended.
+    pub(crate) fn forget_ended(&self, settled: &Settled) {
+        if let Settled::SessionGone(ended) = settled {
+            self.sessions.forget(*ended);
+        }
+    }
+
+    fn asked_or_declined(
+        &self,
+        place: Place,
+        events: EventCollector,
+        stored: Option<(&Commit, Revision)>,
+    ) {
+        if let Some((commit, revision)) = stored {
+            self.note_commit(place.tenant, place.key.run, revision, commit.writes());
+        }
+        self.publisher.publish(events);
+    }
+
+    /// What has been asked of the holder. What was asked of an earlier one does not count.
+    async fn asked(
+        &self,
+        place: Place,
+        head: &ShardHead,
+        operation: &'static str,
+    ) -> Result<Asked, InfraError> {
+        let key = self.keys.ask(place.tenant, place.key);
+        let (ask, expect) = self.advice::<SplitAsk>(&key, operation).await?;
+        let current = ask.filter(|ask| ask.fence == head.fence && head.lease.is_some());
+        Ok(Asked { slot: current.map(|ask| ask.slot).unwrap_or_default(), expect })
+    }
+
+    /// What a worker has asked of the holder of another shard, and what says so.
+    async fn asked_elsewhere(
+        &self,
+        place: Place,
+        requester: WorkerId,
+        operation: &'static str,
+    ) -> Result<AskedElsewhere, InfraError> {
+        let Place { tenant, key } = place;
+        let requester_key = self.keys.asker(tenant, key.run, requester);
+        let (before, expect) = self.advice::<Asker>(&requester_key, operation).await?;
+        let nothing = AskedElsewhere { requester: expect, earlier: None };
+        let Some(before) = before.filter(|before| before.shard != key.shard) else {
+            return Ok(nothing);
+        };
+        let elsewhere = Place { tenant, key: ShardKey::new(key.run, before.shard) };
+        let shard = match self.load_shard(elsewhere, operation).await {
+            Ok(Some(shard)) => shard,
+            // Nobody works on a damaged shard, so nobody can answer what was asked there.
+            Ok(None) | Err(ShardFault::Damaged(_)) => return Ok(nothing),
+            Err(ShardFault::Other(error)) => return Err(error),
+        };
+        let asked = self.asked(elsewhere, &shard.record.head, operation).await?;
+        if asked.slot.open.is_none_or(|request| request.requester != requester) {
+            return Ok(nothing);
+        }
+        Ok(AskedElsewhere { earlier: Some(Earlier { place: elsewhere, shard, asked }), ..nothing })
+    }
+
+    /// What becomes of a request when the holder splits. How long nobody is to ask stands.
+    pub(crate) async fn answer_request(
+        &self,
+        place: Place,
+        fence: FenceEpoch,
+        operation: &'static str,
+    ) -> Result<Write, InfraError> {
+        let key = self.keys.ask(place.tenant, place.key);
+        let (ask, _) = self.advice::<SplitAsk>(&key, operation).await?;
+        let ask = ask.filter(|ask| ask.fence == fence);
+        let slot = ask.map(|ask| ask.slot.answered()).unwrap_or_default();
+        if slot == SplitRequestSlot::default() {
+            return Ok(Write::Delete { key });
+        }
+        Ok(Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None })
+    }
+
+    /// A record that only advises. One that cannot be read is no advice, and is written over.
+    async fn advice<T: Record>(
+        &self,
+        key: &Key,
+        operation: &'static str,
+    ) -> Result<(Option<T>, Expect), InfraError> {
+        let loaded = self.store.load(std::slice::from_ref(key)).await;
+        let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
+        Ok(match values.into_iter().next().flatten() {
+            Some(found) => (T::decode(&found.value).ok(), Expect::At(found.revision)),
+            None => (None, Expect::Absent),
+        })
+    }
+}
+
+fn put(commit: CommitBuilder, key: Key, value: Bytes, session: Option<SessionId>) -> CommitBuilder {
+    match session {
+        Some(session) => commit.put_in_session(key, value, session),
+        None => commit.put(key, value),
+    }
+}

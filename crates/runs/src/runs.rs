@@ -1,0 +1,374 @@
+//! What operators do to runs.
+
+use shardwright_contracts::{LogicalTime, OpId, RunId, TenantId};
+use shardwright_coordination::error::reason::RunNotFound;
+use shardwright_coordination::operation::{
+    CreateRun, CreateRunWithShards, GetRun, GetRunProgress, ListShards, RegisterShards,
+};
+use shardwright_coordination::ops::{self, RunCall, RunChange};
+use shardwright_coordination::{
+    CreateRunError, CreateRunWithShardsError, EventCollector, IdempotentOutcome, InfraError, OpLog,
+    OpLogEntry, RegisterShardsError, RunConfig, RunProgress, RunQueryError, RunRecord,
+    RunTransition, RunTransitionError, ShardRecord, ShardSummary,
+};
+use shardwright_engine::codec::Record;
+use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction};
+use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
+
+use crate::coordinator::{Core, StoredCoordinator};
+use crate::reading::StoredRun;
+use crate::records::{Gate, Run};
+
+const CREATE: &str = "create_run";
+
+impl StoredCoordinator {
+    pub(crate) async fn create_run(
+        &self,
+        tenant: TenantId,
+        request: CreateRun,
+    ) -> Result<(), CreateRunError> {
+        let CreateRun { run, config } = request;
+        let mut creation =
+            Creation { core: &self.core, call: None, tenant, run, config, overtaken: None };
+        self.core.driver.transact(&mut creation).await
+    }
+
+    pub(crate) async fn register_shards(
+        &self,
+        tenant: TenantId,
+        request: RegisterShards<&[u8]>,
+    ) -> Result<IdempotentOutcome<()>, RegisterShardsError> {
+        let RegisterShards { run, shards, op } = request;
+        let shards = &shards;
+        let found = |_: &RunCall, _: Option<&RunRecord>, _: &mut EventCollector| Ok(None);
+        self.register(tenant, run, shards, op, found).await
+    }
+
+    pub(crate) async fn create_run_with_shards(
+        &self,
+        tenant: TenantId,
+        request: CreateRunWithShards<&[u8]>,
+    ) -> Result<IdempotentOutcome<()>, CreateRunWithShardsError> {
+        let CreateRunWithShards { run, config, shards, op } = request;
+        let shards = &shards;
+        let made = |call: &RunCall, found: Option<&RunRecord>, events: &mut EventCollector| {
+            Ok(ops::adopt_run(call, run, config, found, events)?)
+        };
+        self.register(tenant, run, shards, op, made).await
+    }
+
+    pub(crate) async fn get_run(
+        &self,
+        tenant: TenantId,
+        request: GetRun,
+    ) -> Result<RunRecord, RunQueryError> {
+        let run = request.run;
+        Ok(self.core.look_at(tenant, run, "get_run").await?.record)
+    }
+
+    pub(crate) async fn get_run_progress(
+        &self,
+        tenant: TenantId,
+        request: GetRunProgress,
+    ) -> Result<RunProgress, RunQueryError> {
+        let run = request.run;
+        const OPERATION: &str = "get_run_progress";
+        let now = self.core.now_at_most().await;
+        let found = self.core.look_at(tenant, run, OPERATION).await?;
+        let progress = self.core.progress_of(&found, now, OPERATION).await?;
+        Ok(progress.ok_or(RunNotFound { run })?)
+    }
+
+    pub(crate) async fn list_shards(
+        &self,
+        tenant: TenantId,
+        request: ListShards,
+    ) -> Result<Vec<ShardSummary>, RunQueryError> {
+        let ListShards { run, filter } = request;
+        const OPERATION: &str = "list_shards";
+        let now = self.core.now_at_most().await;
+        let found = self.core.look_at(tenant, run, OPERATION).await?;
+        let fence_floor = self.core.fence_floor();
+        let summary = |shard: ShardRecord| {
+            Some(ShardSummary::of(&shard, now, fence_floor)).filter(|it| filter.admits(it))
+        };
+        let listed = self.core.all_shards(&found, OPERATION, summary).await?;
+        let mut listed = listed.ok_or(RunNotFound { run })?;
+        ShardSummary::sort(&mut listed);
+        Ok(listed)
+    }
+}
+
+impl StoredCoordinator {
+    /// The shards of a run as they are stored, in key order.
+    pub async fn inspect_shards(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Vec<ShardRecord>, RunQueryError> {
+        const OPERATION: &str = "inspect_shards";
+        let found = self.core.look_at(tenant, run, OPERATION).await?;
+        let shards = self.core.all_shards(&found, OPERATION, Some).await?;
+        let mut shards = shards.ok_or(RunNotFound { run })?;
+        shards.sort_by(|a, b| {
+            let (a, b) = ((a.spec.as_spec_ref(), a), (b.spec.as_spec_ref(), b));
+            (a.0.start(), a.1.head.key).cmp(&(b.0.start(), b.1.head.key))
+        });
+        Ok(shards)
+    }
+
+    pub(crate) async fn change(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        change: RunTransition,
+        op: OpId,
+    ) -> Result<IdempotentOutcome<()>, RunTransitionError> {
+        let call = RunCall { now: LogicalTime::ZERO, tenant };
+        let (attempts, overtaken_at) = (Vec::new(), None);
+        let mut transition =
+            Transition { backend: self, call, run, change, op, attempts, overtaken_at };
+        let (record, outcome) = self.core.driver.transact(&mut transition).await?;
+        // A run that has ended needs no more room than it uses.
+        if let Some(record) = record.filter(|record| record.status.is_terminal()) {
+            self.core.return_unused_room(record.tenant, record.run).await;
+        }
+        Ok(outcome)
+    }
+
+    /// What a change has to know of a run's shards; none if the run is being taken away. What was
+    /// done before is answered by the op log, and nobody has to count.
+    async fn progress_for(
+        &self,
+        change: RunTransition,
+        found: &StoredRun,
+        now: LogicalTime,
+        op: OpId,
+    ) -> Result<Option<RunProgress>, InfraError> {
+        if change != RunTransition::Complete || is_logged(&found.record, op) {
+            return Ok(Some(RunProgress::default()));
+        }
+        self.core.progress_of(found, now, change.name()).await
+    }
+}
+
+impl Core {
+    /// What stores a run that was changed, and its gate if that is another one now, or was gone.
+    fn changed(&self, record: &RunRecord, at: Revision, before: Option<Gate>) -> CommitBuilder {
+        let RunRecord { tenant, run, .. } = *record;
+        let (key, after) = (self.keys.run(tenant, run), Gate::of(record));
+        let commit = Commit::builder()
+            .expect(key.clone(), Expect::At(at))
+            .put(key, Run::encode_of(record, false));
+        if before == Some(after) {
+            return commit;
+        }
+        commit.put(self.keys.gate(tenant, run), after.encode())
+    }
+
+    /// Reads a run for whoever looks at it.
+    async fn look_at(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        operation: &'static str,
+    ) -> Result<StoredRun, RunQueryError> {
+        let found = self.load_run(tenant, run, operation).await?;
+        Ok(found.filter(|found| !found.collecting).ok_or(RunNotFound { run })?)
+    }
+}
+
+/// A run that is made without its shards.
+struct Creation<'c> {
+    core: &'c Core,
+    call: Option<RunCall>,
+    tenant: TenantId,
+    run: RunId,
+    config: RunConfig,
+    overtaken: Option<InfraError>,
+}
+
+impl Transaction for Creation<'_> {
+    type Basis = Option<RunRecord>;
+    type Answer = EventCollector;
+    type Output = ();
+    type Error = CreateRunError;
+
+    fn operation(&self) -> &'static str {
+        CREATE
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        let now = self.core.now().await?;
+        self.call = Some(RunCall { now, tenant: self.tenant });
+        let existing = self.core.load_run(self.tenant, self.run, CREATE).await?;
+        Ok((existing.map(|found| found.record), read))
+    }
+
+    async fn decide(&mut self, existing: &Self::Basis) -> Decided<EventCollector, CreateRunError> {
+        let (keys, tenant, run) = (&self.core.keys, self.tenant, self.run);
+        let Some(call) = &self.call else { return Ok(Decision::Reload) };
+        let mut events = self.core.publisher.collector();
+        let made = ops::create_run(call, run, self.config, existing.as_ref(), &mut events);
+        let record = match (made, &self.overtaken) {
+            (Ok(record), _) => record,
+            // What exists may be what an attempt of this call has made, and others have changed.
+            (Err(_), Some(unknown)) => return Err(unknown.clone()),
+            (Err(refusal), None) => return Ok(Decision::Refuse(refusal)),
+        };
+        let commit = Commit::builder()
+            .expect(keys.run(tenant, run), Expect::Absent)
+            .put(keys.run(tenant, run), Run::encode_of(&record, false))
+            .put(keys.gate(tenant, run), Gate::of(&record).encode());
+        Ok(Decision::Commit(commit, events))
+    }
+
+    fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
+        if let Settled::Overtaken(error) = settled {
+            self.overtaken = Some(error.clone());
+        }
+    }
+
+    fn finish(&mut self, _: Self::Basis, events: EventCollector, _: Option<(&Commit, Revision)>) {
+        self.core.publisher.publish(events);
+    }
+}
+
+/// A change of a run that exists.
+struct Transition<'c> {
+    backend: &'c StoredCoordinator,
+    call: RunCall,
+    run: RunId,
+    change: RunTransition,
+    op: OpId,
+    /// Attempts that were overtaken.
+    attempts: Vec<Attempt>,
+    /// The newest revision of the run that one of them was based on.
+    overtaken_at: Option<Revision>,
+}
+
+/// An attempt that was overtaken: how the op log shows that it was applied, and what tells of it.
+pub(crate) struct Attempt {
+    pub(crate) logged: Option<OpLogEntry>,
+    pub(crate) events: EventCollector,
+    pub(crate) error: InfraError,
+}
+
+/// A run, and what a change has to know of its shards.
+struct RunBasis {
+    found: StoredRun,
+    progress: RunProgress,
+}
+
+/// A run as it will be.
+struct Changed {
+    /// The revision of the run that it is based on.
+    at: Revision,
+    /// None if the change had been made before.
+    record: Option<RunRecord>,
+    logged: Option<OpLogEntry>,
+    events: EventCollector,
+    outcome: IdempotentOutcome<()>,
+}
+
+impl Transaction for Transition<'_> {
+    type Basis = Option<RunBasis>;
+    type Answer = Changed;
+    type Output = (Option<RunRecord>, IdempotentOutcome<()>);
+    type Error = RunTransitionError;
+
+    fn operation(&self) -> &'static str {
+        self.change.name()
+    }
+
+    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
+        let (core, operation) = (&self.backend.core, self.change.name());
+        self.call.now = core.now().await?;
+        let found = core.load_run_alone(self.call.tenant, self.run, operation).await?;
+        let Some(found) = found.filter(|found| !found.collecting) else { return Ok((None, read)) };
+        let progress = self.backend.progress_for(self.change, &found, self.call.now, self.op);
+        Ok((progress.await?.map(|progress| RunBasis { found, progress }), read))
+    }
+
+    async fn decide(&mut self, basis: &Self::Basis) -> Decided<Changed, RunTransitionError> {
+        let Some(RunBasis { found, progress }) = basis else {
+            // An attempt may have been applied before the run was deleted.
+            return match self.attempts.last() {
+                Some(attempt) => Err(attempt.error.clone()),
+                None => Ok(Decision::Refuse(RunNotFound { run: self.run }.into())),
+            };
+        };
+        let core = &self.backend.core;
+        let mut record = found.record.clone();
+        let before = found.has_gate.then(|| Gate::of(&record));
+        let mut events = core.publisher.collector();
+        let change = RunChange::of(self.change, progress);
+        match ops::change_run(&self.call, &mut record, change, self.op, &mut events) {
+            Ok(outcome @ IdempotentOutcome::Executed(())) => {
+                let commit = core.changed(&record, found.at, before);
+                let logged = newly_logged(&found.record.op_log, &record.op_log);
+                let (at, record) = (found.at, Some(record));
+                Ok(Decision::Commit(commit, Changed { at, record, logged, events, outcome }))
+            }
+            Ok(outcome @ IdempotentOutcome::Replayed(())) => {
+                let events = take_logged(&mut self.attempts, &record.op_log).unwrap_or(events);
+                let (at, record, logged) = (found.at, None, None);
+                Ok(Decision::Answer(Changed { at, record, logged, events, outcome }))
+            }
+            // On a state of before an overtaken attempt nothing is refused: the attempt may have
+            // been applied since.
+            Err(refusal) => match self.attempts.last() {
+                Some(attempt) if self.overtaken_at >= Some(found.at) => Err(attempt.error.clone()),
+                _ => Ok(Decision::Refuse(refusal)),
+            },
+        }
+    }
+
+    fn not_stored(&mut self, changed: Changed, settled: &Settled) {
+        let Changed { at, logged, events, .. } = changed;
+        if let Settled::Overtaken(error) = settled {
+            self.overtaken_at = self.overtaken_at.max(Some(at));
+            self.attempts.push(Attempt { logged, events, error: error.clone() });
+        }
+    }
+
+    fn finish(
+        &mut self,
+        _: Self::Basis,
+        Changed { record, events, outcome, .. }: Changed,
+        stored: Option<(&Commit, Revision)>,
+    ) -> Self::Output {
+        let core = &self.backend.core;
+        if let Some((commit, revision)) = stored {
+            core.note_commit(self.call.tenant, self.run, revision, commit.writes());
+        }
+        core.publisher.publish(events);
+        (record, outcome)
+    }
+}
+
+/// What an operation has added to an op log.
+pub(crate) fn newly_logged<const CAPACITY: usize>(
+    before: &OpLog<CAPACITY>,
+    after: &OpLog<CAPACITY>,
+) -> Option<OpLogEntry> {
+    let is_known = |made: &OpLogEntry| before.entries().any(|entry| entry == made);
+    after.entries().find(|entry| !is_known(entry)).copied()
+}
+
+/// The events of the attempt that a replay has found in the op log, unless that was another call's.
+/// Of two that were made under one id, the time of the entry distinguishes them.
+pub(crate) fn take_logged<const CAPACITY: usize>(
+    attempts: &mut Vec<Attempt>,
+    log: &OpLog<CAPACITY>,
+) -> Option<EventCollector> {
+    let is_there = |attempt: &Attempt| {
+        attempt.logged.is_some_and(|logged| log.entries().any(|entry| *entry == logged))
+    };
+    let at = attempts.iter().position(is_there)?;
+    Some(attempts.swap_remove(at).events)
+}
+
+fn is_logged(record: &RunRecord, op: OpId) -> bool {
+    record.op_log.entries().any(|entry| entry.op == op)
+}

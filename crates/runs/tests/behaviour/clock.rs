@@ -1,0 +1,202 @@
+//! The coordinator's clock never goes back, whatever the calendar does.
+
+use shardwright_contracts::LogicalTime;
+use shardwright_coordination::{AcquireError, AsyncCoordinationBackend};
+use shardwright_engine::codec::{ClockMark, Record};
+use shardwright_runs::EngineConfig;
+use shardwright_store::Store;
+
+use crate::site::{Engine, LEASE_MS, Site, TENANT, acquire, list, op, shard, start, worker};
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// By how much whoever starts may be ahead of its calendar.
+fn interval_ms() -> u64 {
+    Site::config().clock_mark_interval_ms
+}
+
+/// What time it is: a lease ends so long after it was granted.
+async fn time(engine: &Engine, id: u64) -> u64 {
+    let lease = acquire(engine, id, 1).await;
+    engine.release(TENANT, &lease, op(lease.fence().as_raw())).await.unwrap();
+    lease.deadline().as_millis() - LEASE_MS
+}
+
+fn mark(site: &Site) -> LogicalTime {
+    let loaded = site.run(site.store.load(&[site.keys.keyspace().clock()])).unwrap();
+    ClockMark::decode(&loaded.values[0].as_ref().unwrap().value).unwrap().reserved_until
+}
+
+#[test]
+fn it_goes_with_the_calendar_and_never_back() {
+    let site = Site::new();
+    let engine = site.engine();
+    site.run(start(&engine, 1));
+    let mut last = site.run(time(&engine, 0));
+    assert_eq!(last, site.world.now().as_millis());
+    // Back by ten minutes, by a second, forward by an hour, and back again.
+    for off_ms in [-600_000, -1_000, 3_600_000, 0, -3_600_000, 50] {
+        site.world.set_calendar_off(off_ms);
+        for step in [0, 1, 7, 500, 2_000] {
+            site.world.advance(step);
+            let now = site.run(time(&engine, 0));
+            assert!(now >= last, "{last} and then {now}");
+            assert!(now <= last.max(site.world.now().as_millis()) + 3_600_000 + step);
+            assert!(now <= mark(&site).as_millis(), "{now} was told without a mark");
+            last = now;
+        }
+    }
+}
+
+#[test]
+fn it_goes_on_while_the_calendar_is_behind() {
+    let site = Site::new();
+    let engine = site.engine();
+    site.run(start(&engine, 1));
+    let before = site.run(time(&engine, 0));
+    site.world.set_calendar_off(-86_400_000);
+    site.world.advance(5_000);
+    let after = site.run(time(&engine, 0));
+    assert_eq!(after, before + 2_500, "leases must still end");
+}
+
+#[test]
+fn it_goes_on_however_often_it_is_read_while_the_calendar_is_behind() {
+    let site = Site::new();
+    let engine = site.engine();
+    site.run(start(&engine, 1));
+    let before = site.run(time(&engine, 0));
+    site.world.set_calendar_off(-60_000);
+    for _ in 0..10_000 {
+        site.world.advance(1);
+        site.run(time(&engine, 0));
+    }
+    assert_eq!(site.run(time(&engine, 0)), before + 5_000);
+}
+
+#[test]
+fn it_never_goes_back_over_a_restart() {
+    let site = Site::new();
+    let first = site.engine();
+    site.run(start(&first, 1));
+    let mut last = site.run(time(&first, 0));
+    drop(first);
+    for off_ms in [-1_000_000, -500_000, 0, -999_999] {
+        site.world.set_calendar_off(off_ms);
+        let engine = site.engine();
+        for _ in 0..3 {
+            site.world.advance(100);
+            let now = site.run(time(&engine, 0));
+            assert!(now >= last, "{last} and then {now}");
+            last = now;
+        }
+    }
+}
+
+/// One that starts begins where the mark of the one before allows, a little ahead.
+#[test]
+fn it_waits_for_the_calendar_however_seldom_it_is_read() {
+    for step in [10, 700, 5_000] {
+        let site = Site::new();
+        site.run(start(&site.engine(), 1));
+        let engine = site.engine();
+        let first = site.run(time(&engine, 0));
+        assert!(first > site.world.now().as_millis(), "it is to start ahead");
+        let stored = mark(&site);
+        while site.world.now().as_millis() < first {
+            assert_eq!(site.run(time(&engine, 0)), first, "in steps of {step}");
+            assert_eq!(mark(&site), stored, "what waits needs no mark");
+            site.world.advance(step);
+        }
+        assert_eq!(site.run(time(&engine, 0)), site.world.now().as_millis(), "in steps of {step}");
+    }
+}
+
+#[test]
+fn starts_add_up_to_nothing() {
+    for pause in [0, 2, 100, 999] {
+        let site = Site::new();
+        site.run(start(&site.engine(), 1));
+        for start in 0..50 {
+            let engine = site.engine();
+            for _ in 0..2 {
+                let (told, calendar) = (site.run(time(&engine, 0)), site.world.now().as_millis());
+                let most = calendar + interval_ms();
+                assert!(told <= most, "start {start}: {told} at {calendar}, each {pause} ms");
+                assert!(mark(&site).as_millis() <= most);
+                site.world.advance(pause);
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_starts_takes_nothing_from_a_holder_who_renews() {
+    let site = Site::new();
+    let config =
+        EngineConfig { sessions: Site::config().sessions, ..EngineConfig::on_one_machine() };
+    let engine = || site.engine_over(site.store.clone(), config);
+    let holder = engine();
+    site.run(start(&holder, 1));
+    let lease = site.run(acquire(&holder, 0, 1));
+    let mut lease_end = lease.deadline();
+    for _ in 0..40 {
+        site.world.advance(LEASE_MS / 4);
+        lease_end = site.run(holder.renew(TENANT, &lease)).unwrap().new_deadline;
+        for _ in 0..10 {
+            let taken = site.run(engine().acquire_and_restore(TENANT, shard(0), worker(2)));
+            assert!(matches!(taken, Err(AcquireError::AlreadyLeased(_))), "{taken:?}");
+            site.world.advance(2);
+        }
+    }
+    // At the very end of the lease, one that starts anew is ahead of the one that granted it.
+    site.world.advance(LEASE_MS - 20 - interval_ms() / 2);
+    site.run(list(&holder));
+    assert!(mark(&site) > lease_end, "one that starts is to begin after the lease's end");
+    let taken = site.run(engine().acquire_and_restore(TENANT, shard(0), worker(2)));
+    assert!(matches!(taken, Err(AcquireError::AlreadyLeased(_))), "{taken:?}");
+    site.run(holder.renew(TENANT, &lease)).unwrap();
+}
+
+#[test]
+fn a_calendar_that_was_wrong_for_a_moment_is_caught_up_with() {
+    let site = Site::new();
+    site.run(start(&site.engine(), 1));
+    site.world.set_calendar_off(HOUR_MS as i64);
+    let misled = site.run(time(&site.engine(), 0));
+    assert!(misled >= site.world.now().as_millis() + HOUR_MS);
+    site.world.set_calendar_off(0);
+    // The reservation reaches an interval beyond the wrong calendar.
+    let most = misled + interval_ms();
+    let begun = site.world.now().as_millis();
+    let engine = site.engine();
+    let mut last = misled;
+    while site.world.now().as_millis() < begun + 2 * HOUR_MS + 4 * interval_ms() {
+        let half = (site.world.now().as_millis() - begun) / 2;
+        for told in [site.run(time(&engine, 0)), site.run(time(&site.engine(), 0))] {
+            assert!(told >= last, "{last} and then {told}");
+            assert!(told <= (most + half).max(site.world.now().as_millis() + interval_ms()));
+        }
+        last = site.run(time(&engine, 0));
+        site.world.advance(7_777);
+    }
+    assert_eq!(site.run(time(&engine, 0)), site.world.now().as_millis());
+    let next = site.run(time(&site.engine(), 0));
+    assert!(next <= site.world.now().as_millis() + interval_ms());
+}
+
+#[test]
+fn whoever_runs_follows_one_whose_calendar_is_far_ahead() {
+    let site = Site::new();
+    let (right, misled) = (site.engine(), site.engine());
+    site.run(start(&right, 2));
+    site.world.set_calendar_off(HOUR_MS as i64);
+    site.run(time(&misled, 0));
+    site.world.set_calendar_off(0);
+    for _ in 0..100 {
+        // As soon as it needs a mark of its own, it finds the other's.
+        site.world.advance(2 * interval_ms());
+        let (one, other) = (site.run(time(&right, 0)), site.run(time(&misled, 1)));
+        assert!(one.abs_diff(other) <= 2 * interval_ms(), "{one} and {other}");
+    }
+}

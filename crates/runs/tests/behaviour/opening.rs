@@ -1,0 +1,115 @@
+//! Opening a store: its format, its incarnation, and a store that is full.
+
+use shardwright_contracts::CursorUpdate;
+use shardwright_coordination::{
+    AcquireError, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
+    CheckpointError, ClaimError, CompleteError, InfraError, RenewError, SplitRequestError,
+};
+use shardwright_engine::codec::{Format, Record};
+use shardwright_runs::{OpenError, StoredCoordinator};
+use shardwright_store::{Commit, Expect, Store};
+
+use crate::flaky::{Fate, Flaky};
+use crate::site::{Engine, LEASE_MS, RUN, Site, TENANT, acquire, list, op, shard, start, worker};
+
+#[test]
+fn a_store_of_a_later_format_is_refused() {
+    let site = Site::new();
+    let key = site.keys.keyspace().format();
+    let commit = Commit::builder()
+        .expect(key.clone(), Expect::Absent)
+        .put(key, Format { version: 2 }.encode())
+        .build()
+        .unwrap();
+    site.run(site.store.commit(commit)).unwrap();
+    let (store, env) = (site.store.clone(), site.world.clone());
+    let opened =
+        site.run(StoredCoordinator::open(store, env, site.keys.keyspace().clone(), Site::config()));
+    assert_eq!(opened.err(), Some(OpenError::NewerFormat { found: 2, known: 1 }));
+}
+
+#[test]
+fn a_store_that_never_says_what_became_of_anything_is_not_asked_for_ever() {
+    let site = Site::new();
+    let store = Flaky::new(site.store.clone());
+    store.henceforth(0, Fate::Late);
+    let (env, keys) = (site.world.clone(), site.keys.keyspace().clone());
+    let opened = site.run(StoredCoordinator::open(store.clone(), env, keys, Site::config()));
+    let error = opened.err();
+    assert!(matches!(error, Some(OpenError::Store(InfraError::Unknown { .. }))), "{error:?}");
+    assert!(store.commits() < 10, "{}", store.commits());
+}
+
+#[test]
+fn leases_from_before_a_restore_are_stale_for_good() {
+    let site = Site::new();
+    let before = site.engine();
+    site.run(start(&before, 2));
+    let lease = site.run(acquire(&before, 0, 1));
+    drop(before);
+    let raised =
+        site.run(Engine::raise_incarnation(site.store.clone(), site.keys.keyspace())).unwrap();
+    assert_eq!(raised, 1);
+    let after = site.engine();
+    let renewed = site.run(after.renew(TENANT, &lease));
+    assert!(matches!(renewed, Err(RenewError::StaleFence(_))), "{renewed:?}");
+    let cursor = CursorUpdate::at(b"0000001");
+    let moved = site.run(after.checkpoint(TENANT, &lease, cursor, op(1)));
+    assert!(matches!(moved, Err(CheckpointError::StaleFence(_))), "{moved:?}");
+    site.world.advance(LEASE_MS);
+    for id in [0, 1] {
+        let lease = site.run(acquire(&after, id, 2));
+        assert!(lease.fence().as_raw() >= 1 << 32, "{:?}", lease.fence());
+    }
+}
+
+#[test]
+fn leases_from_before_a_restore_keep_nobody_from_their_shards() {
+    let site = Site::new();
+    // The old coordinator and its session live on.
+    let before = site.engine();
+    site.run(start(&before, 2));
+    let lease = site.run(acquire(&before, 0, 1));
+    site.run(acquire(&before, 1, 1));
+    site.run(Engine::raise_incarnation(site.store.clone(), site.keys.keyspace())).unwrap();
+    let after = site.engine();
+    let asked = site.run(after.request_split(TENANT, shard(0), worker(2), LEASE_MS));
+    assert!(matches!(asked, Err(SplitRequestError::NotLeased(_))), "{asked:?}");
+    assert!(site.run(list(&after)).iter().all(|shard| shard.lease_deadline.is_none()));
+    for by in [2, 3] {
+        let claimed = site.run(after.claim_next_available(TENANT, RUN, worker(by))).unwrap();
+        assert!(claimed.lease.fence() > lease.fence());
+        assert_eq!(claimed.capacity.available_count, 3 - by as u32);
+    }
+    let none = site.run(after.claim_next_available(TENANT, RUN, worker(4)));
+    assert!(matches!(none, Err(ClaimError::NoneAvailable(_))), "{none:?}");
+    site.audit();
+}
+
+#[test]
+fn a_full_store_changes_nothing_answers_reads_and_goes_on_later() {
+    let site = Site::new();
+    let (engine, store) = site.flaky_engine();
+    site.run(start(&engine, 2));
+    let lease = site.run(acquire(&engine, 0, 1));
+    let (shards, keys) = (site.run(list(&engine)), site.key_names());
+    store.henceforth(0, Fate::Refuse);
+    let acquired = site.run(engine.acquire_and_restore(TENANT, shard(1), worker(1)));
+    let not_applied = |error: &InfraError| matches!(error, InfraError::NotApplied { .. });
+    assert!(matches!(&acquired, Err(AcquireError::BackendError(e)) if not_applied(e)));
+    let cursor = CursorUpdate::at(b"0000001");
+    let completed = site.run(engine.complete(TENANT, &lease, cursor, op(1)));
+    assert!(matches!(&completed, Err(CompleteError::BackendError(e)) if not_applied(e)));
+    let created = site.run(engine.create_run(
+        TENANT,
+        shardwright_contracts::RunId::from_raw(9),
+        crate::site::run_config(),
+    ));
+    assert!(created.is_err());
+    assert_eq!((site.run(list(&engine)), site.key_names()), (shards, keys));
+    assert!(site.run(engine.get_run(TENANT, RUN)).is_ok());
+    store.next([]);
+    site.run(engine.complete(TENANT, &lease, cursor, op(1))).unwrap();
+    site.run(acquire(&engine, 1, 1));
+    site.audit();
+}

@@ -1,0 +1,176 @@
+//! A store in memory in a world of its own, and shorthand for what tests do all the time.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use shardwright_contracts::{
+    CursorSemantics, CursorUpdate, InitialShardInput, OpId, RunId, ShardId, ShardKey, ShardSpecRef,
+    TenantId, WorkerId,
+};
+use shardwright_coordination::{
+    AsyncCoordinationBackend, AsyncRunManagement, Lease, RunConfig, ShardFilter, ShardSummary,
+};
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_runs::keys::RunKeys;
+use shardwright_runs::{EngineConfig, Sessions, StoredCoordinator};
+use shardwright_store::Store;
+use shardwright_store::memory::MemoryStore;
+
+use crate::flaky::Flaky;
+use crate::support::audit;
+use crate::support::world::World;
+
+pub(crate) const LEASE_MS: u64 = 10_000;
+pub(crate) const TENANT: TenantId = TenantId::from_bytes([7; TenantId::SIZE]);
+pub(crate) const RUN: RunId = RunId::from_raw(1);
+/// The session of a coordinator, unless it is told otherwise, outlives every lease.
+pub(crate) const SESSION: Duration = Duration::from_secs(3_600);
+
+pub(crate) type Engine = StoredCoordinator;
+
+/// One store, and the world around it.
+pub(crate) struct Site {
+    pub(crate) world: World,
+    pub(crate) store: MemoryStore,
+    pub(crate) keys: RunKeys,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        let world = World::new(0);
+        world.advance(1_000_000);
+        let store = MemoryStore::new(Arc::new(world.clock().clone()));
+        Self { world, store, keys: RunKeys::new(Keyspace::new("site/").unwrap()) }
+    }
+
+    pub(crate) fn config() -> EngineConfig {
+        EngineConfig {
+            skew_allowance_ms: 0,
+            quota_block: 1,
+            sessions: Sessions::Bound { ttl: SESSION },
+            ..EngineConfig::default()
+        }
+    }
+
+    /// A coordinator that nothing happens to.
+    pub(crate) fn engine(&self) -> Engine {
+        self.engine_over(self.store.clone(), Self::config())
+    }
+
+    /// A coordinator over a store to which things happen.
+    pub(crate) fn flaky_engine(&self) -> (Engine, Flaky<MemoryStore>) {
+        let store = Flaky::new(self.store.clone());
+        (self.engine_over(store.clone(), Self::config()), store)
+    }
+
+    pub(crate) fn engine_over<S: Store>(&self, store: S, config: EngineConfig) -> Engine {
+        let keys = self.keys.keyspace().clone();
+        let opened = StoredCoordinator::open(store, self.world.clone(), keys, config);
+        self.run(opened).unwrap()
+    }
+
+    pub(crate) fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.world.block_on(future)
+    }
+
+    /// Fails if what is stored does not go together.
+    pub(crate) fn audit(&self) {
+        self.run(audit::audit(&self.store, &self.keys));
+    }
+
+    pub(crate) fn key_names(&self) -> Vec<String> {
+        self.run(audit::key_names(&self.store, &self.keys)).into_iter().collect()
+    }
+
+    /// Lets two futures go on in an order that the seed decides, to the end of both.
+    pub(crate) fn race<A, B>(
+        &self,
+        seed: u64,
+        one: impl Future<Output = A>,
+        other: impl Future<Output = B>,
+    ) -> (A, B) {
+        let (mut one, mut other) = (pin!(one), pin!(other));
+        let (mut a, mut b) = (None, None);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        self.run(std::future::poll_fn(move |context| {
+            if a.is_none() && (b.is_some() || rng.bool()) {
+                if let Poll::Ready(done) = one.as_mut().poll(context) {
+                    a = Some(done);
+                }
+            } else if b.is_none()
+                && let Poll::Ready(done) = other.as_mut().poll(context)
+            {
+                b = Some(done);
+            }
+            match (a.take(), b.take()) {
+                (Some(a), Some(b)) => Poll::Ready((a, b)),
+                (left, right) => {
+                    (a, b) = (left, right);
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+            }
+        }))
+    }
+}
+
+pub(crate) fn op(raw: u64) -> OpId {
+    OpId::from_raw(raw)
+}
+
+pub(crate) fn worker(raw: u64) -> WorkerId {
+    WorkerId::from_raw(raw)
+}
+
+pub(crate) fn shard(raw: u64) -> ShardKey {
+    ShardKey::new(RUN, ShardId::from_raw(raw))
+}
+
+pub(crate) fn run_config() -> RunConfig {
+    RunConfig::try_new(CursorSemantics::Completed, LEASE_MS, None).unwrap()
+}
+
+/// A manifest of equal shards.
+pub(crate) struct Manifest(Vec<[String; 2]>);
+
+impl Manifest {
+    pub(crate) fn of(shards: usize) -> Self {
+        let bound = |place: usize| format!("{place:06}");
+        Self((0..shards).map(|place| [bound(place), bound(place + 1)]).collect())
+    }
+
+    pub(crate) fn inputs(&self) -> Vec<InitialShardInput<'_>> {
+        self.0
+            .iter()
+            .zip(0..)
+            .map(|([start, end], id)| InitialShardInput {
+                shard: ShardId::from_raw(id),
+                spec: ShardSpecRef::new(start.as_bytes(), end.as_bytes(), b"meta"),
+                cursor: CursorUpdate::initial(),
+            })
+            .collect()
+    }
+}
+
+/// Starts the run with some shards.
+pub(crate) async fn start(engine: &Engine, shards: usize) {
+    start_run(engine, RUN, shards).await;
+}
+
+pub(crate) async fn start_run(engine: &Engine, run: RunId, shards: usize) {
+    let manifest = Manifest::of(shards);
+    let (inputs, op) = (manifest.inputs(), op(1_000_000));
+    let started = engine.create_run_with_shards(TENANT, run, run_config(), &inputs, op).await;
+    started.unwrap();
+}
+
+pub(crate) async fn acquire(engine: &Engine, id: u64, by: u64) -> Lease {
+    engine.acquire_and_restore(TENANT, shard(id), worker(by)).await.unwrap().lease
+}
+
+pub(crate) async fn list(engine: &Engine) -> Vec<ShardSummary> {
+    engine.list_shards(TENANT, RUN, ShardFilter::all()).await.unwrap()
+}

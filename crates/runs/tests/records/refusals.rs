@@ -1,0 +1,291 @@
+//! What is no record is refused, for the right reason and without waste.
+
+use shardwright_contracts::limits::{MAX_INITIAL_SHARDS, MAX_SPAWNED_PER_SHARD};
+use shardwright_contracts::{
+    CursorInputError, FenceEpoch, LogicalTime, ShardId, ShardSpecInputError,
+};
+use shardwright_coordination::{
+    InvariantViolation, OpKind, OpLog, Park, ParkReason, RunConfigError, RunStatus, ShardStatus,
+};
+use shardwright_engine::codec::{DecodeError, Format, Kind, Problem, Record};
+use shardwright_runs::records::{
+    Binding, Count, Definition, Gate, Manifest, OpenShard, Progress, Run, SplitAsk, join_run,
+    join_shard,
+};
+
+use crate::checks;
+use crate::examples::{self, child, entry};
+
+/// What is wrong with an example in which some bytes were replaced.
+fn broken<R: Record + std::fmt::Debug>(record: &R, at: usize, bytes: &[u8]) -> (Problem, usize) {
+    let mut value = record.encode().to_vec();
+    value[at..at + bytes.len()].copy_from_slice(bytes);
+    let DecodeError { kind, problem, offset } = R::decode(&value).unwrap_err();
+    assert_eq!(kind, R::KIND);
+    (problem, offset)
+}
+
+/// The problem for a value that its protocol rejects with `error`.
+fn invalid(error: impl std::fmt::Display) -> Problem {
+    Problem::Invalid(error.to_string().into())
+}
+
+/// The rule that a record breaks which nobody should have stored.
+fn rule<R: Record + std::fmt::Debug>(record: &R) -> &'static str {
+    match R::decode(&record.encode()).unwrap_err().problem {
+        Problem::Invariant(InvariantViolation(rule)) => rule,
+        problem => panic!("{problem}"),
+    }
+}
+
+#[test]
+fn every_cut_and_every_extra_byte_is_refused() {
+    for (kind, value) in examples::small().into_iter().chain(examples::largest()) {
+        let length = value.len();
+        for cut in 0..length {
+            let decoded = checks::record::as_kind(kind, &value[..cut]);
+            assert_eq!(decoded, Some(false), "{kind} cut to {cut}");
+        }
+        for byte in 0..=u8::MAX {
+            let longer = [&value[..], &[byte]].concat();
+            let decoded = checks::record::as_kind(kind, &longer);
+            assert_eq!(decoded, Some(false), "{kind} followed by {byte}");
+        }
+    }
+    let error = OpenShard::decode(&[16, 1, 0]).unwrap_err();
+    assert_eq!((error.problem, error.offset), (Problem::Trailing { extra: 1 }, 2));
+    let error = Format::decode(&[15, 1, 0]).unwrap_err();
+    assert_eq!((error.problem, error.offset), (Problem::Truncated { needed: 4, left: 1 }, 2));
+    let error = Format::decode(&[]).unwrap_err();
+    assert_eq!((error.problem, error.offset), (Problem::Empty, 0));
+}
+
+#[test]
+fn other_kinds_and_versions_are_refused() {
+    for (kind, value) in examples::small() {
+        for other in Kind::ALL {
+            let decoded = checks::record::as_kind(*other, &value);
+            assert!(decoded.is_none_or(|decoded| decoded == (*other == kind)), "{other}");
+        }
+    }
+    let gate = examples::gate();
+    assert_eq!(broken(&gate, 0, &[6]), (Problem::OtherKind { found: 6 }, 0));
+    assert_eq!(broken(&gate, 0, &[0]), (Problem::OtherKind { found: 0 }, 0));
+    assert_eq!(broken(&gate, 1, &[0]), (Problem::OtherVersion { found: 0 }, 1));
+    assert_eq!(broken(&gate, 1, &[2]), (Problem::OtherVersion { found: 2 }, 1));
+}
+
+#[test]
+fn bytes_that_name_nothing_are_refused() {
+    let unknown = |what, byte, offset| (Problem::UnknownByte { what, byte }, offset);
+    let (progress, parked) = (examples::progress(), examples::parked());
+    assert_eq!(broken(&progress, 2, &[4]), unknown("status", 4, 2));
+    assert_eq!(broken(&progress, 3, &[2]), unknown("park", 2, 3));
+    assert_eq!(broken(&parked, 4, &[5]), unknown("reason", 5, 4));
+    let log = 2 + 1 + 1 + 8 + 17 + 7 + 8;
+    assert_eq!(broken(&progress, log + 12, &[13]), unknown("kind", 13, log + 12));
+    assert_eq!(broken(&progress, log + 13, &[3]), unknown("result", 3, log + 13));
+    let gate = examples::gate();
+    assert_eq!(broken(&gate, 2, &[5]), unknown("status", 5, 2));
+    assert_eq!(broken(&gate, 3, &[2]), unknown("paused", 2, 3));
+    assert_eq!(broken(&gate, 4, &[2]), unknown("cursor_semantics", 2, 4));
+    let run = examples::run();
+    let last = run.encode().len() - 1;
+    assert_eq!(broken(&run, last, &[2]), unknown("collecting", 2, last));
+}
+
+#[test]
+fn numbers_and_bytes_that_nobody_may_store_are_refused() {
+    let zero = (Problem::Zero { what: "fence" }, 10);
+    assert_eq!(broken(&examples::binding(), 10, &[0; 8]), zero);
+    let config = |error: RunConfigError| (invalid(error), 4);
+    assert_eq!(broken(&examples::gate(), 5, &[0; 8]), config(RunConfigError::ZeroLeaseDuration));
+    assert_eq!(broken(&examples::gate(), 14, &[0; 4]), config(RunConfigError::ZeroRetries));
+    let inverted = ShardSpecInputError::InvertedRange { start_len: 1, end_len: 2 };
+    assert_eq!(broken(&examples::definition(), 54, b"x"), (Problem::Spec(inverted), 50));
+}
+
+#[test]
+fn cursors_have_one_spelling() {
+    let parked = examples::parked().encode();
+    let at = 2 + 1 + 9 + 8 + 1;
+    let with_cursor = |cursor: &[u8]| {
+        let value = [&parked[..at], cursor, &parked[at + 2..]].concat();
+        Progress::decode(&value).map(drop).map_err(|error| {
+            assert_eq!(error.offset, at);
+            error.problem
+        })
+    };
+    assert_eq!(with_cursor(&[0, 0]), Ok(()));
+    assert_eq!(with_cursor(&[1, 1, 0, 0, 0, 7, 0]), Ok(()));
+    assert_eq!(with_cursor(&[1, 1, 0, 0, 0, 7, 1, 0, 0, 0, 0]), Err(Problem::EmptyToken));
+    let cursor = |error| Err(Problem::Cursor(error));
+    assert_eq!(with_cursor(&[1, 0, 0, 0, 0, 0]), cursor(CursorInputError::EmptyLastKey));
+    let keyless = [0, 1, 1, 0, 0, 0, 7];
+    assert_eq!(with_cursor(&keyless), cursor(CursorInputError::TokenWithoutKey));
+    let long = [&[1, 1, 16, 0, 0][..], &[7; 4_097], &[0]].concat();
+    let too_large = CursorInputError::KeyTooLarge { size: 4_097, max: 4_096 };
+    assert_eq!(with_cursor(&long), cursor(too_large));
+}
+
+#[test]
+fn lists_are_bounded_before_they_are_read() {
+    let too_many = |what, count, max, at| (Problem::TooMany { what, count, max }, at);
+    let bytes = |count: usize| (count as u32).to_le_bytes();
+    let most = MAX_INITIAL_SHARDS;
+    let (manifest, root) = (examples::manifest(), "root shards");
+    assert_eq!(broken(&manifest, 2, &bytes(most + 1)), too_many(root, most + 1, most, 2));
+    assert_eq!(
+        broken(&manifest, 2, &bytes(most)),
+        (Problem::Truncated { needed: 8 * most, left: 16 }, 6)
+    );
+    let (definition, spawned) = (examples::definition(), "spawned shards");
+    let (most, at) = (MAX_SPAWNED_PER_SHARD, definition.encode().len() - 20);
+    assert_eq!(broken(&definition, at, &bytes(most + 1)), too_many(spawned, most + 1, most, at));
+    let truncated = |needed, left, at| (Problem::Truncated { needed, left }, at + 4);
+    assert_eq!(broken(&definition, at, &bytes(2)), truncated(32, 16, at));
+    let (progress, remembered) = (examples::progress(), "remembered operations");
+    let at = progress.encode().len() - 8 - 26 - 4;
+    assert_eq!(broken(&progress, at, &bytes(17)), too_many(remembered, 17, 16, at));
+    assert_eq!(broken(&progress, at, &bytes(16)), truncated(16 * 26, 26 + 8, at));
+    let run = examples::run();
+    let at = run.encode().len() - 1 - 26 - 4;
+    assert_eq!(broken(&run, at, &bytes(9)), too_many(remembered, 9, 8, at));
+}
+
+#[test]
+fn records_that_cannot_be_are_refused() {
+    let definition = examples::definition();
+    assert!(rule(&Definition { parent: None, ..definition.clone() }).contains("parent"));
+    let mut spawned = definition.spawned.clone();
+    spawned[0].shard = ShardId::SINGLE;
+    assert!(rule(&Definition { spawned, ..definition }).contains("derived"));
+
+    let (progress, parked) = (examples::progress(), examples::parked());
+    assert!(rule(&Progress { park: None, ..parked.clone() }).contains("park reason"));
+    let detail = vec![0; 1_025].into();
+    let park = Some(Park { reason: ParkReason::Other, detail });
+    assert!(rule(&Progress { park, ..parked }).contains("detail"));
+    let done = Progress { status: ShardStatus::Done, ..progress.clone() };
+    assert!(rule(&done).contains("not leased"));
+    let split = Progress { status: ShardStatus::Split, lease: None, ..progress.clone() };
+    assert_eq!(Progress::decode(&split.encode()), Ok(split));
+    let unfenced = Progress { fence: FenceEpoch::INITIAL, ..progress.clone() };
+    assert!(rule(&unfenced).contains("fence"));
+    let op_log = OpLog::from_entries([entry(1, OpKind::Park), entry(1, OpKind::Unpark)]);
+    assert!(rule(&Progress { op_log, ..progress.clone() }).contains("twice"));
+    assert!(rule(&Progress { fruitless_acquires: 4, ..progress }).contains("fruitless"));
+
+    let run = examples::run();
+    assert!(rule(&Run { completed_at: None, ..run.clone() }).contains("end time"));
+    assert!(rule(&Run { created_at: LogicalTime::MAX, ..run.clone() }).contains("before"));
+    assert!(rule(&Run { paused: true, ..run }).contains("paused"));
+    assert!(rule(&Gate { status: RunStatus::Failed, ..examples::gate() }).contains("paused"));
+    let root_shards = vec![ShardId::from_raw(2), ShardId::from_raw(1)];
+    assert!(rule(&Manifest { root_shards }).contains("in order"));
+    assert!(rule(&Manifest { root_shards: vec![child(1)] }).contains("derived"));
+    assert!(rule(&Count { used: 2, reserved: 1 }).contains("reserved"));
+}
+
+#[test]
+fn records_that_do_not_go_together_are_not_joined() {
+    let joined = join_shard(examples::definition(), examples::progress()).unwrap();
+    joined.check_invariants().unwrap();
+    let elsewhere = examples::largest_definition();
+    assert!(join_shard(elsewhere, examples::progress()).unwrap_err().0.contains("cursor"));
+    let split = Progress { status: ShardStatus::Split, lease: None, ..examples::progress() };
+    join_shard(examples::definition(), split.clone()).unwrap();
+    let childless = Definition { spawned: Vec::new(), ..examples::definition() };
+    assert!(join_shard(childless, split).unwrap_err().0.contains("children"));
+
+    join_run(examples::run(), examples::manifest()).unwrap();
+    assert!(join_run(examples::run(), Manifest::default()).unwrap_err().0.contains("shards"));
+}
+
+#[test]
+fn a_gate_says_what_its_run_says() {
+    let record = join_run(examples::run(), examples::manifest()).unwrap();
+    let gate = Gate::of(&record);
+    assert_eq!(gate.for_run(record.run, FenceEpoch::MAX), record.state(FenceEpoch::MAX));
+}
+
+#[test]
+fn errors_and_debug_output_show_no_user_bytes() {
+    let secret = |text: String| {
+        assert!(!text.contains("secret"), "{text}");
+        assert!(!text.contains("115, 101"), "{text}");
+        text
+    };
+    let mut value = examples::definition();
+    value.spec =
+        shardwright_contracts::ShardSpec::try_new(b"secret0", b"secret1", b"secret2").unwrap();
+    secret(format!("{value:?}"));
+    let mut bytes = value.encode().to_vec();
+    bytes[60] = b'9';
+    let error = Definition::decode(&bytes).unwrap_err();
+    assert_eq!(
+        secret(format!("{error} {error:?}")).split(" Decode").next().unwrap(),
+        "a stored shard definition cannot be read, at byte 50: the range is empty or inverted \
+         (start of 7 bytes, end of 7 bytes)"
+    );
+    let park = Some(Park { reason: ParkReason::Other, detail: b"secret".as_slice().into() });
+    let parked = Progress { park, ..examples::parked() };
+    secret(format!("{parked:?}"));
+    let stage = format!("{:?}", examples::stage());
+    assert_eq!(stage, "Stage { op: OpId(0x9), .. }");
+}
+
+#[test]
+fn errors_say_what_was_found() {
+    let text = |bytes: &[u8]| Format::decode(bytes).unwrap_err().to_string();
+    let begin = "a stored format cannot be read, at byte";
+    let gone = "its bytes are gone, or are not those that were written";
+    assert_eq!(text(&[]), format!("{begin} 0: {gone}"));
+    assert_eq!(text(&[15]), format!("{begin} 1: 1 more bytes are needed and 0 are left"));
+    assert_eq!(text(&[5]), format!("{begin} 0: its first byte is 5, which stands for gate"));
+    assert_eq!(text(&[0]), format!("{begin} 0: its first byte is 0, which stands for nothing"));
+    assert_eq!(text(&[15, 2]), format!("{begin} 1: its version is 2"));
+}
+
+#[test]
+fn encoding_takes_one_allocation() {
+    for (definition, progress) in [
+        (examples::definition(), examples::progress()),
+        (examples::largest_definition(), examples::largest_progress()),
+    ] {
+        let record = join_shard(definition, progress).unwrap();
+        let counted = allocation_counter::measure(|| drop(Progress::encode_of(&record)));
+        assert_eq!(counted.count_total, 1);
+        let counted = allocation_counter::measure(|| drop(Definition::encode_of(&record)));
+        assert_eq!(counted.count_total, 1);
+    }
+    let (binding, ask): (Binding, SplitAsk) = (examples::binding(), examples::split_ask());
+    let counted = allocation_counter::measure(|| drop((binding.encode(), ask.encode())));
+    assert_eq!(counted.count_total, 2);
+}
+
+/// No more memory than the value is long, give or take what an op log reserves.
+#[test]
+fn decoding_takes_no_more_memory_than_there_are_bytes() {
+    let bounded = |kind: Kind, value: &[u8]| {
+        let mut accepted = false;
+        let counted = allocation_counter::measure(|| {
+            accepted = checks::record::as_kind(kind, value) == Some(true);
+        });
+        // One that is accepted is encoded and decoded again, all at the same time.
+        let copies = if accepted { 4 } else { 2 };
+        let most = copies * (value.len() as u64 + 512);
+        assert!(counted.bytes_max <= most, "{kind}: {} for {}", counted.bytes_max, value.len());
+    };
+    for (kind, value) in examples::small().into_iter().chain(examples::largest()) {
+        bounded(kind, &value);
+        // Every four bytes of the smaller ones in turn say that an enormous amount follows.
+        for at in 2..value.len().min(512).saturating_sub(4) {
+            for length in [u32::MAX, u32::MAX - 1, 1 << 31, 1 << 20, 9_999] {
+                let mut damaged = value[..value.len().min(512)].to_vec();
+                damaged[at..at + 4].copy_from_slice(&length.to_le_bytes());
+                bounded(kind, &damaged);
+            }
+        }
+    }
+}
