@@ -72,11 +72,11 @@ macro_rules! parts {
 }
 
 operations! {
-    "acquire": AcquireError {
+    "acquire_and_restore": AcquireError {
         ShardNotFound, RunNotActive, RunPaused, ShardTerminal, AlreadyLeased, RetriesExhausted,
         FenceExhausted, BackendError,
     } never { TenantMismatch: "shards are looked up in the tenant, so another's is not found" };
-    "claim": ClaimError {
+    "claim_next_available": ClaimError {
         RunNotFound, RunNotActive, RunPaused, Throttled, NoneAvailable, BackendError,
     } never { TenantMismatch: "runs are looked up in the tenant, so another's is not found" };
     "renew": RenewError {
@@ -101,7 +101,7 @@ operations! {
         OpIdConflict, CheckpointMissingKey, CursorKeyTooLarge, CursorTokenTooLarge,
         CursorRegression, CursorOutOfBounds, ResourceExhausted, BackendError,
     };
-    "park": ParkError {
+    "park_shard": ParkError {
         ShardNotFound, TenantMismatch, RunNotActive, ShardTerminal, StaleFence, LeaseExpired,
         OpIdConflict, ParkDetailTooLarge, ResourceExhausted, BackendError,
     };
@@ -117,7 +117,7 @@ operations! {
         ShardNotFound, RunNotActive, ShardTerminal, NotLeased, SplitRequestOver,
         SplitAlreadyRequested, SplitDeclined, BackendError,
     } never { TenantMismatch: "shards are looked up in the tenant, so another's is not found" };
-    "unpark": UnparkError {
+    "unpark_shard": UnparkError {
         ShardNotFound, OpIdConflict, RunTerminal, NotParked, FenceExhausted, BackendError,
     } never {
         TenantMismatch: "shards are looked up in the tenant, so another's is not found",
@@ -174,7 +174,7 @@ operations! {
     "list_shards": RunQueryError { RunNotFound, BackendError } never {
         TenantMismatch: "runs are looked up in the tenant, so another's is not found",
     };
-    "claim_candidates": RunQueryError { RunNotFound, BackendError } never {
+    "collect_claim_candidates": RunQueryError { RunNotFound, BackendError } never {
         TenantMismatch: "runs are looked up in the tenant, so another's is not found",
     };
 }
@@ -224,11 +224,11 @@ parts! {
 pub const REPLAYS: &[&str] = &[
     "checkpoint",
     "complete",
-    "park",
+    "park_shard",
     "release",
     "split_replace",
     "split_residual",
-    "unpark",
+    "unpark_shard",
     "register_shards",
     "create_run_with_shards",
     "complete_run",

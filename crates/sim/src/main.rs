@@ -14,7 +14,7 @@ use shardwright_sim::stored::{self, StoredSweep};
 use shardwright_sim::sweep::{STEPS, Sweep};
 use shardwright_sim::trace::Trace;
 use shardwright_sim::workers::{self, WorkerSweep};
-use shardwright_sim::{report, world};
+use shardwright_sim::{memory, report};
 
 /// Lives through seeded worlds around the run protocol and judges what happens.
 #[derive(Parser)]
@@ -148,7 +148,7 @@ fn tell(seed: u64, trace: &Trace, violations: usize) -> bool {
 }
 
 fn replay(seed: u64, steps: u64) -> bool {
-    let report = world::live(seed, steps, true);
+    let report = memory::live(seed, steps, true);
     tell(seed, &report.trace, report.findings.len())
 }
 

@@ -5,37 +5,20 @@
 //! outcome, some after it did. Some sentences are about the world as a whole and are judged by
 //! the world: [`ISOLATION`], [`ROTATION`], [`LIVENESS`] and [`ASSERTIONS`].
 
-mod agreement;
-mod capacity;
-mod completeness;
-mod counters;
-mod cursor;
+mod answers;
+mod effects;
 mod events;
-mod fence;
-mod handing_out;
-mod holder;
-mod inert;
 mod limits;
-mod manifest;
-mod parking;
-mod replay;
-mod room;
-mod run_gate;
-mod split_request;
-mod tenant;
-mod terminal;
-mod tiling;
+mod ownership;
+mod progress;
 mod truth;
-mod watermark;
-mod writer;
 
 use shardwright_contracts::{LogicalTime, TenantId};
 use shardwright_coordination::{Lease, StateTransitionEvent};
 
 use crate::keyspace::Point;
 use crate::model::{Model, RunModel, ShardModel};
-use crate::request::{HolderAct, Request};
-use crate::system::{Answer, Outcome};
+use crate::request::{Answer, Reply, Request, RequestExt};
 use crate::visible::RunView;
 
 /// One request and all that can be known of what it did.
@@ -50,7 +33,7 @@ pub struct Observation<'a> {
     /// What was asked.
     pub request: &'a Request,
     /// What was answered.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a Answer,
     /// What the system said happened.
     pub events: &'a [StateTransitionEvent],
     /// The run before.
@@ -64,29 +47,26 @@ pub struct Observation<'a> {
 impl<'a> Observation<'a> {
     /// The answer, if the request took effect just now.
     #[must_use]
-    pub fn executed(&self) -> Option<&'a Answer> {
-        self.outcome.as_ref().ok().filter(|answer| !answer.is_replay() && !self.request.is_query())
+    pub fn executed(&self) -> Option<&'a Reply> {
+        self.outcome.as_ref().ok().filter(|reply| !reply.is_replay() && !self.request.is_query())
     }
 
-    /// What a lease's holder did, if it took effect just now.
+    /// The lease under which a write took effect just now.
     #[must_use]
-    pub fn write(&self) -> Option<(&'a Lease, &'a HolderAct)> {
-        match self.request {
-            Request::Holder { lease, act } if self.executed().is_some() => Some((lease, act)),
-            _ => None,
-        }
+    pub fn write(&self) -> Option<&'a Lease> {
+        self.request.lease().filter(|_| self.executed().is_some())
     }
 
     /// The run that the request is about, as the model knows it.
     #[must_use]
     pub fn run<'m>(&self, model: &'m Model) -> Option<&'m RunModel> {
-        model.run(self.tenant, self.request.run())
+        model.run(self.tenant, self.request.run_id())
     }
 
     /// The shard that the request is about, as the model knows it.
     #[must_use]
     pub fn shard<'m>(&self, model: &'m Model) -> Option<&'m ShardModel> {
-        model.shard(self.tenant, self.request.run(), self.request.shard()?)
+        model.shard(self.tenant, self.request.run_id(), self.request.shard_id()?)
     }
 }
 
@@ -146,28 +126,28 @@ pub const ASSERTIONS: &Oracle =
 
 /// Every oracle.
 pub const ALL: &[&Oracle] = &[
-    &writer::ORACLE,
-    &fence::ORACLE,
-    &holder::ORACLE,
-    &handing_out::ORACLE,
-    &parking::ORACLE,
-    &parking::UNHELD,
-    &cursor::ORACLE,
-    &tiling::ORACLE,
-    &terminal::ORACLE,
-    &run_gate::ORACLE,
-    &replay::ORACLE,
-    &inert::ORACLE,
+    &ownership::WRITER,
+    &ownership::FENCE,
+    &ownership::HOLDER,
+    &ownership::HANDING_OUT,
+    &ownership::PARKING,
+    &ownership::UNHELD,
+    &progress::CURSOR,
+    &progress::TILING,
+    &effects::TERMINAL,
+    &ownership::RUN_GATE,
+    &effects::REPLAY,
+    &effects::INERT,
     &truth::ORACLE,
-    &tenant::ORACLE,
-    &counters::ORACLE,
-    &capacity::ORACLE,
-    &watermark::ORACLE,
-    &completeness::ORACLE,
+    &answers::TENANTS,
+    &progress::COUNTERS,
+    &answers::CAPACITY,
+    &progress::WATERMARK,
+    &progress::COMPLETENESS,
     &events::ORACLE,
-    &limits::ORACLE,
-    &split_request::ORACLE,
-    &agreement::ORACLE,
+    &limits::LIMITS,
+    &answers::SPLIT_REQUESTS,
+    &effects::AGREEMENT,
     ISOLATION,
     ROTATION,
     LIVENESS,
@@ -185,29 +165,29 @@ pub struct Finding {
 
 /// Those that judge what was stored, whoever was told what: not what they say of answers.
 pub const OF_STEPS: &[&Oracle] = &[
-    &writer::ORACLE,
-    &fence::ORACLE,
-    &holder::ORACLE,
-    &handing_out::ORACLE,
-    &parking::ORACLE,
-    &parking::UNHELD,
-    &cursor::ORACLE,
-    &tiling::ORACLE,
-    &terminal::ORACLE,
-    &run_gate::ORACLE,
-    &replay::ORACLE,
-    &inert::ORACLE,
-    &tenant::ORACLE,
-    &watermark::ORACLE,
-    &completeness::ORACLE,
-    &limits::ORACLE,
-    &agreement::ORACLE,
+    &ownership::WRITER,
+    &ownership::FENCE,
+    &ownership::HOLDER,
+    &ownership::HANDING_OUT,
+    &ownership::PARKING,
+    &ownership::UNHELD,
+    &progress::CURSOR,
+    &progress::TILING,
+    &effects::TERMINAL,
+    &ownership::RUN_GATE,
+    &effects::REPLAY,
+    &effects::INERT,
+    &answers::TENANTS,
+    &progress::WATERMARK,
+    &progress::COMPLETENESS,
+    &limits::LIMITS,
+    &effects::AGREEMENT,
 ];
 
 /// Those that judge an answer by what is known of the run.
 pub(crate) const TRUTH: &Oracle = &truth::ORACLE;
-pub(crate) const TENANTS: &Oracle = &tenant::ORACLE;
-pub(crate) const UNHELD: &Oracle = &parking::UNHELD;
+pub(crate) const TENANTS: &Oracle = &answers::TENANTS;
+pub(crate) const UNHELD: &Oracle = &ownership::UNHELD;
 
 /// Hears all oracles on one request, and lets the model learn of it in between.
 pub fn judge(seen: &Observation<'_>, model: &mut Model) -> Vec<Finding> {

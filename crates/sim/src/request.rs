@@ -1,299 +1,169 @@
-//! What actors ask of the system, as data that a network can lose, delay and repeat.
+//! The protocol's requests and answers as the simulator keeps them: with bytes of their own.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use shardwright_contracts::{
-    CursorUpdate, LogicalTime, OpId, RunId, ShardId, ShardKey, ShardSpecRef, SplitChild, WorkerId,
+use shardwright_contracts::{CursorInput, OpId, RunId, ShardId, ShardInput, SpecInput, SplitPart};
+use shardwright_coordination::operation::{
+    ChangeRun, Checkpoint, Complete, CreateRunWithShards, ParkShard, RegisterShards, SplitReplace,
+    SplitResidual,
 };
-use shardwright_coordination::{Lease, ParkReason, RunConfig, ShardFilter};
+pub use shardwright_coordination::{Answer, Reply, operation};
+use shardwright_coordination::{IdempotentOutcome, RestoredShardState};
 
-/// A cursor that owns its bytes and may be nonsense.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct DraftCursor {
-    /// The last key, if any.
-    pub last_key: Option<Vec<u8>>,
-    /// The token, if any.
-    pub token: Option<Vec<u8>>,
-}
+/// A request that a queue can keep.
+pub type Request = operation::Request<Vec<u8>>;
+/// A cursor that may be invalid.
+pub type Cursor = CursorInput<Vec<u8>>;
+/// A range with metadata that may be invalid.
+pub type Spec = SpecInput<Vec<u8>>;
+/// A part of a split.
+pub type Part = SplitPart<Vec<u8>>;
+/// A shard of a manifest.
+pub type Shard = ShardInput<Vec<u8>>;
 
-impl DraftCursor {
-    /// The cursor that stands at `key`.
-    #[must_use]
-    pub const fn at(key: Vec<u8>, token: Option<Vec<u8>>) -> Self {
-        Self { last_key: Some(key), token }
-    }
+/// What the simulator asks of a request besides.
+pub trait RequestExt {
+    /// The name of the operation; a change of a run has the name of the change.
+    fn label(&self) -> &'static str;
 
-    /// The same cursor, borrowed.
-    #[must_use]
-    pub fn as_update(&self) -> CursorUpdate<'_> {
-        CursorUpdate::new(self.last_key.as_deref(), self.token.as_deref())
-    }
-}
+    /// The run that it names. Every request of the simulator names one.
+    fn run_id(&self) -> RunId;
 
-/// A range with metadata that owns its bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct DraftSpec {
-    /// First key.
-    pub start: Vec<u8>,
-    /// First key behind it.
-    pub end: Vec<u8>,
-    /// What it carries.
-    pub metadata: Vec<u8>,
-}
-
-impl DraftSpec {
-    /// The same spec, borrowed.
-    #[must_use]
-    pub fn as_ref(&self) -> ShardSpecRef<'_> {
-        ShardSpecRef::new(&self.start, &self.end, &self.metadata)
-    }
-}
-
-/// A split as a worker plans it: against the shard that it believes in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DraftSplit {
-    /// What it believes the shard's range to be.
-    pub parent: DraftSpec,
-    /// What it believes the shard's cursor to be.
-    pub cursor: DraftCursor,
-    /// The parts, in key order; a residual split has two.
-    pub parts: Vec<(DraftSpec, DraftCursor)>,
-}
-
-impl DraftSplit {
-    /// The parts, borrowed.
-    #[must_use]
-    pub fn children(&self) -> Vec<SplitChild<'_>> {
-        self.parts
-            .iter()
-            .map(|(spec, cursor)| SplitChild { spec: spec.as_ref(), cursor: cursor.as_update() })
-            .collect()
-    }
-}
-
-/// What the holder of a lease asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the protocol's own words")]
-pub enum HolderAct {
-    Renew,
-    Decline { not_before: LogicalTime },
-    Checkpoint { cursor: DraftCursor, op: OpId },
-    Complete { cursor: DraftCursor, op: OpId },
-    Park { reason: ParkReason, detail: Vec<u8>, op: OpId },
-    Release { op: OpId },
-    SplitReplace { split: DraftSplit, op: OpId },
-    SplitResidual { split: DraftSplit, op: OpId },
-}
-
-/// What an operator asks of a whole run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the protocol's own words")]
-pub enum RunAct {
-    Complete,
-    Fail,
-    Cancel,
-    Pause,
-    Resume,
-}
-
-/// One request to the system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the protocol's own words")]
-pub enum Request {
-    Acquire {
-        key: ShardKey,
-        worker: WorkerId,
-    },
-    Claim {
-        run: RunId,
-        worker: WorkerId,
-    },
-    Holder {
-        lease: Lease,
-        act: HolderAct,
-    },
-    RequestSplit {
-        key: ShardKey,
-        asker: WorkerId,
-        expires_at: LogicalTime,
-    },
-    CreateRun {
-        run: RunId,
-        config: RunConfig,
-    },
-    Register {
-        run: RunId,
-        shards: Vec<(ShardId, DraftSpec, DraftCursor)>,
-        op: OpId,
-    },
-    CreateWithShards {
-        run: RunId,
-        config: RunConfig,
-        shards: Vec<(ShardId, DraftSpec, DraftCursor)>,
-        op: OpId,
-    },
-    Run {
-        run: RunId,
-        act: RunAct,
-        op: OpId,
-    },
-    Unpark {
-        key: ShardKey,
-        op: OpId,
-    },
-    GetRun {
-        run: RunId,
-    },
-    Progress {
-        run: RunId,
-    },
-    List {
-        run: RunId,
-        filter: ShardFilter,
-    },
-    Candidates {
-        run: RunId,
-        worker: WorkerId,
-        limit: usize,
-    },
-}
-
-impl Request {
-    /// The run that it is about.
-    #[must_use]
-    pub const fn run(&self) -> RunId {
-        match self {
-            Self::Acquire { key, .. }
-            | Self::RequestSplit { key, .. }
-            | Self::Unpark { key, .. } => key.run,
-            Self::Holder { lease, .. } => lease.key().run,
-            Self::Claim { run, .. }
-            | Self::CreateRun { run, .. }
-            | Self::Register { run, .. }
-            | Self::CreateWithShards { run, .. }
-            | Self::Run { run, .. }
-            | Self::GetRun { run }
-            | Self::Progress { run }
-            | Self::List { run, .. }
-            | Self::Candidates { run, .. } => *run,
-        }
-    }
-
-    /// The shard that it is about, if it is about one.
-    #[must_use]
-    pub const fn shard(&self) -> Option<ShardId> {
-        match self {
-            Self::Acquire { key, .. }
-            | Self::RequestSplit { key, .. }
-            | Self::Unpark { key, .. } => Some(key.shard),
-            Self::Holder { lease, .. } => Some(lease.key().shard),
-            _ => None,
-        }
-    }
-
-    /// The name of the operation.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Acquire { .. } => "acquire",
-            Self::Claim { .. } => "claim",
-            Self::Holder { act, .. } => match act {
-                HolderAct::Renew => "renew",
-                HolderAct::Decline { .. } => "decline_split",
-                HolderAct::Checkpoint { .. } => "checkpoint",
-                HolderAct::Complete { .. } => "complete",
-                HolderAct::Park { .. } => "park",
-                HolderAct::Release { .. } => "release",
-                HolderAct::SplitReplace { .. } => "split_replace",
-                HolderAct::SplitResidual { .. } => "split_residual",
-            },
-            Self::RequestSplit { .. } => "request_split",
-            Self::CreateRun { .. } => "create_run",
-            Self::Register { .. } => "register_shards",
-            Self::CreateWithShards { .. } => "create_run_with_shards",
-            Self::Run { act, .. } => match act {
-                RunAct::Complete => "complete_run",
-                RunAct::Fail => "fail_run",
-                RunAct::Cancel => "cancel_run",
-                RunAct::Pause => "pause_run",
-                RunAct::Resume => "resume_run",
-            },
-            Self::Unpark { .. } => "unpark",
-            Self::GetRun { .. } => "get_run",
-            Self::Progress { .. } => "get_run_progress",
-            Self::List { .. } => "list_shards",
-            Self::Candidates { .. } => "claim_candidates",
-        }
-    }
-
-    /// The operation id, if it has one.
-    #[must_use]
-    pub const fn op(&self) -> Option<OpId> {
-        match self {
-            Self::Holder { act, .. } => match act {
-                HolderAct::Renew | HolderAct::Decline { .. } => None,
-                HolderAct::Checkpoint { op, .. }
-                | HolderAct::Complete { op, .. }
-                | HolderAct::Park { op, .. }
-                | HolderAct::Release { op }
-                | HolderAct::SplitReplace { op, .. }
-                | HolderAct::SplitResidual { op, .. } => Some(*op),
-            },
-            Self::Register { op, .. }
-            | Self::CreateWithShards { op, .. }
-            | Self::Run { op, .. }
-            | Self::Unpark { op, .. } => Some(*op),
-            _ => None,
-        }
-    }
+    /// The shard that it names, if it names one.
+    fn shard_id(&self) -> Option<ShardId>;
 
     /// The shards that it registers, if it does.
-    #[must_use]
-    pub fn manifest(&self) -> Option<&[(ShardId, DraftSpec, DraftCursor)]> {
+    fn manifest(&self) -> Option<&[Shard]>;
+
+    /// What is requested under the operation id, as a number: the simulator's own idea of sameness.
+    fn meaning(&self) -> u64;
+}
+
+impl RequestExt for Request {
+    fn label(&self) -> &'static str {
         match self {
-            Self::Register { shards, .. } | Self::CreateWithShards { shards, .. } => Some(shards),
+            Self::ChangeRun(ChangeRun { change, .. }) => change.name(),
+            _ => self.name(),
+        }
+    }
+
+    fn run_id(&self) -> RunId {
+        self.run().unwrap_or(RunId::from_raw(0))
+    }
+
+    fn shard_id(&self) -> Option<ShardId> {
+        self.shard().map(|key| key.shard)
+    }
+
+    fn manifest(&self) -> Option<&[Shard]> {
+        match self {
+            Self::RegisterShards(RegisterShards { shards, .. })
+            | Self::CreateRunWithShards(CreateRunWithShards { shards, .. }) => Some(shards),
             _ => None,
         }
     }
 
-    /// Whether it only asks and changes nothing that is seen.
-    #[must_use]
-    pub const fn is_query(&self) -> bool {
-        matches!(
-            self,
-            Self::GetRun { .. }
-                | Self::Progress { .. }
-                | Self::List { .. }
-                | Self::Candidates { .. }
-        )
-    }
-
-    /// What is asked under the operation id, as a number: the simulator's own idea of sameness.
-    #[must_use]
-    pub fn meaning(&self) -> u64 {
+    fn meaning(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        // Whether a run was made on the way or before, its registration is the same operation.
+        // A registration is the same operation, whether it creates the run or not.
         let registers = self.manifest().is_some();
-        (if registers { "register_shards" } else { self.name() }).hash(&mut hasher);
+        (if registers { "register_shards" } else { self.label() }).hash(&mut hasher);
         match self {
-            Self::Holder { act, .. } => match act {
-                HolderAct::Checkpoint { cursor, .. } | HolderAct::Complete { cursor, .. } => {
-                    cursor.hash(&mut hasher);
-                }
-                HolderAct::Park { reason, detail, .. } => (reason, detail).hash(&mut hasher),
-                HolderAct::SplitReplace { split, .. } => split.parts.hash(&mut hasher),
-                HolderAct::SplitResidual { split, .. } => {
-                    split.parts.iter().for_each(|(spec, _)| spec.hash(&mut hasher));
-                }
-                HolderAct::Renew | HolderAct::Decline { .. } | HolderAct::Release { .. } => {}
-            },
-            Self::Register { shards, .. } | Self::CreateWithShards { shards, .. } => {
-                let mut sorted: Vec<_> = shards.iter().collect();
-                sorted.sort_by_key(|(shard, ..)| *shard);
-                sorted.hash(&mut hasher);
+            Self::Checkpoint(Checkpoint { cursor, .. })
+            | Self::Complete(Complete { cursor, .. }) => hash_cursor(cursor, &mut hasher),
+            Self::ParkShard(ParkShard { reason, detail, .. }) => {
+                (reason, detail).hash(&mut hasher);
             }
-            _ => {}
+            Self::SplitReplace(SplitReplace { parts, .. }) => {
+                for part in parts {
+                    hash_spec(&part.spec, &mut hasher);
+                    hash_cursor(&part.cursor, &mut hasher);
+                }
+            }
+            Self::SplitResidual(SplitResidual { narrowed, residual, .. }) => {
+                hash_spec(narrowed, &mut hasher);
+                hash_spec(residual, &mut hasher);
+            }
+            _ => {
+                let mut sorted: Vec<_> = self.manifest().unwrap_or_default().iter().collect();
+                sorted.sort_by_key(|shard| shard.shard);
+                for shard in sorted {
+                    shard.shard.hash(&mut hasher);
+                    hash_spec(&shard.spec, &mut hasher);
+                    hash_cursor(&shard.cursor, &mut hasher);
+                }
+            }
         }
         hasher.finish()
+    }
+}
+
+fn hash_cursor(cursor: &Cursor, hasher: &mut DefaultHasher) {
+    (cursor.as_ref().last_key(), cursor.as_ref().token()).hash(hasher);
+}
+
+fn hash_spec(spec: &Spec, hasher: &mut DefaultHasher) {
+    let spec = spec.as_ref();
+    (spec.start(), spec.end(), spec.metadata()).hash(hasher);
+}
+
+/// The cursor at a key, with a token if there is one.
+#[must_use]
+pub fn cursor_at(key: Vec<u8>, token: Option<Vec<u8>>) -> Cursor {
+    Cursor::new(Some(key), token)
+}
+
+/// The last key of a cursor.
+#[must_use]
+pub fn last_key(cursor: &Cursor) -> Option<&[u8]> {
+    cursor.as_ref().last_key()
+}
+
+/// The shards that a split made, if it is the reply to one.
+#[must_use]
+pub fn spawned(reply: &Reply) -> Option<Vec<ShardId>> {
+    use IdempotentOutcome::{Executed, Replayed};
+    match reply {
+        Reply::Replaced(Executed(made) | Replayed(made)) => Some(made.children.clone()),
+        Reply::Residual(Executed(made) | Replayed(made)) => Some(vec![made.residual]),
+        _ => None,
+    }
+}
+
+/// The range and metadata that a new holder gets.
+#[must_use]
+pub fn granted_spec(granted: &RestoredShardState) -> Spec {
+    granted.spec.as_spec_ref().map(|bytes| bytes.to_vec())
+}
+
+/// The cursor that a new holder gets.
+#[must_use]
+pub fn granted_cursor(granted: &RestoredShardState) -> Cursor {
+    granted.cursor.as_update().map(|bytes| bytes.to_vec())
+}
+
+/// The reply to an operation that took effect now, or did before.
+pub(crate) const fn applied(is_replay: bool) -> Reply {
+    Reply::Applied(if is_replay {
+        IdempotentOutcome::Replayed(())
+    } else {
+        IdempotentOutcome::Executed(())
+    })
+}
+
+/// Gives a request another operation id, if it has one.
+pub(crate) const fn set_op(request: &mut Request, own: OpId) {
+    match request {
+        Request::Checkpoint(Checkpoint { op, .. })
+        | Request::Complete(Complete { op, .. })
+        | Request::ParkShard(ParkShard { op, .. })
+        | Request::Release(operation::Release { op, .. })
+        | Request::SplitReplace(SplitReplace { op, .. })
+        | Request::SplitResidual(SplitResidual { op, .. })
+        | Request::RegisterShards(RegisterShards { op, .. })
+        | Request::CreateRunWithShards(CreateRunWithShards { op, .. })
+        | Request::ChangeRun(ChangeRun { op, .. })
+        | Request::UnparkShard(operation::UnparkShard { op, .. }) => *op = own,
+        _ => {}
     }
 }

@@ -10,27 +10,21 @@
 //! history: what was acknowledged is in it, what was denied is not, and what is unknown may be.
 
 mod answers;
-mod asks;
 pub(crate) mod books;
 mod ceiling;
-mod chaos;
-mod director;
-mod heal;
 mod ledger;
 mod listening;
 mod mishap;
 mod offers;
-mod parts;
 mod requests;
 mod settings;
 mod shown;
 mod steps;
+mod subject;
 mod sweep;
-mod tally;
 
 pub use crate::ground::fault::StoreFault;
 pub use sweep::{ACTS, COVERING_SWEEP, FULL_SWEEP, StoredSweep, table};
-pub use tally::StoredTally;
 
 use answers::{ACKNOWLEDGED, SHOWN};
 use books::{BOUND, COUNTS, DECODES, REMOVAL, TIME, TOGETHER};
@@ -38,9 +32,14 @@ use ledger::{INERT, ONCE, QUARANTINE};
 use listening::TOLD;
 use steps::EXPLAINED;
 
+use crate::director::{Director, Lived};
 use crate::oracle::{Finding, LIVENESS, Oracle, TRUTH, UNHELD};
 use crate::planted::stored::StoredBug;
+use crate::tally::RunTally;
 use crate::trace::Trace;
+
+/// A director of a world around a store.
+type StoredDirector = Director<subject::Stored>;
 
 /// The oracles of these worlds, but for most of those that judge the in-memory backend as well.
 pub const ALL: &[&Oracle] = &[
@@ -68,7 +67,7 @@ pub struct Report {
     /// What was found to be false; nothing, if all is well.
     pub findings: Vec<Finding>,
     /// What happened, counted.
-    pub tally: StoredTally,
+    pub tally: RunTally,
     /// What happened, told.
     pub trace: Trace,
 }
@@ -82,5 +81,6 @@ pub fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
 /// Lives through a world in which a bug is planted.
 #[must_use]
 pub fn live_with(seed: u64, acts: u64, keep_trace: bool, bug: Option<StoredBug>) -> Report {
-    director::Director::new(seed, keep_trace, bug).live(acts)
+    let Lived { findings, tally, trace } = subject::world(seed, keep_trace, bug).live(acts);
+    Report { findings, tally, trace }
 }

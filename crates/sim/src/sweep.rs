@@ -4,10 +4,10 @@ use std::iter::{Skip, StepBy};
 use std::ops::Range;
 
 use crate::coverage;
+use crate::memory::{self, Report};
 use crate::oracle::Finding;
 use crate::tally::Tally;
 use crate::trace::Trace;
-use crate::world::{self, Report};
 
 /// Steps of chaos per seed.
 pub const STEPS: u64 = 2_000;
@@ -117,7 +117,7 @@ impl Sweep {
     pub fn run(seeds: Range<u64>, steps: u64) -> Self {
         let kind = Kind { flags: &[], steps: STEPS };
         let live = |seed| {
-            let Report { findings, tally, trace } = world::live(seed, steps, false);
+            let Report { findings, tally, trace } = memory::live(seed, steps, false);
             let mut sweep = Self::default();
             if tally.ended_steps * 100 > tally.steps * 20 {
                 sweep.idle.push((seed, (tally.ended_steps * 100).div_ceil(tally.steps)));

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use shardwright_coordination::CoordError;
 
 use crate::coverage;
+use crate::director::{is_retryable, is_unknown};
 use crate::fault::Fault;
-use crate::request::Request;
-use crate::system::{Answer, Outcome};
+use crate::ground::fault::StoreFault;
+use crate::request::{Answer, Reply, Request, RequestExt};
 
 /// Counts of what happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub struct Tally {
     pub replayed: BTreeMap<&'static str, u64>,
     /// By operation and refusal.
     pub refusals: BTreeMap<(&'static str, &'static str), u64>,
-    /// What senders were told that the machinery below failed at, by operation and class.
+    /// Failures between a sender and the system, by operation and class.
     pub failures: BTreeMap<(&'static str, &'static str), u64>,
     /// By kind.
     pub faults: BTreeMap<Fault, u64>,
@@ -47,19 +48,19 @@ impl Tally {
     }
 
     /// Counts a request and what became of it.
-    pub fn outcome(&mut self, request: &Request, outcome: &Outcome, run_ended: bool) {
+    pub fn outcome(&mut self, request: &Request, outcome: &Answer, run_ended: bool) {
         self.ended_steps += u64::from(run_ended);
         match outcome {
             Ok(answer) => {
                 self.accepted_steps += 1;
-                *self.accepted.entry(request.name()).or_default() += 1;
-                if Answer::is_replay(answer) {
-                    *self.replayed.entry(request.name()).or_default() += 1;
+                *self.accepted.entry(request.label()).or_default() += 1;
+                if Reply::is_replay(answer) {
+                    *self.replayed.entry(request.label()).or_default() += 1;
                 }
             }
             Err(refusal) => {
                 self.refused_steps += 1;
-                let key = (request.name(), coverage::name(refusal));
+                let key = (request.label(), coverage::name(refusal));
                 *self.refusals.entry(key).or_default() += 1;
             }
         }
@@ -67,7 +68,7 @@ impl Tally {
 
     /// Counts a failure of the machinery between a sender and the system.
     pub fn failure(&mut self, request: &Request, failure: &CoordError) {
-        let key = (request.name(), coverage::name(failure));
+        let key = (request.label(), coverage::name(failure));
         *self.failures.entry(key).or_default() += 1;
     }
 
@@ -92,5 +93,53 @@ impl Tally {
 fn merge<K: Copy + Ord>(into: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
     for (key, count) in from {
         *into.entry(*key).or_default() += count;
+    }
+}
+
+/// Counts of a world around the run protocol, of one seed or of many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunTally {
+    /// What the protocol saw. Around a store, a step is a commit that changed a run or a shard.
+    pub counts: Tally,
+    /// Faults around a store, by kind.
+    pub faults: BTreeMap<StoreFault, u64>,
+    /// Answers, of whatever kind.
+    pub answers: u64,
+    /// Answers that left the outcome open.
+    pub unknown: u64,
+    /// Answers that the store had not done what was requested.
+    pub not_applied: u64,
+    /// Runs that were deleted.
+    pub collected: u64,
+}
+
+impl RunTally {
+    pub(crate) fn store_fault(&mut self, fault: StoreFault) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    pub(crate) fn add_store_faults(&mut self, faults: &BTreeMap<StoreFault, u64>) {
+        merge(&mut self.faults, faults);
+    }
+
+    pub(crate) fn outcome(&mut self, request: &Request, answer: &Answer) {
+        self.answers += 1;
+        if is_unknown(answer) {
+            self.unknown += 1;
+        } else if is_retryable(answer) {
+            self.not_applied += 1;
+        } else {
+            self.counts.outcome(request, answer, false);
+        }
+    }
+
+    /// Adds the counts of another.
+    pub fn add(&mut self, other: &Self) {
+        self.counts.add(&other.counts);
+        merge(&mut self.faults, &other.faults);
+        self.answers += other.answers;
+        self.unknown += other.unknown;
+        self.not_applied += other.not_applied;
+        self.collected += other.collected;
     }
 }

@@ -1,9 +1,12 @@
 //! What anyone can see of a run, taken between two requests.
 
 use shardwright_contracts::{LogicalTime, RunId, TenantId};
-use shardwright_coordination::{RunProgress, RunRecord, ShardFilter, ShardSummary};
+use shardwright_coordination::{
+    CoordinationBackend, RunProgress, RunRecord, ShardFilter, ShardSummary,
+};
 
-use crate::system::System;
+use crate::request::Reply;
+use crate::request::operation::{GetRun, GetRunProgress, ListShards};
 
 /// A run as its tenant sees it.
 #[derive(Clone, Debug)]
@@ -21,18 +24,22 @@ pub struct RunView {
 impl RunView {
     /// Looks at a run, if the tenant has it.
     pub fn take(
-        system: &mut impl System,
+        system: &mut impl CoordinationBackend,
         at: LogicalTime,
         tenant: TenantId,
         run: RunId,
     ) -> Option<Self> {
-        let record = system.get_run(tenant, run).ok()?;
-        let mut shards = Vec::new();
-        // At the beginning of time no lease is over, so that the view does not depend on the time.
-        let beginning = LogicalTime::ZERO;
-        system.list_shards_into(beginning, tenant, run, ShardFilter::all(), &mut shards).ok()?;
-        let progress = system.get_run_progress(at, tenant, run).ok()?;
-        Some(Self { record, shards, progress, at })
+        let Ok(Reply::Run(record)) = system.call(at, tenant, GetRun { run }.into()) else {
+            return None;
+        };
+        // At the beginning of time no lease is over, so the view does not depend on the time.
+        let list = ListShards { run, filter: ShardFilter::all() };
+        let Ok(Reply::Shards(shards)) = system.call(LogicalTime::ZERO, tenant, list.into()) else {
+            return None;
+        };
+        let progress = system.call(at, tenant, GetRunProgress { run }.into());
+        let Ok(Reply::Progress(progress)) = progress else { return None };
+        Some(Self { record: *record, shards, progress, at })
     }
 
     /// Whether nothing but time lies between two views.

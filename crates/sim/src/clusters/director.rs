@@ -24,6 +24,7 @@ use super::tally::ClusterTally;
 use super::truth::{Step, Stored, Truth};
 use super::vault::Vault;
 use super::wire::Wires;
+use crate::director::message;
 use crate::ground::env::SimEnv;
 use crate::ground::executor::{Clockwork, Executor, Home, TaskId};
 use crate::ground::weather::Weather;
@@ -32,7 +33,6 @@ use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::clusters::{ClusterBug, plans_by};
 use crate::rng::Rng;
 use crate::trace::Trace;
-use crate::world::message;
 
 pub(super) type SimNode = Node;
 pub(super) type SimGate = Gate;

@@ -35,6 +35,6 @@ faults! {
         RecordDamaged = "record damaged",
         Retried = "unknown outcome retried with the same op id",
         GaveUp = "unknown outcome never resolved",
-        Mischief = "something was asked that must be refused",
+        Misuse = "request that must be refused",
     }
 }

@@ -1,17 +1,23 @@
 use shardwright_contracts::{LogicalTime, ShardId, TenantId, WorkerId};
-use shardwright_coordination::{CoordError, EventKind, RunStatus, ShardStatus, SplitRequest};
+use shardwright_coordination::{
+    CoordError, EventKind, Lease, RestoredShardState, RunStatus, RunTransition, ShardStatus,
+    SplitRequest,
+};
 
 use super::{Model, Remembered, RunModel, ShardModel};
 use crate::oracle::Observation;
-use crate::request::{DraftCursor, DraftSplit, HolderAct, Request, RunAct};
-use crate::system::{Answer, Granted};
+use crate::request::operation::{
+    Acquire, ChangeRun, Checkpoint, Claim, Complete, CreateRun, CreateRunWithShards, DeclineSplit,
+    ParkShard, RequestSplit, SplitReplace, SplitResidual, UnparkShard,
+};
+use crate::request::{Cursor, Reply, Request, RequestExt, Spec, last_key, spawned};
 
 impl Model {
     /// Takes an answer into account.
     pub fn apply(&mut self, seen: &Observation<'_>) {
-        let (tenant, run) = (seen.tenant, seen.request.run());
-        if let Request::CreateRun { config, .. } | Request::CreateWithShards { config, .. } =
-            seen.request
+        let (tenant, run) = (seen.tenant, seen.request.run_id());
+        if let Request::CreateRun(CreateRun { config, .. })
+        | Request::CreateRunWithShards(CreateRunWithShards { config, .. }) = seen.request
             && seen.executed().is_some()
             && let Some(tenant) = self.tenants.get_mut(&tenant)
         {
@@ -26,11 +32,11 @@ impl Model {
         if let Some(watermark) = seen.after.and_then(|view| view.progress.watermark.as_ref()) {
             run.watermark = run.watermark.take().max(Some(watermark.clone()));
         }
-        let Some(answer) = seen.executed() else { return };
-        if let (Some((first, last)), Request::Holder { .. }) = (seen.processed, seen.request) {
+        let Some(reply) = seen.executed() else { return };
+        if let (Some((first, last)), Some(_)) = (seen.processed, seen.request.lease()) {
             run.processed.extend(first..=last);
         }
-        run.apply_shard(seen, answer, floor);
+        run.apply_shard(seen, reply, floor);
         run.apply_run(tenant.tag, seen);
     }
 
@@ -49,8 +55,8 @@ impl Model {
     /// Cooldowns and waiting are the tenant's and the run's, not a shard's.
     fn apply_claim(&mut self, tenant: TenantId, seen: &Observation<'_>) {
         let (run, worker, claimed) = match seen.request {
-            Request::Claim { run, worker } => (*run, *worker, seen.outcome.is_ok()),
-            Request::Acquire { key, worker } => (key.run, *worker, false),
+            Request::Claim(Claim { run, worker }) => (*run, *worker, seen.outcome.is_ok()),
+            Request::Acquire(Acquire { key, worker }) => (key.run, *worker, false),
             _ => return,
         };
         let Some(state) = self.tenants.get_mut(&tenant) else { return };
@@ -77,7 +83,7 @@ impl RunModel {
 
     /// An acquire or a claim may park shards that make no progress, whatever it answers.
     fn park_fruitless(&mut self, seen: &Observation<'_>) {
-        if !matches!(seen.request, Request::Acquire { .. } | Request::Claim { .. }) {
+        if !matches!(seen.request, Request::Acquire(_) | Request::Claim(_)) {
             return;
         }
         for event in seen.events {
@@ -91,133 +97,101 @@ impl RunModel {
         }
     }
 
-    fn apply_shard(&mut self, seen: &Observation<'_>, answer: &Answer, floor: u64) {
-        match (seen.request, answer) {
-            (Request::Acquire { worker, .. } | Request::Claim { worker, .. }, answer) => {
-                if let Answer::Granted(granted) = answer
+    fn apply_shard(&mut self, seen: &Observation<'_>, reply: &Reply, floor: u64) {
+        match seen.request {
+            Request::Acquire(Acquire { worker, .. }) | Request::Claim(Claim { worker, .. }) => {
+                if let Reply::Granted(granted) = reply
                     && let Some(shard) = self.shards.get_mut(&granted.lease.key().shard)
                 {
                     shard.grant(*worker, granted);
                 }
             }
-            (Request::Holder { lease, act }, answer) => {
-                self.apply_holder(lease.key().shard, act, answer);
-                if let Some(shard) = self.shards.get_mut(&lease.key().shard) {
-                    shard.last_write = Some((lease.fence().as_raw(), lease.owner()));
-                    shard.remember(seen, answer);
-                }
-            }
-            (Request::RequestSplit { key, asker, expires_at }, _) => {
-                self.withdraw_requests(*asker);
+            Request::RequestSplit(RequestSplit { key, requester, patience_ms }) => {
+                self.withdraw_requests(*requester);
                 if let Some(shard) = self.shards.get_mut(&key.shard) {
-                    let (asker, expires_at) = (*asker, *expires_at);
-                    shard.request =
-                        Some(SplitRequest { requester: asker, asked_at: seen.now, expires_at });
+                    let (requester, asked_at) = (*requester, seen.now);
+                    let expires_at = asked_at.saturating_add(*patience_ms);
+                    shard.request = Some(SplitRequest { requester, asked_at, expires_at });
                 }
             }
-            (Request::Unpark { key, .. }, answer) => {
+            Request::UnparkShard(UnparkShard { key, .. }) => {
                 if let Some(shard) = self.shards.get_mut(&key.shard) {
                     shard.status = ShardStatus::Active;
                     shard.park_reason = None;
                     shard.park_detail = None;
                     shard.fence = shard.next_fence(floor);
                     shard.fruitless = 0;
-                    shard.remember(seen, answer);
+                    shard.remember(seen, reply);
                 }
             }
-            _ => {}
+            request => {
+                if let Some(lease) = request.lease() {
+                    self.apply_holder(seen, lease, reply);
+                }
+            }
         }
     }
 
-    /// An asker waits for one holder: what it asked before counts no more, by no clock.
-    fn withdraw_requests(&mut self, asker: WorkerId) {
+    /// A requester waits for one holder: an earlier request does not count any more, by any clock.
+    fn withdraw_requests(&mut self, requester: WorkerId) {
         for shard in self.shards.values_mut() {
-            shard.request = shard.request.filter(|request| request.requester != asker);
+            shard.request = shard.request.filter(|request| request.requester != requester);
         }
     }
 
-    fn apply_holder(&mut self, id: ShardId, act: &HolderAct, answer: &Answer) {
-        if let Answer::Spawned { shards, .. } = answer
-            && let HolderAct::SplitReplace { split, .. } | HolderAct::SplitResidual { split, .. } =
-                act
-        {
-            self.insert_spawned(id, split, shards);
-        }
+    fn apply_holder(&mut self, seen: &Observation<'_>, lease: &Lease, reply: &Reply) {
+        let id = lease.key().shard;
+        self.insert_spawned(id, seen.request, reply);
         let Some(shard) = self.shards.get_mut(&id) else { return };
-        match (act, answer) {
-            (HolderAct::Renew, Answer::Renewed(renewed)) => {
-                if let Some((_, deadline)) = &mut shard.lease {
-                    *deadline = renewed.new_deadline;
-                }
-            }
-            (HolderAct::Decline { not_before }, _) => {
-                shard.request = None;
-                shard.declined_until = Some(*not_before);
-            }
-            (HolderAct::Checkpoint { cursor, .. }, _) => shard.advance(cursor),
-            (HolderAct::Complete { cursor, .. }, _) => {
-                shard.advance(cursor);
-                shard.settle(ShardStatus::Done);
-                shard.fruitless = 0;
-            }
-            (HolderAct::Park { reason, detail, .. }, _) => {
-                shard.settle(ShardStatus::Parked);
-                shard.park_reason = Some(*reason);
-                shard.park_detail = Some(detail.clone());
-            }
-            (HolderAct::Release { .. }, _) => {
-                shard.settle(ShardStatus::Active);
-                shard.fruitless = shard.fruitless.saturating_sub(1);
-            }
-            (HolderAct::SplitReplace { .. }, _) => {
-                shard.settle(ShardStatus::Split);
-                shard.fruitless = 0;
-            }
-            (HolderAct::SplitResidual { split, .. }, _) => {
-                if let Some((left, _)) = split.parts.first() {
-                    shard.spec = left.clone();
-                }
-                shard.request = None;
-            }
-            (HolderAct::Renew, _) => {}
-        }
+        shard.apply_holder(seen, reply);
+        shard.last_write = Some((lease.fence().as_raw(), lease.owner()));
+        shard.remember(seen, reply);
     }
 
-    fn insert_spawned(&mut self, parent: ShardId, split: &DraftSplit, spawned: &[ShardId]) {
-        // The last parts are the new ones: all children of a replacement, a residual's right part.
-        let kept = split.parts.len().saturating_sub(spawned.len());
-        for ((spec, cursor), id) in split.parts.iter().skip(kept).zip(spawned) {
+    fn insert_spawned(&mut self, parent: ShardId, request: &Request, reply: &Reply) {
+        let Some(spawned) = spawned(reply) else { return };
+        let initial = Cursor::initial();
+        let parts: Vec<(&Spec, &Cursor)> = match request {
+            Request::SplitReplace(SplitReplace { parts, .. }) => {
+                parts.iter().map(|part| (&part.spec, &part.cursor)).collect()
+            }
+            Request::SplitResidual(SplitResidual { residual, .. }) => vec![(residual, &initial)],
+            _ => return,
+        };
+        for ((spec, cursor), id) in parts.into_iter().zip(&spawned) {
             let shard = ShardModel::new(spec.clone(), cursor.clone(), Some(parent));
             self.shards.insert(*id, shard);
         }
         if let Some(parent) = self.shards.get_mut(&parent) {
-            parent.spawned.extend_from_slice(spawned);
+            parent.spawned.extend_from_slice(&spawned);
         }
     }
 
     fn apply_run(&mut self, tag: u8, seen: &Observation<'_>) {
-        let (op, meaning) = (seen.request.op(), seen.request.meaning());
+        let (op, meaning) = (seen.request.op_id(), seen.request.meaning());
         match seen.request {
-            Request::Register { shards, .. } | Request::CreateWithShards { shards, .. } => {
+            Request::ChangeRun(ChangeRun { change, .. }) => match change {
+                RunTransition::Complete => self.end(RunStatus::Done, seen.now),
+                RunTransition::Fail => self.end(RunStatus::Failed, seen.now),
+                RunTransition::Cancel => self.end(RunStatus::Cancelled, seen.now),
+                RunTransition::Pause => self.paused = true,
+                RunTransition::Resume => self.paused = false,
+            },
+            request => {
+                let Some(shards) = request.manifest() else { return };
                 self.status = RunStatus::Active;
-                for (id, spec, cursor) in shards {
-                    self.manifest.push((spec.start.clone(), spec.end.clone()));
-                    if let Some(key) = &cursor.last_key {
-                        let done = crate::keyspace::points_in(tag, &spec.start, key);
+                for shard in shards {
+                    let spec = shard.spec.as_ref();
+                    self.manifest.push((spec.start().into(), spec.end().into()));
+                    if let Some(key) = last_key(&shard.cursor) {
+                        let done = crate::keyspace::points_in(tag, spec.start(), key);
                         self.processed.extend(done.start..=done.end);
                     }
-                    self.shards.insert(*id, ShardModel::new(spec.clone(), cursor.clone(), None));
+                    let made = ShardModel::new(shard.spec.clone(), shard.cursor.clone(), None);
+                    self.shards.insert(shard.shard, made);
                 }
                 self.manifest.sort();
             }
-            Request::Run { act, .. } => match act {
-                RunAct::Complete => self.end(RunStatus::Done, seen.now),
-                RunAct::Fail => self.end(RunStatus::Failed, seen.now),
-                RunAct::Cancel => self.end(RunStatus::Cancelled, seen.now),
-                RunAct::Pause => self.paused = true,
-                RunAct::Resume => self.paused = false,
-            },
-            _ => return,
         }
         if let Some(op) = op {
             self.ops.record(op, Remembered { meaning, spawned: Vec::new() });
@@ -233,23 +207,59 @@ impl RunModel {
 }
 
 impl ShardModel {
-    fn grant(&mut self, worker: WorkerId, granted: &Granted) {
+    fn grant(&mut self, worker: WorkerId, granted: &RestoredShardState) {
         self.fence = granted.lease.fence().as_raw();
         self.lease = Some((worker, granted.lease.deadline()));
         self.unbound = false;
         self.acquires += 1;
         self.fruitless += 1;
-        // What was asked was asked of the holder before, and what it declined binds nobody else.
+        // Requests and declines are between a requester and one holder.
         self.forget_requests();
     }
 
-    fn advance(&mut self, cursor: &DraftCursor) {
-        if self.cursor.last_key < cursor.last_key {
+    fn apply_holder(&mut self, seen: &Observation<'_>, reply: &Reply) {
+        match (seen.request, reply) {
+            (Request::Renew(_), Reply::Renewed(renewed)) => {
+                if let Some((_, deadline)) = &mut self.lease {
+                    *deadline = renewed.new_deadline;
+                }
+            }
+            (Request::DeclineSplit(DeclineSplit { pause_ms, .. }), _) => {
+                self.request = None;
+                self.declined_until = Some(seen.now.saturating_add(*pause_ms));
+            }
+            (Request::Checkpoint(Checkpoint { cursor, .. }), _) => self.advance(cursor),
+            (Request::Complete(Complete { cursor, .. }), _) => {
+                self.advance(cursor);
+                self.settle(ShardStatus::Done);
+                self.fruitless = 0;
+            }
+            (Request::ParkShard(ParkShard { reason, detail, .. }), _) => {
+                self.settle(ShardStatus::Parked);
+                self.park_reason = Some(*reason);
+                self.park_detail = Some(detail.clone());
+            }
+            (Request::Release(_), _) => {
+                self.settle(ShardStatus::Active);
+                self.fruitless = self.fruitless.saturating_sub(1);
+            }
+            (Request::SplitReplace(_), _) => {
+                self.settle(ShardStatus::Split);
+                self.fruitless = 0;
+            }
+            (Request::SplitResidual(SplitResidual { narrowed, .. }), _) => {
+                self.spec = narrowed.clone();
+                self.request = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn advance(&mut self, cursor: &Cursor) {
+        if last_key(&self.cursor) < last_key(cursor) {
             self.fruitless = 0;
         }
         self.cursor = cursor.clone();
-        // An empty token means the same as none.
-        self.cursor.token = self.cursor.token.take().filter(|token| !token.is_empty());
     }
 
     fn settle(&mut self, status: ShardStatus) {
@@ -264,14 +274,11 @@ impl ShardModel {
         self.declined_until = None;
     }
 
-    fn remember(&mut self, seen: &Observation<'_>, answer: &Answer) {
-        let Some(op) = seen.request.op() else { return };
-        let spawned = match answer {
-            Answer::Spawned { shards, .. } => shards.clone(),
-            _ => Vec::new(),
-        };
+    fn remember(&mut self, seen: &Observation<'_>, reply: &Reply) {
+        let Some(op) = seen.request.op_id() else { return };
+        let spawned = spawned(reply).unwrap_or_default();
         let remembered = Remembered { meaning: seen.request.meaning(), spawned };
-        if let Request::Holder { act: HolderAct::SplitResidual { .. }, .. } = seen.request {
+        if let Request::SplitResidual(_) = seen.request {
             self.residuals.insert(op, remembered.clone());
         }
         self.ops.record(op, remembered);

@@ -1,5 +1,5 @@
 use super::{Model, ShardModel};
-use crate::request::{DraftCursor, DraftSpec};
+use crate::request::{Cursor, Spec};
 
 /// What a parent keeps of a shard that it spawned: an id and a fingerprint.
 const SPAWNED_BYTES: usize = 16;
@@ -32,19 +32,19 @@ pub enum Demand {
 impl Demand {
     /// Room for a range and its metadata.
     #[must_use]
-    pub const fn of_spec(spec: &DraftSpec) -> Self {
+    pub fn of_spec(spec: &Spec) -> Self {
         Self::Piece { len: spec_len(spec), replaces: None }
     }
 
     /// Room for a range and its metadata in place of others.
     #[must_use]
-    pub const fn of_spec_instead(spec: &DraftSpec, old: &DraftSpec) -> Self {
+    pub fn of_spec_instead(spec: &Spec, old: &Spec) -> Self {
         Self::Piece { len: spec_len(spec), replaces: Some(spec_len(old)) }
     }
 
     /// Room for a cursor; the initial one needs none.
     #[must_use]
-    pub fn of_cursor(cursor: &DraftCursor, old: Option<&DraftCursor>) -> Option<Self> {
+    pub fn of_cursor(cursor: &Cursor, old: Option<&Cursor>) -> Option<Self> {
         let len = cursor_len(cursor)?;
         Some(Self::Piece { len, replaces: old.and_then(cursor_len) })
     }
@@ -117,13 +117,14 @@ impl Model {
     }
 }
 
-const fn spec_len(spec: &DraftSpec) -> usize {
-    spec.start.len() + spec.end.len() + spec.metadata.len()
+fn spec_len(spec: &Spec) -> usize {
+    let spec = spec.as_ref();
+    spec.start().len() + spec.end().len() + spec.metadata().len()
 }
 
-fn cursor_len(cursor: &DraftCursor) -> Option<usize> {
-    let key = cursor.last_key.as_ref()?;
-    Some(key.len() + cursor.token.as_ref().map_or(0, Vec::len))
+fn cursor_len(cursor: &Cursor) -> Option<usize> {
+    let cursor = cursor.as_ref();
+    Some(cursor.last_key()?.len() + cursor.token().map_or(0, <[u8]>::len))
 }
 
 #[cfg(test)]

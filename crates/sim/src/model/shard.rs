@@ -4,13 +4,13 @@ use shardwright_contracts::limits::OP_LOG_CAPACITY;
 use shardwright_contracts::{LogicalTime, OpId, ShardId, WorkerId};
 use shardwright_coordination::{ParkReason, ShardStatus, SplitRequest};
 
-use crate::request::{DraftCursor, DraftSpec};
+use crate::request::{Cursor, Spec};
 
 /// The account of one shard.
 #[derive(Clone, Debug)]
 pub struct ShardModel {
     /// Range and metadata.
-    pub spec: DraftSpec,
+    pub spec: Spec,
     /// Which shard it was split from.
     pub parent: Option<ShardId>,
     /// Where it stands.
@@ -20,7 +20,7 @@ pub struct ShardModel {
     /// What was said about it.
     pub park_detail: Option<Vec<u8>>,
     /// How far it is processed.
-    pub cursor: DraftCursor,
+    pub cursor: Cursor,
     /// No fence up to this one may be granted again.
     pub fence: u64,
     /// Who holds it until when.
@@ -48,7 +48,7 @@ pub struct ShardModel {
 impl ShardModel {
     /// A shard that nobody has touched.
     #[must_use]
-    pub fn new(spec: DraftSpec, cursor: DraftCursor, parent: Option<ShardId>) -> Self {
+    pub fn new(spec: Spec, cursor: Cursor, parent: Option<ShardId>) -> Self {
         Self {
             spec,
             parent,

@@ -1,12 +1,14 @@
 use std::collections::BTreeSet;
 
 use shardwright_contracts::ShardId;
-use shardwright_coordination::{EventKind, ShardStatus};
+use shardwright_coordination::{EventKind, RunTransition, ShardStatus};
 
 use super::{Observation, Oracle, Verdict, ensure};
 use crate::model::Model;
-use crate::request::{HolderAct, Request, RunAct};
-use crate::system::Answer;
+use crate::request::operation::{
+    Acquire, ChangeRun, Checkpoint, Claim, DeclineSplit, ParkShard, RequestSplit, UnparkShard,
+};
+use crate::request::{Reply, Request, RequestExt, last_key, spawned};
 
 pub(super) const ORACLE: Oracle = Oracle::before(
     "events",
@@ -23,11 +25,11 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
         .filter(|kind| parked_on_the_way(seen.request, kind).is_none())
         .collect();
     let expected = seen.executed().is_some() && changes_something(seen, model);
-    let name = seen.request.name();
+    let name = seen.request.label();
     // A run that is made with its shards is made first.
     let told = match (seen.request, told.as_slice(), seen.run(model)) {
-        (Request::CreateWithShards { .. }, [EventKind::RunCreated, rest @ ..], None) => rest,
-        (Request::CreateWithShards { .. }, _, None) if expected => {
+        (Request::CreateRunWithShards(_), [EventKind::RunCreated, rest @ ..], None) => rest,
+        (Request::CreateRunWithShards(_), _, None) if expected => {
             return Err(format!("a {name} told {told:?}"));
         }
         (_, told, _) => told,
@@ -42,7 +44,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
 /// The shard that an attempt to have one parks before it comes to its end.
 const fn parked_on_the_way(request: &Request, kind: &EventKind) -> Option<ShardId> {
     match (request, kind) {
-        (Request::Acquire { .. } | Request::Claim { .. }, EventKind::ShardParked { shard, .. }) => {
+        (Request::Acquire(_) | Request::Claim(_), EventKind::ShardParked { shard, .. }) => {
             Some(*shard)
         }
         _ => None,
@@ -59,9 +61,9 @@ fn parks_once(seen: &Observation<'_>, model: &Model) -> Verdict {
             .run(model)
             .and_then(|run| run.shards.get(&shard))
             .is_some_and(|shard| shard.status == ShardStatus::Active);
-        let is_meant = seen.request.shard().is_none_or(|asked| asked == shard);
+        let is_meant = seen.request.shard_id().is_none_or(|asked| asked == shard);
         ensure(was_active && is_meant && known.insert(shard), || {
-            format!("a {} told that {shard} was parked", seen.request.name())
+            format!("a {} told that {shard} was parked", seen.request.label())
         })?;
     }
     Ok(())
@@ -71,84 +73,79 @@ fn parks_once(seen: &Observation<'_>, model: &Model) -> Verdict {
 fn changes_something(seen: &Observation<'_>, model: &Model) -> bool {
     let paused = seen.run(model).is_some_and(|run| run.paused);
     match seen.request {
-        Request::Run { act: RunAct::Pause, .. } => !paused,
-        Request::Run { act: RunAct::Resume, .. } => paused,
+        Request::ChangeRun(ChangeRun { change: RunTransition::Pause, .. }) => !paused,
+        Request::ChangeRun(ChangeRun { change: RunTransition::Resume, .. }) => paused,
         _ => true,
     }
 }
 
-fn fits(seen: &Observation<'_>, model: &Model, answer: &Answer, kind: &EventKind) -> bool {
-    match (seen.request, answer, kind) {
+fn fits(seen: &Observation<'_>, model: &Model, reply: &Reply, kind: &EventKind) -> bool {
+    match (seen.request, reply, kind) {
         (
-            Request::Acquire { worker: asked, .. } | Request::Claim { worker: asked, .. },
-            Answer::Granted(granted),
+            Request::Acquire(Acquire { worker: asked, .. })
+            | Request::Claim(Claim { worker: asked, .. }),
+            Reply::Granted(granted),
             EventKind::ShardAcquired { shard, worker, fence_epoch },
         ) => {
             let lease = &granted.lease;
             *shard == lease.key().shard && *fence_epoch == lease.fence() && worker == asked
         }
-        (Request::Holder { lease, act }, answer, kind) => {
-            holder_fits(lease.key().shard, act, answer, kind)
+        (Request::CreateRun(_), _, EventKind::RunCreated) => true,
+        (request, _, EventKind::RunActivated { shard_count }) => {
+            request.manifest().is_some_and(|shards| shards.len() == *shard_count as usize)
         }
-        (Request::CreateRun { .. }, _, EventKind::RunCreated) => true,
-        (
-            Request::Register { shards, .. } | Request::CreateWithShards { shards, .. },
-            _,
-            EventKind::RunActivated { shard_count },
-        ) => shards.len() == *shard_count as usize,
-        (Request::Run { act, .. }, _, kind) => matches!(
-            (act, kind),
-            (RunAct::Complete, EventKind::RunCompleted)
-                | (RunAct::Fail, EventKind::RunFailed)
-                | (RunAct::Cancel, EventKind::RunCancelled)
-                | (RunAct::Pause, EventKind::RunPaused)
-                | (RunAct::Resume, EventKind::RunResumed)
+        (Request::ChangeRun(ChangeRun { change, .. }), _, kind) => matches!(
+            (change, kind),
+            (RunTransition::Complete, EventKind::RunCompleted)
+                | (RunTransition::Fail, EventKind::RunFailed)
+                | (RunTransition::Cancel, EventKind::RunCancelled)
+                | (RunTransition::Pause, EventKind::RunPaused)
+                | (RunTransition::Resume, EventKind::RunResumed)
         ),
         (
-            Request::RequestSplit { key, asker: asked, .. },
+            Request::RequestSplit(RequestSplit { key, requester: asked, .. }),
             _,
-            EventKind::SplitRequested { shard, requester: asker },
-        ) => *shard == key.shard && asker == asked,
-        (Request::Unpark { key, .. }, _, EventKind::ShardUnparked { shard, new_fence_epoch }) => {
+            EventKind::SplitRequested { shard, requester },
+        ) => *shard == key.shard && requester == asked,
+        (
+            Request::UnparkShard(UnparkShard { key, .. }),
+            _,
+            EventKind::ShardUnparked { shard, new_fence_epoch },
+        ) => {
             let fence = seen.shard(model).map(|shard| shard.next_fence(model.floor));
             *shard == key.shard && fence == Some(new_fence_epoch.as_raw())
         }
-        _ => false,
+        _ => holder_fits(seen, reply, kind),
     }
 }
 
-fn holder_fits(own: ShardId, act: &HolderAct, answer: &Answer, kind: &EventKind) -> bool {
-    match (act, answer, kind) {
-        (
-            HolderAct::Renew,
-            Answer::Renewed(renewed),
-            EventKind::ShardLeaseRenewed { shard, new_deadline },
-        ) => *shard == own && *new_deadline == renewed.new_deadline,
-        (
-            HolderAct::Checkpoint { cursor, .. },
-            _,
-            EventKind::ShardCheckpointed { shard, last_key },
-        ) => *shard == own && last_key.0.as_deref() == cursor.last_key.as_deref(),
-        (
-            HolderAct::Decline { not_before: asked },
-            _,
-            EventKind::SplitDeclined { shard, not_before },
-        ) => *shard == own && not_before == asked,
-        (HolderAct::Complete { .. }, _, EventKind::ShardCompleted { shard })
-        | (HolderAct::Release { .. }, _, EventKind::ShardReleased { shard }) => *shard == own,
-        (HolderAct::Park { reason: asked, .. }, _, EventKind::ShardParked { shard, reason }) => {
-            *shard == own && reason == asked
+fn holder_fits(seen: &Observation<'_>, reply: &Reply, kind: &EventKind) -> bool {
+    let Some(own) = seen.request.lease().map(|lease| lease.key().shard) else { return false };
+    match (seen.request, kind) {
+        (Request::Renew(_), EventKind::ShardLeaseRenewed { shard, new_deadline }) => {
+            let renewed = matches!(reply, Reply::Renewed(it) if it.new_deadline == *new_deadline);
+            *shard == own && renewed
         }
         (
-            HolderAct::SplitReplace { .. },
-            Answer::Spawned { shards, .. },
-            EventKind::ShardSplit { parent, children },
-        ) => *parent == own && children == shards,
+            Request::Checkpoint(Checkpoint { cursor, .. }),
+            EventKind::ShardCheckpointed { shard, last_key: reached },
+        ) => *shard == own && reached.0.as_deref() == last_key(cursor),
         (
-            HolderAct::SplitResidual { .. },
-            Answer::Spawned { shards, .. },
-            EventKind::ShardResidualCreated { parent, residual },
-        ) => *parent == own && shards == &[*residual],
+            Request::DeclineSplit(DeclineSplit { pause_ms, .. }),
+            EventKind::SplitDeclined { shard, not_before },
+        ) => *shard == own && *not_before == seen.now.saturating_add(*pause_ms),
+        (Request::Complete(_), EventKind::ShardCompleted { shard })
+        | (Request::Release(_), EventKind::ShardReleased { shard }) => *shard == own,
+        (
+            Request::ParkShard(ParkShard { reason: asked, .. }),
+            EventKind::ShardParked { shard, reason },
+        ) => *shard == own && reason == asked,
+        (Request::SplitReplace(_), EventKind::ShardSplit { parent, children }) => {
+            *parent == own && spawned(reply).is_some_and(|shards| *children == shards)
+        }
+        (Request::SplitResidual(_), EventKind::ShardResidualCreated { parent, residual }) => {
+            *parent == own && spawned(reply).is_some_and(|shards| shards == [*residual])
+        }
         _ => false,
     }
 }

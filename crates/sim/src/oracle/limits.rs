@@ -1,12 +1,17 @@
+//! What fits: sizes, numbers, bytes, manifests and splits, worked out a second time and as simply
+//! as possible.
+
+use shardwright_contracts::SlabFull;
 use shardwright_contracts::limits::{
     MAX_KEY_SIZE, MAX_METADATA_SIZE, MAX_PARK_DETAIL_SIZE, MAX_TOKEN_SIZE,
 };
 
 use super::{Observation, Oracle, Verdict, ensure};
-use crate::model::Model;
-use crate::request::{DraftCursor, DraftSpec, HolderAct, Request};
+use crate::model::{Demand, Model, ShardModel};
+use crate::request::operation::{Checkpoint, Complete, ParkShard, SplitReplace, SplitResidual};
+use crate::request::{Cursor, Request, RequestExt, Shard, Spec, last_key};
 
-pub(super) const ORACLE: Oracle = Oracle::after(
+pub(super) const LIMITS: Oracle = Oracle::after(
     "limits",
     "there are never more shards than allowed, and nothing accepted is longer than allowed",
     judge,
@@ -16,30 +21,116 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
     if seen.executed().is_none() {
         return Ok(());
     }
-    let cursor_fits = |cursor: &DraftCursor| {
-        cursor.last_key.as_ref().is_none_or(|key| (1..=MAX_KEY_SIZE).contains(&key.len()))
-            && cursor.token.as_ref().is_none_or(|token| token.len() <= MAX_TOKEN_SIZE)
-    };
-    let spec_fits = |spec: &DraftSpec| {
-        spec.start.len().max(spec.end.len()) <= MAX_KEY_SIZE
-            && spec.metadata.len() <= MAX_METADATA_SIZE
+    let cursor_fits = |cursor: &Cursor| {
+        last_key(cursor).is_none_or(|key| (1..=MAX_KEY_SIZE).contains(&key.len()))
+            && cursor.as_ref().token().is_none_or(|token| token.len() <= MAX_TOKEN_SIZE)
     };
     let fits = match seen.request {
-        Request::Holder { act, .. } => match act {
-            HolderAct::Checkpoint { cursor, .. } | HolderAct::Complete { cursor, .. } => {
-                cursor_fits(cursor)
-            }
-            HolderAct::Park { detail, .. } => detail.len() <= MAX_PARK_DETAIL_SIZE,
-            _ => true,
-        },
-        Request::Register { shards, .. } | Request::CreateWithShards { shards, .. } => {
-            shards.iter().all(|(_, spec, cursor)| spec_fits(spec) && cursor_fits(cursor))
+        Request::Checkpoint(Checkpoint { cursor, .. })
+        | Request::Complete(Complete { cursor, .. }) => cursor_fits(cursor),
+        Request::ParkShard(ParkShard { detail, .. }) => detail.len() <= MAX_PARK_DETAIL_SIZE,
+        request => {
+            let shards = request.manifest().unwrap_or_default();
+            shards.iter().all(|shard| spec_fits(&shard.spec) && cursor_fits(&shard.cursor))
         }
-        _ => true,
     };
-    ensure(fits, || format!("a {} was longer than allowed", seen.request.name()))?;
+    ensure(fits, || format!("a {} was longer than allowed", seen.request.label()))?;
     let (own, all) = (model.shards_of(seen.tenant), model.shards_in_all());
     ensure(own <= model.limits.per_tenant && all <= model.limits.total, || {
         format!("{own} shards of a tenant, {all} in all, allowed are {:?}", model.limits)
     })
+}
+
+fn spec_fits(spec: &Spec) -> bool {
+    let spec = spec.as_ref();
+    spec.start().len().max(spec.end().len()) <= MAX_KEY_SIZE
+        && spec.metadata().len() <= MAX_METADATA_SIZE
+}
+
+/// Whether a list of shards can be registered.
+pub(super) fn is_manifest(shards: &[Shard]) -> bool {
+    let mut ids: Vec<_> = shards.iter().map(|shard| shard.shard).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let specs = shards.iter().map(|shard| shard.spec.as_ref());
+    let mut ranges: Vec<_> = specs.map(|spec| (spec.start(), spec.end())).collect();
+    ranges.sort_unstable();
+    !shards.is_empty()
+        && ids.len() == shards.len()
+        && !ids.iter().any(|id| id.is_derived())
+        && ranges.iter().all(|(start, end)| !start.is_empty() && start < end)
+        && ranges.array_windows().all(|[left, right]| left.1 <= right.0)
+        && shards.iter().all(|it| spec_fits(&it.spec) && stands_in(&it.cursor, &it.spec))
+}
+
+fn stands_in(cursor: &Cursor, spec: &Spec) -> bool {
+    let token = cursor.as_ref().token().unwrap_or_default();
+    let spec = spec.as_ref();
+    token.len() <= MAX_TOKEN_SIZE
+        && match last_key(cursor) {
+            None => token.is_empty(),
+            Some(key) => spec.start() <= key && key < spec.end(),
+        }
+}
+
+/// Whether the parts of a split divide a shard as it is: they tile it, and none claims more than
+/// the shard has done. The left part of a residual split has to keep the shard's cursor.
+pub(super) fn divides(parts: &[(&Spec, &Cursor)], shard: &ShardModel, keeps_cursor: bool) -> bool {
+    let (Some((first, _)), Some((last, _))) = (parts.first(), parts.last()) else { return false };
+    let (done, spec) = (last_key(&shard.cursor), shard.spec.as_ref());
+    first.as_ref().start() == spec.start()
+        && last.as_ref().end() == spec.end()
+        && parts
+            .array_windows()
+            .all(|[(left, _), (right, _)]| left.as_ref().end() == right.as_ref().start())
+        && parts.iter().all(|(spec, cursor)| stands_in(cursor, spec) && last_key(cursor) <= done)
+        && !(keeps_cursor && done.is_some_and(|key| key >= first.as_ref().end()))
+}
+
+/// Whether there was no room for something that was requested, by what was reported of it.
+pub(super) fn was_lacking(seen: &Observation<'_>, model: &Model, told: &SlabFull) -> bool {
+    // There are as many handles as all shards that may be can need.
+    let SlabFull::Bytes { requested, free, capacity } = *told else { return false };
+    if model.bytes_capacity != Some(capacity) {
+        return false;
+    }
+    let mut room = model.room();
+    // What the same request has stored before it failed was taken for that moment.
+    demands(seen, model).into_iter().any(|demand| {
+        let is_it = demand.bytes() == requested
+            && capacity.checked_sub(room.used()) == Some(free)
+            && room.may_lack(capacity, demand);
+        room.take(demand);
+        is_it
+    })
+}
+
+/// What a request needs room for, in the order in which it is stored.
+fn demands(seen: &Observation<'_>, model: &Model) -> Vec<Demand> {
+    match seen.request {
+        Request::Checkpoint(Checkpoint { cursor, .. })
+        | Request::Complete(Complete { cursor, .. }) => {
+            let old = seen.shard(model).map(|shard| &shard.cursor);
+            Demand::of_cursor(cursor, old).into_iter().collect()
+        }
+        Request::ParkShard(ParkShard { detail, .. }) => vec![Demand::Beside(detail.len())],
+        Request::SplitReplace(SplitReplace { parts, .. }) => {
+            let spawned = Demand::of_spawned(parts.len());
+            let parts = parts.iter().flat_map(|part| of_shard(&part.spec, &part.cursor));
+            [spawned].into_iter().chain(parts).collect()
+        }
+        Request::SplitResidual(SplitResidual { narrowed, residual, .. }) => {
+            let old = seen.shard(model).map_or(narrowed, |shard| &shard.spec);
+            let narrowed = Demand::of_spec_instead(narrowed, old);
+            vec![Demand::of_spawned(1), Demand::of_spec(residual), narrowed]
+        }
+        request => {
+            let shards = request.manifest().unwrap_or_default();
+            shards.iter().flat_map(|shard| of_shard(&shard.spec, &shard.cursor)).collect()
+        }
+    }
+}
+
+fn of_shard(spec: &Spec, cursor: &Cursor) -> impl Iterator<Item = Demand> + use<> {
+    [Demand::of_spec(spec)].into_iter().chain(Demand::of_cursor(cursor, None))
 }

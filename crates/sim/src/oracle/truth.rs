@@ -2,10 +2,15 @@ use shardwright_contracts::limits::{MAX_KEY_SIZE, MAX_PARK_DETAIL_SIZE, MAX_TOKE
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::{CoordError, RunStatus, ShardStatus};
 
-use super::manifest::{divides, is_manifest};
-use super::{Observation, Oracle, Verdict, ensure, replay, room};
+use super::effects::remembered;
+use super::limits::{divides, is_manifest, was_lacking};
+use super::{Observation, Oracle, Verdict, ensure};
 use crate::model::{Model, RunModel, ShardModel};
-use crate::request::{DraftCursor, HolderAct, Request};
+use crate::request::operation::{
+    Checkpoint, Claim, Complete, CreateRun, CreateRunWithShards, ParkShard, RequestSplit,
+    SplitReplace, SplitResidual,
+};
+use crate::request::{Cursor, Request, RequestExt, last_key};
 
 /// With the oracles that say what may be accepted this one closes the circle: what could have
 /// been accepted is not refused.
@@ -23,18 +28,19 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
         CoordError::RunAlreadyExists(_) => run.is_some_and(|run| asks_config(seen, run)),
         CoordError::ConfigMismatch(_) => run.is_some_and(|run| !asks_config(seen, run)),
         CoordError::ShardNotFound(_) => seen.shard(model).is_none(),
-        CoordError::TenantMismatch(_) => matches!(
-            seen.request, Request::Holder { lease, .. } if lease.tenant() != seen.tenant
-        ),
-        CoordError::OpIdConflict(_) => replay::remembered(seen, model)
-            .is_some_and(|earlier| earlier.meaning != seen.request.meaning()),
+        CoordError::TenantMismatch(_) => {
+            seen.request.lease().is_some_and(|lease| lease.tenant() != seen.tenant)
+        }
+        CoordError::OpIdConflict(_) => {
+            remembered(seen, model).is_some_and(|earlier| earlier.meaning != seen.request.meaning())
+        }
         CoordError::ManifestInvalid(_) => {
             seen.request.manifest().is_some_and(|shards| !is_manifest(shards))
         }
         CoordError::ShardLimitExceeded(_) => over_limit(seen, model),
         CoordError::SplitInvalid(SplitInvalid::ShardLimitExceeded(_)) => over_limit(seen, model),
         CoordError::Throttled(told) => match seen.request {
-            Request::Claim { worker, .. } => {
+            Request::Claim(Claim { worker, .. }) => {
                 model.tenants.get(&seen.tenant).is_some_and(|tenant| {
                     seen.now < told.retry_after
                         && tenant.cooldowns.get(worker) == Some(&told.retry_after)
@@ -42,7 +48,7 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
             }
             _ => false,
         },
-        CoordError::ResourceExhausted(told) => room::was_lacking(seen, model, told),
+        CoordError::ResourceExhausted(told) => was_lacking(seen, model, told),
         // Whether nothing was free is for the oracle of capacity hints to say.
         CoordError::NoneAvailable(_) => true,
         CoordError::BackendError(_) => false,
@@ -51,24 +57,22 @@ fn judge(seen: &Observation<'_>, model: &Model) -> Verdict {
             (None, _) => false,
         },
     };
-    ensure(holds, || format!("a {} was refused: {refusal:?}", seen.request.name()))
+    ensure(holds, || format!("a {} was refused: {refusal:?}", seen.request.label()))
 }
 
 fn asks_config(seen: &Observation<'_>, run: &RunModel) -> bool {
     match seen.request {
-        Request::CreateRun { config, .. } | Request::CreateWithShards { config, .. } => {
-            *config == run.config
-        }
+        Request::CreateRun(CreateRun { config, .. })
+        | Request::CreateRunWithShards(CreateRunWithShards { config, .. }) => *config == run.config,
         _ => false,
     }
 }
 
 fn over_limit(seen: &Observation<'_>, model: &Model) -> bool {
     let additional = match seen.request {
-        Request::Register { shards, .. } | Request::CreateWithShards { shards, .. } => shards.len(),
-        Request::Holder { act: HolderAct::SplitReplace { split, .. }, .. } => split.parts.len(),
-        Request::Holder { act: HolderAct::SplitResidual { .. }, .. } => 1,
-        _ => 0,
+        Request::SplitReplace(SplitReplace { parts, .. }) => parts.len(),
+        Request::SplitResidual(_) => 1,
+        request => request.manifest().map_or(0, <[_]>::len),
     };
     model.shards_of(seen.tenant) + additional > model.limits.per_tenant
         || model.shards_in_all() + additional > model.limits.total
@@ -88,9 +92,7 @@ fn of_run(
         CoordError::RunTerminal(told) => told.status == run.status && run.status.is_terminal(),
         CoordError::WrongStatus(told) => {
             let starts_from = match seen.request {
-                Request::Register { .. } | Request::CreateWithShards { .. } => {
-                    RunStatus::Initializing
-                }
+                request if request.manifest().is_some() => RunStatus::Initializing,
                 _ => RunStatus::Active,
             };
             told.status == run.status && run.status != starts_from
@@ -106,10 +108,10 @@ fn of_run(
             None => run.shards.values().any(|shard| shard.fence == u64::MAX),
         },
         CoordError::SplitAlreadyRequested(_) => match (seen.request, shard) {
-            (Request::RequestSplit { key, asker, .. }, Some(shard)) => {
+            (Request::RequestSplit(RequestSplit { key, requester, .. }), Some(shard)) => {
                 let open = shard.open_request(seen.now);
-                open.is_some_and(|open| open.requester != *asker)
-                    || run.has_asked(*asker, seen.now, key.shard)
+                open.is_some_and(|open| open.requester != *requester)
+                    || run.has_asked(*requester, seen.now, key.shard)
             }
             _ => false,
         },
@@ -134,12 +136,12 @@ fn of_shard(
         (CoordError::NotParked(told), _) => {
             told.status == shard.status && shard.status != ShardStatus::Parked
         }
-        (CoordError::StaleFence(told), Request::Holder { lease, .. }) => {
+        (CoordError::StaleFence(told), request) => request.lease().is_some_and(|lease| {
             let holds = shard.lease.is_some_and(|(owner, _)| owner == lease.owner());
-            // Of a lease below the floor the model knows that nobody holds it.
+            // The model knows that a lease below the floor is not held.
             (told.current.as_raw(), told.presented) == (shard.fence, lease.fence())
                 && (told.presented != told.current || !holds)
-        }
+        }),
         (CoordError::LeaseExpired(told), _) => shard.lease.is_some_and(|(_, deadline)| {
             told.deadline <= told.now
                 && (told.deadline == deadline || shard.unbound)
@@ -149,49 +151,58 @@ fn of_shard(
             shard.lease == Some((told.current_owner, told.deadline))
                 && !shard.is_available_after(seen.now, skew_ms)
         }
-        (CoordError::SplitRequestOver(told), Request::RequestSplit { expires_at, .. }) => {
-            told.expires_at == *expires_at && *expires_at <= seen.now
-        }
+        (
+            CoordError::SplitRequestOver(told),
+            Request::RequestSplit(RequestSplit { patience_ms, .. }),
+        ) => *patience_ms == 0 && told.expires_at == seen.now,
         (CoordError::NotLeased(_), _) => shard.holder(seen.now).is_none(),
         (CoordError::SplitDeclined(told), _) => {
             shard.declined_until == Some(told.not_before) && seen.now < told.not_before
         }
-        (refusal, Request::Holder { act, .. }) => of_act(act, shard, refusal),
-        _ => false,
+        (refusal, request) => of_holder(request, shard, refusal),
     }
 }
 
-fn of_act(act: &HolderAct, shard: &ShardModel, refusal: &CoordError) -> bool {
-    match (act, refusal) {
-        (HolderAct::Park { detail, .. }, CoordError::ParkDetailTooLarge(_)) => {
+fn of_holder(request: &Request, shard: &ShardModel, refusal: &CoordError) -> bool {
+    match (request, refusal) {
+        (Request::ParkShard(ParkShard { detail, .. }), CoordError::ParkDetailTooLarge(_)) => {
             detail.len() > MAX_PARK_DETAIL_SIZE
         }
         (
-            HolderAct::SplitReplace { split, .. },
+            Request::SplitReplace(SplitReplace { parts, .. }),
             CoordError::SplitInvalid(SplitInvalid::Plan(_)),
-        ) => !divides(split, shard, false),
-        (
-            HolderAct::SplitResidual { split, .. },
-            CoordError::SplitInvalid(SplitInvalid::Plan(_)),
-        ) => !divides(split, shard, true),
-        (HolderAct::Checkpoint { cursor, .. } | HolderAct::Complete { cursor, .. }, refusal) => {
-            of_cursor(cursor, shard, refusal)
+        ) => {
+            let parts: Vec<_> = parts.iter().map(|part| (&part.spec, &part.cursor)).collect();
+            !divides(&parts, shard, false)
         }
+        (
+            Request::SplitResidual(SplitResidual { narrowed, residual, .. }),
+            CoordError::SplitInvalid(SplitInvalid::Plan(_)),
+        ) => {
+            let initial = Cursor::initial();
+            !divides(&[(narrowed, &initial), (residual, &initial)], shard, true)
+        }
+        (
+            Request::Checkpoint(Checkpoint { cursor, .. })
+            | Request::Complete(Complete { cursor, .. }),
+            refusal,
+        ) => of_cursor(cursor, shard, refusal),
         _ => false,
     }
 }
 
-fn of_cursor(cursor: &DraftCursor, shard: &ShardModel, refusal: &CoordError) -> bool {
-    let key = cursor.last_key.as_deref();
+fn of_cursor(cursor: &Cursor, shard: &ShardModel, refusal: &CoordError) -> bool {
+    let key = last_key(cursor);
     match refusal {
         CoordError::CheckpointMissingKey(_) => key.unwrap_or_default().is_empty(),
         CoordError::CursorKeyTooLarge(_) => key.is_some_and(|key| key.len() > MAX_KEY_SIZE),
         CoordError::CursorTokenTooLarge(_) => {
-            cursor.token.as_ref().is_some_and(|token| token.len() > MAX_TOKEN_SIZE)
+            cursor.as_ref().token().is_some_and(|token| token.len() > MAX_TOKEN_SIZE)
         }
-        CoordError::CursorRegression(_) => key < shard.cursor.last_key.as_deref(),
+        CoordError::CursorRegression(_) => key < last_key(&shard.cursor),
         CoordError::CursorOutOfBounds(_) => {
-            key.is_some_and(|key| key < &*shard.spec.start || &*shard.spec.end <= key)
+            let spec = shard.spec.as_ref();
+            key.is_some_and(|key| key < spec.start() || spec.end() <= key)
         }
         _ => false,
     }

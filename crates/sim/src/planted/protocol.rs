@@ -1,9 +1,9 @@
 //! Bugs planted around the in-memory backend: in requests, answers, views and events.
 
 use super::bugs;
+use crate::memory::{self, Settings};
 use crate::oracle::Finding;
 use crate::sweep::STEPS;
-use crate::world::{self, Settings};
 
 bugs! {
     /// A bug in what the run protocol does.
@@ -24,7 +24,7 @@ bugs! {
             "a residual split leaves the parent as wide as it was";
         LeaseTenantUnchecked: Backend, 0, "tenants" = "a lease of another tenant is accepted";
         LookupIgnoresTenant: Backend, 0, "tenants" = "a run of another tenant is found";
-        NewestEvicted: Backend, 3, "one effect per op id" = "a full op log evicts the newest entry";
+        NewestEvicted: Backend, 4, "one effect per op id" = "a full op log evicts the newest entry";
         OpNotRecorded: Backend, 0, "one effect per op id" =
             "operations are not recorded in the op log";
         PayloadIgnored: Backend, 0, "one effect per op id" =
@@ -32,20 +32,20 @@ bugs! {
         CursorRegressionAccepted: Backend, 0, "cursors" = "a cursor may move back";
         CursorBoundsUnchecked: Backend, 0, "cursors" = "a cursor may leave its shard";
         TerminalUnchecked: Backend, 0, "handing out" = "a finished shard can be acquired";
-        OwnerUnchecked: Backend, 0, "one writer per fence" =
+        OwnerUnchecked: Backend, 2, "one writer per fence" =
             "the right fence is accepted from the wrong worker";
         LeaseKeptOnComplete: Backend, 0, "counters equal a recount" =
             "completing leaves the lease in place";
         ExpiredLeaseRenewed: Backend, 0, "only the holder writes" =
             "an expired lease can be renewed";
         ReleaseDoesNotFree: Backend, 0, "agreement" = "releasing leaves the lease in place";
-        UnparkNotIndexed: Backend, 0, "claim rotation" =
+        UnparkNotIndexed: Backend, 7, "claim rotation" =
             "an unparked shard is not offered to claimers";
         ShardLimitUnchecked: Config, 32, "limits" = "the number of shards is not limited";
         WatermarkGoesBack: Backend, 0, "watermark" = "the watermark is not kept";
         ChildCursorAhead: Backend, 0, "agreement" =
             "a split's children claim their first key as done";
-        CompleteRunUnchecked: Backend, 0, "every key processed" =
+        CompleteRunUnchecked: Backend, 1, "every key processed" =
             "a run with unfinished shards can be completed";
         RetriesNeverPark: Backend, 0, "handing out" = "a shard never parks for want of progress";
         RetriesNotReset: Backend, 0, "agreement" = "progress does not reset the attempts";
@@ -56,7 +56,7 @@ bugs! {
             "a park that is refused for its detail releases the lease";
         ExpiredCountedAsLeased: Backend, 0, "counters equal a recount" =
             "progress counts expired leases as leases";
-        PauseSpreads: Backend, 0, "isolation" = "pausing a run pauses the tenant's other runs";
+        PauseSpreads: Backend, 1, "isolation" = "pausing a run pauses the tenant's other runs";
         NoticeOmitsPause: Backend, 0, "split requests" = "holders are not notified of a pause";
         CooldownIgnored: Config, 2, "handing out" = "a worker may claim without a cooldown";
         AnythingUnparks: Backend, 0, "events" = "a shard that is not parked can be unparked";
@@ -69,12 +69,12 @@ bugs! {
             "a second split request replaces an open one";
         AskerAsksTwice: Backend, 0, "split requests" =
             "a worker may request splits of two holders at a time";
-        DeclineForgotten: Backend, 2, "split requests" =
+        DeclineForgotten: Backend, 0, "split requests" =
             "a holder that declined may be asked again at once";
-        FloorUnchecked: Backend, 0, "only the holder writes" =
+        FloorUnchecked: Backend, 1, "only the holder writes" =
             "a lease below the fence floor is accepted";
         FloorNotReached: Backend, 0, "fences rise" = "a fence below the floor is granted";
-        StaleLeaseBlocks: Backend, 10, "refusals are true" =
+        StaleLeaseBlocks: Backend, 2, "refusals are true" =
             "a lease below the fence floor blocks the shard";
         RotationStuck: Backend, 0, "claim rotation" =
             "every worker is offered the same shard first";
@@ -85,7 +85,7 @@ bugs! {
         EndUntimed: Backend, 0, "agreement" = "the time at which a run ends is not kept";
         ParkedUnderHolder: Backend, 0, "parking and leases" =
             "a shard that failed too often is parked under its holder";
-        ParkedInPause: Backend, 0, "parking" =
+        ParkedInPause: Backend, 2, "parking" =
             "a shard that failed too often is parked although its run is paused";
         ParkedTooSoon: Backend, 0, "parking" = "a shard is parked one attempt too early";
         ParkedForNothing: Events, 0, "parking" =
@@ -106,7 +106,7 @@ bugs! {
 }
 
 fn live(bug: ProtocolBug, seed: u64) -> Vec<Finding> {
-    world::live_with(seed, STEPS, false, Some(bug)).findings
+    memory::live_with(seed, STEPS, false, Some(bug)).findings
 }
 
 /// The settings that the system gets; those that the oracles judge by may change as well.

@@ -10,11 +10,15 @@ mod shown;
 use std::collections::{BTreeMap, BTreeSet};
 
 use shardwright_contracts::{LogicalTime, OpId, RunId, ShardId, ShardKey, TenantId, WorkerId};
-use shardwright_coordination::{AcquireScratch, HolderNotice, Lease, RunConfig, RunStatus};
+use shardwright_coordination::{
+    CoordinationBackend, HolderNotice, IdempotentOutcome, Lease, RestoredShardState, RunConfig,
+    RunStatus, RunTransition, StateTransitionEvent,
+};
 
 use super::protocol::ProtocolBug;
-use crate::request::{HolderAct, Request, RunAct};
-use crate::system::{Answer, Granted, Outcome, System};
+use crate::request::operation::{self, CreateRun, CreateRunWithShards, RequestSplit, UnparkShard};
+use crate::request::{Answer, Reply, Request, RequestExt, applied, spawned};
+use crate::visible::RunView;
 
 /// Op ids from here on are a bug's own.
 const OWN_OPS: u64 = 1 << 50;
@@ -22,42 +26,90 @@ const OWN_OPS: u64 = 1 << 50;
 type Address = (TenantId, RunId);
 type Place = (TenantId, ShardKey);
 
-/// How a request is put to the system.
-pub(crate) type Put<S> =
-    fn(&mut S, LogicalTime, TenantId, &Request, &mut AcquireScratch) -> Option<Outcome>;
-
-/// The system as a request finds it.
-pub(crate) struct Desk<'a, S> {
-    pub(crate) system: &'a mut S,
-    pub(crate) put: Put<S>,
-    pub(crate) scratch: &'a mut AcquireScratch,
-    pub(crate) now: LogicalTime,
-    pub(crate) tenant: TenantId,
+/// A backend with a bug around it, if one is planted.
+pub(crate) struct Doctored<B> {
+    pub(crate) inner: B,
+    doctor: Option<ProtocolDoctor>,
 }
 
-impl<S: System> Desk<'_, S> {
-    fn ask(&mut self, request: &Request) -> Option<Outcome> {
-        (self.put)(self.system, self.now, self.tenant, request, self.scratch)
+impl<B: CoordinationBackend> Doctored<B> {
+    pub(crate) fn new(inner: B, bug: Option<ProtocolBug>, floor: u64) -> Self {
+        Self { inner, doctor: bug.map(|bug| ProtocolDoctor::new(bug, floor)) }
     }
 
-    fn ask_at(&mut self, now: LogicalTime, request: &Request) -> Option<Outcome> {
-        (self.put)(self.system, now, self.tenant, request, self.scratch)
+    pub(crate) const fn raise_floor(&mut self, floor: u64) {
+        if let Some(doctor) = &mut self.doctor {
+            doctor.floor = floor;
+        }
     }
 
-    fn ask_as(&mut self, tenant: TenantId, request: &Request) -> Option<Outcome> {
-        (self.put)(self.system, self.now, tenant, request, self.scratch)
+    /// Changes what is seen of a run.
+    pub(crate) fn show(&mut self, view: &mut RunView) {
+        if let Some(doctor) = &mut self.doctor {
+            doctor.show(view);
+        }
+    }
+
+    /// Changes the events of a request.
+    pub(crate) fn publish(
+        &self,
+        request: &Request,
+        answer: &Answer,
+        events: &mut Vec<StateTransitionEvent>,
+    ) {
+        if let Some(doctor) = &self.doctor {
+            doctor.publish(request, answer, events);
+        }
+    }
+}
+
+impl<B: CoordinationBackend> CoordinationBackend for Doctored<B> {
+    fn call(
+        &mut self,
+        now: LogicalTime,
+        tenant: TenantId,
+        request: operation::Request<&[u8]>,
+    ) -> Answer {
+        let Self { inner, doctor } = self;
+        match doctor {
+            Some(doctor) => {
+                doctor.call(&mut Driver { backend: inner, now, tenant }, &request.to_owned())
+            }
+            None => inner.call(now, tenant, request),
+        }
+    }
+}
+
+/// The backend behind a bug, and the call that is made.
+struct Driver<'a> {
+    backend: &'a mut dyn CoordinationBackend,
+    now: LogicalTime,
+    tenant: TenantId,
+}
+
+impl Driver<'_> {
+    fn ask(&mut self, request: &Request) -> Answer {
+        self.backend.call(self.now, self.tenant, request.as_ref())
+    }
+
+    fn ask_at(&mut self, now: LogicalTime, request: &Request) -> Answer {
+        self.backend.call(now, self.tenant, request.as_ref())
+    }
+
+    fn ask_as(&mut self, tenant: TenantId, request: &Request) -> Answer {
+        self.backend.call(self.now, tenant, request.as_ref())
     }
 }
 
 /// A bug around the backend of a world, and what it remembers.
-pub(crate) struct ProtocolDoctor {
+struct ProtocolDoctor {
     bug: ProtocolBug,
     floor: u64,
     next_op: u64,
     tenants: BTreeSet<TenantId>,
     configs: BTreeMap<Address, RunConfig>,
     /// How each shard was last handed out.
-    granted: BTreeMap<Place, Granted>,
+    granted: BTreeMap<Place, RestoredShardState>,
     /// How often each was handed out in a row, progress or not.
     attempts: BTreeMap<Place, u32>,
     /// Operations that took effect, by the record that remembers them.
@@ -75,7 +127,7 @@ pub(crate) struct ProtocolDoctor {
 }
 
 impl ProtocolDoctor {
-    pub(crate) fn new(bug: ProtocolBug, floor: u64) -> Self {
+    fn new(bug: ProtocolBug, floor: u64) -> Self {
         Self {
             bug,
             floor,
@@ -97,27 +149,19 @@ impl ProtocolDoctor {
         }
     }
 
-    pub(crate) const fn raise_floor(&mut self, floor: u64) {
-        self.floor = floor;
-    }
-
-    /// Puts a request to the system past the bug.
-    pub(crate) fn call<S: System>(
-        &mut self,
-        desk: &mut Desk<'_, S>,
-        request: &Request,
-    ) -> Option<Outcome> {
-        self.tenants.insert(desk.tenant);
+    /// Calls the backend past the bug.
+    fn call(&mut self, driver: &mut Driver<'_>, request: &Request) -> Answer {
+        self.tenants.insert(driver.tenant);
         let mut sent = request.clone();
-        if let Some(outcome) = self.swallow(desk, &sent) {
-            return Some(outcome);
+        if let Some(answer) = self.swallow(driver, &sent) {
+            return answer;
         }
-        self.change_request(desk.tenant, &mut sent);
-        let first = desk.ask(&sent)?;
-        let mut outcome = self.call_again(desk, &sent, first);
-        self.remember(desk.tenant, request, &outcome);
-        self.change_answer(desk, request, &mut outcome);
-        Some(outcome)
+        self.change_request(driver.tenant, &mut sent);
+        let first = driver.ask(&sent);
+        let mut answer = self.call_again(driver, &sent, first);
+        self.remember(driver.tenant, request, &answer);
+        self.change_answer(driver, request, &mut answer);
+        answer
     }
 
     fn own_op(&mut self) -> OpId {
@@ -131,59 +175,70 @@ impl ProtocolDoctor {
         max.map_or(u32::MAX, std::num::NonZeroU32::get)
     }
 
-    fn remember(&mut self, tenant: TenantId, request: &Request, outcome: &Outcome) {
-        let Ok(answer) = outcome else { return };
-        let address = (tenant, request.run());
-        if let Answer::Granted(granted) = answer {
+    fn remember(&mut self, tenant: TenantId, request: &Request, answer: &Answer) {
+        let Ok(reply) = answer else { return };
+        let address = (tenant, request.run_id());
+        if let Reply::Granted(granted) = reply {
             let place = (tenant, granted.lease.key());
-            self.granted.insert(place, granted.clone());
+            self.granted.insert(place, (**granted).clone());
             *self.attempts.entry(place).or_default() += 1;
         }
-        if answer.is_replay() || request.is_query() {
+        if reply.is_replay() || request.is_query() {
             return;
         }
-        if let Some(op) = request.op() {
-            self.executed.entry((address, request.shard())).or_default().push(op);
+        if let Some(op) = request.op_id() {
+            self.executed.entry((address, request.shard_id())).or_default().push(op);
         }
         match request {
-            Request::CreateRun { config, .. } | Request::CreateWithShards { config, .. } => {
+            Request::CreateRun(CreateRun { config, .. })
+            | Request::CreateRunWithShards(CreateRunWithShards { config, .. }) => {
                 self.configs.insert(address, *config);
             }
-            Request::Unpark { key, .. } => {
+            Request::UnparkShard(UnparkShard { key, .. }) => {
                 self.unparked.insert((tenant, *key));
                 self.attempts.remove(&(tenant, *key));
             }
-            Request::RequestSplit { key, asker, .. } => {
-                self.asked.insert((address, *asker), key.shard);
+            Request::RequestSplit(RequestSplit { key, requester, .. }) => {
+                self.asked.insert((address, *requester), key.shard);
             }
-            Request::Holder { lease, act } => self.remember_act(tenant, lease, act, answer),
-            _ => {}
+            request => {
+                if let Some(lease) = request.lease() {
+                    self.remember_write(tenant, lease, request, reply);
+                }
+            }
         }
     }
 
-    fn remember_act(&mut self, tenant: TenantId, lease: &Lease, act: &HolderAct, answer: &Answer) {
+    fn remember_write(
+        &mut self,
+        tenant: TenantId,
+        lease: &Lease,
+        request: &Request,
+        reply: &Reply,
+    ) {
         let place = (tenant, lease.key());
         let child = |shard: &ShardId| (tenant, ShardKey::new(lease.key().run, *shard));
-        match (act, answer) {
-            (HolderAct::Renew, Answer::Renewed(renewed)) => {
+        let made = spawned(reply).unwrap_or_default();
+        match (request, reply) {
+            (_, Reply::Renewed(renewed)) => {
                 if let Some(granted) = self.granted.get_mut(&place) {
                     granted.lease = granted.lease.renewed(renewed.new_deadline);
                 }
             }
-            (HolderAct::Release { .. }, _) => {
+            (Request::Release(_), _) => {
                 let attempts = self.attempts.entry(place).or_default();
                 *attempts = attempts.saturating_sub(1);
             }
-            (HolderAct::Complete { .. }, _) => {
+            (Request::Complete(_), _) => {
                 self.completed.insert(place, lease.deadline());
             }
-            (HolderAct::SplitResidual { split, .. }, Answer::Spawned { shards, .. }) => {
-                self.residuals.extend(shards.iter().map(child));
-                self.ends.insert(place, split.parent.end.clone());
+            (Request::SplitResidual(split), _) => {
+                self.residuals.extend(made.iter().map(child));
+                self.ends.insert(place, split.residual.as_ref().end().to_vec());
             }
-            (HolderAct::SplitReplace { .. }, Answer::Spawned { shards, .. }) => {
-                self.later_children.extend(shards.iter().skip(1).map(child));
-                self.last_children.extend(shards.last().map(child));
+            (Request::SplitReplace(_), _) => {
+                self.later_children.extend(made.iter().skip(1).map(child));
+                self.last_children.extend(made.last().map(child));
             }
             _ => {}
         }
@@ -191,60 +246,36 @@ impl ProtocolDoctor {
 }
 
 /// What answers a request that was accepted just now.
-fn done(request: &Request) -> Option<Answer> {
+fn done(request: &Request) -> Option<Reply> {
     Some(match request {
-        Request::Holder { act, .. } => match act {
-            HolderAct::Checkpoint { .. } => {
-                let notice = HolderNotice { paused: false, split_request: None };
-                Answer::Noticed { replayed: false, notice: Some(notice) }
-            }
-            HolderAct::Complete { .. } | HolderAct::Park { .. } | HolderAct::Release { .. } => {
-                Answer::Applied { replayed: false }
-            }
-            HolderAct::Decline { .. } => Answer::Noted,
-            HolderAct::Renew | HolderAct::SplitReplace { .. } | HolderAct::SplitResidual { .. } => {
-                return None;
-            }
-        },
-        Request::RequestSplit { .. } => Answer::Noted,
-        Request::Run { .. } | Request::Unpark { .. } => Answer::Applied { replayed: false },
+        Request::Checkpoint(_) => {
+            let notice = HolderNotice { paused: false, split_request: None };
+            Reply::Noticed(IdempotentOutcome::Executed(Some(notice)))
+        }
+        Request::Complete(_)
+        | Request::ParkShard(_)
+        | Request::Release(_)
+        | Request::ChangeRun(_)
+        | Request::UnparkShard(_) => applied(false),
+        Request::DeclineSplit(_) | Request::RequestSplit(_) => Reply::Done,
         _ => return None,
     })
 }
 
 /// What answers a request that was accepted before.
-fn replayed(request: &Request) -> Option<Answer> {
+fn replayed(request: &Request) -> Option<Reply> {
     Some(match done(request)? {
-        Answer::Noticed { .. } => Answer::Noticed { replayed: true, notice: None },
-        Answer::Applied { .. } => Answer::Applied { replayed: true },
+        Reply::Noticed(_) => Reply::Noticed(IdempotentOutcome::Replayed(None)),
+        Reply::Applied(_) => applied(true),
         _ => return None,
     })
 }
 
-fn set_op(request: &mut Request, own: OpId) {
-    match request {
-        Request::Holder { act, .. } => match act {
-            HolderAct::Renew | HolderAct::Decline { .. } => {}
-            HolderAct::Checkpoint { op, .. }
-            | HolderAct::Complete { op, .. }
-            | HolderAct::Park { op, .. }
-            | HolderAct::Release { op }
-            | HolderAct::SplitReplace { op, .. }
-            | HolderAct::SplitResidual { op, .. } => *op = own,
-        },
-        Request::Register { op, .. }
-        | Request::CreateWithShards { op, .. }
-        | Request::Run { op, .. }
-        | Request::Unpark { op, .. } => *op = own,
-        _ => {}
-    }
-}
-
-const fn status_after(act: RunAct) -> Option<RunStatus> {
+const fn status_after(act: RunTransition) -> Option<RunStatus> {
     match act {
-        RunAct::Complete => Some(RunStatus::Done),
-        RunAct::Fail => Some(RunStatus::Failed),
-        RunAct::Cancel => Some(RunStatus::Cancelled),
-        RunAct::Pause | RunAct::Resume => None,
+        RunTransition::Complete => Some(RunStatus::Done),
+        RunTransition::Fail => Some(RunStatus::Failed),
+        RunTransition::Cancel => Some(RunStatus::Cancelled),
+        RunTransition::Pause | RunTransition::Resume => None,
     }
 }

@@ -5,11 +5,13 @@ use std::sync::{Mutex, PoisonError};
 
 use shardwright_contracts::{LogicalTime, RunId, ShardId, TenantId};
 use shardwright_coordination::error::reason::{NoneAvailable, SplitAlreadyRequested};
-use shardwright_coordination::{CoordError, HolderNotice, InfraError, SplitRequest};
+use shardwright_coordination::{
+    Backend, CoordError, HolderNotice, IdempotentOutcome, InfraError, SplitRequest,
+};
 
 use super::stored::StoredBug;
-use crate::request::{HolderAct, Request};
-use crate::system::{Answer, Outcome};
+use crate::request::operation::{CollectClaimCandidates, DeclineSplit, RequestSplit};
+use crate::request::{Answer, Reply, Request, RequestExt};
 
 /// How many claims in a row find nothing after a release that a bug hides.
 const HIDDEN_CLAIMS: u32 = 3;
@@ -38,30 +40,46 @@ impl StoredDoctor {
         Self { bug, memory: Mutex::default() }
     }
 
+    /// Calls a process's backend past the bug.
+    pub(crate) async fn call(
+        &self,
+        backend: &impl Backend,
+        process: usize,
+        tenant: TenantId,
+        mut request: Request,
+    ) -> Answer {
+        if let Some(answer) = self.change_request(process, tenant, &mut request) {
+            return answer;
+        }
+        let mut answer = backend.call(tenant, request.as_ref()).await;
+        self.change_answer(process, tenant, &request, &mut answer);
+        answer
+    }
+
     /// Changes a request on its way; returns an answer if it is swallowed.
-    pub(crate) fn asked(
+    fn change_request(
         &self,
         process: usize,
         tenant: TenantId,
         request: &mut Request,
-        now_ms: u64,
-    ) -> Option<Outcome> {
-        let address = (tenant, request.run());
+    ) -> Option<Answer> {
+        let address = (tenant, request.run_id());
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = LogicalTime::from_millis(now_ms);
         match (self.bug, request) {
-            (StoredBug::LimitIgnored, Request::Candidates { limit, .. }) => *limit = usize::MAX,
-            (StoredBug::PatienceLost, Request::RequestSplit { expires_at, .. }) => {
-                *expires_at = now;
-            }
             (
-                StoredBug::DeclineStretched,
-                Request::Holder { act: HolderAct::Decline { not_before }, .. },
-            ) => *not_before = not_before.saturating_add(not_before.millis_since(now)),
-            (StoredBug::QuarantineSpreads, Request::Claim { .. }) => {
+                StoredBug::LimitIgnored,
+                Request::CollectClaimCandidates(CollectClaimCandidates { limit, .. }),
+            ) => *limit = usize::MAX,
+            (StoredBug::PatienceLost, Request::RequestSplit(RequestSplit { patience_ms, .. })) => {
+                *patience_ms = 0
+            }
+            (StoredBug::DeclineStretched, Request::DeclineSplit(DeclineSplit { pause_ms, .. })) => {
+                *pause_ms *= 2
+            }
+            (StoredBug::QuarantineSpreads, Request::Claim(_)) => {
                 return memory.damaged.get(&address).cloned().map(Err);
             }
-            (StoredBug::OwnReleaseUnseen, Request::Claim { .. }) => {
+            (StoredBug::OwnReleaseUnseen, Request::Claim(_)) => {
                 let left = memory.hidden.get_mut(&(process, address)).filter(|left| **left > 0)?;
                 *left -= 1;
                 return Some(Err(NoneAvailable { earliest_deadline: None }.into()));
@@ -72,25 +90,25 @@ impl StoredDoctor {
     }
 
     /// Changes an answer on its way back.
-    pub(crate) fn answered(
+    fn change_answer(
         &self,
         process: usize,
         tenant: TenantId,
         request: &Request,
-        outcome: &mut Outcome,
+        outcome: &mut Answer,
     ) {
-        let address = (tenant, request.run());
+        let address = (tenant, request.run_id());
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         match (self.bug, &mut *outcome) {
-            (StoredBug::ListHidesParks, Ok(Answer::Shards(shards))) => {
+            (StoredBug::ListHidesParks, Ok(Reply::Shards(shards))) => {
                 shards.iter_mut().for_each(|shard| shard.park_reason = None);
             }
-            (StoredBug::RootsHidden, Ok(Answer::Run(run))) => run.root_shards.clear(),
-            (StoredBug::LeasesUncounted, Ok(Answer::Progress(progress))) => progress.leased = 0,
+            (StoredBug::RootsHidden, Ok(Reply::Run(run))) => run.root_shards.clear(),
+            (StoredBug::LeasesUncounted, Ok(Reply::Progress(progress))) => progress.leased = 0,
             (StoredBug::HintsOverdue, Ok(answer)) => {
                 let hint = match answer {
-                    Answer::Granted(granted) => &mut granted.capacity,
-                    Answer::Renewed(renewed) => &mut renewed.capacity,
+                    Reply::Granted(granted) => &mut granted.capacity,
+                    Reply::Renewed(renewed) => &mut renewed.capacity,
                     _ => return,
                 };
                 hint.earliest_deadline = Some(LogicalTime::from_millis(1));
@@ -98,11 +116,11 @@ impl StoredDoctor {
             (StoredBug::PauseMadeUp | StoredBug::RequestMisdirected, Ok(answer)) => {
                 self.change_notice(address, request, answer, &mut memory);
             }
-            (StoredBug::ReplayTells, Ok(Answer::Noticed { replayed: true, notice })) => {
+            (StoredBug::ReplayTells, Ok(Reply::Noticed(IdempotentOutcome::Replayed(notice)))) => {
                 *notice = Some(HolderNotice { paused: false, split_request: None });
             }
-            (StoredBug::AskedEverywhere, Ok(Answer::Noted)) => {
-                if let Request::RequestSplit { key, .. } = request {
+            (StoredBug::AskedEverywhere, Ok(Reply::Done)) => {
+                if let Request::RequestSplit(RequestSplit { key, .. }) = request {
                     *outcome = Err(SplitAlreadyRequested { shard: key.shard }.into());
                 }
             }
@@ -112,8 +130,8 @@ impl StoredDoctor {
             ) if request.shard().is_some() => {
                 memory.damaged.insert(address, error.clone());
             }
-            (StoredBug::OwnReleaseUnseen, Ok(Answer::Applied { replayed: false })) => {
-                if let Request::Holder { act: HolderAct::Release { .. }, .. } = request {
+            (StoredBug::OwnReleaseUnseen, Ok(Reply::Applied(IdempotentOutcome::Executed(())))) => {
+                if let Request::Release(_) = request {
                     memory.hidden.insert((process, address), HIDDEN_CLAIMS);
                 }
             }
@@ -125,15 +143,15 @@ impl StoredDoctor {
         &self,
         address: Address,
         request: &Request,
-        answer: &mut Answer,
+        reply: &mut Reply,
         memory: &mut Memory,
     ) {
-        let notice = match answer {
-            Answer::Renewed(renewed) => &mut renewed.notice,
-            Answer::Noticed { replayed: false, notice } => notice,
+        let notice = match reply {
+            Reply::Renewed(renewed) => &mut renewed.notice,
+            Reply::Noticed(IdempotentOutcome::Executed(notice)) => notice,
             _ => return,
         };
-        let (Some(notice), Some(shard)) = (notice, request.shard()) else { return };
+        let (Some(notice), Some(shard)) = (notice, request.shard_id()) else { return };
         if self.bug == StoredBug::PauseMadeUp {
             notice.paused = true;
             return;

@@ -7,20 +7,22 @@ use std::collections::BTreeMap;
 
 use shardwright_contracts::{LogicalTime, TenantId};
 use shardwright_coordination::error::reason::SplitInvalid;
-use shardwright_coordination::{CoordError, InfraError, RunStatus};
+use shardwright_coordination::{
+    CoordError, InfraError, RestoredShardState, RunStatus, RunTransition,
+};
 use shardwright_runs::RunAddress;
 use shardwright_store::Revision;
 
-use super::asks::{Ask, Reply};
 use super::books::Address;
 use super::ledger::{CallRecord, CallState, INERT, Ledger, QUARANTINE, Version};
 use super::steps::is_inert;
+use crate::director::{Ask, Told};
 use crate::ground::executor::TaskId;
 use crate::ground::weather::STALE_MAX;
 use crate::model::{Model, TenantModel};
 use crate::oracle::{Finding, Observation, Oracle, TENANTS, TRUTH};
-use crate::request::{Request, RunAct};
-use crate::system::{Answer, Granted, Outcome};
+use crate::request::operation::{ChangeRun, CreateRun};
+use crate::request::{Answer, Reply, Request, RequestExt};
 
 pub(crate) const ACKNOWLEDGED: &Oracle = &Oracle::of_the_world(
     "what was acknowledged is done",
@@ -46,7 +48,7 @@ pub(crate) struct Terms {
 pub(super) struct Case<'a> {
     pub(super) address: Address,
     pub(super) request: &'a Request,
-    pub(super) outcome: &'a Outcome,
+    pub(super) outcome: &'a Answer,
     pub(super) from: Revision,
     terms: Terms,
     /// Between which times it was decided.
@@ -63,46 +65,46 @@ impl Ledger {
     pub(crate) fn answered(
         &mut self,
         task: TaskId,
-        reply: &Reply,
+        told: &Told,
         terms: Terms,
     ) -> Result<(), Finding> {
         let moment = (self.seen(), self.now_ms());
         let Some(call) = self.calls.get_mut(&task) else { return Ok(()) };
-        call.state = CallState::Answered(reply.clone());
+        call.state = CallState::Answered(told.clone());
         call.not_after = Some(self.books.clock);
         call.ended_ms = Some(moment.1);
         let behind = if terms.serves_stale { STALE_MAX } else { 0 };
         let from = Revision::new(call.started.get().saturating_sub(behind));
         let times = [LogicalTime::from_millis(call.not_before_ms), self.books.clock];
         let Some(call) = self.calls.get(&task) else { return Ok(()) };
-        match (&call.ask, reply) {
-            (Ask::Request { tenant, request, .. }, Reply::Told(outcome)) => {
-                let address = (*tenant, request.run());
+        match (&call.ask, told) {
+            (Ask::Request { tenant, request, .. }, Told::Answer(outcome)) => {
+                let address = (*tenant, request.run_id());
                 let case = Case { address, request, outcome, from, terms, times, call };
                 self.judge_effects(&case, &call.effects)?;
                 self.judge_told(&case)?;
                 self.offers.note(address, call, outcome, moment);
                 match &**outcome {
-                    Ok(Answer::Progress(progress)) => {
+                    Ok(Reply::Progress(progress)) => {
                         let watermark = progress.watermark.clone();
                         self.judge_watermark(address, task, watermark, terms)
                     }
                     Ok(_) | Err(_) => Ok(()),
                 }
             }
-            (Ask::Collect(_), Reply::Collected(Ok(runs))) => {
+            (Ask::Collect(_), Told::Collected(Ok(runs))) => {
                 self.judge_collected(runs, call.started)
             }
-            (Ask::ListActive, Reply::Active(Ok(runs))) => self.judge_active(runs, from),
+            (Ask::ListActive, Told::Active(Ok(runs))) => self.judge_active(runs, from),
             _ => Ok(()),
         }
     }
 
     /// Whether the history has what was acknowledged, and nothing that was denied.
     fn judge_effects(&self, case: &Case<'_>, effects: &[Revision]) -> Result<(), Finding> {
-        let name = case.request.name();
+        let name = case.request.label();
         let is_done = |op| self.done.contains(&(case.address, op));
-        match (case.outcome, case.request.op()) {
+        match (case.outcome, case.request.op_id()) {
             (Ok(answer), Some(op)) => {
                 // A call may find what it did itself in the op log, and tell it as a replay.
                 if !is_done(op) || effects.len() > 1 {
@@ -115,14 +117,14 @@ impl Ledger {
             (outcome, op)
                 if is_inert(outcome)
                     && !effects.is_empty()
-                    && (op.is_some() || !matches!(case.request, Request::Holder { .. })) =>
+                    && (op.is_some() || case.request.lease().is_none()) =>
             {
                 let text = format!("{name} was done at {effects:?} and told: {outcome:?}");
                 Err(finding(INERT, text))
             }
-            (Ok(Answer::Granted(granted)), None) => self.judge_granted(case, granted),
-            (Ok(Answer::Renewed(renewed)), None) => {
-                let Request::Holder { lease, .. } = case.request else { return Ok(()) };
+            (Ok(Reply::Granted(granted)), None) => self.judge_granted(case, granted),
+            (Ok(Reply::Renewed(renewed)), None) => {
+                let Some(lease) = case.request.lease() else { return Ok(()) };
                 let deadline = renewed.new_deadline.as_millis();
                 let (shard, fence) = (lease.key().shard, lease.fence().as_raw());
                 if self.deadlines.contains(&(case.address, shard, fence, deadline)) {
@@ -130,11 +132,13 @@ impl Ledger {
                 }
                 Err(finding(ACKNOWLEDGED, format!("renewed until {deadline}, not stored")))
             }
-            (Ok(Answer::Noted), None) => match case.request {
-                Request::RequestSplit { .. } if case.call.patience_ms() == Some(0) => {
+            (Ok(Reply::Done), None) => match case.request {
+                Request::RequestSplit(_) if case.call.patience_ms() == Some(0) => {
                     Err(finding(ACKNOWLEDGED, "a split was asked for without patience".into()))
                 }
-                Request::CreateRun { run, .. } if !self.versions.contains_key(&case.address) => {
+                Request::CreateRun(CreateRun { run, .. })
+                    if !self.versions.contains_key(&case.address) =>
+                {
                     Err(finding(ACKNOWLEDGED, format!("run {run} created, not stored")))
                 }
                 _ => Ok(()),
@@ -143,7 +147,7 @@ impl Ledger {
         }
     }
 
-    fn judge_granted(&self, case: &Case<'_>, told: &Granted) -> Result<(), Finding> {
+    fn judge_granted(&self, case: &Case<'_>, told: &RestoredShardState) -> Result<(), Finding> {
         let (shard, fence) = (told.lease.key().shard, told.lease.fence().as_raw());
         let stored = self.grants.get(&(case.address, shard, fence));
         let same = stored.is_some_and(|stored| {
@@ -153,7 +157,7 @@ impl Ledger {
                 && stored.spawned == told.spawned
                 && stored.parent == told.parent
                 && stored.cursor_semantics == told.cursor_semantics
-                && stored.fruitless == told.fruitless
+                && stored.fruitless_acquires == told.fruitless_acquires
         });
         if same {
             return Ok(());
@@ -201,12 +205,12 @@ impl Ledger {
     /// Only what needs a damaged shard may fail for it.
     fn judge_corrupt(&self, case: &Case<'_>, message: &str) -> Result<(), Finding> {
         let of_run = || self.harmed.iter().any(|(address, _)| *address == case.address);
-        let is_so = match (case.request, case.request.shard()) {
+        let is_so = match (case.request, case.request.shard_id()) {
             (_, Some(shard)) => self.harmed.contains(&(case.address, shard)),
             (
-                Request::Progress { .. }
-                | Request::List { .. }
-                | Request::Run { act: RunAct::Complete, .. },
+                Request::GetRunProgress(_)
+                | Request::ListShards(_)
+                | Request::ChangeRun(ChangeRun { change: RunTransition::Complete, .. }),
                 None,
             ) => of_run(),
             _ => false,
@@ -214,7 +218,7 @@ impl Ledger {
         if is_so {
             return Ok(());
         }
-        Err(finding(QUARANTINE, format!("{} failed: {message}", case.request.name())))
+        Err(finding(QUARANTINE, format!("{} failed: {message}", case.request.label())))
     }
 
     fn judge_refusal(&self, case: &Case<'_>, refusal: &CoordError) -> Result<(), Finding> {
@@ -241,7 +245,7 @@ impl Ledger {
         if is_true {
             return Ok(());
         }
-        let name = case.request.name();
+        let name = case.request.label();
         Err(finding(TRUTH, format!("a {name} was refused: {refusal:?}")))
     }
 
@@ -332,17 +336,4 @@ impl<'a> Case<'a> {
             processed: None,
         }
     }
-}
-
-/// Whether it is worth asking again with the same id.
-pub(crate) const fn is_retryable(outcome: &Outcome) -> bool {
-    match outcome {
-        Err(CoordError::BackendError(error)) => error.is_retryable(),
-        Ok(_) | Err(_) => false,
-    }
-}
-
-/// Whether nobody knows what came of it.
-pub(crate) const fn is_unknown(outcome: &Outcome) -> bool {
-    matches!(outcome, Err(CoordError::BackendError(InfraError::Unknown { .. })))
 }

@@ -8,20 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use shardwright_contracts::{LogicalTime, OpId, ShardId};
-use shardwright_coordination::{RunRecord, RunStatus, ShardSummary};
+use shardwright_coordination::{RestoredShardState, RunRecord, RunStatus, ShardSummary};
 use shardwright_runs::records::Run;
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{ChangeSet, Revision, StoreRange};
 
-use super::asks::{Ask, Reply};
 use super::books::{Address, Books, REMOVAL, TIME, Touched};
 use super::offers::{Life, Offers};
 use super::steps::{self, Asked, EXPLAINED, Step};
+use crate::director::{Ask, Told};
 use crate::ground::executor::TaskId;
 use crate::ground::weather::{Author, Weather};
 use crate::model::{Model, RunModel};
 use crate::oracle::{Finding, OF_STEPS, Observation, Oracle, judge_by};
-use crate::system::{Answer, Granted};
+use crate::request::operation::Renew;
+use crate::request::{Reply, Request, RequestExt};
 use crate::tally::Tally;
 use crate::trace::Trace;
 use crate::visible::RunView;
@@ -89,7 +90,7 @@ pub(crate) enum CallState {
     Open,
     /// Whoever asked is gone.
     Abandoned,
-    Answered(Reply),
+    Answered(Told),
 }
 
 /// The runs of one moment, as far as they can be asked for.
@@ -110,7 +111,7 @@ pub(crate) struct Ledger {
     /// What took effect under an id.
     pub(crate) done: BTreeSet<(Address, OpId)>,
     /// Every shard as it was handed out, by fence.
-    pub(crate) grants: BTreeMap<(Address, ShardId, u64), Granted>,
+    pub(crate) grants: BTreeMap<(Address, ShardId, u64), RestoredShardState>,
     /// The ends that each lease was given.
     pub(crate) deadlines: BTreeSet<(Address, ShardId, u64, u64)>,
     /// Runs that are being taken away, or were and are no more.
@@ -298,7 +299,7 @@ impl Ledger {
             steps.extend(step.map_err(|finding| vec![finding])?);
         }
         if steps.len() > 1 {
-            let names: Vec<_> = steps.iter().map(|step| step.request.name()).collect();
+            let names: Vec<_> = steps.iter().map(|step| step.request.label()).collect();
             let text = format!("one commit did {names:?}");
             return Err(vec![Finding { oracle: EXPLAINED.name, text }]);
         }
@@ -337,7 +338,7 @@ impl Ledger {
         step: &Step,
         task: Option<TaskId>,
     ) -> Result<(), Vec<Finding>> {
-        let address = (step.tenant, step.request.run());
+        let address = (step.tenant, step.request.run_id());
         let after = self.books.view(address);
         let before = self.views.remove(&address);
         let seen = Observation {
@@ -358,7 +359,7 @@ impl Ledger {
         if !findings.is_empty() {
             return Err(findings);
         }
-        if let (Some(op), Ok(_)) = (step.request.op(), &step.outcome) {
+        if let (Some(op), Ok(_)) = (step.request.op_id(), &step.outcome) {
             self.done.insert((address, op));
         }
         self.check_time(step, task)?;
@@ -373,7 +374,7 @@ impl Ledger {
     fn check_time(&self, step: &Step, task: Option<TaskId>) -> Result<(), Vec<Finding>> {
         let call = task.and_then(|task| self.calls.get(&task));
         let not_before = call.map_or(0, |call| call.not_before_ms);
-        let is_exact = matches!(step.outcome, Ok(Answer::Granted(_)));
+        let is_exact = matches!(step.outcome, Ok(Reply::Granted(_)));
         if is_exact && step.now.as_millis() < not_before {
             let text = format!("a lease was given at {}, asked for after {not_before}", step.now);
             return Err(vec![Finding { oracle: TIME.name, text }]);
@@ -382,15 +383,14 @@ impl Ledger {
     }
 
     fn note_lease(&mut self, address: Address, step: &Step) {
-        use crate::request::Request;
         match (&step.request, &step.outcome) {
-            (_, Ok(Answer::Granted(granted))) => {
+            (_, Ok(Reply::Granted(granted))) => {
                 let (shard, fence) = (granted.lease.key().shard, granted.lease.fence().as_raw());
-                self.grants.insert((address, shard, fence), granted.clone());
+                self.grants.insert((address, shard, fence), (**granted).clone());
                 let deadline = granted.lease.deadline().as_millis();
                 self.deadlines.insert((address, shard, fence, deadline));
             }
-            (Request::Holder { lease, .. }, Ok(Answer::Renewed(renewed))) => {
+            (Request::Renew(Renew { lease }), Ok(Reply::Renewed(renewed))) => {
                 let (shard, fence) = (lease.key().shard, lease.fence().as_raw());
                 let deadline = renewed.new_deadline.as_millis();
                 self.deadlines.insert((address, shard, fence, deadline));
@@ -409,14 +409,14 @@ impl Ledger {
         let Some(call) = task.and_then(|task| self.calls.get_mut(&task)) else { return Ok(()) };
         call.effects.push(at);
         let denied = match &call.state {
-            CallState::Answered(Reply::Told(outcome)) => {
+            CallState::Answered(Told::Answer(outcome)) => {
                 steps::is_inert(outcome).then(|| format!("{outcome:?}"))
             }
             CallState::Answered(_) | CallState::Open | CallState::Abandoned => None,
         };
         match denied {
             Some(told) => {
-                let text = format!("a {} was done after it was told: {told}", step.request.name());
+                let text = format!("a {} was done after it was told: {told}", step.request.label());
                 Err(vec![Finding { oracle: INERT.name, text }])
             }
             None => Ok(()),
@@ -447,13 +447,13 @@ fn unread() -> Finding {
 
 fn note(at: Revision, author: Option<Author>, step: &Step, trace: &mut Trace) {
     let request = &step.request;
-    let (run, shard) = (request.run().as_raw(), request.shard().map_or(0, |id| id.as_raw()));
-    let op = request.op().map_or(0, |op| op.as_raw());
+    let (run, shard) = (request.run_id().as_raw(), request.shard_id().map_or(0, |it| it.as_raw()));
+    let op = request.op_id().map_or(0, |op| op.as_raw());
     let process = author.map_or(0, |author| author.process + 1);
     let tenant = step.tenant.as_bytes().first().copied().unwrap_or_default();
     let now = step.now.as_millis();
     trace.line(format_args!(
         "r{at} by process {process} at {now}: {} tenant {tenant} run {run} shard {shard:x} op {op}",
-        request.name(),
+        request.label(),
     ));
 }

@@ -4,12 +4,13 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use shardwright_contracts::OpId;
-use shardwright_coordination::{EventKind, StateTransitionEvent};
+use shardwright_coordination::{EventKind, RunTransition, StateTransitionEvent};
 use shardwright_runs::{Heard, Listener};
 
 use super::ledger::{CallRecord, Ledger};
 use crate::oracle::{Finding, Oracle};
-use crate::request::{Request, RunAct};
+use crate::request::Request;
+use crate::request::operation::{Acquire, ChangeRun, Claim};
 
 pub(crate) const TOLD: &Oracle = &Oracle::of_the_world(
     "events of what is stored",
@@ -61,15 +62,17 @@ impl Ledger {
         match &event.kind {
             EventKind::ShardAcquired { shard, worker, .. } => {
                 let asks = |request: &&Request| match request {
-                    Request::Acquire { key, worker: by } => (key.shard, by) == (*shard, worker),
-                    Request::Claim { worker: by, .. } => by == worker,
+                    Request::Acquire(Acquire { key, worker: by }) => {
+                        (key.shard, by) == (*shard, worker)
+                    }
+                    Request::Claim(Claim { worker: by, .. }) => by == worker,
                     _ => false,
                 };
                 requests.filter(asks).count() > 1
             }
-            EventKind::RunCompleted => ends_twice(requests, RunAct::Complete),
-            EventKind::RunFailed => ends_twice(requests, RunAct::Fail),
-            EventKind::RunCancelled => ends_twice(requests, RunAct::Cancel),
+            EventKind::RunCompleted => ends_twice(requests, RunTransition::Complete),
+            EventKind::RunFailed => ends_twice(requests, RunTransition::Fail),
+            EventKind::RunCancelled => ends_twice(requests, RunTransition::Cancel),
             _ => false,
         }
     }
@@ -89,10 +92,10 @@ impl Ledger {
 }
 
 /// Whether two requests with the same op id end a run in this way.
-fn ends_twice<'r>(requests: impl Iterator<Item = &'r Request>, how: RunAct) -> bool {
+fn ends_twice<'r>(requests: impl Iterator<Item = &'r Request>, how: RunTransition) -> bool {
     let ops: Vec<OpId> = requests
         .filter_map(|request| match request {
-            Request::Run { act, op, .. } if *act == how => Some(*op),
+            Request::ChangeRun(ChangeRun { change, op, .. }) if *change == how => Some(*op),
             _ => None,
         })
         .collect();

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use shardwright_contracts::{FenceEpoch, ShardId};
-use shardwright_coordination::{RunStatus, ShardStatus};
+use shardwright_coordination::{IdempotentOutcome, RunStatus, ShardStatus};
 use shardwright_store::Revision;
 
 use super::answers::Case;
 use super::books::Address;
 use super::ledger::{CallRecord, Ledger, Version};
-use crate::request::{HolderAct, Request};
-use crate::system::{Answer, Outcome};
+use crate::request::operation::Release;
+use crate::request::{Answer, Reply, Request};
 
 /// A process from its start to its end.
 pub(crate) type Life = (usize, u32);
@@ -41,18 +41,18 @@ impl Offers {
         &mut self,
         address: Address,
         call: &CallRecord,
-        outcome: &Outcome,
+        outcome: &Answer,
         (at, at_ms): (Revision, u64),
     ) {
         let by = call.life;
         match (call.ask.request(), outcome) {
-            (Some(Request::Claim { .. }), Ok(Answer::Granted(granted))) => {
+            (Some(Request::Claim(_)), Ok(Reply::Granted(granted))) => {
                 let (shard, fence) = (granted.lease.key().shard, granted.lease.fence());
                 self.claimed.insert((by, address, shard, fence));
             }
             (
-                Some(Request::Holder { lease, act: HolderAct::Release { .. } }),
-                Ok(Answer::Applied { replayed: false }),
+                Some(Request::Release(Release { lease, .. })),
+                Ok(Reply::Applied(IdempotentOutcome::Executed(()))),
             ) => {
                 let shard = lease.key().shard;
                 if self.claimed.contains(&(by, address, shard, lease.fence())) {
@@ -84,7 +84,7 @@ impl Ledger {
         let (tenant, run) = case.address;
         let tries = |call: &CallRecord| {
             let request = call.ask.request();
-            matches!(request, Some(Request::Claim { .. } | Request::Candidates { .. }))
+            matches!(request, Some(Request::Claim(_) | Request::CollectClaimCandidates(_)))
                 && call.ask.is_of(tenant, run)
         };
         self.calls.values().any(|call| {

@@ -1,7 +1,7 @@
-//! Requests for splits, held against what was asked before.
+//! Split requests, compared with the calls that made them.
 //!
-//! A request is no part of a shard, and goes with its asker's session at any time. So the history
-//! of shards does not tell of it; but whoever is told of a request is told of one that was made.
+//! A request is not part of a shard, and its requester's session may delete it at any time. So the
+//! history of shards does not show it. But a request that a holder is shown was made.
 
 use shardwright_contracts::{LogicalTime, ShardId, WorkerId};
 use shardwright_coordination::SplitRequest;
@@ -12,13 +12,14 @@ use shardwright_runs::records::SplitAsk;
 use shardwright_store::{Change, ChangeSet};
 
 use super::answers::Case;
-use super::asks::Reply;
 use super::books::Address;
 use super::ledger::{CallRecord, CallState, Ledger};
 use super::steps::{EXPLAINED, is_inert};
+use crate::director::Told;
 use crate::ground::executor::TaskId;
 use crate::oracle::Finding;
-use crate::request::{HolderAct, Request};
+use crate::request::operation::{DeclineSplit, RequestSplit};
+use crate::request::{Request, RequestExt};
 
 impl CallRecord {
     pub(super) fn request_of(&self, (tenant, run): Address) -> Option<&Request> {
@@ -28,16 +29,14 @@ impl CallRecord {
     /// For how long whoever asks for a split is ready to wait.
     pub(super) fn patience_ms(&self) -> Option<u64> {
         match self.ask.request()? {
-            Request::RequestSplit { expires_at, .. } => {
-                Some(expires_at.as_millis().saturating_sub(self.asked_ms))
-            }
+            Request::RequestSplit(RequestSplit { patience_ms, .. }) => Some(*patience_ms),
             _ => None,
         }
     }
 
     /// Whether it may have been done.
     fn may_be_done(&self) -> bool {
-        !matches!(&self.state, CallState::Answered(Reply::Told(told)) if is_inert(told))
+        !matches!(&self.state, CallState::Answered(Told::Answer(told)) if is_inert(told))
     }
 
     /// Whether it may have been decided so long before a moment.
@@ -64,7 +63,9 @@ impl Ledger {
     ) -> impl Iterator<Item = (ShardId, WorkerId, &CallRecord)> {
         self.calls.values().filter(|call| call.may_be_done()).filter_map(move |call| {
             match call.request_of(address)? {
-                Request::RequestSplit { key, asker, .. } => Some((key.shard, *asker, call)),
+                Request::RequestSplit(RequestSplit { key, requester, .. }) => {
+                    Some((key.shard, *requester, call))
+                }
                 _ => None,
             }
         })
@@ -72,21 +73,23 @@ impl Ledger {
 
     /// Whether another may wait for the same holder, or the same for another.
     pub(super) fn was_asked_before(&self, case: &Case<'_>) -> bool {
-        let Request::RequestSplit { key, asker, .. } = case.request else { return false };
+        let Request::RequestSplit(RequestSplit { key, requester, .. }) = case.request else {
+            return false;
+        };
         self.splits_asked(case.address).any(|(shard, by, call)| {
             let until = call.not_after.unwrap_or(self.books.clock);
             let until = until.saturating_add(call.patience_ms().unwrap_or_default());
-            (shard == key.shard) != (by == *asker) && until > case.times[0]
+            (shard == key.shard) != (by == *requester) && until > case.times[0]
         })
     }
 
     /// Whether a holder may have been asked just that.
     pub(super) fn was_asked(&self, case: &Case<'_>, told: &SplitRequest) -> bool {
-        let SplitRequest { requester: asker, asked_at, expires_at } = *told;
+        let SplitRequest { requester, asked_at, expires_at } = *told;
         let clock = self.books.clock;
         self.splits_asked(case.address).any(|(shard, by, call)| {
             let patience_ms = call.patience_ms().unwrap_or_default();
-            (Some(shard), by) == (case.request.shard(), asker)
+            (Some(shard), by) == (case.request.shard_id(), requester)
                 && expires_at == asked_at.saturating_add(patience_ms)
                 && call.may_be_decided(0, asked_at, clock)
         })
@@ -99,7 +102,7 @@ impl Ledger {
         task: Option<TaskId>,
     ) -> Result<(), Vec<Finding>> {
         let call = task.and_then(|task| self.calls.get(&task));
-        let Some(Request::Holder { lease, act: HolderAct::Decline { .. } }) =
+        let Some(Request::DeclineSplit(DeclineSplit { lease, .. })) =
             call.and_then(|call| call.ask.request())
         else {
             return Ok(());
@@ -125,10 +128,9 @@ impl Ledger {
     /// Whether a holder may have declined for as long as that.
     pub(super) fn was_declined(&self, case: &Case<'_>, told: &SplitDeclined) -> bool {
         let is_it = |call: &CallRecord| match call.request_of(case.address) {
-            Some(Request::Holder { lease, act: HolderAct::Decline { not_before } }) => {
-                let pause_ms = not_before.as_millis().saturating_sub(call.asked_ms);
-                Some(lease.key().shard) == case.request.shard()
-                    && call.may_be_decided(pause_ms, told.not_before, self.books.clock)
+            Some(Request::DeclineSplit(DeclineSplit { lease, pause_ms })) => {
+                Some(lease.key().shard) == case.request.shard_id()
+                    && call.may_be_decided(*pause_ms, told.not_before, self.books.clock)
             }
             _ => false,
         };

@@ -8,14 +8,15 @@ use std::collections::BTreeSet;
 
 use shardwright_contracts::{LogicalTime, ShardId};
 use shardwright_coordination::{
-    CapacityHint, HolderNotice, RunProgress, ShardFilter, ShardStatus, ShardSummary,
+    CapacityHint, HolderNotice, IdempotentOutcome, RunProgress, ShardFilter, ShardStatus,
+    ShardSummary,
 };
 
 use super::answers::{Case, SHOWN, finding};
 use super::ledger::{Ledger, Version};
 use crate::oracle::Finding;
-use crate::request::Request;
-use crate::system::Answer;
+use crate::request::operation::{CollectClaimCandidates, ListShards};
+use crate::request::{Reply, Request, RequestExt};
 
 /// No view is behind by more: what is watched may be delayed, then a line cut, then a process stand
 /// still.
@@ -23,38 +24,41 @@ const VIEW_BEHIND_MS: u64 = 4_000;
 
 impl Ledger {
     /// Judges what an answer shows.
-    pub(super) fn judge_shown(&self, case: &Case<'_>, answer: &Answer) -> Result<(), Finding> {
-        let was_so = match answer {
-            Answer::Run(told) => {
+    pub(super) fn judge_shown(&self, case: &Case<'_>, reply: &Reply) -> Result<(), Finding> {
+        let was_so = match reply {
+            Reply::Run(told) => {
                 self.was_at_some_time(case, |version| version.record.as_deref() == Some(told))
             }
-            Answer::Progress(told) => self
+            Reply::Progress(told) => self
                 .was_at_some_time(case, |version| is_progress(told, &version.shards, case.times)),
-            Answer::Shards(listed) => match case.request {
-                Request::List { filter, .. } => self.was_at_some_time(case, |version| {
-                    is_listing(listed, filter, &version.shards, case.times)
-                }),
+            Reply::Shards(listed) => match case.request {
+                Request::ListShards(ListShards { filter, .. }) => self
+                    .was_at_some_time(case, |version| {
+                        is_listing(listed, filter, &version.shards, case.times)
+                    }),
                 _ => false,
             },
-            Answer::Candidates { shards, outlook } => {
+            Reply::Candidates(shards, outlook) => {
                 self.may_be_candidates(case, shards)
                     && self.may_end_first(case, outlook.earliest_deadline)
             }
-            Answer::Granted(granted) => self.may_be_hint(case, &granted.capacity),
-            Answer::Renewed(renewed) => {
+            Reply::Granted(granted) => self.may_be_hint(case, &granted.capacity),
+            Reply::Renewed(renewed) => {
                 self.may_be_hint(case, &renewed.capacity)
                     && self.may_be_noticed(case, renewed.notice)
             }
-            Answer::Noticed { replayed: true, notice } => notice.is_none(),
-            Answer::Noticed { replayed: false, notice } => self.may_be_noticed(case, *notice),
-            // These show nothing; what they acknowledge is looked for in the history.
-            Answer::Applied { .. } | Answer::Spawned { .. } | Answer::Noted => true,
+            Reply::Noticed(IdempotentOutcome::Replayed(notice)) => notice.is_none(),
+            Reply::Noticed(IdempotentOutcome::Executed(notice)) => {
+                self.may_be_noticed(case, *notice)
+            }
+            // These show nothing. What they acknowledge is looked up in the history.
+            _ => true,
         };
         if was_so {
             return Ok(());
         }
-        let name = case.request.name();
-        Err(finding(SHOWN, format!("{name} was told {answer:?}, and it never was so")))
+        let name = case.request.label();
+        Err(finding(SHOWN, format!("{name} was answered {reply:?}, and it never was so")))
     }
 
     fn was_at_some_time(&self, case: &Case<'_>, was_so: impl Fn(&Version) -> bool) -> bool {
@@ -71,7 +75,10 @@ impl Ledger {
 
     /// Candidates were active of late, and are no more than wanted.
     fn may_be_candidates(&self, case: &Case<'_>, told: &[ShardId]) -> bool {
-        let Request::Candidates { limit, .. } = case.request else { return false };
+        let Request::CollectClaimCandidates(CollectClaimCandidates { limit, .. }) = case.request
+        else {
+            return false;
+        };
         let viewed = self.viewed(case);
         let was_active = |id: &ShardId| {
             let is_it =

@@ -3,17 +3,20 @@
 use shardwright_contracts::{LogicalTime, RunId, ShardId, ShardKey, TenantId};
 use shardwright_coordination::error::reason::RetriesExhausted;
 use shardwright_coordination::{
-    CapacityHint, CoordError, EventKind, Lease, OpLogEntry, ParkReason, RenewResult, RunConfig,
-    RunProgress, ShardRecord, ShardStatus, StateTransitionEvent,
+    CapacityHint, CoordError, EventKind, IdempotentOutcome, Lease, OpLogEntry, ParkReason,
+    RenewResult, RestoredShardState, RunConfig, RunProgress, ShardRecord, ShardStatus,
+    SplitReplaceResult, SplitResidualResult, StateTransitionEvent,
 };
 use shardwright_runs::records::Run;
 
-use super::asks::Ask;
 use super::books::Address;
+use crate::director::Ask;
 use crate::keyspace::Point;
 use crate::oracle::{Finding, Oracle};
-use crate::request::{DraftCursor, DraftSpec, HolderAct, Request};
-use crate::system::{Answer, Granted, Outcome};
+use crate::request::operation::{
+    Acquire, Claim, CreateRun, CreateRunWithShards, GetRunProgress, Renew, UnparkShard,
+};
+use crate::request::{Answer, Reply, Request, applied};
 
 pub(crate) const EXPLAINED: &Oracle = &Oracle::of_the_world(
     "everything stored was asked for",
@@ -25,7 +28,7 @@ pub(crate) const EXPLAINED: &Oracle = &Oracle::of_the_world(
 pub(crate) struct Step {
     pub(crate) tenant: TenantId,
     pub(crate) request: Request,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Answer,
     pub(crate) events: Vec<StateTransitionEvent>,
     pub(crate) now: LogicalTime,
     pub(crate) processed: Option<(Point, Point)>,
@@ -56,8 +59,8 @@ pub(crate) fn of_run(
 ) -> Result<Option<Step>, Finding> {
     let base = Step {
         tenant,
-        request: Request::CreateRun { run, config: after.config },
-        outcome: Ok(Answer::Noted),
+        request: CreateRun { run, config: after.config }.into(),
+        outcome: Ok(Reply::Done),
         events: Vec::new(),
         now: after.created_at,
         processed: None,
@@ -67,18 +70,23 @@ pub(crate) fn of_run(
     let fresh = fresh(known, after.op_log.entries());
     match (before, fresh.as_slice(), ask.and_then(Ask::request)) {
         (Some(before), [], _) if before == after => Ok(None),
-        (None, [], Some(Request::CreateRun { config, .. })) if *config == after.config => {
+        (None, [], Some(Request::CreateRun(CreateRun { config, .. })))
+            if *config == after.config =>
+        {
             Ok(Some(base))
         }
-        (None, [], Some(Request::CreateWithShards { config, .. })) if *config == after.config => {
+        (None, [], Some(Request::CreateRunWithShards(CreateRunWithShards { config, .. })))
+            if *config == after.config =>
+        {
             Ok(Some(Step { is_wanted: false, ..base }))
         }
         (_, [entry], Some(request))
-            if request.op() == Some(entry.op) && ask.is_some_and(|ask| ask.is_of(tenant, run)) =>
+            if request.op_id() == Some(entry.op)
+                && ask.is_some_and(|ask| ask.is_of(tenant, run)) =>
         {
             // The op log is in order, and so may be ahead; the end of a run is exact.
             let (request, now) = (request.clone(), after.completed_at.unwrap_or(entry.executed_at));
-            let outcome = Ok(Answer::Applied { replayed: false });
+            let outcome = Ok(applied(false));
             Ok(Some(Step { request, outcome, now, ..base }))
         }
         _ => Err(unexplained(format!("run {run} went from {before:?} to {after:?}"))),
@@ -140,7 +148,7 @@ impl Change<'_> {
         StateTransitionEvent { tenant: self.tenant, run: self.run, at, kind }
     }
 
-    fn step(&self, request: Request, outcome: Outcome, now: LogicalTime) -> Step {
+    fn step(&self, request: Request, outcome: Answer, now: LogicalTime) -> Step {
         let (tenant, events) = (self.tenant, Vec::new());
         Step { tenant, request, outcome, events, now, processed: None, is_wanted: true }
     }
@@ -152,8 +160,12 @@ impl Change<'_> {
             return Err(self.unexplained("a fence rose for nobody"));
         };
         let wanted = match ask.and_then(Ask::request) {
-            Some(Request::Acquire { key, worker }) => (*key, *worker) == (head.key, holder.owner),
-            Some(Request::Claim { run, worker }) => (*run, *worker) == (self.run, holder.owner),
+            Some(Request::Acquire(Acquire { key, worker })) => {
+                (*key, *worker) == (head.key, holder.owner)
+            }
+            Some(Request::Claim(Claim { run, worker })) => {
+                (*run, *worker) == (self.run, holder.owner)
+            }
             _ => false,
         };
         if !wanted {
@@ -162,8 +174,8 @@ impl Change<'_> {
         let lease = Lease::new(self.tenant, head.key, holder.owner, head.fence, holder.deadline);
         let duration = self.config.lease_duration_ms.get();
         let now = LogicalTime::from_millis(holder.deadline.as_millis().saturating_sub(duration));
-        let request = Request::Acquire { key: head.key, worker: holder.owner };
-        let granted = Answer::Granted(shown(self.after, lease));
+        let request = Acquire { key: head.key, worker: holder.owner }.into();
+        let granted = shown(self.after, lease).into();
         Ok(self.step(request, Ok(granted), now))
     }
 
@@ -171,7 +183,9 @@ impl Change<'_> {
     fn parked(&self, ask: Option<&Ask>) -> Result<Step, Finding> {
         let head = &self.after.head;
         let worker = match ask.and_then(Ask::request) {
-            Some(Request::Acquire { worker, .. } | Request::Claim { worker, .. }) => *worker,
+            Some(
+                Request::Acquire(Acquire { worker, .. }) | Request::Claim(Claim { worker, .. }),
+            ) => *worker,
             _ => return Err(self.unexplained("nobody asked for that")),
         };
         let is_parked = head.status == ShardStatus::Parked
@@ -181,7 +195,7 @@ impl Change<'_> {
         }
         let shard = head.key.shard;
         let reason = RetriesExhausted { shard, attempts: self.before.head.fruitless_acquires };
-        let request = Request::Acquire { key: head.key, worker };
+        let request = Acquire { key: head.key, worker }.into();
         // What nobody may do even at the latest moment, nobody may do at all.
         let mut step = self.step(request, Err(reason.into()), self.not_after);
         let kind = EventKind::ShardParked { shard, reason: ParkReason::TooManyErrors };
@@ -192,8 +206,7 @@ impl Change<'_> {
 
     /// Its lease lasts longer.
     fn renewed(&self, ask: Option<&Ask>) -> Result<Step, Finding> {
-        let Some(Request::Holder { lease, act: HolderAct::Renew }) = ask.and_then(Ask::request)
-        else {
+        let Some(Request::Renew(Renew { lease })) = ask.and_then(Ask::request) else {
             return Err(self.unexplained("nobody asked for that"));
         };
         let (Some(holder), true) = (self.after.head.lease, lease.key() == self.key()) else {
@@ -202,9 +215,9 @@ impl Change<'_> {
         let new_deadline = holder.deadline;
         let duration = self.config.lease_duration_ms.get();
         let now = LogicalTime::from_millis(new_deadline.as_millis().saturating_sub(duration));
-        let request = Request::Holder { lease: *lease, act: HolderAct::Renew };
+        let request = Renew { lease: *lease }.into();
         let (notice, capacity) = (None, CapacityHint::default());
-        let renewed = Answer::Renewed(RenewResult { new_deadline, notice, capacity });
+        let renewed = Reply::Renewed(RenewResult { new_deadline, notice, capacity });
         Ok(self.step(request, Ok(renewed), now))
     }
 
@@ -213,26 +226,29 @@ impl Change<'_> {
         let Some(Ask::Request { tenant, request, processed, .. }) = ask else {
             return Err(self.unexplained("nobody asked for that"));
         };
-        let is_it = request.op() == Some(entry.op)
+        let is_it = request.op_id() == Some(entry.op)
             && *tenant == self.tenant
-            && request.run() == self.run
-            && request.shard() == Some(self.key().shard);
+            && request.shard() == Some(self.key());
         if !is_it {
             return Err(self.unexplained("another thing was asked for"));
         }
-        let answer = match request {
-            Request::Holder { act, .. } => match act {
-                HolderAct::Checkpoint { .. } => Answer::Noticed { replayed: false, notice: None },
-                HolderAct::SplitReplace { .. } | HolderAct::SplitResidual { .. } => {
-                    Answer::Spawned { replayed: false, shards: self.spawned() }
+        let answer = match (request, self.spawned()) {
+            (Request::Checkpoint(_), _) => Reply::Noticed(IdempotentOutcome::Executed(None)),
+            (Request::SplitReplace(_), children) => {
+                Reply::Replaced(IdempotentOutcome::Executed(SplitReplaceResult { children }))
+            }
+            (Request::SplitResidual(_), made) => match made.as_slice() {
+                [residual] => {
+                    let made = SplitResidualResult { residual: *residual };
+                    Reply::Residual(IdempotentOutcome::Executed(made))
                 }
-                _ => Answer::Applied { replayed: false },
+                _ => return Err(self.unexplained("not one residual was made")),
             },
-            _ => Answer::Applied { replayed: false },
+            _ => applied(false),
         };
         let mut step = self.step(request.clone(), Ok(answer), self.when(entry));
         step.processed = *processed;
-        if let Request::Unpark { key, .. } = request {
+        if let Request::UnparkShard(UnparkShard { key, .. }) = request {
             let (shard, new_fence_epoch) = (key.shard, self.after.head.fence);
             let kind = EventKind::ShardUnparked { shard, new_fence_epoch };
             step.events.push(self.event(step.now, kind));
@@ -255,24 +271,17 @@ impl Change<'_> {
     }
 }
 
-/// A shard as whoever acquired it is shown it.
-pub(crate) fn shown(record: &ShardRecord, lease: Lease) -> Granted {
-    let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
-    Granted {
+/// A shard as its new holder gets it.
+pub(crate) fn shown(record: &ShardRecord, lease: Lease) -> RestoredShardState {
+    RestoredShardState {
         lease,
-        spec: DraftSpec {
-            start: spec.start().into(),
-            end: spec.end().into(),
-            metadata: spec.metadata().into(),
-        },
-        cursor: DraftCursor {
-            last_key: cursor.last_key().map(Into::into),
-            token: cursor.token().map(Into::into),
-        },
-        spawned: record.head.spawned.iter().map(|spawned| spawned.shard).collect(),
-        parent: record.head.parent,
+        status: record.head.status,
+        spec: record.spec.clone(),
+        cursor: record.cursor.clone(),
         cursor_semantics: record.head.cursor_semantics,
-        fruitless: record.head.fruitless_acquires,
+        parent: record.head.parent,
+        spawned: record.head.spawned.clone(),
+        fruitless_acquires: record.head.fruitless_acquires,
         capacity: CapacityHint::default(),
     }
 }
@@ -281,8 +290,8 @@ pub(crate) fn shown(record: &ShardRecord, lease: Lease) -> Granted {
 pub(crate) fn of_watermark((tenant, run): Address, progress: RunProgress) -> Step {
     Step {
         tenant,
-        request: Request::Progress { run },
-        outcome: Ok(Answer::Progress(progress)),
+        request: GetRunProgress { run }.into(),
+        outcome: Ok(Reply::Progress(progress)),
         events: Vec::new(),
         now: LogicalTime::ZERO,
         processed: None,
@@ -291,7 +300,7 @@ pub(crate) fn of_watermark((tenant, run): Address, progress: RunProgress) -> Ste
 }
 
 /// Whether an outcome says that nothing was done.
-pub(crate) const fn is_inert(outcome: &Outcome) -> bool {
+pub(crate) const fn is_inert(outcome: &Answer) -> bool {
     use shardwright_coordination::InfraError::Unknown;
     match outcome {
         Ok(_) | Err(CoordError::BackendError(Unknown { .. })) => false,

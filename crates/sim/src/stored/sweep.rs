@@ -3,11 +3,11 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::tally::StoredTally;
 use super::{Report, live};
 use crate::coverage;
 use crate::ground::fault::StoreFault;
 use crate::sweep::{Failure, Kind, live_through};
+use crate::tally::RunTally;
 
 /// Acts of chaos per seed.
 pub const ACTS: u64 = 900;
@@ -20,7 +20,7 @@ pub const COVERING_SWEEP: u64 = 1_000;
 #[derive(Clone, Debug, Default)]
 pub struct StoredSweep {
     /// What happened in all of them.
-    pub tally: StoredTally,
+    pub tally: RunTally,
     /// Those that broke a sentence, by seed.
     pub failures: Vec<Failure>,
 }
@@ -34,7 +34,7 @@ impl StoredSweep {
             let Report { findings, tally, trace } = live(seed, acts, false);
             (findings, tally, trace)
         };
-        let (tally, failures) = live_through(&kind, seeds, acts, lived, StoredTally::add);
+        let (tally, failures) = live_through(&kind, seeds, acts, lived, RunTally::add);
         Self { tally, failures }
     }
 
@@ -57,7 +57,7 @@ impl StoredSweep {
 /// The table at the end of a sweep.
 #[must_use]
 pub fn table(sweep: &StoredSweep) -> String {
-    let StoredTally { counts, faults, answers, unknown, not_applied, collected } = &sweep.tally;
+    let RunTally { counts, faults, answers, unknown, not_applied, collected } = &sweep.tally;
     let mut text = String::new();
     let (hours, minutes) = (counts.simulated_ms / 3_600_000, counts.simulated_ms / 60_000 % 60);
     // Writing to a string cannot fail.

@@ -22,6 +22,7 @@ use super::sink::Shelf;
 use super::source::{Numbers, ranges};
 use super::tally::WorkerTally;
 use super::truth::{RUN, TENANT, Truth};
+use crate::director::message;
 use crate::ground::env::SimEnv;
 use crate::ground::executor::{Clockwork, Executor, Home};
 use crate::ground::link::Link;
@@ -31,7 +32,6 @@ use crate::oracle::{ASSERTIONS, Finding};
 use crate::rng::Rng;
 use crate::stored::books::Books;
 use crate::trace::Trace;
-use crate::world::message;
 
 /// How long a process waits before it retries what it needs to start.
 const RETRY_US: u64 = 30_000;

@@ -1,37 +1,39 @@
 //! Answers that a bug changes.
 
-use shardwright_contracts::{CursorSemantics, FenceEpoch, LogicalTime};
+use shardwright_contracts::{CursorSemantics, FenceEpoch, LogicalTime, ShardKey};
 use shardwright_coordination::error::reason::StaleFence;
-use shardwright_coordination::{CoordError, HolderNotice, Lease};
+use shardwright_coordination::{
+    CapacityHint, CoordError, HolderNotice, IdempotentOutcome, Lease, RestoredShardState,
+};
 
-use super::{Desk, ProtocolDoctor, done, replayed, status_after};
+use super::{Driver, ProtocolDoctor, done, replayed, status_after};
 use crate::planted::protocol::ProtocolBug;
-use crate::request::{HolderAct, Request};
-use crate::system::{Answer, Granted, Outcome, System};
+use crate::request::operation::{Acquire, ChangeRun, RequestSplit};
+use crate::request::{Answer, Reply, Request, RequestExt};
 
 impl ProtocolDoctor {
     /// Changes an answer on its way back.
-    pub(super) fn change_answer<S: System>(
+    pub(super) fn change_answer(
         &mut self,
-        desk: &Desk<'_, S>,
+        driver: &Driver<'_>,
         request: &Request,
-        outcome: &mut Outcome,
+        outcome: &mut Answer,
     ) {
-        let is_replay = outcome.as_ref().is_ok_and(Answer::is_replay);
-        if let (ProtocolBug::OpLogAfterFence, Request::Holder { lease, .. }, true) =
-            (self.bug, request, is_replay)
+        let is_replay = outcome.as_ref().is_ok_and(Reply::is_replay);
+        if let (ProtocolBug::OpLogAfterFence, Some(lease), true) =
+            (self.bug, request.lease(), is_replay)
         {
             let (presented, current) = (lease.fence(), lease.fence());
             *outcome = Err(StaleFence { presented, current }.into());
             return;
         }
         let accepted = match outcome {
-            Ok(answer) => return self.change_accepted(desk, request, answer),
+            Ok(reply) => return self.change_accepted(driver, request, reply),
             Err(CoordError::LeaseExpired(told)) if self.bug == ProtocolBug::ExpiryMistimed => {
                 told.now = told.deadline;
                 return;
             }
-            Err(refusal) => self.accept(desk, request, refusal),
+            Err(refusal) => self.accept(driver, request, refusal),
         };
         if let Some(answer) = accepted {
             *outcome = Ok(answer);
@@ -39,12 +41,12 @@ impl ProtocolDoctor {
     }
 
     /// Accepts what was refused.
-    fn accept<S: System>(
+    fn accept(
         &mut self,
-        desk: &Desk<'_, S>,
+        driver: &Driver<'_>,
         request: &Request,
         refusal: &CoordError,
-    ) -> Option<Answer> {
+    ) -> Option<Reply> {
         match (self.bug, refusal) {
             (ProtocolBug::RunGateSkipped, CoordError::RunNotActive(_))
             | (ProtocolBug::CursorRegressionAccepted, CoordError::CursorRegression(_))
@@ -54,30 +56,32 @@ impl ProtocolDoctor {
             | (ProtocolBug::DeclineForgotten, CoordError::SplitDeclined(_))
             | (ProtocolBug::AskedTooLate, CoordError::SplitRequestOver(_)) => done(request),
             (ProtocolBug::PayloadIgnored, CoordError::OpIdConflict(_)) => replayed(request),
-            (ProtocolBug::FloorUnchecked, CoordError::StaleFence(_)) => match request {
-                Request::Holder { lease, .. } if lease.fence().as_raw() < self.floor => {
-                    done(request)
-                }
+            (ProtocolBug::FloorUnchecked, CoordError::StaleFence(_)) => match request.lease() {
+                Some(lease) if lease.fence().as_raw() < self.floor => done(request),
                 _ => None,
             },
             (
                 ProtocolBug::RequestOverwritten | ProtocolBug::AskerAsksTwice,
                 CoordError::SplitAlreadyRequested(_),
             ) => {
-                let Request::RequestSplit { key, asker, .. } = request else { return None };
-                let asked = self.asked.get(&((desk.tenant, key.run), *asker));
+                let Request::RequestSplit(RequestSplit { key, requester, .. }) = request else {
+                    return None;
+                };
+                let asked = self.asked.get(&((driver.tenant, key.run), *requester));
                 let is_elsewhere = asked.is_some_and(|shard| *shard != key.shard);
                 let asks_twice = self.bug == ProtocolBug::AskerAsksTwice;
-                (is_elsewhere == asks_twice).then_some(Answer::Noted)
+                (is_elsewhere == asks_twice).then_some(Reply::Done)
             }
             (ProtocolBug::RunEndsTwice, CoordError::RunTerminal(_)) => {
-                let Request::Run { run, act, .. } = request else { return None };
-                self.statuses.insert((desk.tenant, *run), status_after(*act)?);
+                let Request::ChangeRun(ChangeRun { run, change, .. }) = request else {
+                    return None;
+                };
+                self.statuses.insert((driver.tenant, *run), status_after(*change)?);
                 done(request)
             }
             (ProtocolBug::TerminalUnchecked, CoordError::ShardTerminal(_))
             | (ProtocolBug::RetriesNeverPark, CoordError::RetriesExhausted(_)) => {
-                self.hand_out(desk, request).map(Answer::Granted)
+                self.hand_out(driver, request).map(Reply::from)
             }
             (ProtocolBug::RefusalPanics, CoordError::StaleFence(_)) => {
                 // Without the message that a panic prints.
@@ -88,25 +92,20 @@ impl ProtocolDoctor {
     }
 
     /// Hands a shard out once more, as it was handed out before.
-    fn hand_out<S: System>(&self, desk: &Desk<'_, S>, request: &Request) -> Option<Granted> {
-        let Request::Acquire { key, worker } = request else { return None };
-        let granted = self.granted.get(&(desk.tenant, *key))?;
-        let lease_ms = self.configs.get(&(desk.tenant, key.run))?.lease_duration_ms.get();
+    fn hand_out(&self, driver: &Driver<'_>, request: &Request) -> Option<RestoredShardState> {
+        let Request::Acquire(Acquire { key, worker }) = request else { return None };
+        let granted = self.granted.get(&(driver.tenant, *key))?;
+        let lease_ms = self.configs.get(&(driver.tenant, key.run))?.lease_duration_ms.get();
         let fence = raised(granted.lease.fence(), 1);
-        let deadline = desk.now.saturating_add(lease_ms);
-        let lease = Lease::new(desk.tenant, *key, *worker, fence, deadline);
-        Some(Granted { lease, ..granted.clone() })
+        let deadline = driver.now.saturating_add(lease_ms);
+        let lease = Lease::new(driver.tenant, *key, *worker, fence, deadline);
+        Some(RestoredShardState { lease, ..granted.clone() })
     }
 
-    fn change_accepted<S: System>(
-        &self,
-        desk: &Desk<'_, S>,
-        request: &Request,
-        answer: &mut Answer,
-    ) {
-        match answer {
-            Answer::Granted(granted) => self.change_granted(granted),
-            Answer::Renewed(renewed) => {
+    fn change_accepted(&self, driver: &Driver<'_>, request: &Request, reply: &mut Reply) {
+        match reply {
+            Reply::Granted(granted) => self.change_granted(granted),
+            Reply::Renewed(renewed) => {
                 self.change_notice(renewed.notice.as_mut());
                 self.change_hint(&mut renewed.capacity);
                 if self.bug == ProtocolBug::LateRenewalShortens {
@@ -114,35 +113,33 @@ impl ProtocolDoctor {
                     renewed.new_deadline = LogicalTime::from_millis(shorter);
                 }
             }
-            Answer::Noticed { replayed, notice } => {
+            Reply::Noticed(IdempotentOutcome::Executed(notice)) => {
                 self.change_notice(notice.as_mut());
-                if *replayed && self.bug == ProtocolBug::ReplayTells {
-                    *notice = Some(HolderNotice { paused: false, split_request: None });
-                }
             }
-            Answer::Candidates { shards, outlook } => match self.bug {
+            Reply::Noticed(IdempotentOutcome::Replayed(notice))
+                if self.bug == ProtocolBug::ReplayTells =>
+            {
+                *notice = Some(HolderNotice { paused: false, split_request: None });
+            }
+            Reply::Candidates(shards, outlook) => match self.bug {
                 ProtocolBug::CandidateSkipped if !shards.is_empty() => _ = shards.remove(0),
                 ProtocolBug::OutlookSilent => outlook.earliest_deadline = None,
                 ProtocolBug::UnparkNotIndexed => shards.retain(|shard| {
-                    let key = shardwright_contracts::ShardKey::new(request.run(), *shard);
-                    !self.unparked.contains(&(desk.tenant, key))
+                    let key = ShardKey::new(request.run_id(), *shard);
+                    !self.unparked.contains(&(driver.tenant, key))
                 }),
                 _ => {}
             },
-            Answer::Spawned { shards, .. }
-                if self.bug == ProtocolBug::LastChildLost
-                    && matches!(
-                        request,
-                        Request::Holder { act: HolderAct::SplitReplace { .. }, .. }
-                    ) =>
-            {
-                shards.pop();
+            Reply::Replaced(
+                IdempotentOutcome::Executed(made) | IdempotentOutcome::Replayed(made),
+            ) if self.bug == ProtocolBug::LastChildLost => {
+                made.children.pop();
             }
             _ => {}
         }
     }
 
-    fn change_granted(&self, granted: &mut Granted) {
+    fn change_granted(&self, granted: &mut RestoredShardState) {
         self.change_hint(&mut granted.capacity);
         let lease = granted.lease;
         let with_fence =
@@ -157,17 +154,18 @@ impl ProtocolDoctor {
             ProtocolBug::SemanticsLost if lease.shard().is_derived() => {
                 granted.cursor_semantics = CursorSemantics::default();
             }
-            ProtocolBug::AttemptsUntold => granted.fruitless = 1,
+            ProtocolBug::AttemptsUntold => granted.fruitless_acquires = 1,
             ProtocolBug::RetriesNotReset => {
                 let attempts = self.attempts.get(&(lease.tenant(), lease.key()));
-                granted.fruitless = attempts.copied().unwrap_or(granted.fruitless);
+                let attempts = attempts.copied();
+                granted.fruitless_acquires = attempts.unwrap_or(granted.fruitless_acquires);
             }
             ProtocolBug::WaitingKept => granted.capacity.waiting_workers += 1,
             _ => {}
         }
     }
 
-    fn change_hint(&self, hint: &mut shardwright_coordination::CapacityHint) {
+    fn change_hint(&self, hint: &mut CapacityHint) {
         match self.bug {
             ProtocolBug::CapacityStale => hint.available_count = 0,
             ProtocolBug::WaitingForever => hint.waiting_workers += 1,

@@ -5,36 +5,31 @@ use shardwright_contracts::{FenceEpoch, LogicalTime, TenantId, WorkerId};
 use shardwright_coordination::error::reason::{
     AlreadyLeased, LeaseExpired, RetriesExhausted, StaleFence,
 };
-use shardwright_coordination::{CoordError, Lease, ParkReason};
+use shardwright_coordination::{
+    CoordError, Lease, ParkReason, RestoredShardState, RunTransition, operation,
+};
 
-use super::{Desk, ProtocolDoctor, done, set_op};
+use super::{Driver, ProtocolDoctor, done};
 use crate::planted::protocol::ProtocolBug;
-use crate::request::{HolderAct, Request, RunAct};
-use crate::system::{Answer, Granted, Outcome, System};
+use crate::request::operation::{Acquire, ChangeRun, CollectClaimCandidates, ParkShard, Release};
+use crate::request::{Answer, Reply, Request, RequestExt, set_op};
 
 impl ProtocolDoctor {
     /// Answers a request that never reaches the system.
-    pub(super) fn swallow<S: System>(
-        &self,
-        desk: &Desk<'_, S>,
-        request: &Request,
-    ) -> Option<Outcome> {
+    pub(super) fn swallow(&self, driver: &Driver<'_>, request: &Request) -> Option<Answer> {
         match (self.bug, request) {
-            (
-                ProtocolBug::ReleaseDoesNotFree,
-                Request::Holder { lease, act: HolderAct::Release { .. } },
-            ) => {
-                let granted = self.granted.get(&(desk.tenant, lease.key()))?;
+            (ProtocolBug::ReleaseDoesNotFree, Request::Release(Release { lease, .. })) => {
+                let granted = self.granted.get(&(driver.tenant, lease.key()))?;
                 let is_held = granted.lease.fence() == lease.fence()
                     && granted.lease.owner() == lease.owner()
-                    && granted.lease.deadline() > desk.now;
+                    && granted.lease.deadline() > driver.now;
                 is_held.then(|| done(request)).flatten().map(Ok)
             }
-            (ProtocolBug::StaleLeaseBlocks, Request::Acquire { key, .. }) => {
-                let granted = self.granted.get(&(desk.tenant, *key))?;
+            (ProtocolBug::StaleLeaseBlocks, Request::Acquire(Acquire { key, .. })) => {
+                let granted = self.granted.get(&(driver.tenant, *key))?;
                 let (fence, deadline) = (granted.lease.fence().as_raw(), granted.lease.deadline());
                 let current_owner = granted.lease.owner();
-                (fence < self.floor && deadline > desk.now)
+                (fence < self.floor && deadline > driver.now)
                     .then(|| Err(AlreadyLeased { current_owner, deadline }.into()))
             }
             _ => None,
@@ -43,10 +38,10 @@ impl ProtocolDoctor {
 
     /// Changes a request on its way.
     pub(super) fn change_request(&mut self, tenant: TenantId, request: &mut Request) {
-        let address = (tenant, request.run());
-        let executed = self.executed.get(&(address, request.shard()));
+        let address = (tenant, request.run_id());
+        let executed = self.executed.get(&(address, request.shard_id()));
         let executed = executed.map(Vec::as_slice).unwrap_or_default();
-        let is_repeated = request.op().is_some_and(|op| match self.bug {
+        let is_repeated = request.op_id().is_some_and(|op| match self.bug {
             ProtocolBug::OpNotRecorded => executed.contains(&op),
             ProtocolBug::NewestEvicted => {
                 let newest = executed.len().saturating_sub(2);
@@ -60,173 +55,194 @@ impl ProtocolDoctor {
             set_op(request, own);
         }
         match (self.bug, request) {
-            (ProtocolBug::LeaseTenantUnchecked, Request::Holder { lease, .. }) => {
-                let (key, owner) = (lease.key(), lease.owner());
-                *lease = Lease::new(tenant, key, owner, lease.fence(), lease.deadline());
-            }
-            (ProtocolBug::RotationStuck, Request::Candidates { worker, .. }) => {
-                *worker = WorkerId::from_raw(1);
+            (ProtocolBug::LeaseTenantUnchecked, request) => {
+                if let Some(lease) = lease_mut(request) {
+                    let (key, owner) = (lease.key(), lease.owner());
+                    *lease = Lease::new(tenant, key, owner, lease.fence(), lease.deadline());
+                }
             }
             (
-                ProtocolBug::ParkDetailLost,
-                Request::Holder { act: HolderAct::Park { detail, .. }, .. },
-            ) => detail.clear(),
+                ProtocolBug::RotationStuck,
+                Request::CollectClaimCandidates(CollectClaimCandidates { worker, .. }),
+            ) => *worker = WorkerId::from_raw(1),
+            (ProtocolBug::ParkDetailLost, Request::ParkShard(ParkShard { detail, .. })) => {
+                detail.clear();
+            }
             _ => {}
         }
     }
 
     /// Makes further calls where the first one was refused, and returns what answers it.
-    pub(super) fn call_again<S: System>(
+    pub(super) fn call_again(
         &mut self,
-        desk: &mut Desk<'_, S>,
+        driver: &mut Driver<'_>,
         request: &Request,
-        outcome: Outcome,
-    ) -> Outcome {
+        outcome: Answer,
+    ) -> Answer {
         let again = match (self.bug, &outcome, request) {
             (
                 ProtocolBug::FenceUnchecked,
                 Err(CoordError::StaleFence(StaleFence { presented, current })),
-                Request::Holder { lease, act },
-            ) if presented != current => desk.ask(&showing(lease, act, lease.owner(), *current)),
+                request,
+            ) if presented != current => {
+                let owner = request.lease().map(Lease::owner);
+                owner.map(|owner| driver.ask(&showing(request, owner, *current)))
+            }
             (
                 ProtocolBug::OwnerUnchecked,
                 Err(CoordError::StaleFence(StaleFence { presented, current })),
-                Request::Holder { lease, act },
-            ) if presented == current => {
-                let holder = self.granted.get(&(desk.tenant, lease.key()));
-                let owner = holder.map_or(lease.owner(), |granted| granted.lease.owner());
-                desk.ask(&showing(lease, act, owner, *current))
-            }
+                request,
+            ) if presented == current => self.ask_as_owner(driver, request, *current),
             (
                 ProtocolBug::DeadlineInclusive,
                 Err(CoordError::LeaseExpired(LeaseExpired { deadline, now })),
                 _,
-            ) if deadline == now => desk.ask_at(just_before(*deadline), request),
+            ) if deadline == now => Some(driver.ask_at(just_before(*deadline), request)),
             (
                 ProtocolBug::ExpiredLeaseRenewed,
                 Err(CoordError::LeaseExpired(LeaseExpired { deadline, .. })),
-                Request::Holder { act: HolderAct::Renew, .. },
-            ) => desk.ask_at(just_before(*deadline), request),
+                Request::Renew(_),
+            ) => Some(driver.ask_at(just_before(*deadline), request)),
             (
                 ProtocolBug::LookupIgnoresTenant,
                 Err(CoordError::RunNotFound(_)),
-                Request::GetRun { .. } | Request::List { .. } | Request::Acquire { .. },
+                Request::GetRun(_) | Request::ListShards(_) | Request::Acquire(_),
             ) => {
-                let own = desk.tenant;
+                let own = driver.tenant;
                 let mut others = self.tenants.iter().copied().filter(|tenant| *tenant != own);
-                others.find_map(|tenant| desk.ask_as(tenant, request).filter(Result::is_ok))
+                others.find_map(|tenant| Some(driver.ask_as(tenant, request)).filter(Result::is_ok))
             }
             (
                 ProtocolBug::PauseIgnored | ProtocolBug::ParkedInPause,
                 Err(CoordError::RunPaused(_)),
-                Request::Acquire { .. } | Request::Claim { .. },
-            ) => self.ask_in_pause(desk, request),
+                Request::Acquire(_) | Request::Claim(_),
+            ) => self.ask_in_pause(driver, request),
             (
                 ProtocolBug::RefusedParkFrees,
                 Err(CoordError::ParkDetailTooLarge(_)),
-                Request::Holder { lease, .. },
+                Request::ParkShard(ParkShard { lease, .. }),
             ) => {
-                let act = HolderAct::Release { op: self.own_op() };
-                desk.ask(&Request::Holder { lease: *lease, act });
+                driver.ask(&Release { lease: *lease, op: self.own_op() }.into()).ok();
                 None
             }
-            (ProtocolBug::PauseSpreads, Ok(_), Request::Run { act: RunAct::Pause, .. }) => {
-                self.pause_others(desk, request);
+            (
+                ProtocolBug::PauseSpreads,
+                Ok(_),
+                Request::ChangeRun(ChangeRun { change: RunTransition::Pause, .. }),
+            ) => {
+                self.pause_others(driver, request);
                 None
             }
             (ProtocolBug::ParkedUnderHolder, Err(CoordError::AlreadyLeased(_)), _) => {
-                self.park_held(desk, request)
+                self.park_held(driver, request)
             }
-            (ProtocolBug::ParkedTooSoon, Ok(Answer::Granted(granted)), Request::Acquire { .. }) => {
-                self.park_last_attempt(desk, granted)
+            (ProtocolBug::ParkedTooSoon, Ok(Reply::Granted(granted)), Request::Acquire(_)) => {
+                self.park_last_attempt(driver, granted)
             }
             _ => None,
         };
         again.unwrap_or(outcome)
     }
 
-    /// Has a paused run answer as if it were not.
-    fn ask_in_pause<S: System>(
-        &mut self,
-        desk: &mut Desk<'_, S>,
+    /// Has the holder's worker make another worker's request.
+    fn ask_as_owner(
+        &self,
+        driver: &mut Driver<'_>,
         request: &Request,
-    ) -> Option<Outcome> {
-        let run = request.run();
+        fence: FenceEpoch,
+    ) -> Option<Answer> {
+        let lease = request.lease()?;
+        let holder = self.granted.get(&(driver.tenant, lease.key()));
+        let owner = holder.map_or(lease.owner(), |granted| granted.lease.owner());
+        Some(driver.ask(&showing(request, owner, fence)))
+    }
+
+    /// Has a paused run answer as if it were not.
+    fn ask_in_pause(&mut self, driver: &mut Driver<'_>, request: &Request) -> Option<Answer> {
+        let run = request.run_id();
         if self.bug == ProtocolBug::ParkedInPause {
-            let granted = self.granted.get(&(desk.tenant, key_of(request)?))?;
-            let is_over = granted.lease.deadline() <= desk.now;
-            if !is_over || granted.fruitless < self.attempts_max((desk.tenant, run)) {
+            let granted = self.granted.get(&(driver.tenant, key_of(request)?))?;
+            let is_over = granted.lease.deadline() <= driver.now;
+            if !is_over || granted.fruitless_acquires < self.attempts_max((driver.tenant, run)) {
                 return None;
             }
         }
         let op = self.own_op();
-        desk.ask(&Request::Run { run, act: RunAct::Resume, op })?.ok()?;
-        let outcome = desk.ask(request);
+        driver.ask(&ChangeRun { run, change: RunTransition::Resume, op }.into()).ok()?;
+        let outcome = driver.ask(request);
         let op = self.own_op();
-        desk.ask(&Request::Run { run, act: RunAct::Pause, op });
-        outcome
+        driver.ask(&ChangeRun { run, change: RunTransition::Pause, op }.into()).ok();
+        Some(outcome)
     }
 
-    fn pause_others<S: System>(&mut self, desk: &mut Desk<'_, S>, request: &Request) {
+    fn pause_others(&mut self, driver: &mut Driver<'_>, request: &Request) {
         let is_other =
-            |(tenant, run): &(TenantId, _)| *tenant == desk.tenant && *run != request.run();
+            |(tenant, run): &(TenantId, _)| *tenant == driver.tenant && *run != request.run_id();
         let others: Vec<_> = self.configs.keys().copied().filter(is_other).collect();
         for (_, run) in others {
             let op = self.own_op();
-            desk.ask(&Request::Run { run, act: RunAct::Pause, op });
+            driver.ask(&ChangeRun { run, change: RunTransition::Pause, op }.into()).ok();
         }
     }
 
     /// Parks a shard that failed too often under its holder.
-    fn park_held<S: System>(
-        &mut self,
-        desk: &mut Desk<'_, S>,
-        request: &Request,
-    ) -> Option<Outcome> {
+    fn park_held(&mut self, driver: &mut Driver<'_>, request: &Request) -> Option<Answer> {
         let key = key_of(request)?;
-        let Granted { lease, fruitless, .. } = self.granted.get(&(desk.tenant, key))?;
-        let (lease, attempts) = (*lease, *fruitless);
-        if attempts < self.attempts_max((desk.tenant, key.run)) {
+        let granted = self.granted.get(&(driver.tenant, key))?;
+        let (lease, attempts) = (granted.lease, granted.fruitless_acquires);
+        if attempts < self.attempts_max((driver.tenant, key.run)) {
             return None;
         }
-        self.park(desk, lease, attempts)
+        self.park(driver, lease, attempts)
     }
 
     /// Parks a shard instead of handing it out for the last time.
-    fn park_last_attempt<S: System>(
+    fn park_last_attempt(
         &mut self,
-        desk: &mut Desk<'_, S>,
-        granted: &Granted,
-    ) -> Option<Outcome> {
-        let is_last = granted.fruitless == self.attempts_max((desk.tenant, granted.lease.run()));
+        driver: &mut Driver<'_>,
+        granted: &RestoredShardState,
+    ) -> Option<Answer> {
+        let is_last =
+            granted.fruitless_acquires == self.attempts_max((driver.tenant, granted.lease.run()));
         if !is_last {
             return None;
         }
-        self.park(desk, granted.lease, granted.fruitless - 1)
+        self.park(driver, granted.lease, granted.fruitless_acquires - 1)
     }
 
-    fn park<S: System>(
-        &mut self,
-        desk: &mut Desk<'_, S>,
-        lease: Lease,
-        attempts: u32,
-    ) -> Option<Outcome> {
+    fn park(&mut self, driver: &mut Driver<'_>, lease: Lease, attempts: u32) -> Option<Answer> {
         let (reason, detail, op) = (ParkReason::TooManyErrors, Vec::new(), self.own_op());
-        let act = HolderAct::Park { reason, detail, op };
-        desk.ask(&Request::Holder { lease, act })?.ok()?;
+        driver.ask(&ParkShard { lease, reason, detail, op }.into()).ok()?;
         Some(Err(RetriesExhausted { shard: lease.shard(), attempts }.into()))
     }
 }
 
-/// The same act under another lease.
-fn showing(lease: &Lease, act: &HolderAct, owner: WorkerId, fence: FenceEpoch) -> Request {
-    let lease = Lease::new(lease.tenant(), lease.key(), owner, fence, lease.deadline());
-    Request::Holder { lease, act: act.clone() }
+/// The same request under another lease.
+fn showing(request: &Request, owner: WorkerId, fence: FenceEpoch) -> Request {
+    let mut request = request.clone();
+    if let Some(lease) = lease_mut(&mut request) {
+        *lease = Lease::new(lease.tenant(), lease.key(), owner, fence, lease.deadline());
+    }
+    request
+}
+
+const fn lease_mut(request: &mut Request) -> Option<&mut Lease> {
+    match request {
+        Request::Renew(operation::Renew { lease })
+        | Request::Checkpoint(operation::Checkpoint { lease, .. })
+        | Request::Complete(operation::Complete { lease, .. })
+        | Request::ParkShard(ParkShard { lease, .. })
+        | Request::Release(Release { lease, .. })
+        | Request::SplitReplace(operation::SplitReplace { lease, .. })
+        | Request::SplitResidual(operation::SplitResidual { lease, .. })
+        | Request::DeclineSplit(operation::DeclineSplit { lease, .. }) => Some(lease),
+        _ => None,
+    }
 }
 
 const fn key_of(request: &Request) -> Option<shardwright_contracts::ShardKey> {
     match request {
-        Request::Acquire { key, .. } => Some(*key),
+        Request::Acquire(Acquire { key, .. }) => Some(*key),
         _ => None,
     }
 }

@@ -8,13 +8,12 @@ use shardwright_coordination::{
 use super::ProtocolDoctor;
 use super::answers::{lowered, raised};
 use crate::planted::protocol::ProtocolBug;
-use crate::request::Request;
-use crate::system::Outcome;
+use crate::request::{Answer, Request, RequestExt};
 use crate::visible::RunView;
 
 impl ProtocolDoctor {
     /// Changes what is seen of a run.
-    pub(crate) fn show(&mut self, view: &mut RunView) {
+    pub(super) fn show(&mut self, view: &mut RunView) {
         let address = (view.record.tenant, view.record.run);
         let place = |shard: ShardId| (address.0, ShardKey::new(address.1, shard));
         match self.bug {
@@ -70,10 +69,10 @@ impl ProtocolDoctor {
     }
 
     /// Changes the events of a request.
-    pub(crate) fn publish(
+    pub(super) fn publish(
         &self,
         request: &Request,
-        outcome: &Outcome,
+        outcome: &Answer,
         events: &mut Vec<StateTransitionEvent>,
     ) {
         match self.bug {
@@ -82,14 +81,14 @@ impl ProtocolDoctor {
             }
             // What calls that the bug adds emit is not the request's.
             ProtocolBug::PauseIgnored | ProtocolBug::ParkedInPause => {
-                if matches!(request, Request::Acquire { .. } | Request::Claim { .. }) {
+                if matches!(request, Request::Acquire(_) | Request::Claim(_)) {
                     let is_added = |kind: &EventKind| {
                         matches!(kind, EventKind::RunPaused | EventKind::RunResumed)
                     };
                     events.retain(|it| !is_added(&it.kind));
                 }
             }
-            ProtocolBug::PauseSpreads => events.retain(|it| it.run == request.run()),
+            ProtocolBug::PauseSpreads => events.retain(|it| it.run == request.run_id()),
             ProtocolBug::RefusedParkFrees if outcome.is_err() => {
                 events.retain(|it| !matches!(it.kind, EventKind::ShardReleased { .. }));
             }
@@ -115,7 +114,7 @@ impl ProtocolDoctor {
                 *new_fence_epoch = raised(*new_fence_epoch, 1);
             }
             (ProtocolBug::ParkedForNothing, EventKind::ShardParked { reason, .. })
-                if matches!(request, Request::Acquire { .. } | Request::Claim { .. }) =>
+                if matches!(request, Request::Acquire(_) | Request::Claim(_)) =>
             {
                 *reason = ParkReason::Other;
             }

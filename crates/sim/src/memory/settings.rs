@@ -6,15 +6,15 @@ use shardwright_coordination::CoordinatorRuntimeConfig;
 use crate::fault::Fault;
 use crate::rng::Rng;
 
-/// By which of its faces the system is reached.
+/// The interface through which the reference is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// The traits that take the time as an argument.
-    Plain,
-    /// Workers' sessions over them.
+pub enum Interface {
+    /// The typed methods of the sync traits, with the time as an argument.
+    Typed,
+    /// Sessions of workers on top of them.
     Session,
-    /// The async traits.
-    Awaited,
+    /// The async trait, with a clock of its own.
+    Async,
 }
 
 /// The shape of one world.
@@ -26,9 +26,9 @@ pub struct Settings {
     pub open_runs: usize,
     /// What the backend may use.
     pub runtime: CoordinatorRuntimeConfig,
-    /// By which of its faces the system is reached.
-    pub door: Door,
-    /// What is scarce, so that runs may come to an end that nobody can help.
+    /// The interface through which the reference is called.
+    pub interface: Interface,
+    /// What is scarce, so that some runs cannot be finished.
     pub scarce: Option<Fault>,
 }
 
@@ -66,8 +66,9 @@ impl Settings {
             fence_floor: FenceEpoch::from_raw(floor).unwrap_or(FenceEpoch::INITIAL),
         };
         let workers = (0..tenants).map(|_| rng.between(3, 5) as usize).collect();
-        let doors = [(600, Door::Plain), (200, Door::Session), (200, Door::Awaited)];
-        let door = rng.weighted(&doors).unwrap_or(Door::Plain);
-        Self { workers, open_runs: rng.between(1, 2) as usize, runtime, door, scarce }
+        let interfaces =
+            [(600, Interface::Typed), (200, Interface::Session), (200, Interface::Async)];
+        let interface = rng.weighted(&interfaces).unwrap_or(Interface::Typed);
+        Self { workers, open_runs: rng.between(1, 2) as usize, runtime, interface, scarce }
     }
 }

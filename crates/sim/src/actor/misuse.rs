@@ -1,18 +1,22 @@
-//! What a confused, buggy or hostile worker does. Nobody waits for the replies.
+//! What a confused, buggy or hostile worker requests, without waiting for the replies.
 //!
-//! Whatever it claims to have processed it has, so that a request which happens to be fine does
-//! no harm when it is accepted.
+//! Whatever it claims to have processed it has, so a request that happens to be valid does no harm
+//! when it is accepted.
 
 use shardwright_contracts::limits::{MAX_KEY_SIZE, MAX_PARK_DETAIL_SIZE, MAX_TOKEN_SIZE};
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey, TenantId};
 use shardwright_coordination::{Lease, ParkReason, ShardFilter};
 
-use super::belief::{Held, Worker};
-use super::intent::{Intent, Scene};
-use super::work::{DEEDS, Deed};
+use super::work::{ACTIONS, Action};
+use super::worker::{Held, Worker};
+use super::{Intent, Scene};
 use crate::fault::Fault;
 use crate::keyspace::{POINTS, key, point_at_or_after};
-use crate::request::{DraftCursor, HolderAct, Request};
+use crate::request::operation::{
+    Acquire, Checkpoint, Claim, CollectClaimCandidates, Complete, GetRun, GetRunProgress,
+    ListShards, ParkShard, RequestSplit,
+};
+use crate::request::{Cursor, Request, cursor_at, last_key, set_op};
 
 const KINDS: &[(u64, Fault)] = &[
     (26, Fault::Zombie),
@@ -35,13 +39,13 @@ const KINDS: &[(u64, Fault)] = &[
 ];
 
 impl Worker {
-    /// Some mischief, if there is occasion for it.
+    /// A request that is wrong on purpose, if there is an occasion for it.
     pub(crate) fn misbehave(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
         let fault = scene.rng.weighted(KINDS)?;
         let intent = match fault {
             Fault::Zombie => {
                 let index = scene.rng.index(self.ghosts.len());
-                any_deed(self.ghosts.get_mut(index)?, scene)
+                any_action(self.ghosts.get_mut(index)?, scene)
             }
             Fault::Resent => self.sent.get(scene.rng.index(self.sent.len())).cloned(),
             Fault::OpIdReused => self.reuse_op(scene),
@@ -55,32 +59,23 @@ impl Worker {
                 spoil(fault, self.held.get(index)?, scene)
             }
         }?;
-        Some(intent.mischief(fault))
+        Some(intent.misuse(fault))
     }
 
     /// Something else under the id of something that was sent.
     fn reuse_op(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let old = self.sent.get(scene.rng.index(self.sent.len()))?;
-        let Request::Holder { lease, .. } = old.request else { return None };
+        let lease = old.request.lease()?;
         let known =
             self.held.iter().chain(&self.ghosts).find(|held| held.lease.key() == lease.key());
-        let mut intent = any_deed(&mut known?.clone(), scene)?;
-        let reused = old.request.op()?;
-        if let Request::Holder { act, .. } = &mut intent.request {
-            match act {
-                HolderAct::Renew | HolderAct::Decline { .. } => return None,
-                HolderAct::Checkpoint { op, .. }
-                | HolderAct::Complete { op, .. }
-                | HolderAct::Park { op, .. }
-                | HolderAct::Release { op }
-                | HolderAct::SplitReplace { op, .. }
-                | HolderAct::SplitResidual { op, .. } => *op = reused,
-            }
-        }
+        let mut intent = any_action(&mut known?.clone(), scene)?;
+        let reused = old.request.op_id()?;
+        intent.request.op_id()?;
+        set_op(&mut intent.request, reused);
         Some(intent)
     }
 
-    /// Another tenant's shard, asked for in the own tenant's name.
+    /// Another tenant's shard, requested in the worker's own tenant.
     fn ask_abroad(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let other = other_tenant(scene)?;
         let (run, state) = {
@@ -92,15 +87,15 @@ impl Worker {
         let shard = *state.shards.keys().nth(index)?;
         let (key, worker, run) = (ShardKey::new(*run, shard), self.id, *run);
         Some(Intent::honest(match scene.rng.below(5) {
-            0 => Request::Acquire { key, worker },
-            1 => Request::List { run, filter: ShardFilter::all() },
-            2 => Request::GetRun { run },
-            3 => Request::Claim { run, worker },
-            _ => Request::Progress { run },
+            0 => Acquire { key, worker }.into(),
+            1 => ListShards { run, filter: ShardFilter::all() }.into(),
+            2 => GetRun { run }.into(),
+            3 => Claim { run, worker }.into(),
+            _ => GetRunProgress { run }.into(),
         }))
     }
 
-    /// The fence of whoever holds a shard, shown by somebody else.
+    /// The fence of a shard's holder, shown by another worker.
     fn forge_owner(&self, scene: &mut Scene<'_>) -> Option<Intent> {
         let run = scene.pick_active()?;
         let now = scene.now();
@@ -111,7 +106,7 @@ impl Worker {
         let fence = FenceEpoch::from_raw(shard.fence).ok()?;
         let lease = Lease::new(scene.tenant, ShardKey::new(run, *id), self.id, fence, deadline);
         let mut held = Held::assume(scene.tag, lease, shard.spec.clone(), shard.cursor.clone());
-        any_deed(&mut held, scene)
+        any_action(&mut held, scene)
     }
 
     /// A residual split that its shard's op log has forgotten, under the same id and with another
@@ -127,9 +122,9 @@ impl Worker {
         let (id, shard, op) = *scene.rng.pick(&forgotten)?;
         let fence = FenceEpoch::from_raw(shard.fence).ok()?;
         let lease = Lease::new(scene.tenant, ShardKey::new(run, id), self.id, fence, scene.now());
-        let held = Held::assume(scene.tag, lease, shard.spec.clone(), DraftCursor::default());
-        let split = held.divide(2, scene)?;
-        Some(Intent::honest(Request::Holder { lease, act: HolderAct::SplitResidual { split, op } }))
+        let held = Held::assume(scene.tag, lease, shard.spec.clone(), Cursor::initial());
+        let parts = held.divide(2, scene)?;
+        Some(Intent::honest(held.give_away(&parts, op)?))
     }
 
     fn ask_nowhere(&mut self, scene: &mut Scene<'_>) -> Option<Intent> {
@@ -137,18 +132,18 @@ impl Worker {
         let known = scene.pick_active().unwrap_or(run);
         let key = ShardKey::new(known, ShardId::from_raw(1 << 40));
         let request = match scene.rng.below(7) {
-            0 => Request::Acquire { key, worker },
-            1 => Request::RequestSplit { key, asker: worker, expires_at: scene.now() },
-            2 => Request::Claim { run, worker },
-            3 => Request::List { run, filter: ShardFilter::available() },
-            4 => Request::Candidates { run, worker, limit: 3 },
+            0 => Acquire { key, worker }.into(),
+            1 => RequestSplit { key, requester: worker, patience_ms: 0 }.into(),
+            2 => Claim { run, worker }.into(),
+            3 => ListShards { run, filter: ShardFilter::available() }.into(),
+            4 => CollectClaimCandidates { run, worker, limit: 3 }.into(),
             _ => {
                 let index = scene.rng.index(self.held.len());
                 let mut held = self.held.get(index)?.clone();
                 let Held { lease, .. } = held;
                 held.lease =
                     Lease::new(lease.tenant(), key, worker, lease.fence(), lease.deadline());
-                return any_deed(&mut held, scene);
+                return any_action(&mut held, scene);
             }
         };
         Some(Intent::honest(request))
@@ -165,15 +160,15 @@ impl Worker {
             .cloned()
             .collect();
         if let Some(held) = scene.rng.pick(&of_ended) {
-            return any_deed(&mut held.clone(), scene);
+            return any_action(&mut held.clone(), scene);
         }
         let run = scene.pick_run(|run| run.status.is_terminal())?;
         let (worker, shard) = (self.id, scene.pick_shard(run)?);
         let key = ShardKey::new(run, shard);
         Some(Intent::honest(match scene.rng.below(3) {
-            0 => Request::Acquire { key, worker },
-            1 => Request::RequestSplit { key, asker: worker, expires_at: scene.now() },
-            _ => Request::Claim { run, worker },
+            0 => Acquire { key, worker }.into(),
+            1 => RequestSplit { key, requester: worker, patience_ms: 0 }.into(),
+            _ => Claim { run, worker }.into(),
         }))
     }
 }
@@ -182,9 +177,9 @@ fn other_tenant(scene: &Scene<'_>) -> Option<TenantId> {
     scene.model.tenants.keys().find(|tenant| **tenant != scene.tenant).copied()
 }
 
-/// Any deed on a shard that may or may not be held.
-fn any_deed(held: &mut Held, scene: &mut Scene<'_>) -> Option<Intent> {
-    scene.rng.pick(DEEDS)?.plan(held, scene)
+/// Any action on a shard that may or may not be held.
+fn any_action(held: &mut Held, scene: &mut Scene<'_>) -> Option<Intent> {
+    scene.rng.pick(ACTIONS)?.plan(held, scene)
 }
 
 /// A request on a held shard with one thing wrong about it.
@@ -195,60 +190,63 @@ fn spoil(fault: Fault, held: &Held, scene: &mut Scene<'_>) -> Option<Intent> {
             let other = other_tenant(scene)?;
             held.lease =
                 Lease::new(other, lease.key(), lease.owner(), lease.fence(), lease.deadline());
-            return any_deed(&mut held, scene);
+            return any_action(&mut held, scene);
         }
         Fault::FenceForged => {
             let fence = FenceEpoch::from_raw(lease.fence().as_raw().wrapping_add(1)).ok()?;
             held.lease =
                 Lease::new(lease.tenant(), lease.key(), lease.owner(), fence, lease.deadline());
-            return any_deed(&mut held, scene);
+            return any_action(&mut held, scene);
         }
         Fault::PlanForeign | Fault::PlanStale => return misplan(fault, held, scene),
         Fault::DetailOversized => {
             let mut detail = scene.bytes(1);
             detail.resize(MAX_PARK_DETAIL_SIZE + 1, 0);
-            let act = HolderAct::Park { reason: ParkReason::Other, detail, op: scene.op() };
-            return Some(Intent::honest(Request::Holder { lease, act }));
+            let (reason, op) = (ParkReason::Other, scene.op());
+            return Some(Intent::honest(ParkShard { lease, reason, detail, op }.into()));
         }
         Fault::CursorRegressed => {
             let done = scene.model.shard(scene.tenant, lease.key().run, lease.key().shard)?;
-            let done = done.cursor.last_key.as_ref()?;
-            match held.spec.start < *done {
-                true if scene.rng.chance(700) => DraftCursor::at(held.spec.start, None),
-                _ => DraftCursor::default(),
+            let (done, start) = (last_key(&done.cursor)?, held.spec.as_ref().start());
+            match start < done {
+                true if scene.rng.chance(700) => Cursor::at(start.to_vec()),
+                _ => Cursor::initial(),
             }
         }
         Fault::CursorOutOfRange => match scene.rng.chance(700) {
-            true => DraftCursor::at(key(tag, held.end.min(POINTS)).max(held.spec.end), None),
-            false => DraftCursor::at(vec![tag], None),
+            true => {
+                let behind = key(tag, held.end.min(POINTS)).max(held.spec.as_ref().end().to_vec());
+                Cursor::at(behind)
+            }
+            false => Cursor::at(vec![tag]),
         },
         Fault::CursorOversized => {
-            let mut long = held.spec.start;
+            let mut long = held.spec.as_ref().start().to_vec();
             match scene.rng.chance(500) {
                 true => {
                     long.resize(MAX_KEY_SIZE + 1, 1);
-                    DraftCursor::at(long, None)
+                    Cursor::at(long)
                 }
-                false => DraftCursor::at(long, Some(vec![tag; MAX_TOKEN_SIZE + 1])),
+                false => cursor_at(long, Some(vec![tag; MAX_TOKEN_SIZE + 1])),
             }
         }
         _ => match scene.rng.chance(500) {
-            true => DraftCursor { last_key: None, token: Some(scene.bytes(4)) },
-            false => DraftCursor { last_key: Some(Vec::new()), token: None },
+            true => Cursor::new(None, Some(scene.bytes(4))),
+            false => Cursor::at(Vec::new()),
         },
     };
     let op = scene.op();
-    let act = match scene.rng.chance(600) {
-        true => HolderAct::Checkpoint { cursor, op },
-        false => HolderAct::Complete { cursor, op },
+    let request: Request = match scene.rng.chance(600) {
+        true => Checkpoint { lease, cursor, op }.into(),
+        false => Complete { lease, cursor, op }.into(),
     };
-    Some(Intent::honest(Request::Holder { lease, act }))
+    Some(Intent::honest(request))
 }
 
 /// A split of a held shard, planned on what is not, or not any more, the shard.
 fn misplan(fault: Fault, mut held: Held, scene: &mut Scene<'_>) -> Option<Intent> {
     let (tag, lease) = (scene.tag, held.lease);
-    let deed = if scene.rng.chance(700) { Deed::SplitReplace } else { Deed::SplitResidual };
+    let action = if scene.rng.chance(700) { Action::SplitReplace } else { Action::SplitResidual };
     let shard = match fault {
         Fault::PlanForeign => scene.pick_shard(lease.key().run)?,
         _ => lease.key().shard,
@@ -256,17 +254,17 @@ fn misplan(fault: Fault, mut held: Held, scene: &mut Scene<'_>) -> Option<Intent
     let shard = scene.model.shard(scene.tenant, lease.key().run, shard)?;
     let (spec, cursor) = (shard.spec.clone(), shard.cursor.clone());
     if fault == Fault::PlanForeign {
-        return deed.plan(&mut Held::assume(tag, lease, spec, cursor), scene);
+        return action.plan(&mut Held::assume(tag, lease, spec, cursor), scene);
     }
     if scene.rng.chance(400) {
         // A cut through what was done since it was planned.
-        let done = point_at_or_after(tag, cursor.last_key.as_ref()?);
-        let mut held = Held::assume(tag, lease, spec, DraftCursor::default());
+        let done = point_at_or_after(tag, last_key(&cursor)?);
+        let mut held = Held::assume(tag, lease, spec, Cursor::initial());
         held.end = done + 1;
-        return Deed::SplitResidual.plan(&mut held, scene);
+        return Action::SplitResidual.plan(&mut held, scene);
     }
-    // What it has processed but nobody has accepted.
+    // Progress that was never accepted.
     held.next = (held.next + 2).min(held.end);
     held.cursor = held.position(tag, None);
-    deed.plan(&mut held, scene)
+    action.plan(&mut held, scene)
 }

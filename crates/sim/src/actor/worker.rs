@@ -1,14 +1,18 @@
-//! What an actor believes: which shards it holds, how far it is, what it waits for.
+//! What a worker believes: which shards it holds, how far it is, what it waits for.
 
 use std::collections::VecDeque;
 
 use shardwright_contracts::WorkerId;
-use shardwright_coordination::{CoordError, HolderNotice, Lease, SplitRequest};
+use shardwright_coordination::{
+    CoordError, HolderNotice, IdempotentOutcome, Lease, RestoredShardState, SplitRequest,
+};
 
-use super::intent::Intent;
+use super::Intent;
 use crate::keyspace::{Point, key, point_at_or_after};
-use crate::request::{DraftCursor, DraftSpec, HolderAct, Request};
-use crate::system::{Answer, Granted, Outcome};
+use crate::request::operation::{Checkpoint, SplitResidual};
+use crate::request::{
+    Answer, Cursor, Reply, Request, Spec, cursor_at, granted_cursor, granted_spec, last_key,
+};
 
 /// How many lost leases and sent requests an actor keeps in mind.
 const MEMORY: usize = 8;
@@ -17,9 +21,9 @@ const MEMORY: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) lease: Lease,
-    pub(crate) spec: DraftSpec,
+    pub(crate) spec: Spec,
     /// The last cursor that was accepted, as far as the worker knows.
-    pub(crate) cursor: DraftCursor,
+    pub(crate) cursor: Cursor,
     /// The first point that it processed itself, and the next that it will.
     pub(crate) first: Point,
     pub(crate) next: Point,
@@ -28,18 +32,17 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(tag: u8, granted: Granted) -> Self {
-        let Granted { lease, spec, cursor, .. } = granted;
-        Self::assume(tag, lease, spec, cursor)
+    pub(crate) fn new(tag: u8, granted: &RestoredShardState) -> Self {
+        Self::assume(tag, granted.lease, granted_spec(granted), granted_cursor(granted))
     }
 
     /// What the holder of such a lease would believe.
-    pub(crate) fn assume(tag: u8, lease: Lease, spec: DraftSpec, cursor: DraftCursor) -> Self {
-        let first = match &cursor.last_key {
-            None => point_at_or_after(tag, &spec.start),
-            Some(done) => point_at_or_after(tag, &[done.as_slice(), &[0]].concat()),
+    pub(crate) fn assume(tag: u8, lease: Lease, spec: Spec, cursor: Cursor) -> Self {
+        let first = match last_key(&cursor) {
+            None => point_at_or_after(tag, spec.as_ref().start()),
+            Some(done) => point_at_or_after(tag, &[done, &[0]].concat()),
         };
-        let end = point_at_or_after(tag, &spec.end);
+        let end = point_at_or_after(tag, spec.as_ref().end());
         Self { lease, spec, cursor, first, next: first, end, request: None }
     }
 
@@ -49,9 +52,9 @@ impl Held {
     }
 
     /// The cursor of where it really is.
-    pub(crate) fn position(&self, tag: u8, token: Option<Vec<u8>>) -> DraftCursor {
+    pub(crate) fn position(&self, tag: u8, token: Option<Vec<u8>>) -> Cursor {
         match self.processed() {
-            Some((_, last)) => DraftCursor::at(key(tag, last), token),
+            Some((_, last)) => cursor_at(key(tag, last), token),
             None => self.cursor.clone(),
         }
     }
@@ -84,7 +87,6 @@ pub(crate) struct Worker {
     pub(crate) ghosts: VecDeque<Held>,
     pub(crate) sent: VecDeque<Intent>,
     pub(crate) pending: Option<Pending>,
-    pub(crate) asleep_until: u64,
 }
 
 impl Worker {
@@ -96,14 +98,13 @@ impl Worker {
             ghosts: VecDeque::new(),
             sent: VecDeque::new(),
             pending: None,
-            asleep_until: 0,
         }
     }
 
     /// Forgets everything but who it is.
-    pub(crate) fn crash(&mut self, until: u64) {
+    pub(crate) fn crash(&mut self) {
         let life = self.life + 1;
-        *self = Self { life, asleep_until: until, ..Self::new(self.id) };
+        *self = Self { life, ..Self::new(self.id) };
     }
 
     pub(crate) fn remember_sent(&mut self, intent: &Intent) {
@@ -120,16 +121,14 @@ impl Worker {
         self.held.iter_mut().find(|held| held.is(lease))
     }
 
-    /// Learns what became of a request. A stubborn worker does not let go of what it lost.
-    pub(crate) fn learn(&mut self, tag: u8, request: &Request, outcome: &Outcome, stubborn: bool) {
-        match (request, outcome) {
-            (_, Ok(Answer::Granted(granted))) if self.find(&granted.lease).is_none() => {
-                self.held.push(Held::new(tag, granted.clone()));
+    /// Learns the outcome of a request. A stubborn worker does not let go of what it lost.
+    pub(crate) fn learn(&mut self, tag: u8, request: &Request, outcome: &Answer, stubborn: bool) {
+        match (request.lease(), outcome) {
+            (_, Ok(Reply::Granted(granted))) if self.find(&granted.lease).is_none() => {
+                self.held.push(Held::new(tag, granted));
             }
-            (Request::Holder { lease, act }, Ok(answer)) => {
-                self.learn_done(tag, lease, act, answer)
-            }
-            (Request::Holder { lease, .. }, Err(refusal)) => {
+            (Some(_), Ok(reply)) => self.learn_done(tag, request, reply),
+            (Some(lease), Err(refusal)) => {
                 let for_good = !matches!(
                     refusal,
                     CoordError::OpIdConflict(_)
@@ -146,44 +145,45 @@ impl Worker {
         }
     }
 
-    fn learn_done(&mut self, tag: u8, lease: &Lease, act: &HolderAct, answer: &Answer) {
+    fn learn_done(&mut self, tag: u8, request: &Request, reply: &Reply) {
+        let Some(lease) = request.lease() else { return };
         let ends = matches!(
-            act,
-            HolderAct::Complete { .. }
-                | HolderAct::Park { .. }
-                | HolderAct::Release { .. }
-                | HolderAct::SplitReplace { .. }
+            request,
+            Request::Complete(_)
+                | Request::ParkShard(_)
+                | Request::Release(_)
+                | Request::SplitReplace(_)
         );
         if ends {
             return self.lose(lease);
         }
         let Some(held) = self.find(lease) else { return };
-        match (act, answer) {
-            (HolderAct::Renew, Answer::Renewed(renewed)) => {
+        match (request, reply) {
+            (Request::Renew(_), Reply::Renewed(renewed)) => {
                 held.lease = held.lease.renewed(renewed.new_deadline);
                 held.hear(renewed.notice);
             }
-            (HolderAct::Checkpoint { cursor, .. }, Answer::Noticed { notice, .. }) => {
-                if cursor.last_key >= held.cursor.last_key {
+            (Request::Checkpoint(Checkpoint { cursor, .. }), Reply::Noticed(outcome)) => {
+                if last_key(cursor) >= last_key(&held.cursor) {
                     held.cursor = cursor.clone();
                 }
+                let (IdempotentOutcome::Executed(notice) | IdempotentOutcome::Replayed(notice)) =
+                    outcome;
                 held.hear(*notice);
             }
-            (HolderAct::SplitResidual { split, .. }, _) => {
-                if let Some((left, _)) = split.parts.first() {
-                    held.spec = left.clone();
-                    held.end = point_at_or_after(tag, &left.end);
-                }
+            (Request::SplitResidual(SplitResidual { narrowed, .. }), _) => {
+                held.spec = narrowed.clone();
+                held.end = point_at_or_after(tag, narrowed.as_ref().end());
                 held.request = None;
             }
-            (HolderAct::Decline { .. }, _) => held.request = None,
+            (Request::DeclineSplit(_), _) => held.request = None,
             _ => {}
         }
     }
 }
 
 impl Held {
-    /// If nothing was told, what was heard before still stands.
+    /// Without a notice the last one still stands.
     const fn hear(&mut self, notice: Option<HolderNotice>) {
         if let Some(notice) = notice {
             self.request = notice.split_request;
@@ -191,22 +191,7 @@ impl Held {
     }
 }
 
-/// A tenant's operator and what it waits for.
-#[derive(Debug, Default)]
-pub(crate) struct Operator {
-    pub(crate) sent: VecDeque<Intent>,
-    pub(crate) pending: Option<Pending>,
-    /// How many shards the next manifest may have, after one was too large.
-    pub(crate) shards_max: Option<usize>,
-}
-
-impl Operator {
-    pub(crate) fn remember_sent(&mut self, intent: &Intent) {
-        remember(&mut self.sent, intent.clone());
-    }
-}
-
-fn remember<T>(memory: &mut VecDeque<T>, item: T) {
+pub(super) fn remember<T>(memory: &mut VecDeque<T>, item: T) {
     if memory.len() >= MEMORY {
         memory.pop_front();
     }

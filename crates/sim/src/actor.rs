@@ -1,4 +1,12 @@
-//! What an actor decides to do, and what it sees when it decides.
+//! The actors of a world: what they see, what they decide and what they believe.
+//!
+//! Workers and operators are the same in every world around the run protocol. They act on what they
+//! were answered, so their beliefs may be wrong. Some of their requests are wrong on purpose.
+
+mod misuse;
+mod operator;
+mod work;
+mod worker;
 
 use shardwright_contracts::{LogicalTime, OpId, RunId, ShardId, TenantId};
 use shardwright_coordination::RunStatus;
@@ -8,6 +16,25 @@ use crate::keyspace::Point;
 use crate::model::{Model, RunModel};
 use crate::request::Request;
 use crate::rng::Rng;
+
+pub(crate) use operator::{Operator, remedy};
+pub(crate) use worker::{Pending, Worker};
+
+/// The sender of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Actor {
+    /// A worker of a tenant. A crash begins its next life.
+    Worker { tenant: usize, worker: usize, life: u32 },
+    /// A tenant's operator.
+    Operator { tenant: usize },
+}
+
+impl Actor {
+    pub(crate) const fn tenant(self) -> usize {
+        let (Self::Worker { tenant, .. } | Self::Operator { tenant }) = self;
+        tenant
+    }
+}
 
 /// A request that an actor decided to send.
 #[derive(Clone, Debug)]
@@ -30,8 +57,8 @@ impl Intent {
         Self { request, processed, fault: None, awaited: true }
     }
 
-    /// The same request as mischief: nobody waits for the reply.
-    pub(crate) fn mischief(self, fault: Fault) -> Self {
+    /// The same request as misuse: its sender does not wait for the reply.
+    pub(crate) fn misuse(self, fault: Fault) -> Self {
         Self { fault: Some(fault), awaited: false, ..self }
     }
 }
@@ -58,7 +85,7 @@ impl Scene<'_> {
         LogicalTime::from_millis(self.clock)
     }
 
-    /// Some bytes that give their owner away.
+    /// Some bytes that begin with the tenant's tag.
     pub(crate) fn bytes(&mut self, max: u64) -> Vec<u8> {
         let len = self.rng.between(1, max) as usize;
         let filler = self.rng.next() as u8;

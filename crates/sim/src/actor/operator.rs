@@ -2,24 +2,45 @@
 
 use shardwright_contracts::limits::MAX_INITIAL_SHARDS;
 use shardwright_contracts::{CursorSemantics, OpId, RunId, ShardId, ShardKey, WorkerId};
-use shardwright_coordination::{RunConfig, RunStatus, ShardFilter, ShardStatus};
+use std::collections::VecDeque;
 
-use super::belief::Operator;
-use super::intent::{Intent, Scene};
+use shardwright_coordination::{RunConfig, RunStatus, RunTransition, ShardFilter, ShardStatus};
+
+use super::worker::{Pending, remember};
+use super::{Intent, Scene};
 use crate::fault::Fault;
 use crate::keyspace::{POINTS, Point, key};
 use crate::model::RunModel;
-use crate::request::{DraftCursor, DraftSpec, Request, RunAct};
+use crate::request::operation::{
+    ChangeRun, CollectClaimCandidates, CreateRun, CreateRunWithShards, GetRun, GetRunProgress,
+    ListShards, RegisterShards, UnparkShard,
+};
+use crate::request::{Cursor, Request, RequestExt, Shard, Spec};
 
 /// How old a run is, in milliseconds, before an operator may lose patience with it.
 const PATIENCE_MS: u64 = 1_500;
 
-type Manifest = Vec<(ShardId, DraftSpec, DraftCursor)>;
+type Manifest = Vec<Shard>;
+
+/// A tenant's operator and what it waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Operator {
+    pub(crate) sent: VecDeque<Intent>,
+    pub(crate) pending: Option<Pending>,
+    /// How many shards the next manifest may have, after one was too large.
+    pub(crate) shards_max: Option<usize>,
+}
+
+impl Operator {
+    pub(crate) fn remember_sent(&mut self, intent: &Intent) {
+        remember(&mut self.sent, intent.clone());
+    }
+}
 
 impl Operator {
     /// Makes a run of that id.
     pub(crate) fn create(run: RunId, scene: &mut Scene<'_>) -> Option<Intent> {
-        Some(Intent::honest(Request::CreateRun { run, config: config(scene)? }))
+        Some(Intent::honest(CreateRun { run, config: config(scene)? }.into()))
     }
 
     /// Makes a run of that id together with its shards.
@@ -34,8 +55,8 @@ impl Operator {
             spoil(&mut shards, scene);
         }
         let op = scene.op();
-        let intent = Intent::honest(Request::CreateWithShards { run, config, shards, op });
-        Some(if spoilt { intent.mischief(Fault::ManifestInvalid) } else { intent })
+        let intent = Intent::honest(CreateRunWithShards { run, config, shards, op }.into());
+        Some(if spoilt { intent.misuse(Fault::ManifestInvalid) } else { intent })
     }
 
     /// What the operator does next.
@@ -51,7 +72,7 @@ impl Operator {
         let finished = state.count(ShardStatus::Active) == 0 && parked == 0;
         let old = scene.clock > created_at(state) + PATIENCE_MS;
         let op = scene.op();
-        let act = |act| Request::Run { run, act, op };
+        let act = |change| ChangeRun { run, change, op }.into();
         let request = match scene.rng.weighted(&[
             (if finished { 900 } else { 12 }, 0),
             (if parked > 0 { 250 } else { 8 }, 1),
@@ -61,12 +82,12 @@ impl Operator {
             (if old { 8 } else { 1 }, 5),
             (300, 6),
         ])? {
-            0 => act(RunAct::Complete),
-            1 => Request::Unpark { key: parked_shard(run, state, scene)?, op },
-            2 => act(RunAct::Resume),
-            3 => act(RunAct::Pause),
-            4 => act(RunAct::Fail),
-            5 => act(RunAct::Cancel),
+            0 => act(RunTransition::Complete),
+            1 => UnparkShard { key: parked_shard(run, state, scene)?, op }.into(),
+            2 => act(RunTransition::Resume),
+            3 => act(RunTransition::Pause),
+            4 => act(RunTransition::Fail),
+            5 => act(RunTransition::Cancel),
             _ => question(run, scene),
         };
         Some(Intent::honest(request))
@@ -75,22 +96,27 @@ impl Operator {
     /// Starts a run, or ends it before it has begun.
     fn start(&self, run: RunId, scene: &mut Scene<'_>) -> Intent {
         let op = scene.op();
-        let early = [RunAct::Complete, RunAct::Fail, RunAct::Pause, RunAct::Resume];
+        let early = [
+            RunTransition::Complete,
+            RunTransition::Fail,
+            RunTransition::Pause,
+            RunTransition::Resume,
+        ];
         if scene.rng.chance(60)
             && let Some(act) = scene.rng.pick(&early)
         {
-            return Intent::honest(Request::Run { run, act: *act, op });
+            return Intent::honest(ChangeRun { run, change: *act, op }.into());
         }
         if scene.rng.chance(40) || self.shards_max == Some(0) {
-            return Intent::honest(Request::Run { run, act: RunAct::Cancel, op });
+            return Intent::honest(ChangeRun { run, change: RunTransition::Cancel, op }.into());
         }
         let mut shards = manifest(self.shards_max.unwrap_or(8), scene);
         if scene.rng.chance(120) {
             spoil(&mut shards, scene);
-            return Intent::honest(Request::Register { run, shards, op })
-                .mischief(Fault::ManifestInvalid);
+            return Intent::honest(RegisterShards { run, shards, op }.into())
+                .misuse(Fault::ManifestInvalid);
         }
-        Intent::honest(Request::Register { run, shards, op })
+        Intent::honest(RegisterShards { run, shards, op }.into())
     }
 
     /// Makes a run that is there already, the same or otherwise.
@@ -99,10 +125,10 @@ impl Operator {
         let same = scene.model.run(scene.tenant, run)?.config;
         let config = if scene.rng.chance(500) { same } else { config(scene)? };
         Some(match scene.rng.chance(500) {
-            true => Request::CreateRun { run, config },
+            true => CreateRun { run, config }.into(),
             false => {
                 let shards = manifest(self.shards_max.unwrap_or(8), scene);
-                Request::CreateWithShards { run, config, shards, op }
+                CreateRunWithShards { run, config, shards, op }.into()
             }
         })
     }
@@ -113,79 +139,88 @@ impl Operator {
         let unknown = RunId::from_raw(1 << 40);
         let fresh = scene.op();
         match scene.rng.below(7) {
-            0 => Some(old?.mischief(Fault::Resent)),
+            0 => Some(old?.misuse(Fault::Resent)),
             1 => {
-                let reused = old?;
-                let (run, op) = (reused.request.run(), reused.request.op()?);
-                let request = match reused.request {
-                    Request::Unpark { key, .. } => {
-                        Request::Unpark { key: sibling(key, scene)?, op }
-                    }
-                    _ if scene.rng.chance(250) => {
-                        Request::Register { run, shards: manifest(2, scene), op }
-                    }
-                    _ if scene.rng.chance(250) => {
-                        let config = scene.model.run(scene.tenant, run)?.config;
-                        let shards = manifest(2, scene);
-                        Request::CreateWithShards { run, config, shards, op }
-                    }
-                    _ => Request::Run { run, act: any_act(scene), op },
-                };
-                Some(Intent::honest(request).mischief(Fault::OpIdReused))
+                let request = reuse_op(old?.request, scene)?;
+                Some(Intent::honest(request).misuse(Fault::OpIdReused))
             }
             2 => {
                 let request = self.make_again(fresh, scene)?;
-                Some(Intent::honest(request).mischief(Fault::Resent))
+                Some(Intent::honest(request).misuse(Fault::Resent))
             }
             3 => {
                 let request = match scene.rng.below(4) {
-                    0 => Request::Register { run: unknown, shards: manifest(2, scene), op: fresh },
-                    1 => Request::Unpark {
-                        key: ShardKey::new(scene.pick_active()?, ShardId::from_raw(1 << 40)),
-                        op: fresh,
-                    },
+                    0 => RegisterShards { run: unknown, shards: manifest(2, scene), op: fresh }
+                        .into(),
+                    1 => {
+                        let shard = ShardId::from_raw(1 << 40);
+                        let key = ShardKey::new(scene.pick_active()?, shard);
+                        UnparkShard { key, op: fresh }.into()
+                    }
                     2 => question(unknown, scene),
-                    _ => Request::Run { run: unknown, act: any_act(scene), op: fresh },
+                    _ => ChangeRun { run: unknown, change: any_change(scene), op: fresh }.into(),
                 };
-                Some(Intent::honest(request).mischief(Fault::ShardUnknown))
+                Some(Intent::honest(request).misuse(Fault::ShardUnknown))
             }
             4 => {
                 let run = scene.pick_run(|run| run.status.is_terminal())?;
                 let request = match scene.rng.below(4) {
-                    0 => Request::Unpark {
-                        key: ShardKey::new(run, scene.pick_shard(run)?),
-                        op: fresh,
-                    },
-                    1 => Request::Register { run, shards: manifest(2, scene), op: fresh },
-                    _ => Request::Run { run, act: any_act(scene), op: fresh },
+                    0 => {
+                        let key = ShardKey::new(run, scene.pick_shard(run)?);
+                        UnparkShard { key, op: fresh }.into()
+                    }
+                    1 => RegisterShards { run, shards: manifest(2, scene), op: fresh }.into(),
+                    _ => ChangeRun { run, change: any_change(scene), op: fresh }.into(),
                 };
-                Some(Intent::honest(request).mischief(Fault::EndedRunTouched))
+                Some(Intent::honest(request).misuse(Fault::EndedRunTouched))
             }
             5 => {
                 // The id of something that a worker did to the shard.
                 let (op, run) = (scene.rng.between(1, *scene.ops), scene.pick_active()?);
                 let key = ShardKey::new(run, scene.pick_shard(run)?);
                 let op = OpId::from_raw(op);
-                Some(Intent::honest(Request::Unpark { key, op }).mischief(Fault::OpIdReused))
+                Some(Intent::honest(UnparkShard { key, op }.into()).misuse(Fault::OpIdReused))
             }
             _ => {
                 let run = scene.pick_run(|run| run.status == RunStatus::Initializing)?;
                 let mut shards = manifest(4, scene);
                 spoil(&mut shards, scene);
-                let request = Request::Register { run, shards, op: fresh };
-                Some(Intent::honest(request).mischief(Fault::ManifestInvalid))
+                let request = RegisterShards { run, shards, op: fresh }.into();
+                Some(Intent::honest(request).misuse(Fault::ManifestInvalid))
             }
         }
     }
+}
+
+/// Another request under the operation id of one that was sent.
+fn reuse_op(sent: Request, scene: &mut Scene<'_>) -> Option<Request> {
+    let (run, op) = (sent.run_id(), sent.op_id()?);
+    Some(match sent {
+        Request::UnparkShard(UnparkShard { key, .. }) => {
+            UnparkShard { key: sibling(key, scene)?, op }.into()
+        }
+        _ if scene.rng.chance(250) => RegisterShards { run, shards: manifest(2, scene), op }.into(),
+        _ if scene.rng.chance(250) => {
+            let config = scene.model.run(scene.tenant, run)?.config;
+            CreateRunWithShards { run, config, shards: manifest(2, scene), op }.into()
+        }
+        _ => ChangeRun { run, change: any_change(scene), op }.into(),
+    })
 }
 
 fn created_at(run: &RunModel) -> u64 {
     run.created_at.as_millis()
 }
 
-fn any_act(scene: &mut Scene<'_>) -> RunAct {
-    let acts = [RunAct::Complete, RunAct::Fail, RunAct::Cancel, RunAct::Pause, RunAct::Resume];
-    scene.rng.pick(&acts).copied().unwrap_or(RunAct::Resume)
+fn any_change(scene: &mut Scene<'_>) -> RunTransition {
+    let acts = [
+        RunTransition::Complete,
+        RunTransition::Fail,
+        RunTransition::Cancel,
+        RunTransition::Pause,
+        RunTransition::Resume,
+    ];
+    scene.rng.pick(&acts).copied().unwrap_or(RunTransition::Resume)
 }
 
 fn parked_shard(run: RunId, state: &RunModel, scene: &mut Scene<'_>) -> Option<ShardKey> {
@@ -206,11 +241,11 @@ fn sibling(key: ShardKey, scene: &mut Scene<'_>) -> Option<ShardKey> {
 
 fn question(run: RunId, scene: &mut Scene<'_>) -> Request {
     match scene.rng.below(5) {
-        0 => Request::GetRun { run },
-        1 => Request::Progress { run },
+        0 => GetRun { run }.into(),
+        1 => GetRunProgress { run }.into(),
         2 => {
             let worker = WorkerId::from_raw(scene.rng.below(20));
-            Request::Candidates { run, worker, limit: scene.rng.index(6) + 1 }
+            CollectClaimCandidates { run, worker, limit: scene.rng.index(6) + 1 }.into()
         }
         _ => {
             let status = *scene.rng.pick(ShardStatus::ALL).unwrap_or(&ShardStatus::Active);
@@ -222,7 +257,7 @@ fn question(run: RunId, scene: &mut Scene<'_>) -> Request {
                 ShardFilter { status: Some(status), is_leased: Some(true), root_only: true },
             ];
             let filter = *scene.rng.pick(&filters).unwrap_or(&ShardFilter::all());
-            Request::List { run, filter }
+            ListShards { run, filter }.into()
         }
     }
 }
@@ -245,13 +280,12 @@ fn manifest(shards_max: usize, scene: &mut Scene<'_>) -> Manifest {
     let mut start: Point = 0;
     for index in 0..count {
         let end = start + width;
-        let spec =
-            DraftSpec { start: key(tag, start), end: key(tag, end), metadata: scene.bytes(32) };
+        let spec = Spec::new(key(tag, start), key(tag, end), scene.bytes(32));
         let cursor = match scene.rng.chance(80) {
-            true => DraftCursor::at(key(tag, start + width / 3), None),
-            false => DraftCursor::default(),
+            true => Cursor::at(key(tag, start + width / 3)),
+            false => Cursor::initial(),
         };
-        shards.push((ShardId::from_raw(u64::from(index) * 3), spec, cursor));
+        shards.push(Shard { shard: ShardId::from_raw(u64::from(index) * 3), spec, cursor });
         start = if scene.rng.chance(850) { end } else { end + 1 };
         if start + width > POINTS {
             break;
@@ -276,26 +310,55 @@ fn spoil(shards: &mut Manifest, scene: &mut Scene<'_>) {
         (10, 7),
         (4, 8),
     ]);
-    let Some((id, spec, cursor)) = shards.first_mut() else { return };
+    let Some(Shard { shard, spec, cursor }) = shards.first_mut() else { return };
+    let [start, end, metadata] = {
+        let spec = spec.as_ref();
+        [spec.start(), spec.end(), spec.metadata()].map(<[u8]>::to_vec)
+    };
     match kind {
-        Some(0) => std::mem::swap(&mut spec.start, &mut spec.end),
-        Some(1) => spec.end.clear(),
-        Some(2) => *id = id.into_derived(),
-        Some(3) => *cursor = DraftCursor::at(spec.end.clone(), None),
+        Some(0) => *spec = Spec::new(end, start, metadata),
+        Some(1) => *spec = Spec::new(start, Vec::new(), metadata),
+        Some(2) => *shard = shard.into_derived(),
+        Some(3) => *cursor = Cursor::at(end),
         Some(4) => {
-            let first = (*id, spec.clone(), cursor.clone());
+            let first = Shard { shard: *shard, spec: spec.clone(), cursor: cursor.clone() };
             shards.push(first);
         }
         Some(5) => {
-            let twin = (ShardId::from_raw(1 << 41), spec.clone(), DraftCursor::default());
+            let (shard, cursor) = (ShardId::from_raw(1 << 41), Cursor::initial());
+            let twin = Shard { shard, spec: spec.clone(), cursor };
             shards.push(twin);
         }
-        Some(6) => *cursor = DraftCursor { last_key: None, token: Some(scene.bytes(4)) },
+        Some(6) => *cursor = Cursor::new(None, Some(scene.bytes(4))),
         Some(7) => shards.clear(),
         _ => {
-            let first = (spec.clone(), cursor.clone());
+            let (spec, cursor) = (spec.clone(), cursor.clone());
             let ids = (0..=MAX_INITIAL_SHARDS as u64).map(ShardId::from_raw);
-            *shards = ids.map(|id| (id, first.0.clone(), first.1.clone())).collect();
+            let copy = |shard| Shard { shard, spec: spec.clone(), cursor: cursor.clone() };
+            *shards = ids.map(copy).collect();
         }
+    }
+}
+
+/// What an operator does who wants everything to end well: resume, unpark, complete.
+pub(crate) fn remedy(run: RunId, hopeless: bool, scene: &mut Scene<'_>) -> Option<Request> {
+    let state = scene.model.run(scene.tenant, run)?;
+    let op = scene.op();
+    let change = |change| Some(ChangeRun { run, change, op }.into());
+    if state.status == RunStatus::Initializing {
+        return change(RunTransition::Cancel);
+    }
+    if state.paused {
+        return change(RunTransition::Resume);
+    }
+    // Work on a run without bytes, shards or fences cannot be finished.
+    if hopeless {
+        return change(RunTransition::Fail);
+    }
+    let parked = state.shards.iter().find(|(_, shard)| shard.status == ShardStatus::Parked);
+    match parked {
+        Some((shard, _)) => Some(UnparkShard { key: ShardKey::new(run, *shard), op }.into()),
+        None if state.count(ShardStatus::Active) == 0 => change(RunTransition::Complete),
+        None => None,
     }
 }

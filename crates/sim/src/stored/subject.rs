@@ -1,0 +1,358 @@
+//! The stored coordinator as a subject: processes with calendars of their own, lines to one store,
+//! and the history of that store, by which everything is judged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use shardwright_contracts::{BoxFuture, FenceEpoch};
+use shardwright_coordination::{Backend, RunStatus, StateTransitionEvent};
+use shardwright_engine::keyspace::Keyspace;
+use shardwright_runs::keys::RunKeys;
+use shardwright_runs::{Listener, Retention, Sessions, StoredCoordinator};
+use shardwright_store::memory::{MemoryOptions, MemoryStore};
+
+use super::books::Books;
+use super::ledger::{CallRecord, CallState, Ledger};
+use super::mishap::{self, Damage, StoreLater};
+use super::settings::Settings;
+use super::{StoredDirector, listening};
+use crate::director::{Ask, Call, Cast, Director, Findings, Subject, Tenant, Told, lock};
+use crate::ground::env::SimEnv;
+use crate::ground::executor::{Clockwork, Home, TaskId};
+use crate::ground::link::Link;
+use crate::ground::weather::Weather;
+use crate::ground::{BEGINNING_US, StoreClock};
+use crate::model::Model;
+use crate::oracle::Finding;
+use crate::planted::stored::StoredBug;
+use crate::planted::stored_doctor::StoredDoctor;
+use crate::planted::stored_tamper::{Rumours, StoredTamper};
+use crate::rng::Rng;
+use crate::tally::RunTally;
+use crate::trace::Trace;
+
+/// Fences of one generation of a store; the number of the generation lies above.
+const FENCE_BITS: u32 = 32;
+/// In how many attempts every run that has ended has to be deleted.
+const COLLECTIONS_MAX: u64 = 400;
+
+/// The calendar of a process.
+#[derive(Default)]
+pub(super) struct Calendar {
+    pub(super) off_ms: Arc<AtomicI64>,
+    /// The time that was marked when the process started. It shows no time before.
+    floor_ms: u64,
+}
+
+/// A store, and what is known of its history.
+pub(crate) struct Stored {
+    pub(super) clock: Clockwork,
+    pub(super) store: MemoryStore,
+    pub(super) keys: RunKeys,
+    pub(super) weather: Weather,
+    pub(super) ledger: Ledger,
+    pub(super) settings: Settings,
+    pub(super) calendars: Vec<Calendar>,
+    pub(super) damage: Vec<Damage>,
+    listeners: Vec<Option<Listener>>,
+    bug: Option<StoredBug>,
+    doctor: Option<Arc<StoredDoctor>>,
+    rumours: Rumours,
+}
+
+/// A world around a store.
+pub(super) fn world(seed: u64, keep_trace: bool, bug: Option<StoredBug>) -> StoredDirector {
+    let mut rng = Rng::new(seed ^ 0x5eed_0000_0000_0000);
+    let settings = Settings::draw(&mut rng);
+    let clock = Clockwork::new(BEGINNING_US);
+    let options = MemoryOptions { limits: settings.store, ..MemoryOptions::default() };
+    let store = MemoryStore::with_options(Arc::new(StoreClock(clock.clone())), options);
+    let keys = RunKeys::new(Keyspace::bare());
+    for _ in 0..settings.restored {
+        mishap::restore(&store, keys.keyspace());
+    }
+    let floor = u64::from(settings.restored) << FENCE_BITS;
+    let tenants = Tenant::all(&settings.workers);
+    let model = Model {
+        tenants: tenants.iter().map(Tenant::account).collect(),
+        limits: settings.engine.limits,
+        cooldown_ms: 0,
+        skew_ms: settings.engine.skew_allowance_ms,
+        floor: floor.max(FenceEpoch::INITIAL.as_raw()),
+        bytes_capacity: None,
+    };
+    let has_sessions = matches!(settings.engine.sessions, Sessions::Bound { .. });
+    let books = Books::new(keys.clone(), settings.engine.limits, has_sessions);
+    let serves_stale = settings.terms.serves_stale || bug == Some(StoredBug::CachedRefusalTold);
+    let weather = Weather::new(Rng::new(rng.next()), serves_stale);
+    let calendars = (0..settings.processes).map(|_| Calendar::default()).collect();
+    let (processes, open_runs) = (settings.processes, settings.open_runs);
+    let cast = Cast { processes, tenants, open_runs };
+    let subject = Stored {
+        clock: clock.clone(),
+        store,
+        ledger: Ledger::new(books, model, keys.keyspace().everything()),
+        keys,
+        weather,
+        calendars,
+        damage: Vec::new(),
+        listeners: (0..settings.processes).map(|_| None).collect(),
+        bug,
+        doctor: bug.map(StoredDoctor::new).map(Arc::new),
+        rumours: Arc::default(),
+        settings,
+    };
+    Director::new(clock, rng, Trace::new(keep_trace), cast, subject)
+}
+
+impl Stored {
+    /// A process's line to the store, with a planted bug in it if there is one.
+    fn link(&self, process: usize) -> Link {
+        let (store, limits, clock) = (self.store.clone(), self.settings.store, self.clock.clone());
+        let link = Link::new(store, limits, clock, self.weather.clone(), process);
+        let Some(bug) = self.bug else { return link };
+        let interval_ms = self.settings.engine.clock_mark_interval_ms;
+        let (keys, rumours) = (self.keys.clone(), Arc::clone(&self.rumours));
+        link.tampered(Arc::new(StoredTamper::new(bug, keys, interval_ms, rumours)))
+    }
+
+    /// Events since the last time, and those that a bug adds.
+    fn published(&mut self) -> Vec<StateTransitionEvent> {
+        let mut events = std::mem::take(&mut *lock(&self.rumours));
+        for listener in self.listeners.iter_mut().flatten() {
+            events.extend(listening::heard(listener));
+        }
+        if self.bug == Some(StoredBug::ToldTwice) {
+            events = events.into_iter().flat_map(|event| [event.clone(), event]).collect();
+        }
+        events
+    }
+
+    /// Notes how far ahead time may be by now.
+    pub(super) fn look_at_calendars(&mut self) {
+        let now_ms = self.clock.now_ms();
+        let offsets = self.calendars.iter().map(|it| it.off_ms.load(Ordering::Relaxed));
+        let furthest = offsets.map(|off_ms| now_ms.saturating_add_signed(off_ms)).max();
+        let interval_ms = self.settings.engine.clock_mark_interval_ms;
+        self.ledger.books.ceiling.rise(now_ms, furthest.unwrap_or(now_ms), interval_ms);
+    }
+}
+
+impl Subject for Stored {
+    type Port = Arc<StoredCoordinator>;
+    type Later = StoreLater;
+    const MISUSE: (u64, u64) = (150, 120);
+
+    fn model(&self) -> &Model {
+        &self.ledger.model
+    }
+
+    fn open(director: &mut StoredDirector, process: usize) {
+        let subject = &mut director.subject;
+        // A stale read shows an older mark.
+        let is_exact = !subject.settings.terms.serves_stale;
+        let floor_ms = if is_exact { subject.ledger.books.clock.as_millis() } else { 0 };
+        let Some(calendar) = subject.calendars.get_mut(process) else { return };
+        calendar.floor_ms = floor_ms;
+        let off_ms = Arc::clone(&calendar.off_ms);
+        if director.processes.get(process).is_some_and(|process| process.life == 1) {
+            off_ms.store(director.rng.between(0, 100) as i64 - 50, Ordering::Relaxed);
+        }
+        let chance = Rng::new(director.rng.next());
+        let env = SimEnv::new(director.clock.clone(), process, off_ms, chance);
+        let (link, keys) = (subject.link(process), subject.keys.keyspace().clone());
+        let mut config = subject.settings.engine;
+        if subject.bug == Some(StoredBug::SkewIgnored) {
+            config.skew_allowance_ms = 0;
+        }
+        let (opened, clock) = (director.opening(process), director.clock.clone());
+        director.clock.spawn(Home::Process(process), async move {
+            loop {
+                let (link, env, keys) = (link.clone(), env.clone(), keys.clone());
+                match StoredCoordinator::open(link, env, keys, config).await {
+                    Ok(coordinator) => return opened(Arc::new(coordinator)),
+                    Err(_) => clock.sleep_us(30_000).await,
+                }
+            }
+        });
+    }
+
+    fn opened(&mut self, process: usize, port: &Self::Port) {
+        if let Some(listener) = self.listeners.get_mut(process) {
+            *listener = Some(port.listen());
+        }
+    }
+
+    fn stopped(&mut self, process: usize) {
+        if let Some(listener) = self.listeners.get_mut(process) {
+            *listener = None;
+        }
+    }
+
+    fn put(&self, port: Self::Port, ask: Ask, process: usize) -> BoxFuture<'static, Told> {
+        let doctor = self.doctor.clone();
+        Box::pin(async move {
+            match ask {
+                Ask::Request { tenant, request, .. } => {
+                    let answer = match doctor {
+                        Some(doctor) => doctor.call(&port, process, tenant, request).await,
+                        None => port.call(tenant, request.as_ref()).await,
+                    };
+                    Told::Answer(Box::new(answer))
+                }
+                Ask::Collect(retention) => {
+                    let mut out = Vec::new();
+                    Told::Collected(port.collect_into(retention, &mut out).await.map(|()| out))
+                }
+                Ask::ListActive => {
+                    let mut out = Vec::new();
+                    Told::Active(port.list_active_runs_into(&mut out).await.map(|()| out))
+                }
+            }
+        })
+    }
+
+    fn called(director: &mut StoredDirector, task: TaskId, ask: Ask, call: &Call) {
+        let life = director.processes.get(call.process).map_or(0, |process| process.life);
+        let Stored { ledger, store, calendars, .. } = &mut director.subject;
+        let Some(calendar) = calendars.get(call.process) else { return };
+        let off_ms = calendar.off_ms.load(Ordering::Relaxed);
+        let wall_ms = call.since_ms.saturating_add_signed(off_ms);
+        let not_before_ms = wall_ms.max(calendar.floor_ms);
+        let address = match &ask {
+            Ask::Request { tenant, request, .. } => request.run().map(|run| (*tenant, run)),
+            Ask::Collect(_) | Ask::ListActive => None,
+        };
+        let told = address.and_then(|address| ledger.told_watermarks.get(&address));
+        let watermark = told.cloned().flatten();
+        let life = (call.process, life);
+        let mut record = CallRecord::new(ask, life, store.revision(), call.since_ms, not_before_ms);
+        record.watermark = watermark;
+        ledger.calls.insert(task, record);
+    }
+
+    fn abandoned(&mut self, task: TaskId, now_ms: u64) {
+        if let Some(record) = self.ledger.calls.get_mut(&task) {
+            record.state = CallState::Abandoned;
+            record.ended_ms = Some(now_ms);
+        }
+    }
+
+    fn follow(director: &mut StoredDirector) -> Result<(), Findings> {
+        let Director { subject, tally, trace, clock, .. } = director;
+        subject.look_at_calendars();
+        let Stored { ledger, store, weather, .. } = subject;
+        ledger.follow(store, clock.now_ms(), weather, &mut tally.counts, trace)?;
+        for event in subject.published() {
+            subject.ledger.told(&event).map_err(|finding| vec![finding])?;
+        }
+        Ok(())
+    }
+
+    fn judge_answer(
+        director: &mut StoredDirector,
+        task: TaskId,
+        told: &Told,
+    ) -> Result<(), Finding> {
+        let Director { subject, tally, .. } = director;
+        let record = subject.ledger.calls.get(&task);
+        if let (Some(request), Told::Answer(answer)) =
+            (record.and_then(|it| it.ask.request()), told)
+        {
+            tally.outcome(request, answer);
+        }
+        let terms = subject.settings.terms;
+        subject.ledger.answered(task, told, terms)
+    }
+
+    fn pause_us(rng: &mut Rng) -> u64 {
+        match rng.below(100) {
+            0..35 => rng.below(300),
+            35..96 => rng.between(300, 8_000),
+            _ => rng.between(8_000, 60_000),
+        }
+    }
+
+    fn act(director: &mut StoredDirector) -> Result<(), Findings> {
+        match director.rng.below(1_000) {
+            0..790 => {
+                let tenant = director.rng.index(director.tenants.len());
+                let workers = director.tenants.get(tenant).map_or(0, |it| it.workers.len());
+                let worker = director.rng.index(workers);
+                director.work(tenant, worker);
+            }
+            790..915 => {
+                let tenant = director.rng.index(director.tenants.len());
+                director.operate(tenant);
+            }
+            915..927 => chore(director),
+            _ => director.mishap(),
+        }
+        Ok(())
+    }
+
+    fn next_moment_us(&self, now_us: u64) -> Option<u64> {
+        let expiry = self.store.until_next_expiry();
+        expiry.map(|left| now_us + (left.as_micros() as u64).max(1))
+    }
+
+    fn time_passed(&mut self) {
+        self.store.expire_sessions();
+    }
+
+    fn happen(director: &mut StoredDirector, later: StoreLater) {
+        director.happen_later(later);
+    }
+
+    fn heal(director: &mut StoredDirector) {
+        {
+            let mut weather = director.subject.weather.lock();
+            weather.is_stormy = false;
+            weather.is_full = false;
+            weather.serves_stale = false;
+            weather.cuts.clear();
+        }
+        director.subject.store.let_sessions_outlive(Duration::ZERO);
+    }
+
+    /// Deletes everything, until nothing is left.
+    fn conclude(director: &mut StoredDirector) -> Result<(), Findings> {
+        let ledger = &director.subject.ledger;
+        let runs = ledger.model.tenants.values().flat_map(|tenant| tenant.runs.values());
+        director.tally.counts.runs =
+            runs.filter(|run| run.status == RunStatus::Done).count() as u64;
+        director.tally.collected = ledger.collected.len() as u64;
+        for _ in 0..COLLECTIONS_MAX {
+            if director.subject.ledger.books.leftovers().is_none() {
+                return Ok(());
+            }
+            if director.calls.is_empty() {
+                let process = director.rng.index(director.processes.len());
+                let retention = Retention { ended_ms: 0, initializing_ms: 0 };
+                director.call(process, Ask::Collect(retention), None, None, 1);
+            }
+            director.next_act_us = director.clock.now_us() + 50_000;
+            director.run_until_act()?;
+            director.check_stuck()?;
+        }
+        let left = director.subject.ledger.books.leftovers();
+        left.map_or(Ok(()), |finding| Err(vec![finding]))
+    }
+
+    fn count(&self, tally: &mut RunTally) {
+        tally.add_store_faults(&self.weather.lock().faults);
+    }
+}
+
+fn chore(director: &mut StoredDirector) {
+    let process = director.rng.index(director.processes.len());
+    let ask = match director.rng.chance(600) {
+        true => Ask::Collect(Retention {
+            ended_ms: director.rng.between(0, 1_500),
+            initializing_ms: director.rng.between(300, 3_000),
+        }),
+        false => Ask::ListActive,
+    };
+    director.call(process, ask, None, None, 1);
+}
