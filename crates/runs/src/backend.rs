@@ -1,12 +1,12 @@
 //! What workers do to shards.
 
 use shardwright_contracts::{
-    Cursor, OpId, ShardSpec, SplitReplacePlan, SplitResidualPlan, TenantId, WorkerId,
+    Cursor, ShardSpec, SplitReplacePlan, SplitResidualPlan, TenantId, WorkerId,
 };
 use shardwright_coordination::async_traits::{Checkpointed, SplitOff, SplitReplaced};
 use shardwright_coordination::error::reason::SplitInvalid;
 use shardwright_coordination::operation::{
-    Checkpoint, Complete, ParkShard, Release, Renew, SplitReplace, SplitResidual,
+    Checkpoint, Complete, ParkShard, Release, Renew, SplitReplace, SplitResidual, UnparkShard,
 };
 use shardwright_coordination::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep};
 use shardwright_coordination::{
@@ -30,7 +30,7 @@ impl StoredCoordinator {
         let lease = &request.lease;
         let place = Place { tenant, key: lease.key() };
         let renewed = self.core.on_shard(place, Some(lease), "renew", |context, draft| {
-            let renewed = ops::renew(context, &mut draft.record, lease, &mut draft.events)?;
+            let renewed = ops::renew(context, &mut draft.record, &request, &mut draft.events)?;
             Ok::<_, RenewError>(Verdict::Store(renewed))
         });
         let Done { answer, now, .. } = renewed.await?;
@@ -44,11 +44,11 @@ impl StoredCoordinator {
         tenant: TenantId,
         request: Checkpoint<&[u8]>,
     ) -> Checkpointed {
-        let (lease, cursor, op) = (&request.lease, request.cursor, request.op);
+        let lease = &request.lease;
         let place = Place { tenant, key: lease.key() };
         let moved = self.core.on_shard(place, Some(lease), "checkpoint", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
-            ops::checkpoint(context, record, lease, cursor, op, events).map(verdict)
+            ops::checkpoint(context, record, &request, events).map(verdict)
         });
         let Done { answer, now, shard } = moved.await?;
         if !HolderNotice::is_owed(&answer) {
@@ -64,11 +64,11 @@ impl StoredCoordinator {
         tenant: TenantId,
         request: Complete<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, CompleteError> {
-        let (lease, cursor, op) = (&request.lease, request.cursor, request.op);
+        let lease = &request.lease;
         let place = Place { tenant, key: lease.key() };
         let done = self.core.on_shard(place, Some(lease), "complete", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
-            ops::complete(context, record, lease, cursor, op, events).map(verdict)
+            ops::complete(context, record, &request, events).map(verdict)
         });
         Ok(done.await?.answer)
     }
@@ -78,12 +78,11 @@ impl StoredCoordinator {
         tenant: TenantId,
         request: ParkShard<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, ParkError> {
-        let ParkShard { lease, reason, detail, op } = request;
-        let lease = &lease;
+        let lease = &request.lease;
         let place = Place { tenant, key: lease.key() };
         let parked = self.core.on_shard(place, Some(lease), "park", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
-            ops::park(context, record, lease, reason, detail, op, events).map(verdict)
+            ops::park(context, record, &request, events).map(verdict)
         });
         Ok(parked.await?.answer)
     }
@@ -93,11 +92,11 @@ impl StoredCoordinator {
         tenant: TenantId,
         request: Release,
     ) -> Result<IdempotentOutcome<()>, ReleaseError> {
-        let (lease, op) = (&request.lease, request.op);
+        let lease = &request.lease;
         let place = Place { tenant, key: lease.key() };
         let released = self.core.on_shard(place, Some(lease), "release", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
-            ops::release(context, record, lease, op, events).map(verdict)
+            ops::release(context, record, &request, events).map(verdict)
         });
         Ok(released.await?.answer)
     }
@@ -183,11 +182,12 @@ impl StoredCoordinator {
 
     pub(crate) async fn unpark(
         &self,
-        place: Place,
-        op: OpId,
+        tenant: TenantId,
+        request: UnparkShard,
     ) -> Result<IdempotentOutcome<()>, UnparkError> {
+        let place = Place { tenant, key: request.key };
         let unparked = self.core.on_shard(place, None, "unpark", |context, draft| {
-            ops::unpark(context, &mut draft.record, op, &mut draft.events).map(verdict)
+            ops::unpark(context, &mut draft.record, &request, &mut draft.events).map(verdict)
         });
         Ok(unparked.await?.answer)
     }

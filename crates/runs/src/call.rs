@@ -36,7 +36,7 @@ impl Backend for StoredCoordinator {
             Request::GetRunProgress(it) => answer(self.get_run_progress(tenant, it)),
             Request::ListShards(it) => answer(self.list_shards(tenant, it)),
             Request::ChangeRun(it) => answer(self.change(tenant, it.run, it.change, it.op)),
-            Request::UnparkShard(it) => answer(self.unpark(Place { tenant, key: it.key }, it.op)),
+            Request::UnparkShard(it) => answer(self.unpark(tenant, it)),
             Request::CollectClaimCandidates(it) => {
                 answer(self.candidates(tenant, it.run, it.worker, it.limit))
             }

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use shardwright_contracts::{FenceEpoch, LogicalTime, ShardKey, WorkerId};
 use shardwright_coordination::error::reason::ShardNotFound;
+use shardwright_coordination::operation::{DeclineSplit, RequestSplit};
 use shardwright_coordination::ops::{self, SplitRequestSlot};
 use shardwright_coordination::{
-    DeclineError, EventCollector, InfraError, Lease, ShardHead, SplitRequest, SplitRequestError,
+    DeclineError, EventCollector, InfraError, Lease, ShardHead, SplitRequestError,
 };
 use shardwright_engine::codec::Record;
 use shardwright_engine::fault;
@@ -128,12 +129,12 @@ impl Transaction for Asking<'_> {
         let open_elsewhere = elsewhere.is_open_at(*now, core.fence_floor());
         let gate = shard.run_gate(core.fence_floor());
         let context = shard.context(*now, tenant, &gate);
-        let expires_at = now.saturating_add(self.patience_ms);
-        let request = SplitRequest { requester: self.requester, asked_at: *now, expires_at };
+        let (requester, patience_ms) = (self.requester, self.patience_ms);
+        let request = RequestSplit { key, requester, patience_ms };
         let (head, mut slot) = (&shard.record.head, asked.slot);
         let mut events = core.publisher.collector();
         let requested =
-            ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events);
+            ops::request_split(&context, head, &mut slot, &request, open_elsewhere, &mut events);
         if let Err(refusal) = requested {
             return Ok(Decision::Refuse(refusal));
         }
@@ -195,10 +196,10 @@ impl Transaction for Declining<'_> {
         let requester = asked.slot.open.map(|request| request.requester);
         let gate = shard.run_gate(core.fence_floor());
         let context = shard.context(*now, tenant, &gate);
-        let (head, not_before) = (&shard.record.head, now.saturating_add(self.pause_ms));
+        let head = &shard.record.head;
+        let request = DeclineSplit { lease: *self.lease, pause_ms: self.pause_ms };
         let (mut slot, mut events) = (asked.slot, core.publisher.collector());
-        let declined =
-            ops::decline_split(&context, head, &mut slot, self.lease, not_before, &mut events);
+        let declined = ops::decline_split(&context, head, &mut slot, &request, &mut events);
         if let Err(refusal) = declined {
             return Ok(Decision::Refuse(refusal));
         }

@@ -3,6 +3,9 @@
 
 use shardwright_contracts::{Cursor, FenceEpoch, OpId, ShardSpec, ShardSpecRef, TenantId};
 use shardwright_coordination::guard::Context;
+use shardwright_coordination::operation::{
+    Checkpoint, Complete, ParkShard, Release, Renew, UnparkShard,
+};
 use shardwright_coordination::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep};
 use shardwright_coordination::{
     CoordError, EventCollector, IdempotentOutcome, Lease, OwnerLiveness, ParkReason, ShardRecord,
@@ -285,7 +288,7 @@ impl Call {
 }
 
 fn renew(context: &Context<'_>, draft: &mut Draft<'_>, lease: &Lease) -> Answer {
-    match ops::renew(context, draft, lease, &mut EventCollector::disabled()) {
+    match ops::renew(context, draft, &Renew { lease: *lease }, &mut EventCollector::disabled()) {
         Ok(_) => Answer::Executed,
         Err(error) => Answer::Refused(error.into()),
     }
@@ -299,20 +302,27 @@ fn simple(
     ask: Ask,
     op: OpId,
 ) -> Answer {
-    let mut events = EventCollector::disabled();
+    let (lease, mut events) = (*lease, EventCollector::disabled());
+    let events = &mut events;
     match ask {
         Ask::Checkpoint(key) => {
-            Answer::of(ops::checkpoint(context, draft, lease, cursor_at(key), op, &mut events))
+            let request = Checkpoint { lease, op, cursor: cursor_at(key) };
+            Answer::of(ops::checkpoint(context, draft, &request, events))
         }
         Ask::Complete(key) => {
-            Answer::of(ops::complete(context, draft, lease, cursor_at(key), op, &mut events))
+            let request = Complete { lease, op, cursor: cursor_at(key) };
+            Answer::of(ops::complete(context, draft, &request, events))
         }
         Ask::Park => {
-            let reason = ParkReason::Poisoned;
-            Answer::of(ops::park(context, draft, lease, reason, b"", op, &mut events))
+            let (reason, detail) = (ParkReason::Poisoned, b"".as_slice());
+            let request = ParkShard { lease, reason, op, detail };
+            Answer::of(ops::park(context, draft, &request, events))
         }
-        Ask::Release => Answer::of(ops::release(context, draft, lease, op, &mut events)),
-        Ask::Unpark => Answer::of(ops::unpark(context, draft, op, &mut events)),
+        Ask::Release => Answer::of(ops::release(context, draft, &Release { lease, op }, events)),
+        Ask::Unpark => {
+            let request = UnparkShard { key: lease.key(), op };
+            Answer::of(ops::unpark(context, draft, &request, events))
+        }
         Ask::Replace(_) | Ask::Residual(_) => Answer::NoRoom,
     }
 }

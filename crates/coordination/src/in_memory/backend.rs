@@ -17,12 +17,12 @@ use crate::guard::Context;
 use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
 use crate::operation::{
-    Acquire, Answer, Checkpoint, Complete, DeclineSplit, ParkShard, Release, Reply, Request,
+    Acquire, Answer, Checkpoint, Complete, DeclineSplit, ParkShard, Release, Renew, Reply, Request,
     RequestSplit, SplitReplace, SplitResidual, UnparkShard, widen,
 };
 use crate::ops::{self, Acquired, NewShard, ReplaceStep, ResidualStep, RunCall};
 use crate::restore::{
-    AcquireResultView, AcquireScratch, HolderNotice, RenewResult, RestoredShardState, SplitRequest,
+    AcquireResultView, AcquireScratch, HolderNotice, RenewResult, RestoredShardState,
 };
 use crate::traits::CoordinationBackend;
 
@@ -163,10 +163,8 @@ impl CoordinationBackend for InMemoryCoordinator {
         let call = RunCall { now, tenant };
         match request {
             Request::Acquire(it) => widen(self.acquire(call, &it)),
-            Request::Renew(it) => widen(self.renew(now, tenant, &it.lease)),
-            Request::Checkpoint(Checkpoint { lease, cursor, op }) => {
-                widen(self.checkpoint(now, tenant, &lease, cursor, op))
-            }
+            Request::Renew(it) => widen(self.extend(call, &it)),
+            Request::Checkpoint(it) => widen(self.advance(call, &it)),
             Request::Complete(it) => widen(self.finish(call, &it)),
             Request::ParkShard(it) => widen(self.park(call, &it)),
             Request::Release(it) => widen(self.give_back(call, &it)),
@@ -226,17 +224,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         tenant: TenantId,
         lease: &Lease,
     ) -> Result<RenewResult, RenewError> {
-        let key = lease.key();
-        self.on_shard_then(
-            RunCall { now, tenant },
-            key,
-            |context, shard, events| ops::renew(context, shard, lease, events),
-            |run, renewed| RenewResult {
-                new_deadline: renewed.deadline(),
-                notice: Some(run.notice(key.shard, now)),
-                capacity: run.capacity(now),
-            },
-        )
+        self.extend(RunCall { now, tenant }, &Renew { lease: *lease })
     }
 
     fn checkpoint(
@@ -247,17 +235,7 @@ impl CoordinationBackend for InMemoryCoordinator {
         cursor: CursorUpdate<'_>,
         op: OpId,
     ) -> Checkpointed {
-        let key = lease.key();
-        self.on_shard_then(
-            RunCall { now, tenant },
-            key,
-            |context, shard, events| ops::checkpoint(context, shard, lease, cursor, op, events),
-            |run, outcome| {
-                let is_owed = HolderNotice::is_owed(&outcome);
-                let notice = is_owed.then(|| run.notice(key.shard, now));
-                outcome.map(|()| notice)
-            },
-        )
+        self.advance(RunCall { now, tenant }, &Checkpoint { lease: *lease, op, cursor })
     }
 }
 
@@ -275,14 +253,41 @@ impl InMemoryCoordinator {
         Ok(RestoredShardState::from_view(&acquired))
     }
 
+    fn extend(&mut self, call: RunCall, request: &Renew) -> Result<RenewResult, RenewError> {
+        let (now, key) = (call.now, request.lease.key());
+        self.on_shard_then(
+            call,
+            key,
+            |context, shard, events| ops::renew(context, shard, request, events),
+            |run, renewed| RenewResult {
+                new_deadline: renewed.deadline(),
+                notice: Some(run.notice(key.shard, now)),
+                capacity: run.capacity(now),
+            },
+        )
+    }
+
+    fn advance(&mut self, call: RunCall, request: &Checkpoint<&[u8]>) -> Checkpointed {
+        let (now, key) = (call.now, request.lease.key());
+        self.on_shard_then(
+            call,
+            key,
+            |context, shard, events| ops::checkpoint(context, shard, request, events),
+            |run, outcome| {
+                let is_owed = HolderNotice::is_owed(&outcome);
+                let notice = is_owed.then(|| run.notice(key.shard, now));
+                outcome.map(|()| notice)
+            },
+        )
+    }
+
     fn finish(
         &mut self,
         call: RunCall,
         request: &Complete<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, CompleteError> {
-        let Complete { lease, cursor, op } = request;
-        self.on_shard(call, lease.key(), |context, shard, events| {
-            ops::complete(context, shard, lease, *cursor, *op, events)
+        self.on_shard(call, request.lease.key(), |context, shard, events| {
+            ops::complete(context, shard, request, events)
         })
     }
 
@@ -291,9 +296,8 @@ impl InMemoryCoordinator {
         call: RunCall,
         request: &ParkShard<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, ParkError> {
-        let ParkShard { lease, reason, detail, op } = request;
-        self.on_shard(call, lease.key(), |context, shard, events| {
-            ops::park(context, shard, lease, *reason, detail, *op, events)
+        self.on_shard(call, request.lease.key(), |context, shard, events| {
+            ops::park(context, shard, request, events)
         })
     }
 
@@ -302,9 +306,8 @@ impl InMemoryCoordinator {
         call: RunCall,
         request: &Release,
     ) -> Result<IdempotentOutcome<()>, ReleaseError> {
-        let Release { lease, op } = request;
-        self.on_shard(call, lease.key(), |context, shard, events| {
-            ops::release(context, shard, lease, *op, events)
+        self.on_shard(call, request.lease.key(), |context, shard, events| {
+            ops::release(context, shard, request, events)
         })
     }
 
@@ -359,15 +362,13 @@ impl InMemoryCoordinator {
         request: &RequestSplit,
     ) -> Result<(), SplitRequestError> {
         let RunCall { now, tenant } = call;
-        let RequestSplit { key, requester, patience_ms } = *request;
+        let RequestSplit { key, requester, .. } = *request;
         let mut events = self.collector();
         let Located { run, state, .. } = self.locate(tenant, key)?;
         let context = Context::new(now, tenant, &state);
         let open_elsewhere = run.has_asked_elsewhere(&context, requester, key.shard);
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
-        let expires_at = now.saturating_add(patience_ms);
-        let request = SplitRequest { requester, asked_at: now, expires_at };
         ops::request_split(&context, head, &mut slot, request, open_elsewhere, &mut events)?;
         run.set_request_slot(key.shard, slot);
         self.publish(events);
@@ -375,15 +376,14 @@ impl InMemoryCoordinator {
     }
 
     fn decline(&mut self, call: RunCall, request: &DeclineSplit) -> Result<(), DeclineError> {
-        let (RunCall { now, tenant }, DeclineSplit { lease, pause_ms }) = (call, request);
-        let key = lease.key();
+        let RunCall { now, tenant } = call;
+        let key = request.lease.key();
         let mut events = self.collector();
         let Located { run, state, .. } = self.locate(tenant, key)?;
         let mut slot = run.request_slot(key.shard);
         let head = head_of(run, key)?;
         let context = Context::new(now, tenant, &state);
-        let not_before = now.saturating_add(*pause_ms);
-        ops::decline_split(&context, head, &mut slot, lease, not_before, &mut events)?;
+        ops::decline_split(&context, head, &mut slot, request, &mut events)?;
         run.set_request_slot(key.shard, slot);
         self.publish(events);
         Ok(())
@@ -395,7 +395,7 @@ impl InMemoryCoordinator {
         request: &UnparkShard,
     ) -> Result<IdempotentOutcome<()>, UnparkError> {
         self.on_shard(call, request.key, |context, shard, events| {
-            ops::unpark(context, shard, request.op, events)
+            ops::unpark(context, shard, request, events)
         })
     }
 }

@@ -1,12 +1,10 @@
-use shardwright_contracts::{CursorUpdate, OpId};
-
 use super::{assert_sound, cursor as cursor_rules, emit};
 use crate::error::CheckpointError;
 use crate::error::reason::CheckpointMissingKey;
 use crate::events::{EventCollector, EventKind, RedactedKey};
 use crate::guard::{Admission, Context, admit};
-use crate::lease::Lease;
 use crate::op_log::{IdempotentOutcome, OpKind};
+use crate::operation::Checkpoint;
 use crate::payload;
 use crate::record::ShardState;
 
@@ -14,11 +12,10 @@ use crate::record::ShardState;
 pub fn checkpoint<const LOG: usize>(
     context: &Context<'_>,
     shard: &mut impl ShardState<LOG>,
-    lease: &Lease,
-    cursor: CursorUpdate<'_>,
-    op: OpId,
+    request: &Checkpoint<&[u8]>,
     events: &mut EventCollector,
 ) -> Result<IdempotentOutcome<()>, CheckpointError> {
+    let Checkpoint { ref lease, op, cursor } = *request;
     let attempt = payload::cursor(OpKind::Checkpoint, op, cursor);
     match admit::<LOG, CheckpointError>(context, shard.head(), lease, attempt)? {
         Admission::Replay => return Ok(IdempotentOutcome::Replayed(())),

@@ -1,25 +1,22 @@
-use shardwright_contracts::{CursorUpdate, OpId};
-
 use super::{assert_sound, cursor as cursor_rules, emit};
 use crate::error::CompleteError;
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Admission, Context, admit};
-use crate::lease::Lease;
 use crate::op_log::{IdempotentOutcome, OpKind};
+use crate::operation::Complete;
 use crate::payload;
 use crate::record::ShardState;
 use crate::status::ShardStatus;
 
-/// Finishes a shard with its last cursor and gives the lease back. A shard in which nothing was
-/// found is finished with the initial cursor. Emits `ShardCompleted`.
+/// Finishes a shard with its last cursor and ends the lease. A shard without items is finished
+/// with the initial cursor. Emits `ShardCompleted`.
 pub fn complete<const LOG: usize>(
     context: &Context<'_>,
     shard: &mut impl ShardState<LOG>,
-    lease: &Lease,
-    cursor: CursorUpdate<'_>,
-    op: OpId,
+    request: &Complete<&[u8]>,
     events: &mut EventCollector,
 ) -> Result<IdempotentOutcome<()>, CompleteError> {
+    let Complete { ref lease, op, cursor } = *request;
     let attempt = payload::cursor(OpKind::Complete, op, cursor);
     match admit::<LOG, CompleteError>(context, shard.head(), lease, attempt)? {
         Admission::Replay => return Ok(IdempotentOutcome::Replayed(())),

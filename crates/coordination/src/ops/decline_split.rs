@@ -1,22 +1,20 @@
-use shardwright_contracts::LogicalTime;
-
 use super::{SplitRequestSlot, emit};
 use crate::error::DeclineError;
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, validate_lease};
-use crate::lease::Lease;
+use crate::operation::DeclineSplit;
 use crate::record::ShardHead;
 
-/// Declines whatever has been asked, and what would be before `not_before`. Emits `SplitDeclined`.
+/// Declines the open request, and others until the pause is over. Emits `SplitDeclined`.
 pub fn decline_split<const LOG: usize>(
     context: &Context<'_>,
     head: &ShardHead<LOG>,
     slot: &mut SplitRequestSlot,
-    lease: &Lease,
-    not_before: LogicalTime,
+    request: &DeclineSplit,
     events: &mut EventCollector,
 ) -> Result<(), DeclineError> {
-    validate_lease(context, head, lease)?;
+    validate_lease(context, head, &request.lease)?;
+    let not_before = context.now.saturating_add(request.pause_ms);
     slot.open = None;
     slot.not_before = Some(not_before);
     let shard = head.key.shard;

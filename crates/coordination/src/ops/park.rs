@@ -1,4 +1,3 @@
-use shardwright_contracts::OpId;
 use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
 
 use super::{assert_sound, emit};
@@ -6,23 +5,21 @@ use crate::error::ParkError;
 use crate::error::reason::ParkDetailTooLarge;
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Admission, Context, admit};
-use crate::lease::Lease;
 use crate::op_log::IdempotentOutcome;
+use crate::operation::ParkShard;
 use crate::payload;
 use crate::record::{Park, ShardState};
-use crate::status::{ParkReason, ShardStatus};
+use crate::status::ShardStatus;
 
-/// Stops a shard with a reason and an explanation, until somebody unparks it, and gives the lease
-/// back. Emits `ShardParked`.
+/// Stops a shard with a reason and details, until an operator unparks it, and ends the lease.
+/// Emits `ShardParked`.
 pub fn park<const LOG: usize>(
     context: &Context<'_>,
     shard: &mut impl ShardState<LOG>,
-    lease: &Lease,
-    reason: ParkReason,
-    detail: &[u8],
-    op: OpId,
+    request: &ParkShard<&[u8]>,
     events: &mut EventCollector,
 ) -> Result<IdempotentOutcome<()>, ParkError> {
+    let ParkShard { ref lease, reason, op, detail } = *request;
     let attempt = payload::park(op, reason, detail);
     match admit::<LOG, ParkError>(context, shard.head(), lease, attempt)? {
         Admission::Replay => return Ok(IdempotentOutcome::Replayed(())),

@@ -1,23 +1,21 @@
-use shardwright_contracts::OpId;
-
 use super::{assert_sound, emit};
 use crate::error::ReleaseError;
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Admission, Context, admit};
-use crate::lease::Lease;
 use crate::op_log::{IdempotentOutcome, OpKind};
+use crate::operation::Release;
 use crate::payload;
 use crate::record::ShardState;
 
-/// Gives a lease back, so that another worker need not wait for its end. The acquire that it ends
-/// does not count as an attempt. Emits `ShardReleased`.
+/// Gives a lease back, so that another worker need not wait for its deadline. The acquire that
+/// granted the lease does not count as an attempt. Emits `ShardReleased`.
 pub fn release<const LOG: usize>(
     context: &Context<'_>,
     shard: &mut impl ShardState<LOG>,
-    lease: &Lease,
-    op: OpId,
+    request: &Release,
     events: &mut EventCollector,
 ) -> Result<IdempotentOutcome<()>, ReleaseError> {
+    let Release { ref lease, op } = *request;
     let attempt = payload::shard(OpKind::Release, op, shard.head().key);
     match admit::<LOG, ReleaseError>(context, shard.head(), lease, attempt)? {
         Admission::Replay => return Ok(IdempotentOutcome::Replayed(())),

@@ -3,17 +3,19 @@ use crate::error::RenewError;
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, validate_lease};
 use crate::lease::{Lease, LeaseHolder};
+use crate::operation::Renew;
 use crate::record::ShardState;
 
-/// Makes a lease last longer. Neither the fence nor the shard's progress changes.
+/// Extends a lease. Neither the fence nor the shard's progress changes.
 ///
-/// A renewal that comes late never shortens what an earlier one gave. Emits `ShardLeaseRenewed`.
+/// A delayed renewal never shortens the lease. Emits `ShardLeaseRenewed`.
 pub fn renew<const LOG: usize>(
     context: &Context<'_>,
     shard: &mut impl ShardState<LOG>,
-    lease: &Lease,
+    request: &Renew,
     events: &mut EventCollector,
 ) -> Result<Lease, RenewError> {
+    let Renew { lease } = request;
     validate_lease(context, shard.head(), lease)?;
 
     let head = shard.head_mut();

@@ -4,14 +4,15 @@ use crate::error::SplitRequestError;
 use crate::error::reason::{NotLeased, SplitAlreadyRequested, SplitDeclined, SplitRequestOver};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_run, check_status, check_tenant_of};
+use crate::operation::RequestSplit;
 use crate::record::ShardHead;
 use crate::restore::SplitRequest;
 
-/// Asks for a part of a shard, until a time that is still to come. There is one open request per
-/// shard and, which `open_elsewhere` tells of the run's other shards, one per requester in a run.
-/// Whoever asks the same holder again, because an answer got lost or patience has grown, has one
-/// request still; whoever asks another holder once the first request is no longer open withdraws
-/// that one, which the backend does with
+/// Requests a part of a shard from its holder.
+///
+/// A shard has one open request, and so has a requester within a run: `open_elsewhere` is whether
+/// it waits for the holder of another shard. Repeating a request only moves its expiry. A request
+/// to another holder, once the first has expired, withdraws the first: the backend does so with
 /// [`SplitRequestSlot::answered`].
 ///
 /// Emits `SplitRequested`.
@@ -19,7 +20,7 @@ pub fn request_split<const LOG: usize>(
     context: &Context<'_>,
     head: &ShardHead<LOG>,
     slot: &mut SplitRequestSlot,
-    request: SplitRequest,
+    request: &RequestSplit,
     open_elsewhere: bool,
     events: &mut EventCollector,
 ) -> Result<(), SplitRequestError> {
@@ -30,11 +31,12 @@ pub fn request_split<const LOG: usize>(
     if !is_held(context, head) {
         return Err(NotLeased { shard }.into());
     }
-    let expires_at = request.expires_at;
+    let requester = request.requester;
+    let expires_at = context.now.saturating_add(request.patience_ms);
     if expires_at <= context.now {
         return Err(SplitRequestOver { shard, expires_at }.into());
     }
-    let by_another = |open: SplitRequest| open.requester != request.requester;
+    let by_another = |open: SplitRequest| open.requester != requester;
     if open_elsewhere || open_request(context, head, slot).is_some_and(by_another) {
         return Err(SplitAlreadyRequested { shard }.into());
     }
@@ -42,7 +44,7 @@ pub fn request_split<const LOG: usize>(
     if let Some(not_before) = declined {
         return Err(SplitDeclined { shard, not_before }.into());
     }
-    slot.open = Some(request);
-    emit(context, events, || EventKind::SplitRequested { shard, requester: request.requester });
+    slot.open = Some(SplitRequest { requester, asked_at: context.now, expires_at });
+    emit(context, events, || EventKind::SplitRequested { shard, requester });
     Ok(())
 }

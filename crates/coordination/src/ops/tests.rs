@@ -10,6 +10,7 @@ use crate::error::{CheckpointError, CoordError};
 use crate::guard::Context;
 use crate::lease::{Lease, OwnerLiveness};
 use crate::op_log::IdempotentOutcome;
+use crate::operation::{Checkpoint, Complete, ParkShard, Release, Renew, UnparkShard};
 use crate::record::{RunConfig, RunState, ShardRecord, ShardState};
 use crate::status::{ParkReason, RunStatus, ShardStatus};
 
@@ -105,7 +106,7 @@ impl World {
     }
 
     fn renew(&mut self, lease: &Lease) -> Result<Lease, CoordError> {
-        self.call(|context, shard, events| renew(context, shard, lease, events))
+        self.call(|context, shard, events| renew(context, shard, &Renew { lease: *lease }, events))
     }
 
     fn checkpoint(
@@ -115,9 +116,8 @@ impl World {
         id: u64,
     ) -> Result<IdempotentOutcome<()>, CoordError> {
         let cursor = CursorUpdate::at(key.as_bytes());
-        self.call(|context, shard, events| {
-            checkpoint(context, shard, lease, cursor, op(id), events)
-        })
+        let request = Checkpoint { lease: *lease, op: op(id), cursor };
+        self.call(|context, shard, events| checkpoint(context, shard, &request, events))
     }
 
     fn complete(
@@ -126,22 +126,24 @@ impl World {
         cursor: CursorUpdate<'_>,
         id: u64,
     ) -> Result<IdempotentOutcome<()>, CoordError> {
-        self.call(|context, shard, events| complete(context, shard, lease, cursor, op(id), events))
+        let request = Complete { lease: *lease, op: op(id), cursor };
+        self.call(|context, shard, events| complete(context, shard, &request, events))
     }
 
     fn park(&mut self, lease: &Lease, id: u64) -> Result<IdempotentOutcome<()>, CoordError> {
-        let reason = ParkReason::Poisoned;
-        self.call(|context, shard, events| {
-            park(context, shard, lease, reason, b"bad row", op(id), events)
-        })
+        let (reason, detail) = (ParkReason::Poisoned, b"bad row".as_slice());
+        let request = ParkShard { lease: *lease, reason, op: op(id), detail };
+        self.call(|context, shard, events| park(context, shard, &request, events))
     }
 
     fn release(&mut self, lease: &Lease, id: u64) -> Result<IdempotentOutcome<()>, CoordError> {
-        self.call(|context, shard, events| release(context, shard, lease, op(id), events))
+        let request = Release { lease: *lease, op: op(id) };
+        self.call(|context, shard, events| release(context, shard, &request, events))
     }
 
     fn unpark(&mut self, id: u64) -> Result<IdempotentOutcome<()>, CoordError> {
-        self.call(|context, shard, events| unpark(context, shard, op(id), events))
+        let request = UnparkShard { key: self.head().key, op: op(id) };
+        self.call(|context, shard, events| unpark(context, shard, &request, events))
     }
 
     fn last_event(&self) -> &EventKind {

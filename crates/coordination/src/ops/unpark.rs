@@ -1,26 +1,25 @@
-use shardwright_contracts::OpId;
-
 use super::{assert_sound, emit};
 use crate::error::UnparkError;
 use crate::error::reason::{NotParked, RunTerminal};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::{Context, check_run, check_tenant_of};
 use crate::op_log::{IdempotentOutcome, OpKind, check_op_idempotency};
+use crate::operation::UnparkShard;
 use crate::payload;
 use crate::record::ShardState;
 use crate::status::ShardStatus;
 
-/// Makes a parked shard active again, with a new fence and its attempts forgiven. Needs no lease:
-/// it is an operator's decision. Emits `ShardUnparked`.
+/// Makes a parked shard active again, with a new fence and no failed attempts. It is an operator's
+/// decision and needs no lease. Emits `ShardUnparked`.
 pub fn unpark<const LOG: usize>(
     context: &Context<'_>,
     shard: &mut impl ShardState<LOG>,
-    op: OpId,
+    request: &UnparkShard,
     events: &mut EventCollector,
 ) -> Result<IdempotentOutcome<()>, UnparkError> {
     let (run, head) = (context.run, shard.head());
     check_tenant_of(context.tenant, head.tenant)?;
-    let attempt = payload::shard(OpKind::Unpark, op, head.key);
+    let attempt = payload::shard(OpKind::Unpark, request.op, head.key);
     if check_op_idempotency(&head.op_log, attempt)?.is_some() {
         return Ok(IdempotentOutcome::Replayed(()));
     }

@@ -158,6 +158,7 @@ fn errors_of_one_operation_are_told_in_its_own_terms() {
     let context = Context::new(world.now, TENANT, &world.run);
     let cursor = CursorUpdate::at(b"c");
     let events = &mut EventCollector::disabled();
-    let error = checkpoint(&context, &mut world.shard, &lease, cursor, op(1), events).unwrap_err();
+    let request = Checkpoint { lease, op: op(1), cursor };
+    let error = checkpoint(&context, &mut world.shard, &request, events).unwrap_err();
     assert!(matches!(&error, CheckpointError::LeaseExpired(expired) if expired.now == world.now));
 }

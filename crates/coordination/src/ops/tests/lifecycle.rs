@@ -134,7 +134,7 @@ fn cursors_are_checked_for_form_size_and_bounds() {
     ];
     for (cursor, expected) in cases {
         let refusal = world.call(|context, shard, events| {
-            checkpoint(context, shard, &lease, cursor, op(9), events)
+            checkpoint(context, shard, &Checkpoint { lease, op: op(9), cursor }, events)
         });
         assert_eq!(refusal, Err(expected.clone()));
         if !cursor.is_initial() || cursor.token().is_some() {
@@ -204,7 +204,8 @@ fn a_park_detail_has_a_greatest_length() {
     let detail = vec![b'x'; MAX_PARK_DETAIL_SIZE + 1];
     let mut park_with = |detail: &[u8]| {
         world.call(|context, shard, events| {
-            park(context, shard, &lease, ParkReason::Other, detail, op(1), events)
+            let (reason, op) = (ParkReason::Other, op(1));
+            park(context, shard, &ParkShard { lease, reason, op, detail }, events)
         })
     };
     let too_large = ParkDetailTooLarge { size: 1_025, max: 1_024 };
