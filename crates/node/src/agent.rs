@@ -1,17 +1,13 @@
-//! What a node does by itself: it serves while its session lives, leads if nobody does, claims what
-//! it should have, hands over what it should not, and begins anew when it was replaced.
+//! What a node does by itself: it serves while its session lives, leads if there is no leader,
+//! claims and hands over shards, and joins again when its session has ended.
 //!
-//! All that belongs to one life is one future, so that it ends as a whole.
+//! Everything that belongs to one session is one future, so that it ends as a whole.
 
-mod attempts;
 mod auto_load;
 mod claims;
 mod handover;
-mod join;
 mod leader;
 mod leaving;
-mod loads;
-mod releases;
 mod session_guard;
 mod shards;
 mod work;
@@ -26,18 +22,18 @@ use shardwright_contracts::Env;
 use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
 
-pub(crate) use self::join::join_again;
 use self::leaving::Leaving;
+pub(crate) use self::session_guard::join_again;
 use crate::context::Caller;
 use crate::host::{HostParts, ObjectHost};
-use crate::local::Local;
+use crate::node::CurrentHost;
 use crate::node::{DesiredState, NodeState};
 use crate::notices::{Activity, NoticeLog};
 use crate::object::{Deactivation, ObjectTypes};
 use crate::options::{HostOptions, NodeOptions};
-use crate::queue::Queue;
 use crate::router::Router;
 use crate::transport::BoxFuture;
+use crate::waiting::Queue;
 
 /// Runs a node.
 pub(crate) struct Agent {
@@ -47,18 +43,18 @@ pub(crate) struct Agent {
     pub(crate) options: NodeOptions,
     pub(crate) router: Weak<Router>,
     pub(crate) queue: Arc<Queue>,
-    pub(crate) local: Arc<Local>,
+    pub(crate) local: Arc<CurrentHost>,
     pub(crate) desired: watch::Receiver<DesiredState>,
     pub(crate) state: watch::Sender<NodeState>,
     pub(crate) notice_log: Arc<NoticeLog>,
 }
 
-/// Without this, the compiler does not see that what runs inside may go from thread to thread.
+/// Without this, the compiler does not see that the future is `Send`.
 fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(future)
 }
 
-/// One life of a node, as its agent sees it.
+/// What an agent does in one session.
 struct SessionAgent {
     agent: Arc<Agent>,
     membership: NodeMembership,
@@ -75,7 +71,7 @@ impl Clone for SessionAgent {
     }
 }
 
-/// Why a life of a node is over.
+/// Why the agent no longer serves a session.
 enum EndReason {
     /// Its session has ended.
     Lost,
@@ -91,8 +87,8 @@ impl Agent {
     /// Runs the node to its end. Should it panic, nothing is served from then on, and the session
     /// runs out as if the process had died.
     pub(crate) async fn run(self: Arc<Self>, membership: NodeMembership) {
-        let lives = AssertUnwindSafe(self.live_on(membership)).catch_unwind().await;
-        if let Err(panic) = lives {
+        let served = AssertUnwindSafe(self.serve_sessions(membership)).catch_unwind().await;
+        if let Err(panic) = served {
             if let Some((_, host)) = self.local.now() {
                 host.serving().end();
             }
@@ -102,15 +98,15 @@ impl Agent {
         }
     }
 
-    /// Lives one life after the other.
-    async fn live_on(self: &Arc<Self>, mut membership: NodeMembership) {
+    /// Serves one session after the other.
+    async fn serve_sessions(self: &Arc<Self>, mut membership: NodeMembership) {
         loop {
             let Some((_, host)) = self.local.now() else { return };
             let (agent, of) = (Arc::clone(self), membership.clone());
             let leaving = watch::Sender::new(Leaving::No);
-            let life = SessionAgent { agent, membership: of, host: Arc::clone(&host), leaving };
-            let end = life.live().await;
-            drop(life);
+            let session = SessionAgent { agent, membership: of, host: Arc::clone(&host), leaving };
+            let end = session.run().await;
+            drop(session);
             self.local.set(None);
             match end {
                 EndReason::Dropped => {
@@ -125,7 +121,7 @@ impl Agent {
                 }
                 EndReason::Lost => {
                     self.state.send_replace(NodeState::Rejoining);
-                    // Objects may take their time. Whoever calls need not wait for that.
+                    // Deactivation may take long. Rejoining does not wait for it.
                     self.cluster.env().spawn(boxed(host.end()));
                 }
             }
@@ -137,7 +133,7 @@ impl Agent {
         }
     }
 
-    /// Begins a life: calls are answered from now on.
+    /// Begins a session: calls are answered from now on.
     pub(crate) fn begin(&self, membership: &NodeMembership) {
         let serves = membership.clone();
         let caller: Weak<dyn Caller> = self.router.clone();
@@ -154,13 +150,13 @@ impl Agent {
         self.local.set(Some((membership.holder().clone(), Arc::new(host))));
     }
 
-    /// Waits until nobody has the node any more.
+    /// Waits until the `Node` was dropped.
     async fn dropped(&self) {
         let mut desired = self.desired.clone();
         while desired.changed().await.is_ok() {}
     }
 
-    /// Joins as another life; none if nobody wants that any more.
+    /// Joins with a new session; none if the node is to drain or was dropped.
     async fn rejoin(&self) -> Option<NodeMembership> {
         let mut desired = self.desired.clone();
         let (address, weight) = (&self.address, self.options.weight);
@@ -168,8 +164,8 @@ impl Agent {
         let joining = join_again(&self.cluster, &self.notice_log, join);
         tokio::select! {
             biased;
-            told = desired.wait_for(|desired| *desired == DesiredState::Drain) => {
-                if told.is_ok() {
+            drained = desired.wait_for(|desired| *desired == DesiredState::Drain) => {
+                if drained.is_ok() {
                     self.state.send_replace(NodeState::Gone);
                 }
                 None
@@ -178,10 +174,10 @@ impl Agent {
         }
     }
 
-    /// Takes the node out of the cluster, for good.
+    /// Removes the node from the cluster.
     async fn leave(&self, membership: &NodeMembership, host: &ObjectHost, state: NodeState) {
         boxed(host.end()).await;
-        // If neither can be said, the session says both later.
+        // If a commit fails, the end of the session has the same effect.
         let _ = membership.resign().await;
         let _ = membership.leave().await;
         self.state.send_replace(state);
@@ -189,8 +185,8 @@ impl Agent {
 }
 
 impl SessionAgent {
-    /// Lives one life to its end.
-    async fn live(&self) -> EndReason {
+    /// Serves the session to its end.
+    async fn run(&self) -> EndReason {
         tokio::select! {
             biased;
             () = self.agent.dropped() => EndReason::Dropped,
@@ -208,20 +204,20 @@ impl SessionAgent {
         *self.agent.desired.borrow() == DesiredState::Drain
     }
 
-    /// Takes leave of what belongs to the node itself, once no shard is left.
+    /// Deactivates the objects of the node itself, once no shard is left.
     async fn empty_own_slot(&self) {
         let slot = self.host.own_slot();
         slot.set_admitting(false);
         slot.idle().await;
         let dropped = self.host.evict(slot, Deactivation::HandedOver).await;
-        self.tell_dropped(dropped, format_args!("the node itself"));
+        self.report_dropped(dropped, format_args!("the node itself"));
     }
 
-    /// Tells that objects were to store what they had, and may not have.
-    fn tell_dropped(&self, dropped: u64, whose: fmt::Arguments<'_>) {
+    /// Reports objects that were dropped before their deactivation ended.
+    fn report_dropped(&self, dropped: u64, whose: fmt::Arguments<'_>) {
         if dropped > 0 {
             let what = format!("{dropped} objects of {whose}");
-            let why = format!("{what} were dropped before they had taken leave");
+            let why = format!("{what} were dropped before they were deactivated");
             self.agent.notice_log.record(Activity::Deactivate, why);
         }
     }

@@ -8,12 +8,12 @@ use shardwright_contracts::ShardId;
 use shardwright_placement::ObjectId;
 
 use crate::call::Call;
-use crate::chain::{Chain, ObjectKey};
+use crate::call::{Chain, ObjectKey};
 use crate::object::Activation;
 use crate::serving::ServingToken;
 use crate::transport::BoxFuture;
 
-/// Whoever makes calls for objects.
+/// Makes calls for objects.
 pub(crate) trait Caller: Send + Sync {
     /// The time on the clock of deadlines.
     fn now(&self) -> Duration;

@@ -11,12 +11,12 @@ use crate::agent::join_again;
 use crate::call::Call;
 use crate::notices::{NoticeLog, RetryNotices};
 use crate::options::GateOptions;
-use crate::queue::Queue;
 use crate::router::Router;
 use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
+use crate::waiting::Queue;
 
-/// A door of the cluster: takes calls of clients and brings them to the nodes that have the
-/// objects. It owns nothing, so that any number of gates may come and go.
+/// An entrance to the cluster: routes calls of clients to the nodes that have the objects. It owns
+/// nothing, so any number of gates may come and go.
 pub struct Gate {
     router: Arc<Router>,
     /// When this goes, so does the gate's entry in the cluster.
@@ -35,8 +35,8 @@ impl Gate {
         let membership = cluster.join_gate(address).await?;
         let leave = watch::Sender::new(false);
         let notice_log = Arc::new(NoticeLog::new(Arc::clone(cluster.env())));
-        let told = leave.subscribe();
-        let staying = stay(cluster.clone(), membership, told, Arc::clone(&notice_log));
+        let left = leave.subscribe();
+        let staying = stay(cluster.clone(), membership, left, Arc::clone(&notice_log));
         cluster.env().spawn(Box::pin(staying));
         let queue = Arc::new(Queue::new(options.queue_max));
         let router = Arc::new(Router::new(cluster, transport, queue, None));
@@ -46,8 +46,7 @@ impl Gate {
     /// Brings a call to its object and the answer back.
     ///
     /// While the object's shard is on its way from one node to another, the call is held for as
-    /// long as it has time. An outcome that is not known is told as such, and the call is not made
-    /// again.
+    /// long as it has time. An unknown outcome is returned as such, and the call is not retried.
     pub async fn call(&self, call: Call) -> Result<Bytes, CallError> {
         self.router.route(call).await
     }
@@ -103,8 +102,8 @@ async fn stay(
 ) {
     let address = membership.address().clone();
     loop {
-        if told_to_leave(&membership, &mut leave).await {
-            // If this cannot be said, the session says it later.
+        if wait_to_leave(&membership, &mut leave).await {
+            // If the commit fails, the entry goes when the session ends.
             let _ = membership.leave().await;
             return;
         }
@@ -118,7 +117,7 @@ async fn stay(
 }
 
 /// Waits until the gate is to leave, or has lost its entry.
-async fn told_to_leave(membership: &GateMembership, leave: &mut watch::Receiver<bool>) -> bool {
+async fn wait_to_leave(membership: &GateMembership, leave: &mut watch::Receiver<bool>) -> bool {
     let mut serving = membership.serving_changes();
     tokio::select! {
         biased;

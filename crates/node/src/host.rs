@@ -1,12 +1,12 @@
-//! The objects of a node, in one of its lives.
+//! The objects of a node, in one session.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `slot.rs` | what the node has of a shard: claim, running calls, objects |
-//! | `cell.rs` | the place of one object, and the line of those who wait for it |
-//! | `admit.rs` | lets calls in, holds them while a shard drains |
-//! | `run.rs` | runs one call, apart from whoever asked for it |
-//! | `evict.rs` | takes leave of objects |
+//! | `cell.rs` | the lock of one object, and the queue of calls that wait for it |
+//! | `admit.rs` | admits calls, holds them while a shard drains |
+//! | `run.rs` | runs one call in a task of its own |
+//! | `evict.rs` | deactivates objects |
 
 mod admit;
 mod cell;
@@ -26,18 +26,18 @@ use tokio::sync::OwnedMutexGuard;
 use self::cell::{CellState, ObjectCell};
 pub(crate) use self::slot::{Admission, Admitted, Slot};
 use crate::call::Call;
-use crate::chain::ObjectKey;
+use crate::call::ObjectKey;
 use crate::context::Caller;
 use crate::locks::ShardLocks;
 use crate::object::ObjectTypes;
 use crate::options::HostOptions;
 use crate::per_shard::PerShard;
-use crate::queue::Queue;
 use crate::serving::{MayServe, ServingPeriod, ServingToken};
 use crate::transport::ShardLoad;
-use crate::wait::within;
+use crate::waiting::Queue;
+use crate::waiting::within;
 
-/// The objects that are on a node, in one of its lives. Another life begins with another host.
+/// The objects on a node, in one session. The next session has a host of its own.
 pub struct ObjectHost {
     env: Arc<dyn Env>,
     own: NodeAddress,
@@ -153,7 +153,7 @@ impl ObjectHost {
         let elapsed = {
             let now = self.env.monotonic();
             let mut at = self.measured_at.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever asks more often gets what was measured last.
+            // More frequent requests get the latest measurement.
             let elapsed = Some(now.saturating_sub(*at)).filter(|one| *one >= MEASURE_EVERY);
             *at = elapsed.map_or(*at, |_| now);
             elapsed
@@ -163,7 +163,7 @@ impl ObjectHost {
         self.held().map(load).collect()
     }
 
-    /// Waits until it is a call's turn. Nothing has begun by then.
+    /// Waits until a call may run. Nothing has begun by then.
     async fn lock(&self, call: &Call, deadline: Duration) -> Result<ObjectLock, CallError> {
         let token = self.serving.token();
         let lock = async {
@@ -204,7 +204,7 @@ impl ObjectHost {
     }
 }
 
-/// An object's place that nobody else is in.
+/// An object's cell, locked for one call.
 struct Entered {
     cell: Arc<ObjectCell>,
     state: OwnedMutexGuard<CellState>,

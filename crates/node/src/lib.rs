@@ -74,7 +74,7 @@
 //! let address = NodeAddress::parse("gate-1")?;
 //! let gate = Gate::open(cluster, address, network, GateOptions::default()).await?;
 //! let greeter = ObjectKey::new("Greeter", ObjectId::parse("bob")?);
-//! // Nobody has a shard yet: the call is held until the node has claimed the object's.
+//! // No shard is claimed yet: the call is held until the node has claimed the object's.
 //! let answer = gate.call(Call::new(greeter, "greet", "alice", Duration::from_secs(10))).await?;
 //! assert_eq!(answer, "I am bob, alice");
 //! node.drain().await;
@@ -95,20 +95,16 @@
 
 mod agent;
 mod call;
-mod chain;
 mod context;
 mod gate;
 mod host;
 mod load;
-mod local;
 mod locks;
-mod network;
 mod node;
 mod notices;
 mod object;
 mod options;
 mod per_shard;
-mod queue;
 mod router;
 mod serving;
 #[cfg(test)]
@@ -116,18 +112,18 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod transport;
-mod wait;
+mod waiting;
 pub mod world;
 
-pub use call::Call;
-pub use chain::{Chain, ObjectKey};
+pub use call::{Call, Chain, ObjectKey};
+
 pub use context::CallContext;
 pub use gate::Gate;
 pub use host::ObjectHost;
 pub use locks::{ShardLocks, ShardReadGuard, ShardWriteGuard};
-pub use network::LocalNetwork;
+
 pub use node::{Node, NodeState, StartError};
 pub use notices::{Activity, RetryNotice, RetryNotices};
 pub use object::{Activation, Deactivation, ObjectError, ObjectType, ObjectTypes};
 pub use options::{AutoLoad, GateOptions, HostOptions, NodeOptions};
-pub use transport::{BoxFuture, CallService, ShardLoad, Transport};
+pub use transport::{BoxFuture, CallService, LocalNetwork, ShardLoad, Transport};

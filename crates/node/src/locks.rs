@@ -1,8 +1,8 @@
 //! Locks of shards, which keep calls and transitions of ownership apart.
 //!
 //! A call holds the read lock of its object's shard from before the ownership is looked at until
-//! it has ended. A transition (a claim, a release) holds the write lock. So whoever finds under a
-//! lock that the node has the shard knows that it keeps it for as long as the lock is held.
+//! it has ended. A transition (a claim, a release) holds the write lock. So if
+//! the node has the shard when a lock was taken, it keeps it for as long as the lock is held.
 //!
 //! Which shard, if any, is asked of the parsed id: an object that its id puts into a shard is
 //! locked like one that is there by its hash, and one that lives on a node takes no lock.
@@ -22,7 +22,7 @@ pub struct ShardLocks {
     locks: PerShard<RwLock<()>>,
 }
 
-/// A shard that nobody gives or takes away while this is held. Many may hold one.
+/// A shard that is neither claimed nor released while this is held. Shared.
 #[derive(Debug)]
 #[must_use = "the lock is held only for as long as this is"]
 pub struct ShardReadGuard {
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(raw(&guards), [3, 7, 9]);
         drop(guards);
 
-        // Whoever waits for the first has none of the later ones.
+        // A waiter for the first has none of the later ones.
         let _first = at_once(locks.acquire_write(ShardId::from_raw(3))).unwrap().unwrap();
         let mut waiting = pin!(locks.acquire_write_multiple(shards));
         let mut context = Context::from_waker(Waker::noop());

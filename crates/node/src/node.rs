@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use shardwright_api::CallError;
@@ -10,13 +10,12 @@ use shardwright_placement::{NodeAddress, NodeInstance, ObjectIdError, Sharding};
 use crate::agent::Agent;
 use crate::call::Call;
 use crate::host::ObjectHost;
-use crate::local::Local;
 use crate::notices::{NoticeLog, RetryNotices};
 use crate::object::ObjectTypes;
 use crate::options::{AutoLoad, NodeOptions};
-use crate::queue::Queue;
 use crate::router::Router;
 use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
+use crate::waiting::Queue;
 
 /// A node of a cluster: claims the shards that it should have, serves their objects, and hands
 /// them over when they should be elsewhere.
@@ -26,7 +25,7 @@ use crate::transport::{BoxFuture, CallService, ShardLoad, Transport};
 pub struct Node {
     address: NodeAddress,
     router: Arc<Router>,
-    local: Arc<Local>,
+    local: Arc<CurrentHost>,
     desired: watch::Sender<DesiredState>,
     state: watch::Receiver<NodeState>,
     notice_log: Arc<NoticeLog>,
@@ -51,14 +50,14 @@ pub enum StartError {
     },
 }
 
-/// What somebody wants of a node.
+/// What the owner of a node wants it to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DesiredState {
     Serve,
     Drain,
 }
 
-/// How a node is.
+/// State of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// It is a member, and serves what it has.
@@ -90,7 +89,7 @@ impl Node {
         check_auto_load(&options.auto_load, &types, cluster.config().sharding)?;
         let membership = cluster.join(address.clone(), options.weight).await?;
         let queue = Arc::new(Queue::new(options.queue_max));
-        let local = Arc::new(Local::new());
+        let local = Arc::new(CurrentHost::new());
         let own = Some(Arc::clone(&local));
         let router = Arc::new(Router::new(cluster.clone(), transport, queue, own));
         let desired = watch::Sender::new(DesiredState::Serve);
@@ -126,13 +125,13 @@ impl Node {
         self.router.cluster()
     }
 
-    /// Who it is in its present life, if it has one.
+    /// Its instance in the current session, if it has one.
     #[must_use]
     pub fn holder(&self) -> Option<NodeInstance> {
         self.local.now().map(|(holder, _)| holder)
     }
 
-    /// Its objects in its present life, if it has one.
+    /// Its objects in the current session, if it has one.
     #[must_use]
     pub fn host(&self) -> Option<Arc<ObjectHost>> {
         self.local.now().map(|(_, host)| host)
@@ -145,13 +144,13 @@ impl Node {
         host.map(|host| host.held().map(|(shard, _)| shard).collect()).unwrap_or_default()
     }
 
-    /// How it is, now and from now on.
+    /// Its state, and changes of it.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<NodeState> {
         self.state.clone()
     }
 
-    /// What goes wrong again and again, now and from now on.
+    /// Activities that keep failing, and new notices.
     #[must_use]
     pub fn notices(&self) -> watch::Receiver<RetryNotices> {
         self.notice_log.notices()
@@ -175,10 +174,10 @@ impl Node {
         self.router.queue().len()
     }
 
-    /// Hands every shard over and leaves the cluster. Nothing fails of it; calls that still arrive
-    /// are told that the node does not serve, so that a server goes on for a moment after this.
+    /// Hands every shard over and leaves the cluster. No call fails because of it; calls that
+    /// still arrive get [`CallError::NotServing`], so a server should go on for a moment.
     ///
-    /// Tells how it ended: [`NodeState::Left`]; [`NodeState::Gone`] if not everything was handed
+    /// Returns how it ended: [`NodeState::Left`]; [`NodeState::Gone`] if not everything was handed
     /// over; or [`NodeState::Failed`] if the node had failed and handed nothing over.
     pub async fn drain(&self) -> NodeState {
         self.desired.send_replace(DesiredState::Drain);
@@ -187,12 +186,12 @@ impl Node {
             matches!(state, NodeState::Left | NodeState::Gone | NodeState::Failed)
         };
         let ended = state.wait_for(is_over);
-        // Whoever would say so may be gone with everything else.
+        // The sender is gone if the agent has failed.
         ended.await.map_or(NodeState::Failed, |state| *state)
     }
 }
 
-/// Whether objects can be loaded at all. Later nobody would be told.
+/// Checks that the objects can be loaded: a later failure would only be a notice.
 fn check_auto_load(
     auto_load: &[AutoLoad],
     types: &ObjectTypes,
@@ -212,7 +211,7 @@ fn check_auto_load(
     Ok(())
 }
 
-struct Own(Arc<Local>);
+struct Own(Arc<CurrentHost>);
 
 impl CallService for Own {
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>> {
@@ -226,5 +225,28 @@ impl CallService for Own {
 
     fn loads(&self) -> Vec<ShardLoad> {
         self.0.now().map(|(_, host)| host.loads()).unwrap_or_default()
+    }
+}
+
+/// The current session of a node, if it has one: its instance, and its objects.
+pub(crate) struct CurrentHost {
+    now: Mutex<Option<(NodeInstance, Arc<ObjectHost>)>>,
+}
+
+impl CurrentHost {
+    pub(crate) fn new() -> Self {
+        Self { now: Mutex::new(None) }
+    }
+
+    pub(crate) fn now(&self) -> Option<(NodeInstance, Arc<ObjectHost>)> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set(&self, session: Option<(NodeInstance, Arc<ObjectHost>)>) {
+        // What was there goes after the lock does, because it may be the last of its host.
+        let _before = {
+            let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *now, session)
+        };
     }
 }

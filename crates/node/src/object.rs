@@ -9,7 +9,7 @@ use bytes::Bytes;
 use shardwright_api::{CallError, UnknownWhy, short};
 use shardwright_contracts::{FenceEpoch, ShardId};
 
-use crate::chain::ObjectKey;
+use crate::call::ObjectKey;
 use crate::context::CallContext;
 use crate::transport::BoxFuture;
 
@@ -41,12 +41,12 @@ pub trait ObjectType: Send + Sync + 'static {
         payload: Bytes,
     ) -> impl Future<Output = Result<Bytes, ObjectError>> + Send;
 
-    /// Takes leave of an object that goes from this node.
+    /// Removes an object from this node.
     ///
     /// It has only so long ([`HostOptions::deactivation_max`]), because calls to its shard are held
-    /// meanwhile. Then the future is dropped wherever it is, and the node tells how many objects
-    /// that happened to ([`Node::notices`]). So this may make the next start faster, and is no
-    /// place to store for the first time what must not be lost.
+    /// meanwhile. Then the future is dropped, and the node reports how many objects were
+    /// dropped ([`Node::notices`]). Use it to make the next activation faster, not to store for
+    /// the first time what must not be lost.
     ///
     /// [`HostOptions::deactivation_max`]: crate::HostOptions::deactivation_max
     /// [`Node::notices`]: crate::Node::notices
@@ -60,7 +60,7 @@ pub trait ObjectType: Send + Sync + 'static {
     }
 }
 
-/// What an object is told when it comes onto a node.
+/// Which object is activated, and under which claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activation {
     /// Which object.
@@ -84,7 +84,7 @@ pub enum Deactivation {
 /// Why an object does not answer a call, or does not come.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// It says no, and why. The caller is told the beginning of it, up to about a thousand letters.
+    /// It rejects the call, and why. The caller gets the first thousand letters or so.
     #[error("{0}")]
     Refused(String),
     /// A store refused the fence: another node has the shard, and nothing was done.
@@ -103,8 +103,8 @@ impl ObjectError {
     }
 }
 
-/// An object that gives up because a call of its own failed. It may have done something before,
-/// so that nobody may take its call for not executed.
+/// An object that gives up because a call of its own failed. It may have had effects before, so
+/// its call never counts as not executed.
 impl From<CallError> for ObjectError {
     fn from(error: CallError) -> Self {
         match error {
@@ -115,7 +115,7 @@ impl From<CallError> for ObjectError {
 }
 
 impl ObjectError {
-    /// What the caller is told of a call that was handled.
+    /// The error for the caller of a call that was handled.
     pub(crate) fn of_call(self, activation: &Activation) -> CallError {
         match self {
             Self::Refused(why) => CallError::Refused(short(why)),
@@ -124,7 +124,7 @@ impl ObjectError {
         }
     }
 
-    /// What the caller is told of a call that could not be handled for want of the object.
+    /// The error for the caller of a call whose object could not be activated.
     pub(crate) fn of_activation(self, activation: &Activation) -> CallError {
         match self {
             Self::StaleFence => not_owner(activation),

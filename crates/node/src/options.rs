@@ -13,9 +13,9 @@ pub struct HostOptions {
     /// How much longer than it has time a call may run before it is broken off, and its object
     /// with it. Until then a shard with such a call cannot be handed over.
     pub overrun_max: Duration,
-    /// How long an object may take to take leave. Calls to its shard are held meanwhile: so if no
-    /// object of the shard goes for as long, or all of them take twelve times as long, those that
-    /// are still there are dropped.
+    /// Timeout for the deactivation of an object. Calls to its shard are held meanwhile. If no
+    /// object of the shard ends within it, or all of them take twelve times as long, those that
+    /// are left are dropped.
     pub deactivation_max: Duration,
     /// How long an object may take that is loaded without a call.
     pub activation_max: Duration,
@@ -35,7 +35,7 @@ impl Default for HostOptions {
     }
 }
 
-/// Objects of which there is one in every shard, without anybody calling them.
+/// Objects that every shard has, loaded without a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoLoad {
     /// The type of the objects.

@@ -17,10 +17,10 @@ use self::attempt::{Attempt, Refusal};
 use self::routes::RouteCache;
 use crate::call::Call;
 use crate::context::Caller;
-use crate::local::Local;
-use crate::queue::{Queue, QueueSlot};
+use crate::node::CurrentHost;
 use crate::transport::{BoxFuture, Transport};
-use crate::wait::within;
+use crate::waiting::within;
+use crate::waiting::{Queue, QueueSlot};
 
 /// The longest pause before a node is asked again that refused a call though the cluster says that
 /// it has the shard.
@@ -36,7 +36,7 @@ pub(crate) struct Router {
     transport: Arc<dyn Transport>,
     queue: Arc<Queue>,
     /// The objects of this very process, if it is a node.
-    local: Option<Arc<Local>>,
+    local: Option<Arc<CurrentHost>>,
     routes: RouteCache,
 }
 
@@ -59,7 +59,7 @@ impl Router {
         cluster: Cluster,
         transport: Arc<dyn Transport>,
         queue: Arc<Queue>,
-        local: Option<Arc<Local>>,
+        local: Option<Arc<CurrentHost>>,
     ) -> Self {
         Self { cluster, transport, queue, local, routes: RouteCache::default() }
     }
@@ -164,7 +164,7 @@ impl Caller for Router {
     fn is_moving(&self, shard: ShardId) -> bool {
         let view = self.cluster.view();
         let Ok(info) = view.map.info(shard) else { return false };
-        // One that leaves without anybody who could take its shards gives them up all the same.
+        // A leaving node releases its shards also if no other node can take them.
         let leaves = |node: &str| view.members.get(node).is_some_and(|member| member.draining);
         info.current.is_some_and(|holder| {
             Some(holder.address) != info.target || leaves(holder.address.as_str())

@@ -1,8 +1,8 @@
 //! How long a node may serve.
 //!
-//! A node serves while its session surely lives. When it cannot be sure any more, everything that
-//! runs is broken off, before anybody else can have its shards. If the session turns out to have
-//! lived all along, it serves again; if not, it begins another life.
+//! A node serves while its session surely lives. When it cannot be sure any more, all running calls
+//! are cancelled, before another node can have its shards. If the session turns out to be alive,
+//! the node serves again; if not, it joins with a new session.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -19,18 +19,18 @@ impl<F: Fn() -> bool + Send + Sync> MayServe for F {
     }
 }
 
-/// A time in which a node serves without a break, as whoever runs in it sees it.
+/// Valid until the node stops serving for the first time.
 #[derive(Clone)]
 pub(crate) struct ServingToken {
     breaks: watch::Receiver<u64>,
     at: u64,
 }
 
-/// One life of a node: one token after the other.
+/// Whether a node may serve during one session.
 pub(crate) struct ServingPeriod {
-    /// None once it has ended: whoever says whether the node may serve keeps its session alive.
+    /// None once it has ended, because the callback keeps the session alive.
     may_serve: RwLock<Option<Arc<dyn MayServe>>>,
-    /// How often everything was broken off.
+    /// How often all calls were cancelled.
     breaks: watch::Sender<u64>,
 }
 
@@ -41,10 +41,10 @@ impl ServingPeriod {
 
     pub(crate) fn may_serve(&self) -> bool {
         let may_serve = self.may_serve.read().unwrap_or_else(PoisonError::into_inner);
-        may_serve.as_ref().is_some_and(|says| says.may_serve())
+        may_serve.as_ref().is_some_and(|one| one.may_serve())
     }
 
-    /// The token of whoever begins now.
+    /// A token for work that begins now.
     pub(crate) fn token(&self) -> ServingToken {
         let breaks = self.breaks.subscribe();
         let at = *breaks.borrow();
@@ -53,15 +53,15 @@ impl ServingPeriod {
 
     /// Serves nothing any more, and lets the session run out.
     pub(crate) fn end(&self) {
-        // What goes with it goes after the lock does.
-        let _says = {
+        // Dropped after the lock.
+        let _callback = {
             let mut may_serve = self.may_serve.write().unwrap_or_else(PoisonError::into_inner);
             may_serve.take()
         };
         self.break_off();
     }
 
-    /// Breaks off everything that runs.
+    /// Cancels all running calls.
     pub(crate) fn break_off(&self) {
         self.breaks.send_modify(|count| *count = count.saturating_add(1));
     }
@@ -74,7 +74,7 @@ impl ServingToken {
 
     pub(crate) async fn over(mut self) {
         let at = self.at;
-        // Whoever would say so is gone as well.
+        // An error means that the period is gone, too.
         let _ = self.breaks.wait_for(|count| *count != at).await;
     }
 }

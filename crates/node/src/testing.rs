@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a clock that only moves when everybody waits.
+//! What the tests of this crate share: a clock that only moves when all tasks wait.
 
 use std::time::Duration;
 

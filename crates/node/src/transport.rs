@@ -1,12 +1,16 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use shardwright_api::CallError;
+use shardwright_api::{CallError, UnknownWhy};
 pub use shardwright_contracts::BoxFuture;
-use shardwright_contracts::ShardId;
+use shardwright_contracts::{Env, ShardId};
+use shardwright_engine::watch;
 use shardwright_placement::NodeAddress;
 
 use crate::call::Call;
+use crate::waiting::within;
 
 /// What brings calls to nodes.
 pub trait Transport: Send + Sync + 'static {
@@ -31,7 +35,7 @@ pub trait Transport: Send + Sync + 'static {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>>;
 
-    /// Tells who is a member, whenever that has changed: what is kept for others may go.
+    /// Called when the members have changed: connections to others may be closed.
     fn keep_only(&self, _is_member: &dyn Fn(&NodeAddress) -> bool) {}
 }
 
@@ -44,13 +48,97 @@ pub struct ShardLoad {
     pub load: u64,
 }
 
-/// Whoever answers calls: a node those that reach it, a gate those of its clients.
+/// Answers calls: a node those that reach it, a gate those of its clients.
 pub trait CallService: Send + Sync + 'static {
     /// Answers a call within its time.
     ///
-    /// Who asked may lose interest and drop the future at any time: a call that runs goes on.
+    /// The caller may drop the future at any time: a call that runs goes on.
     fn answer(&self, call: Call) -> BoxFuture<'_, Result<Bytes, CallError>>;
 
     /// What the shards bear that are here.
     fn loads(&self) -> Vec<ShardLoad>;
+}
+
+/// A network between nodes of one process. A call is a function call, and is lost only by
+/// [`disconnect`](Self::disconnect).
+pub struct LocalNetwork {
+    env: Arc<dyn Env>,
+    lines: Mutex<BTreeMap<NodeAddress, Line>>,
+}
+
+struct Line {
+    service: Arc<dyn CallService>,
+    /// Goes when the line is cut.
+    up: watch::Sender<()>,
+}
+
+impl LocalNetwork {
+    /// A network without nodes.
+    #[must_use]
+    pub fn new(env: impl Env) -> Self {
+        Self { env: Arc::new(env), lines: Mutex::default() }
+    }
+
+    /// Connects a node.
+    pub fn connect(&self, node: NodeAddress, service: Arc<dyn CallService>) {
+        let line = Line { service, up: watch::Sender::new(()) };
+        self.lock().insert(node, line);
+    }
+
+    /// Cuts a node off. Its running calls end with an unknown outcome.
+    pub fn disconnect(&self, node: &NodeAddress) {
+        self.lock().remove(node);
+    }
+
+    fn line(&self, node: &NodeAddress) -> Option<(Arc<dyn CallService>, watch::Receiver<()>)> {
+        let lines = self.lock();
+        let line = lines.get(node)?;
+        Some((Arc::clone(&line.service), line.up.subscribe()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeAddress, Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transport for LocalNetwork {
+    fn call<'a>(
+        &'a self,
+        node: &'a NodeAddress,
+        call: Call,
+    ) -> BoxFuture<'a, Result<Bytes, CallError>> {
+        Box::pin(async move {
+            let Some((service, mut up)) = self.line(node) else {
+                return Err(unreachable(node));
+            };
+            let deadline = self.env.monotonic().saturating_add(call.timeout);
+            let answer = within(&*self.env, deadline, service.answer(call));
+            tokio::select! {
+                biased;
+                // It never changes: it only ends.
+                _ = up.changed() => Err(CallError::Unknown(UnknownWhy::Lost)),
+                answer = answer => {
+                    answer.unwrap_or(Err(CallError::Unknown(UnknownWhy::Late)))
+                }
+            }
+        })
+    }
+
+    fn loads<'a>(
+        &'a self,
+        node: &'a NodeAddress,
+        _timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>> {
+        let line = self.line(node);
+        Box::pin(async move {
+            match line {
+                Some((service, _)) => Ok(service.loads()),
+                None => Err(unreachable(node)),
+            }
+        })
+    }
+}
+
+fn unreachable(node: &NodeAddress) -> CallError {
+    CallError::Unreachable { node: node.to_string(), reason: "no such node".to_owned() }
 }

@@ -10,10 +10,8 @@ mod client;
 mod http;
 mod message;
 mod server;
-mod signal;
 mod timeout;
 
 pub use client::{GrpcOptions, GrpcTransport};
 pub use http::{http_routes, serve_http};
-pub use server::{ServeError, serve_gate, serve_node};
-pub use signal::terminated;
+pub use server::{ServeError, serve_gate, serve_node, terminated};

@@ -61,7 +61,7 @@ impl ObjectType for Echo {
                 tokio::time::sleep(context.remaining() + Duration::from_secs(5)).await;
                 Ok(payload)
             }
-            "panic" => panic!("as told"),
+            "panic" => panic!("as requested"),
             "slowly" => {
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 Ok(payload)
@@ -252,7 +252,7 @@ async fn what_shards_bear_is_told_over_sockets() {
         let timeout = Duration::from_secs(5);
         transport.loads(node.node.address(), timeout).await.unwrap()
     };
-    // Loads are measured once a second, from the first time that somebody asks.
+    // Loads are measured once a second, from the first request on.
     assert_eq!(loads().await.len(), 64);
     client.call(request("shard#5/x", "slowly", "x")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(1_100)).await;
@@ -368,7 +368,7 @@ async fn clients_may_speak_plain_http() {
     let (status, body) = post(&address, "/call/Echo/shard%2399%2Fx/echo", "").await;
     assert_eq!(status, "HTTP/1.1 400 Bad Request");
     assert!(body.contains(r#""code":"INVALID_ID""#) && body.contains(r#""executed":"no""#));
-    // What is no call is told in the same way.
+    // A malformed call is reported in the same way.
     let no_number = "timeout-ms: soon";
     let (status, body) = post_with(&address, "/call/Echo/x/echo", no_number, "").await;
     assert_eq!(status, "HTTP/1.1 400 Bad Request");

@@ -1,4 +1,4 @@
-//! What a planned move costs whoever calls, and how long a node with many shards takes to leave:
+//! What a planned move costs a caller, and how long a node with many shards takes to leave:
 //! two nodes, a gate and a real etcd, all on this machine.
 
 use std::future::pending;
@@ -112,7 +112,7 @@ async fn ready(operator: &Site, nodes: usize) {
     drop(is_ready.await.unwrap());
 }
 
-/// Moves a shard under calls to one of its objects, and tells how long the slowest of them took.
+/// Moves a shard under calls to one of its objects, and returns how long the slowest of them took.
 async fn held_by_move(gate: &Arc<Gate>, operator: &Site, raw: u64, to: &NodeAddress) -> Duration {
     let shard = ShardId::from_raw(raw);
     let id = object_id_for_shard(operator.config().sharding, shard, "object").unwrap();

@@ -1,4 +1,4 @@
-//! Objects of which there is one in every shard, without anybody calling them.
+//! Objects that every shard has, loaded without a call.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use shardwright_contracts::{Env, ShardId};
 use shardwright_placement::{ObjectId, ObjectIdError};
 
 use super::SessionAgent;
-use crate::chain::ObjectKey;
+use crate::call::ObjectKey;
 use crate::host::Slot;
 use crate::notices::Activity;
 use crate::options::AutoLoad;
@@ -81,8 +81,8 @@ impl SessionAgent {
         keys.any(|key| key.is_ok_and(|key| !slot.has(&key)))
     }
 
-    /// Loads the objects of a shard. What does not come is tried again later, and where the shard
-    /// is about to go, or has gone, that is no trouble but somebody else's to load.
+    /// Loads the objects of a shard. A failure is retried later, and is not reported
+    /// when the shard is being handed over or is gone: then another node loads them.
     async fn load(self, shard: ShardId) -> ShardId {
         let options = &self.agent.options;
         let goes = || self.host.slot(shard).is_ok_and(|slot| slot.is_draining());

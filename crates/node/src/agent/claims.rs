@@ -1,22 +1,26 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
-use shardwright_cluster::ClaimError;
+use shardwright_cluster::{ClaimError, Release, ReleaseError};
 use shardwright_contracts::{FenceEpoch, ShardId};
+use shardwright_coordination::InfraError;
+use shardwright_placement::ops::ReleaseReason;
 
 use super::SessionAgent;
-use super::work::{Done, tell};
+use super::handover::Attempts;
+use super::work::{Done, deliver};
 use crate::locks::by_shard;
 use crate::notices::Activity;
 
 /// How long a shard is left alone whose claim failed for no reason of its own.
-const AFTER_FAILURE: Duration = Duration::from_millis(200);
+const AFTER_FAILED_CLAIM: Duration = Duration::from_millis(200);
 
 impl SessionAgent {
-    /// Claims shards, each under its lock: a call that comes early, because its sender heard of the
-    /// claim before this node did, waits a moment instead of being refused. What became of one is
-    /// told, and its lock given back, as soon as it is known.
+    /// Claims shards, each under its lock: a call that arrives before the claim is known here
+    /// waits instead of being refused. Each result is delivered, and the shard's lock released, as
+    /// soon as it is known.
     pub(super) fn claim(self, shards: Vec<ShardId>) -> BoxStream<'static, Done> {
         let claiming = async move {
             let locked = self.host.locks().acquire_write_multiple(shards.iter().copied()).await;
@@ -27,18 +31,18 @@ impl SessionAgent {
             let claimed = self.membership.claiming(shards).flat_map_unordered(None, move |some| {
                 let (mut settled, mut failed) = (Vec::new(), Vec::new());
                 for (shard, claimed) in some {
-                    let told = if self.take(shard, claimed) { &mut settled } else { &mut failed };
-                    told.push(Done::Settled(shard));
+                    let list = if self.take(shard, claimed) { &mut settled } else { &mut failed };
+                    list.push(Done::Settled(shard));
                     locks.remove(&shard);
                 }
-                tell(self.env(), settled, AFTER_FAILURE, failed)
+                deliver(self.env(), settled, AFTER_FAILED_CLAIM, failed)
             });
             claimed.right_stream()
         };
         claiming.flatten_stream().boxed()
     }
 
-    /// Takes a shard that was claimed. Tells whether nothing went wrong.
+    /// Takes a shard that was claimed. Returns false if the claim failed and is to be retried.
     fn take(&self, shard: ShardId, claimed: Result<FenceEpoch, ClaimError>) -> bool {
         match (claimed, self.host.slot(shard)) {
             (Ok(fence), Ok(slot)) => slot.take(Some(fence)),
@@ -50,5 +54,95 @@ impl SessionAgent {
             }
         }
         true
+    }
+}
+
+/// How long to wait after a release that failed, where nothing else is to be done meanwhile.
+pub(super) const AFTER_FAILED_RELEASE: Duration = Duration::from_millis(100);
+
+/// Outcome of a release.
+enum Released {
+    /// It is released, or what the cluster says is looked at next.
+    Settled,
+    /// The store has refused it, and it surely is not done.
+    Refused,
+    /// It may have been done, or be done later.
+    InDoubt,
+}
+
+impl SessionAgent {
+    /// Releases empty shards, each under its lock. Each result is delivered, and the shard's lock
+    /// released, as soon as it is known.
+    pub(super) fn release(
+        self,
+        emptied: Vec<(ShardId, Attempts)>,
+        leaving: bool,
+    ) -> BoxStream<'static, Done> {
+        let mut attempts: BTreeMap<ShardId, Attempts> = emptied.into_iter().collect();
+        let releasing = async move {
+            let settled = |shard: &ShardId| Done::Settled(*shard);
+            let locked = self.host.locks().acquire_write_multiple(attempts.keys().copied()).await;
+            let Ok(locks) = locked else {
+                let all: Vec<_> = attempts.keys().map(settled).collect();
+                return stream::iter(all).left_stream();
+            };
+            let mut locks = by_shard(locks);
+            let releases: BTreeMap<_, _> =
+                attempts.keys().filter_map(|shard| self.draft(*shard, leaving)).collect();
+            let others = attempts.keys().filter(|shard| !releases.contains_key(shard));
+            let others: Vec<_> = others.map(settled).collect();
+            locks.retain(|shard, _| releases.contains_key(shard));
+            let released = self.membership.releasing(releases.into_values().collect());
+            let released = released.flat_map_unordered(None, move |some| {
+                let (mut at_once, mut later) = (Vec::new(), Vec::new());
+                for (shard, released) in some {
+                    let attempts = attempts.remove(&shard);
+                    match (self.let_others_have(shard, released), attempts) {
+                        (Released::Settled, _) | (_, None) => at_once.push(Done::Settled(shard)),
+                        // A node that leaves at once does not serve meanwhile.
+                        (Released::Refused, Some(attempts)) => {
+                            let list = if leaving { &mut later } else { &mut at_once };
+                            list.push(Done::NotReleased(shard, attempts.refused()));
+                        }
+                        (Released::InDoubt, Some(attempts)) => {
+                            later.push(Done::NotReleased(shard, attempts));
+                        }
+                    }
+                    locks.remove(&shard);
+                }
+                deliver(self.env(), at_once, AFTER_FAILED_RELEASE, later)
+            });
+            stream::iter(others).chain(released).right_stream()
+        };
+        releasing.flatten_stream().boxed()
+    }
+
+    /// How a shard is released, if the node has it.
+    fn draft(&self, shard: ShardId, leaving: bool) -> Option<(ShardId, Release)> {
+        let view = self.agent.cluster.view();
+        let fence = view.map.info(shard).ok()?.fence?;
+        let objects = self.host.slot(shard).ok()?.handover().objects;
+        let why = if leaving { ReleaseReason::Leaving } else { ReleaseReason::Moved };
+        Some((shard, Release { shard, fence, objects, why }))
+    }
+
+    /// Takes note of what came of a release.
+    fn let_others_have(&self, shard: ShardId, released: Result<(), ReleaseError>) -> Released {
+        let Ok(slot) = self.host.slot(shard) else { return Released::Settled };
+        let error = match released {
+            Ok(()) => {
+                slot.give_up();
+                return Released::Settled;
+            }
+            // The cluster has changed since; what it says now is looked at next.
+            Err(ReleaseError::Refused(_)) => return Released::Settled,
+            Err(error) => error,
+        };
+        if matches!(error, ReleaseError::Store(InfraError::Unknown { .. })) {
+            slot.set_in_doubt(true);
+        }
+        self.agent.notice_log.record(Activity::Release, error);
+        // One that was refused says nothing of one before it.
+        if slot.handover().in_doubt { Released::InDoubt } else { Released::Refused }
     }
 }

@@ -3,20 +3,66 @@ use std::time::Duration;
 
 use shardwright_cluster::ReleaseError;
 use shardwright_contracts::{Env, FenceEpoch, ShardId};
-use shardwright_placement::HandoverStep;
+use shardwright_placement::{HandoverAttempts, HandoverStep, HandoverTimeouts};
 
 use super::SessionAgent;
-use super::attempts::Attempts;
-use super::releases::AFTER_FAILURE;
+use super::claims::AFTER_FAILED_RELEASE;
+use super::leaving::Leaving;
 use super::work::Done;
 use crate::host::Slot;
 use crate::notices::Activity;
 use crate::object::Deactivation;
 
+/// Attempts so far to hand over one shard.
+#[derive(Clone, Copy)]
+pub(super) struct Attempts {
+    began_at: Duration,
+    /// When the shard began to admit calls, or ceased to.
+    changed_at: Duration,
+    tries: u32,
+    refusals: u32,
+    /// Whether the store has refused the release since the shard ceased to admit calls.
+    is_refused: bool,
+    timeouts: HandoverTimeouts,
+}
+
+impl Attempts {
+    pub(super) const fn new(now: Duration, timeouts: HandoverTimeouts) -> Self {
+        let (tries, refusals, is_refused) = (0, 0, false);
+        Self { began_at: now, changed_at: now, tries, refusals, is_refused, timeouts }
+    }
+
+    pub(super) fn as_of(&self, now: Duration, leaving: Leaving) -> HandoverAttempts {
+        let since =
+            |at: Duration| u64::try_from(now.saturating_sub(at).as_millis()).unwrap_or(u64::MAX);
+        HandoverAttempts {
+            since_ms: since(self.began_at),
+            as_it_is_ms: since(self.changed_at),
+            tries: self.tries,
+            refusals: self.refusals,
+            is_refused: self.is_refused,
+            leaves: leaving != Leaving::No,
+            timeouts: self.timeouts,
+        }
+    }
+
+    pub(super) fn set_admitting(&mut self, slot: &Slot, admitting: bool, now: Duration) {
+        slot.set_admitting(admitting);
+        self.changed_at = now;
+        self.tries = self.tries.saturating_add(admitting.into());
+        self.is_refused = false;
+    }
+
+    /// The same after the store has refused the release.
+    pub(super) const fn refused(self) -> Self {
+        Self { refusals: self.refusals.saturating_add(1), is_refused: true, ..self }
+    }
+}
+
 impl SessionAgent {
     /// Empties a shard step by step, for as long as the cluster says that it should go.
     ///
-    /// `attempts` tells how that has gone so far, if it did not just begin.
+    /// `attempts` are those so far, if there were any.
     pub(super) async fn empty(self, shard: ShardId, attempts: Option<Attempts>) -> Done {
         let settled = Done::Settled(shard);
         let Ok(slot) = self.host.slot(shard) else { return settled };
@@ -24,8 +70,8 @@ impl SessionAgent {
         let holder = self.membership.holder();
         let mut attempts = attempts.unwrap_or_else(|| self.first_attempt());
         loop {
-            let mut bell = std::pin::pin!(slot.bell().notified());
-            bell.as_mut().enable();
+            let mut changed = std::pin::pin!(slot.changed().notified());
+            changed.as_mut().enable();
             let view = changes.borrow_and_update().clone();
             let how = *leaving.borrow_and_update();
             let at_once = how.is_at_once();
@@ -62,7 +108,7 @@ impl SessionAgent {
             };
             tokio::select! {
                 biased;
-                () = bell => {}
+                () = changed => {}
                 _ = changes.changed() => {}
                 _ = leaving.changed() => {}
                 () = self.at_most(at_most_ms) => {}
@@ -82,14 +128,14 @@ impl SessionAgent {
         }
     }
 
-    /// Takes leave of the objects of a shard in which no call runs.
+    /// Deactivates the objects of a shard in which no call runs.
     async fn evict(&self, shard: ShardId, slot: &Arc<Slot>) {
         let _lock = self.host.locks().acquire_write(shard).await;
         let dropped = self.host.evict(slot, Deactivation::HandedOver).await;
-        self.tell_dropped(dropped, format_args!("shard {shard}"));
+        self.report_dropped(dropped, format_args!("shard {shard}"));
     }
 
-    /// Makes sure that a release that is on its way comes too late.
+    /// Cancels a release with unknown outcome.
     async fn keep(&self, shard: ShardId, fence: FenceEpoch, slot: &Slot) {
         match self.membership.keep(shard, fence).await {
             Ok(()) => slot.set_in_doubt(false),
@@ -97,12 +143,12 @@ impl SessionAgent {
             Err(ReleaseError::Refused(_)) => {}
             Err(error) => {
                 self.agent.notice_log.record(Activity::Keep, error);
-                self.env().sleep(AFTER_FAILURE).await;
+                self.env().sleep(AFTER_FAILED_RELEASE).await;
             }
         }
     }
 
-    /// Lets go of a shard that is not the node's any more, whoever has taken it.
+    /// Drops a shard that the node has lost.
     async fn let_go(&self, slot: &Arc<Slot>) {
         slot.give_up();
         slot.idle().await;

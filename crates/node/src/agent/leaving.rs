@@ -20,7 +20,7 @@ pub(super) enum Leaving {
     No,
     /// It hands over what others take.
     Politely,
-    /// It releases everything, whoever takes it.
+    /// It releases everything, also shards without a target.
     AtOnce,
     /// The same, and its time is over: what the store does not let it release, it leaves to the end
     /// of its session.
@@ -28,15 +28,15 @@ pub(super) enum Leaving {
 }
 
 impl Leaving {
-    /// Whether shards are released though nobody is meant to have them.
+    /// Whether shards without a target are released.
     pub(super) const fn is_at_once(self) -> bool {
         matches!(self, Self::AtOnce | Self::AtLast)
     }
 }
 
 impl SessionAgent {
-    /// Begins to leave, and tells until when the node has patience with others. That counts from
-    /// now on, also if the store takes no mark that says so.
+    /// Begins to leave, and returns the deadline for others to take the shards. It counts from now,
+    /// also if the announcement cannot be stored.
     pub(super) fn begin_leaving(&self, work: &mut Work) -> Duration {
         self.agent.state.send_replace(NodeState::Draining);
         let announced = self.clone().announce_leaving();
@@ -44,7 +44,7 @@ impl SessionAgent {
         self.env().monotonic().saturating_add(self.agent.options.drain_patience)
     }
 
-    /// Says to the leader that the node wants to go.
+    /// Announces to the leader that the node is leaving.
     async fn announce_leaving(self) -> Done {
         while let Err(error) = self.membership.set_leaving(true).await {
             self.agent.notice_log.record(Activity::Leave, error);
@@ -76,8 +76,8 @@ impl SessionAgent {
         }
     }
 
-    /// How this life ends, if the node that leaves may go: it has nothing any more, or nothing that
-    /// the store lets it release.
+    /// How the session ends, if a leaving node may go: it holds no shard, or only shards that the
+    /// store does not let it release.
     pub(super) fn may_go(
         &self,
         view: &ClusterView,

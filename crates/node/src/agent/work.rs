@@ -6,10 +6,10 @@ use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{FutureExt, StreamExt, stream};
 use shardwright_contracts::{Env, ShardId};
 
-use super::attempts::Attempts;
 use super::auto_load::Loading;
+use super::handover::Attempts;
 
-/// What came of something that was done about a shard.
+/// Result of work on a shard.
 pub(super) enum Done {
     /// It is as it should be, or is looked at again.
     Settled(ShardId),
@@ -97,8 +97,8 @@ impl Work {
     }
 }
 
-/// Tells some things at once, and others after a while.
-pub(super) fn tell(
+/// Delivers some results at once, and others after a pause.
+pub(super) fn deliver(
     env: &Arc<dyn Env>,
     at_once: Vec<Done>,
     pause: Duration,

@@ -8,10 +8,10 @@ use shardwright_placement::{ObjectLocation, ShardOutOfRange};
 use super::{Admission, Admitted, ObjectHost, Slot};
 use crate::call::Call;
 use crate::locks::ShardReadGuard;
-use crate::queue::QueueSlot;
-use crate::wait::within;
+use crate::waiting::QueueSlot;
+use crate::waiting::within;
 
-/// How long a node is given to hear what a caller has heard of a shard.
+/// How long a node may take to learn of a claim that a caller knows.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// What a look at a shard gave.
@@ -19,15 +19,15 @@ enum Look {
     In(Admitted),
     /// The shard is about to be given away.
     Wait,
-    /// The caller has heard of a later claim than the node. It may be the node's own: in the text
-    /// of existing clusters a fence rises with all that is written of the shard.
+    /// The caller knows a later claim than the node. It may be the node's own: in the text of
+    /// existing clusters a fence rises with every write to the shard.
     CatchUp(CallError),
 }
 
 impl ObjectHost {
-    /// Lets a call in, under the lock of its shard. While the shard drains, it is held until the
-    /// shard is gone, or stays after all. If its caller has heard more of the shard than the node,
-    /// the node has a moment to hear of it too.
+    /// Admits a call, under the lock of its shard. While the shard drains, the call is held until
+    /// the shard is gone or stays after all. If the caller knows a later claim than the node, the
+    /// call waits for the node to learn of it.
     pub(super) async fn admit(
         &self,
         call: &Call,
@@ -52,18 +52,18 @@ impl ObjectHost {
             Look::Wait => None,
             Look::CatchUp(refused) => Some(refused),
         };
-        // Without room to wait for news, its caller may have heard of another node.
+        // If the queue is full, return the refusal: its caller may know another node.
         self.take_queue_slot(&mut queue_slot).map_err(|full| refused.unwrap_or(full))?;
         let caught_up_at = self.env.monotonic().saturating_add(CATCH_UP).min(deadline);
         loop {
-            let mut bell = std::pin::pin!(slot.bell().notified());
-            bell.as_mut().enable();
+            let mut changed = std::pin::pin!(slot.changed().notified());
+            changed.as_mut().enable();
             match self.look(call, shard, slot, deadline, &mut queue_slot).await? {
                 Look::In(admitted) => return Ok(admitted),
                 Look::Wait if self.options.strict => return Err(moving()),
-                Look::Wait => within(&*self.env, deadline, bell).await.ok_or(CallError::Late)?,
+                Look::Wait => within(&*self.env, deadline, changed).await.ok_or(CallError::Late)?,
                 Look::CatchUp(refused) => {
-                    within(&*self.env, caught_up_at, bell).await.ok_or(refused)?;
+                    within(&*self.env, caught_up_at, changed).await.ok_or(refused)?;
                 }
             }
         }
@@ -77,7 +77,7 @@ impl ObjectHost {
         Ok(())
     }
 
-    /// The lock of a shard. Whoever has to wait for it does so in the queue: the shard is being
+    /// The lock of a shard. A call that has to wait for it takes a queue slot: the shard is being
     /// claimed or released.
     async fn read_lock(
         &self,

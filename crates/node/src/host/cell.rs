@@ -1,4 +1,4 @@
-//! The place of one object on a node.
+//! One object on a node, and the lock that its calls take.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,15 +7,14 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::object::AnyObject;
 
-/// Where an object is, whether or not it is awake. Whoever has the lock may use it; the others
-/// wait in the order in which they came.
+/// An object, active or not. Calls lock it in the order in which they arrive.
 #[derive(Default)]
 pub(crate) struct ObjectCell {
     state: Arc<Mutex<CellState>>,
     waiting: AtomicU64,
 }
 
-/// What is in a place.
+/// Content of a cell.
 #[derive(Default)]
 pub(crate) enum CellState {
     /// Nothing yet.
@@ -23,23 +22,22 @@ pub(crate) enum CellState {
     Asleep,
     /// The object.
     Awake(Box<dyn AnyObject>),
-    /// Nothing any more: whoever finds this looks for the object's new place. So is a place whose
-    /// object is in use, lest a call that is broken off leave a half-done object behind.
+    /// The cell is no longer used: a call that finds this looks for the object's new cell. A cell
+    /// whose object is in use is in this state, so that a cancelled call drops the object.
     Gone,
 }
 
-/// Counts one that waits.
+/// Counts a call that waits.
 pub(crate) struct InLine<'a>(&'a AtomicU64);
 
 impl ObjectCell {
-    /// Gets in line, and tells how many were there before.
+    /// Enters the queue, and returns how many were there before.
     pub(crate) fn line_up(&self) -> (InLine<'_>, u64) {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         (InLine(&self.waiting), before)
     }
 
-    /// Whether the object is here, as far as that can be told without waiting: one that is in use,
-    /// or about to come, is.
+    /// Whether the object is active. Does not wait: one that is in use counts as active.
     pub(crate) fn is_occupied(&self) -> bool {
         self.state.try_lock().map_or(true, |state| matches!(*state, CellState::Awake(_)))
     }

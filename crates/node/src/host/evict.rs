@@ -9,23 +9,23 @@ use shardwright_contracts::Env;
 use super::cell::{CellState, ObjectCell};
 use super::{ObjectHost, Slot};
 use crate::object::Deactivation;
-use crate::wait::within;
+use crate::waiting::within;
 
-/// How many objects are taken leave of at the same time.
+/// How many objects are deactivated at the same time.
 const AT_ONCE: usize = 64;
 /// How much longer all objects of a shard may take than one of them, as long as they go.
 const IN_ALL: u32 = 12;
 
 impl ObjectHost {
-    /// Takes leave of all objects of a shard, and tells how many were dropped before they had done
-    /// what they do then. No call runs there, and none begins meanwhile: the caller has the write
-    /// lock, or has broken off all calls.
+    /// Deactivates all objects of a shard, and returns how many were dropped before they were done.
+    /// No call runs in the shard, and none begins: the caller has the write lock, or has cancelled
+    /// all calls.
     pub(crate) async fn evict(&self, slot: &Arc<Slot>, why: Deactivation) -> u64 {
         let each = self.options.deactivation_max;
-        take_leave(Arc::clone(&self.env), each, slot.take_objects().into_values(), why).await
+        deactivate_all(Arc::clone(&self.env), each, slot.take_objects().into_values(), why).await
     }
 
-    /// Ends this life of the node: breaks off all calls, at once, and takes leave of all objects.
+    /// Ends the session: cancels all calls at once, and deactivates all objects.
     pub(crate) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
         self.serving.break_off();
         let mut cells = Vec::new();
@@ -34,17 +34,16 @@ impl ObjectHost {
             cells.extend(slot.take_objects().into_values());
         }
         let (env, each) = (Arc::clone(&self.env), self.options.deactivation_max);
-        // There is nothing left to store, so that nobody need know of those that are dropped.
-        take_leave(env, each, cells.into_iter(), Deactivation::Lost).map(|_dropped| ())
+        // The shards are lost, so dropped objects have nothing left to store.
+        deactivate_all(env, each, cells.into_iter(), Deactivation::Lost).map(|_dropped| ())
     }
 }
 
-/// Takes leave of objects, some at a time, and tells how many were dropped.
+/// Deactivates objects, some at a time, and returns how many were dropped.
 ///
-/// Somebody may wait for the shard, and an object may never go. So each has only so long; and if
-/// none of them goes for as long, or all together take too long, the others are given a single
-/// chance.
-async fn take_leave(
+/// Calls may wait for the shard, and a deactivation may never end. So each object has a timeout. If
+/// none ends within it, or all together take too long, the others are polled only once.
+async fn deactivate_all(
     env: Arc<dyn Env>,
     each: Duration,
     mut cells: impl Iterator<Item = Arc<ObjectCell>> + Send,
@@ -58,7 +57,7 @@ async fn take_leave(
         let from_now = env.monotonic().saturating_add(each).min(latest);
         let own_limit = if is_over { Duration::ZERO } else { from_now };
         let next = cells.by_ref().take(AT_ONCE.saturating_sub(leaving.len()));
-        leaving.extend(next.map(|cell| leave_one(Arc::clone(&env), own_limit, cell, why)));
+        leaving.extend(next.map(|cell| deactivate_one(Arc::clone(&env), own_limit, cell, why)));
         let left = if is_over {
             Some(leaving.next().await)
         } else {
@@ -76,9 +75,9 @@ async fn take_leave(
     }
 }
 
-/// Takes leave of an object, and tells whether it went by itself. One that does not in time, or
-/// panics, is gone all the same.
-async fn leave_one(
+/// Deactivates an object, and returns whether that ended in time. An object that does not end, or
+/// panics, is dropped.
+async fn deactivate_one(
     env: Arc<dyn Env>,
     limit: Duration,
     cell: Arc<ObjectCell>,

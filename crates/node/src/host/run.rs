@@ -1,9 +1,9 @@
 //! Runs one call.
 //!
-//! It runs in a task of its own, because whoever asked may go away at any time, and an object must
-//! not be left half-done. It holds the shard and the object to its end. It is broken off only if
-//! the node may lose the shard otherwise, or if it takes far longer than it has time; then the
-//! object goes with it.
+//! It runs in a task of its own, because its caller may drop the future at any time, and an object
+//! must not be left half-done. It holds the shard and the object to its end. It is cancelled only
+//! if the node may lose the shard otherwise, or if it far exceeds its timeout; the object is
+//! dropped then.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use super::{ObjectHost, ObjectLock};
 use crate::call::Call;
 use crate::context::{CallContext, Caller};
 use crate::object::{Activation, AnyObject, ObjectError};
-use crate::wait::within;
+use crate::waiting::within;
 
-/// Who decides whether a call is executed: the one who begins, or the one who gives up before.
+/// Decides whether a call is executed: it begins, or its caller gives up first.
 struct Begin(AtomicU8);
 
 const WAITING: u8 = 0;
@@ -117,7 +117,7 @@ impl ObjectHost {
         let (answer, answered) = oneshot::channel();
         let task = work(running);
         self.env.spawn(Box::pin(async move {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = answer.send(task.await);
         }));
         match within(&*self.env, deadline, answered).await {
@@ -239,8 +239,8 @@ impl Running {
         }
     }
 
-    /// What is said to whoever asked. If the node may have lost the shard meanwhile, another may
-    /// have done something since, and nobody knows what this call did.
+    /// The result for the caller. If the node may have lost the shard meanwhile, the outcome is
+    /// unknown: another node may have served the object since.
     fn acknowledge(&self, result: Result<Bytes, CallError>) -> Result<Bytes, CallError> {
         let lost = self.lock.admitted.slot().held().is_none();
         if !self.host.serving.may_serve() || lost {
@@ -248,7 +248,7 @@ impl Running {
         }
         match result {
             Ok(answer) if answer.len() > MAX_PAYLOAD_SIZE => {
-                // It was executed, so that it must not be told as something that was not.
+                // It was executed, so the error must not say that it was not.
                 let size = answer.len();
                 let why = format!("an answer of {size} bytes, at most {MAX_PAYLOAD_SIZE} are sent");
                 Err(CallError::Refused(why))

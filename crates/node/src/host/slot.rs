@@ -9,7 +9,7 @@ use shardwright_placement::Handover;
 use tokio::sync::Notify;
 
 use super::cell::ObjectCell;
-use crate::chain::ObjectKey;
+use crate::call::ObjectKey;
 use crate::load::LoadMeter;
 use crate::locks::ShardReadGuard;
 
@@ -17,8 +17,8 @@ use crate::locks::ShardReadGuard;
 #[derive(Default)]
 pub(crate) struct Slot {
     state: Mutex<SlotState>,
-    /// Rung when somebody who waits for the shard should look again.
-    bell: Notify,
+    /// Notified when the state has changed.
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ struct SlotState {
 struct Hold {
     fence: Option<FenceEpoch>,
     admitting: bool,
-    /// Whether a release is on its way of which nobody knows what became.
+    /// Whether there is a release with unknown outcome.
     in_doubt: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum Admission {
     Admitted(Admitted),
     /// The shard is about to be given away.
     Draining,
-    /// The caller has heard of something later about the shard than the node.
+    /// The caller knows a later claim than the node.
     Behind {
         /// The last fence that the node knows of.
         fence: Option<FenceEpoch>,
@@ -75,14 +75,14 @@ impl Slot {
         state.held = Some(Hold { fence, admitting, in_doubt });
         state.fence = state.fence.max(fence);
         drop(state);
-        self.bell.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Takes note that the node does not have the shard any more. The caller holds the write lock,
     /// or has broken off all calls.
     pub(crate) fn give_up(&self) {
         self.lock().held = None;
-        self.bell.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Sets whether calls are admitted that are not part of one that runs.
@@ -90,15 +90,15 @@ impl Slot {
         if let Some(hold) = &mut self.lock().held {
             hold.admitting = admitting;
         }
-        self.bell.notify_waiters();
+        self.changed.notify_waiters();
     }
 
-    /// Sets whether a release is on its way of which nobody knows what became.
+    /// Sets whether there is a release with unknown outcome.
     pub(crate) fn set_in_doubt(&self, in_doubt: bool) {
         if let Some(hold) = &mut self.lock().held {
             hold.in_doubt = in_doubt;
         }
-        self.bell.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// Lets a call in, or not. The caller has the shard's lock, so that the answer stays true.
@@ -153,18 +153,18 @@ impl Slot {
     /// Waits until no call runs.
     pub(crate) async fn idle(&self) {
         loop {
-            let mut bell = std::pin::pin!(self.bell.notified());
-            bell.as_mut().enable();
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
             if self.lock().calls == 0 {
                 return;
             }
-            bell.await;
+            changed.await;
         }
     }
 
-    /// Rung whenever something has changed.
-    pub(crate) fn bell(&self) -> &Notify {
-        &self.bell
+    /// Notified whenever the state has changed.
+    pub(crate) fn changed(&self) -> &Notify {
+        &self.changed
     }
 
     /// The place of an object, made if there is none.
@@ -200,7 +200,7 @@ impl Slot {
         self.lock().load.count(busy);
     }
 
-    /// What the shard bears: measured anew after some time, or as it was.
+    /// Load of the shard: measured over `elapsed`, or the latest measurement.
     pub(crate) fn load(&self, elapsed: Option<Duration>) -> u64 {
         let load = &mut self.lock().load;
         match elapsed {
@@ -228,7 +228,7 @@ impl Drop for Admitted {
         let idle = state.calls == 0;
         drop(state);
         if idle {
-            self.slot.bell.notify_waiters();
+            self.slot.changed.notify_waiters();
         }
     }
 }

@@ -51,7 +51,7 @@ impl ObjectType for Handle {
         match mood {
             Mood::Well => {}
             Mood::Refuses => return Err(ObjectError::refused("not today")),
-            Mood::Panics => panic!("as told"),
+            Mood::Panics => panic!("as requested"),
             Mood::Hangs => std::future::pending().await,
             Mood::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
         }
@@ -74,7 +74,7 @@ impl ObjectType for Handle {
                 self.0.gate.acquire().await.unwrap().forget();
                 Ok(payload)
             }
-            "panic" => panic!("as told"),
+            "panic" => panic!("as requested"),
             "refuse" => Err(ObjectError::refused("no")),
             "refuse_with" => Err(ObjectError::refused(String::from_utf8_lossy(&payload))),
             "stale" => Err(ObjectError::StaleFence),
@@ -92,7 +92,7 @@ impl ObjectType for Handle {
         let mood = *self.0.leaving.lock().unwrap();
         match mood {
             Mood::Well | Mood::Refuses => {}
-            Mood::Panics => panic!("as told"),
+            Mood::Panics => panic!("as requested"),
             Mood::Hangs => std::future::pending().await,
             Mood::Slow(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
         }

@@ -25,11 +25,11 @@ pub(super) enum Attempt {
     /// Nothing was tried: the node has refused it before and nothing has changed since, or there
     /// is no time left.
     NotTried,
-    /// Nobody has the shard.
+    /// No node has the shard.
     Nowhere {
         /// After what time to look again, if nothing changes.
         at_most: Duration,
-        /// Why there is nobody.
+        /// Why there is none.
         why: CallError,
     },
 }

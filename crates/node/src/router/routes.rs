@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shardwright_cluster::ClusterView;
 use shardwright_placement::{ClusterConfig, NodeInstance, RoutingTable};
 
-/// The routing table of the newest state that anybody asked for.
+/// The routing table of the newest state that was requested.
 #[derive(Default)]
 pub(super) struct RouteCache {
     newest: Mutex<Option<Arc<Routes>>>,
@@ -35,7 +35,7 @@ impl RouteCache {
         config: &ClusterConfig,
         on_members: impl FnOnce(),
     ) -> Arc<Routes> {
-        // Whoever else wants the table waits until it is made, rather than make it too.
+        // Concurrent requests wait until the table is built instead of building it too.
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(routes) = newest.as_ref().filter(|routes| routes.is_of(view, own)) {
             return Arc::clone(routes);
@@ -44,7 +44,7 @@ impl RouteCache {
         let (map, members) = (view.changed.map, view.changed.members);
         let generation = view.generation;
         let routes = Arc::new(Routes { generation, map, members, own: own.cloned(), table });
-        // Whoever has not heard of the newest state yet must not take it from those who have.
+        // A caller with an older state must not replace the newest table.
         if newest.as_ref().is_none_or(|newest| newest.generation <= generation) {
             let before = newest.replace(Arc::clone(&routes));
             if before.is_none_or(|before| before.members != members) {
@@ -87,22 +87,22 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_table_is_kept_whoever_asks() {
+    fn the_newest_table_is_kept() {
         let cache = RouteCache::default();
         let config = ClusterConfig::with_num_shards(ShardCount::try_new(64).unwrap());
-        let told = Cell::new(0);
-        let get = |view| cache.get(&view, None, &config, || told.set(told.get() + 1));
+        let calls = Cell::new(0);
+        let get = |view| cache.get(&view, None, &config, || calls.set(calls.get() + 1));
         let old = get(view(3, 3, 1));
         let new = get(view(7, 6, 1));
         assert!(!Arc::ptr_eq(&old, &new));
-        // Somebody who has not heard of it yet gets the old one, and the others keep the new one.
+        // A caller with an older state gets the old table, and the others keep the new one.
         assert_eq!(get(view(3, 3, 1)).generation, 3);
         assert!(Arc::ptr_eq(&new, &get(view(7, 6, 1))));
         // A state in which nothing has changed that matters has the same table.
         assert!(Arc::ptr_eq(&new, &get(view(8, 6, 1))));
-        assert_eq!(told.get(), 1, "the nodes were always the same");
+        assert_eq!(calls.get(), 1, "the nodes were always the same");
         get(view(9, 6, 9));
         get(view(8, 6, 1));
-        assert_eq!(told.get(), 2, "who comes late changes no nodes");
+        assert_eq!(calls.get(), 2, "an older state changes no nodes");
     }
 }

@@ -64,7 +64,7 @@ async fn a_node_does_not_start_with_objects_that_can_never_be_loaded() {
     assert_eq!(start(misspelt).await, Err(StartError::UnknownType("Conuter".into())));
     let nameless = start(auto_load("")).await;
     assert!(matches!(nameless, Err(StartError::Name { .. })), "{nameless:?}");
-    assert!(world.watcher.view().members.is_empty(), "nobody has joined");
+    assert!(world.watcher.view().members.is_empty(), "no node has joined");
 }
 
 #[tokio::test(start_paused = true)]

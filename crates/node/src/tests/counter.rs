@@ -24,7 +24,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Reads a counter for whoever has the fence, so that nobody with a lower one writes it again.
+    /// Reads a counter under a fence, so that no write with a lower one is accepted later.
     fn open(&self, id: &str, fence: u64) -> Result<u64, ObjectError> {
         let mut rows = self.rows.lock().unwrap();
         let row = rows.entry(id.to_owned()).or_default();
@@ -120,7 +120,7 @@ impl ObjectType for Counter {
                 Ok(Bytes::from(number.to_string()))
             }
             "get" => Ok(Bytes::from(number.to_string())),
-            "panic" => panic!("as told"),
+            "panic" => panic!("as requested"),
             "wait" => {
                 let millis = String::from_utf8_lossy(&payload).parse().unwrap();
                 self.env.sleep(Duration::from_millis(millis)).await;

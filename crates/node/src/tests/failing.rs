@@ -1,4 +1,4 @@
-//! What does not work, and what is told of it.
+//! Failures, and the notices of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ impl Transport for Trap {
         _node: &'a NodeAddress,
         _timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<ShardLoad>, CallError>> {
-        panic!("as told")
+        panic!("as requested")
     }
 }
 
@@ -37,7 +37,7 @@ async fn a_node_whose_own_code_panics_serves_nothing_any_more_and_is_replaced() 
     let failing = world.node_with("a", options, trap).await;
     world.settle(1).await;
     let host = failing.node.host().unwrap();
-    // It asks nobody for loads until there is somebody.
+    // It requests no loads until there is another node.
     let other = world.node("b").await;
     let mut state = failing.node.state();
     state.wait_for(|state| *state == NodeState::Failed).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_node_that_was_replaced_joins_again_before_its_old_objects_have_taken_
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_looks_after_a_node_is_told_what_it_tries_in_vain() {
+async fn failing_joins_are_in_the_notices() {
     let world = World::new().await;
     let nodes = world.nodes(&["a"]).await;
     let (node, line) = (&nodes[0].node, &nodes[0].line);
@@ -100,17 +100,17 @@ async fn whoever_looks_after_a_node_is_told_what_it_tries_in_vain() {
     state.wait_for(|state| *state == NodeState::Rejoining).await.unwrap();
     line.cut.store(true, Ordering::Relaxed);
     let mut notices = node.notices();
-    let told =
+    let noticed =
         notices.wait_for(|notices| notices.after(0).any(|one| one.activity == Activity::Join));
-    let told = told.await.unwrap().clone();
-    let why = &told.after(0).find(|one| one.activity == Activity::Join).unwrap().why;
+    let noticed = noticed.await.unwrap().clone();
+    let why = &noticed.after(0).find(|one| one.activity == Activity::Join).unwrap().why;
     assert!(why.contains("the line is cut"), "{why}");
     line.cut.store(false, Ordering::Relaxed);
     state.wait_for(|state| *state == NodeState::Serving).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_looks_after_a_node_is_told_how_many_objects_were_dropped_in_a_move() {
+async fn objects_dropped_in_a_move_are_in_the_notices() {
     let world = World::new().await;
     let nodes = world.nodes(&["a", "b"]).await;
     world.watcher.set_frozen(true).await.unwrap();
@@ -124,7 +124,7 @@ async fn whoever_looks_after_a_node_is_told_how_many_objects_were_dropped_in_a_m
     world.watcher.move_shard(shard, &address("b")).await.unwrap();
     world.until(|view| view.readiness().is_ready()).await;
     let notices = nodes[0].node.notices().borrow().clone();
-    let told: Vec<_> = notices.after(0).map(|one| (one.activity, one.why.as_str())).collect();
+    let noticed: Vec<_> = notices.after(0).map(|one| (one.activity, one.why.as_str())).collect();
     let why = format!("3 objects of shard {shard} were dropped before they had taken leave");
-    assert_eq!(told, [(Activity::Deactivate, why.as_str())]);
+    assert_eq!(noticed, [(Activity::Deactivate, why.as_str())]);
 }

@@ -42,7 +42,7 @@ impl<F: Fn(u64) -> Meddling + Send + Sync + 'static> Transport for Meddler<F> {
             match (self.meddle)(number) {
                 Meddling::Nothing => self.through.call(node, call).await,
                 Meddling::NotSent => {
-                    let reason = "somebody meddled".to_owned();
+                    let reason = "the test interferes".to_owned();
                     Err(CallError::Unreachable { node: node.to_string(), reason })
                 }
                 Meddling::AnswerLost => {

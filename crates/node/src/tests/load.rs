@@ -53,7 +53,7 @@ impl Load {
         Self { stop: Arc::clone(&stop), clients: (0..CLIENTS).map(client).collect() }
     }
 
-    /// Stops, and tells what became of all calls.
+    /// Stops, and returns the outcomes of all calls.
     pub(super) async fn stop(self) -> Tally {
         self.stop.store(true, Ordering::Relaxed);
         let mut sum = Tally::default();

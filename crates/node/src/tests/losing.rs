@@ -51,14 +51,14 @@ async fn a_node_that_cannot_keep_its_session_stops_before_others_begin() {
     // Two seconds before the session can end, it serves no more, and breaks off what runs.
     let broken = running.await.unwrap();
     assert_eq!(broken, Err(CallError::Unknown(UnknownWhy::NotServing)));
-    assert_eq!(world.holder_of(shard), address("b"), "nobody else has begun yet");
+    assert_eq!(world.holder_of(shard), address("b"), "no other node has begun yet");
     let refused = cut.node.service().answer(call(&id, "add")).await;
     assert_eq!(refused, Err(CallError::NotServing));
     // The other takes over, and goes on where this one was.
     world.settle(1).await;
     let gate = world.gate().await;
     assert_eq!(gate.call(call(&id, "add")).await.unwrap(), "2");
-    // When it can, it comes back as somebody else.
+    // When it can, it comes back as another instance.
     cut.line.cut.store(false, Ordering::Relaxed);
     world.settle(2).await;
     let mut state = cut.node.state();

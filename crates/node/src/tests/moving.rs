@@ -33,7 +33,7 @@ async fn a_node_that_drains_hands_everything_over_and_no_call_fails() {
     let gate = Arc::new(world.gate().await);
     let load = Load::start(&gate);
     world.sleep_ms(500).await;
-    // The first leads. That it goes is noticed by nobody either.
+    // The first leads. Its leaving is not noticed by callers either.
     let leader = world.watcher.view().live_leader().unwrap().address.clone();
     let leaving = nodes.iter().find(|process| *process.node.address() == leader).unwrap();
     leaving.node.drain().await;
@@ -115,7 +115,7 @@ async fn a_node_waits_only_so_long_for_others_to_take_what_is_pinned_to_it() {
     assert!(took >= patience, "{took:?}");
     world.until(|view| view.members.len() == 1).await;
     assert_eq!(nodes[1].node.shards().len(), 63);
-    // It is nobody's until its node is back.
+    // It has no holder until its node is back.
     let view = world.watcher.view();
     let info = view.map.info(pinned).unwrap();
     assert_eq!((info.current, info.target), (None, Some(&address("a"))));
@@ -167,7 +167,7 @@ async fn a_shard_that_stays_after_all_is_not_lost_to_a_release_that_comes_late()
         world.sleep_ms(1).await;
     }
     world.watcher.move_shard(shard, &address("a")).await.unwrap();
-    // For as long as the release may still come, nobody is served.
+    // While the release may still be applied, no call is served.
     world.sleep_ms(500).await;
     let held = {
         let (service, add) = (node.service(), call(&id, "add"));

@@ -116,7 +116,7 @@ async fn nor_do_calls_that_cross_between_nodes_that_both_leave() {
         tokio::spawn(async move { gate.call(call).await })
     });
     world.sleep_ms(50).await;
-    // Nobody is left who could take anything, so that nothing is meant for anybody else.
+    // No node is left that could take a shard, so no shard has another target.
     let began = world.env.monotonic();
     tokio::join!(nodes[0].node.drain(), nodes[1].node.drain());
     for call in calls {

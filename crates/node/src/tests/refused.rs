@@ -62,8 +62,9 @@ async fn a_shard_whose_release_may_still_come_is_not_served_though_the_next_one_
     world.watcher.move_shard(shard, &address("b")).await.unwrap();
     // All tries of one release are over.
     let mut notices = node.notices();
-    let told = notices.wait_for(|told| told.after(0).any(|one| one.activity == Activity::Release));
-    drop(told.await.unwrap());
+    let noticed =
+        notices.wait_for(|notices| notices.after(0).any(|one| one.activity == Activity::Release));
+    drop(noticed.await.unwrap());
     line.full.store(true, Ordering::Relaxed);
     let held = {
         let (service, add) = (node.service(), call(&id, "add"));

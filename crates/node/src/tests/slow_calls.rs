@@ -24,7 +24,7 @@ fn begin_slow(gate: &SharedGate, shard: ShardId, millis: u64) -> JoinHandle<Answ
     tokio::spawn(async move { gate.call(slow).await })
 }
 
-/// Calls other objects of the shard, one after the other, until something is over; tells how long
+/// Calls other objects of the shard, one after the other, until something is over; returns how long
 /// the slowest took. None may fail.
 async fn call_others(
     world: &World,
@@ -173,7 +173,7 @@ async fn a_node_that_leaves_waits_for_a_slow_call_when_its_patience_is_over_and_
     let (ended, slowest) = tokio::join!(leaving.node.drain(), calls);
     assert_eq!(ended, NodeState::Left);
     assert!(slowest < HELD_MAX, "{slowest:?}");
-    // A call would be held for longer than it has time by now, and be late; nobody waits in vain
+    // A call would be held for longer than it has time by now, and be late; no caller waits in vain
     // for more than that.
     let took = world.env.monotonic() - began;
     assert!(took > 9 * second && took < 11 * second, "{took:?}");

@@ -24,7 +24,7 @@ pub(super) struct Line {
     pub(super) cut: AtomicBool,
     /// Whether the store has no room, and takes no commits.
     pub(super) full: AtomicBool,
-    /// Whether commits get stuck on their way, and nobody hears of them.
+    /// Whether commits get stuck on their way, without an answer.
     pub(super) sticky: AtomicBool,
     /// The same for those that write a key which ends so.
     pub(super) sticky_key: Mutex<Option<String>>,
@@ -113,7 +113,7 @@ impl World {
         Self::stored(Layout::Native, change).await
     }
 
-    /// A cluster of 64 shards, whose nodes look around once a minute if nothing tells them.
+    /// A cluster of 64 shards, whose nodes check once a minute without a notification.
     async fn stored(layout: Layout, change: impl FnOnce(&mut ClusterConfig)) -> Self {
         let env = PausedEnv::new();
         let store = MemoryStore::new(Arc::new(Clock(env.clone())));
@@ -212,7 +212,7 @@ impl World {
         object_id_for_shard(self.config.sharding, shard, "counter").unwrap()
     }
 
-    /// What was stuck on a line arrives. Tells how much of it is applied.
+    /// What was stuck on a line arrives. Returns how much of it is applied.
     pub(super) async fn deliver(&self, line: &Line) -> usize {
         let stuck = std::mem::take(&mut *line.stuck.lock().unwrap());
         let mut applied = 0;

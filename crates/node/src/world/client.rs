@@ -170,12 +170,12 @@ mod tests {
     #[tokio::test]
     async fn any_time_can_be_given() {
         let transport = GrpcTransport::default();
-        let nobody = NodeAddress::parse("127.0.0.1:1").unwrap();
+        let absent = NodeAddress::parse("127.0.0.1:1").unwrap();
         let id = shardwright_placement::ObjectId::parse("x").unwrap();
         let call = Call::new(crate::ObjectKey::new("Echo", id), "echo", "", Duration::MAX);
-        let answer = transport.call(&nobody, call).await;
+        let answer = transport.call(&absent, call).await;
         assert!(matches!(answer, Err(CallError::Unreachable { .. })), "{answer:?}");
-        let answer = transport.loads(&nobody, Duration::MAX).await;
+        let answer = transport.loads(&absent, Duration::MAX).await;
         assert!(matches!(answer, Err(CallError::Unreachable { .. })), "{answer:?}");
     }
 

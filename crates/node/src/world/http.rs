@@ -27,7 +27,7 @@ use crate::transport::CallService;
 
 const TIMEOUT: HeaderName = HeaderName::from_static("timeout-ms");
 
-/// Answers clients over HTTP until told to stop; then answers those under way.
+/// Answers clients over HTTP until `stop` is ready, and finishes the calls under way.
 pub async fn serve_http(
     listener: TcpListener,
     service: Arc<dyn CallService>,
@@ -36,7 +36,7 @@ pub async fn serve_http(
     axum::serve(listener, http_routes(service)).with_graceful_shutdown(stop).await
 }
 
-/// The routes of calls, for whoever has more to offer at the same address.
+/// The routes of calls, for a server with more routes at the same address.
 pub fn http_routes(service: Arc<dyn CallService>) -> Router {
     Router::new()
         .route("/call/{type}/{object}/{method}", post(call))
@@ -48,7 +48,7 @@ pub fn http_routes(service: Arc<dyn CallService>) -> Router {
 /// Why a call was not answered, for programs that read JSON.
 #[derive(Serialize)]
 struct Problem {
-    /// One of our own codes, which tell every error apart, or `INVALID_REQUEST`.
+    /// One of our own codes, one per error, or `INVALID_REQUEST`.
     code: &'static str,
     message: String,
     /// Whether the call was executed: `no`, `yes` or `unknown`.
@@ -99,8 +99,8 @@ fn time_for(headers: &HeaderMap) -> Result<Duration, String> {
 /// A body that was not read to its end: how long it is, only its sender may know.
 fn too_large(headers: &HeaderMap) -> CallError {
     let limit = MAX_PAYLOAD_SIZE as u64;
-    let told = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    let size = told.and_then(|text| text.parse().ok()).unwrap_or(limit + 1);
+    let stated = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let size = stated.and_then(|text| text.parse().ok()).unwrap_or(limit + 1);
     CallError::TooLarge { size, limit }
 }
 

@@ -10,7 +10,7 @@ use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_placement::ObjectId;
 
 use crate::call::Call;
-use crate::chain::{Chain, ObjectKey};
+use crate::call::{Chain, ObjectKey};
 use crate::transport::ShardLoad;
 
 /// The message for a call.

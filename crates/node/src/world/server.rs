@@ -1,4 +1,5 @@
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use shardwright_api::limits::{MAX_LOADS_SIZE, MAX_MESSAGE_SIZE};
 use shardwright_api::status_of_error;
 use shardwright_api::wire::{gate, node};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
@@ -22,7 +24,7 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 #[error("calls cannot be received")]
 pub struct ServeError(#[from] tonic::transport::Error);
 
-/// Receives calls of gates and other nodes until told to stop; then answers those under way.
+/// Receives calls of gates and other nodes until `stop` is ready, and finishes those under way.
 pub async fn serve_node(
     listener: TcpListener,
     service: Arc<dyn CallService>,
@@ -36,7 +38,7 @@ pub async fn serve_node(
     Ok(server.add_service(service).serve_with_incoming_shutdown(incoming, stop).await?)
 }
 
-/// Receives calls of clients until told to stop; then answers those under way.
+/// Receives calls of clients until `stop` is ready, and finishes those under way.
 pub async fn serve_gate(
     listener: TcpListener,
     service: Arc<dyn CallService>,
@@ -104,4 +106,16 @@ impl gate::gate_server::Gate for Clients {
             Err(error) => Err(status_of_error(&error)),
         }
     }
+}
+
+/// Waits for SIGTERM or SIGINT. A node is drained then.
+pub async fn terminated() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        biased;
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }

@@ -85,7 +85,7 @@ async fn a_call_to_one_that_does_not_come_was_not_executed_and_holds_the_shard_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_object_says_is_told() {
+async fn errors_of_an_object_reach_its_caller() {
     let world = world(HostOptions::default());
     let no = world.call("shard#5/x", "refuse").await;
     assert_eq!(no, Err(CallError::Refused("no".to_owned())));
@@ -196,21 +196,21 @@ async fn an_object_is_loaded_without_a_call() {
 async fn a_node_hears_what_its_caller_has_heard_before_it_refuses() {
     for strict in [false, true] {
         let world = world(HostOptions { strict, ..HostOptions::default() });
-        let told =
+        let with_fence =
             |raw| Call { fence: fence(raw), timeout: 5 * SECOND, ..call("shard#5/x", "count") };
-        let early = world.begin(told(8)).await;
+        let early = world.begin(with_fence(8)).await;
         assert!(!early.is_finished(), "{:?}", early.await);
         world.slot().take(fence(8));
         assert_eq!(early.await.unwrap().unwrap(), "1");
         // What it hears may be that the shard is another's.
-        let early = world.begin(told(9)).await;
+        let early = world.begin(with_fence(9)).await;
         world.slot().give_up();
         let gone = CallError::NotOwner { shard: Some(shard()), fence: fence(8) };
         assert_eq!(early.await.unwrap(), Err(gone.clone()));
-        // If it hears nothing, somebody else may have the shard.
+        // If it learns of no later claim, another node may have the shard.
         world.slot().take(fence(8));
         let began = world.host.env.monotonic();
-        assert_eq!(world.host.serve(told(9)).await, Err(gone));
+        assert_eq!(world.host.serve(with_fence(9)).await, Err(gone));
         assert_eq!(world.host.env.monotonic() - began, SECOND);
     }
 }

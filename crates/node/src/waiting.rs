@@ -1,7 +1,10 @@
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use shardwright_api::CallError;
+use shardwright_contracts::Env;
 
 /// The calls of a process that wait for a shard, so many and no more.
 #[derive(Debug)]
@@ -38,6 +41,20 @@ impl Queue {
 impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a future comes to before a time on the clock that never jumps; none if it takes longer.
+pub(crate) async fn within<T>(
+    env: &dyn Env,
+    deadline: Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let left = deadline.saturating_sub(env.monotonic());
+    tokio::select! {
+        biased;
+        value = future => Some(value),
+        () = env.sleep(left) => None,
     }
 }
 
