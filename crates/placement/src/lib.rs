@@ -34,7 +34,8 @@
 //! // The leader decides where shards should be, once the nodes have been the same for a while …
 //! let now = LogicalTime::from_millis(10_000);
 //! let (loads, observations) = (None, &LeaderObservations::default());
-//! let input = PlanInput { map: &map, members: &members, loads, config: &config, now, observations };
+//! let members = &members;
+//! let input = PlanInput { map: &map, members, loads, config: &config, now, observations };
 //! let decided = plan(&input);
 //! assert_eq!(decided.moves[1].to_string(), "shard 1 goes to 10.0.0.6:47001: it has no node yet");
 //! map.apply(&decided.update(&map, now).expect("shards were placed"))?;
@@ -43,11 +44,11 @@
 //! let shard = config.sharding.hashed("user-12345");
 //! let target = map.info(shard)?.target.expect("it was placed").clone();
 //! let holder = &members.get(target.as_str()).expect("targets are members").holder;
-//! let claim = ops::claim(map.info(shard)?, holder, &members, FenceEpoch::INITIAL)?;
+//! let claim = ops::claim(map.info(shard)?, holder, members, FenceEpoch::INITIAL)?;
 //! map.learn_claim(shard, &claim)?;
 //!
 //! // … and calls go there.
-//! let table = RoutingTable::new(&map, &members, None, &config);
+//! let table = RoutingTable::new(&map, members, None, &config);
 //! let explanation = table.explain("user-12345")?.to_string();
 //! assert!(explanation.starts_with("the id hashes to shard 1392 of 8192 by fnv1a32"));
 //! # Ok(())

@@ -310,7 +310,8 @@ mod tests {
                 (Ok(borrowed), Ok(kept)) => {
                     prop_assert_eq!(borrowed, kept.borrowed());
                     prop_assert_eq!(kept.as_str(), &text);
-                    prop_assert_eq!(borrowed.location() == ObjectLocation::Hashed, !text.contains('/'));
+                    let is_hashed = borrowed.location() == ObjectLocation::Hashed;
+                    prop_assert_eq!(is_hashed, !text.contains('/'));
                 }
                 (Err(one), Err(other)) => prop_assert_eq!(one, other),
                 _ => prop_assert!(false, "one parser, two opinions"),
@@ -332,7 +333,8 @@ mod tests {
         #[test]
         fn an_id_made_for_a_shard_names_that_shard(shard in 0..MAX_NUM_SHARDS, rest in ".{1,10}") {
             let text = format!("shard#{shard}/{rest}");
-            prop_assert_eq!(location(&text), Ok(ObjectLocation::Shard(ShardId::from_raw(shard.into()))));
+            let named = ObjectLocation::Shard(ShardId::from_raw(shard.into()));
+            prop_assert_eq!(location(&text), Ok(named));
         }
     }
 }
