@@ -99,7 +99,7 @@ impl<'a> ShardSpecRef<'a> {
 
     /// Whether both bounds are keys.
     #[must_use]
-    pub const fn is_bounded(self) -> bool {
+    pub(crate) const fn is_bounded(self) -> bool {
         !self.start.is_empty() && !self.end.is_empty()
     }
 
@@ -111,7 +111,7 @@ impl<'a> ShardSpecRef<'a> {
 
     /// Whether no key can lie in the range.
     #[must_use]
-    pub fn is_inverted(self) -> bool {
+    pub(crate) fn is_inverted(self) -> bool {
         !self.end.is_empty() && self.start >= self.end
     }
 }

@@ -13,5 +13,5 @@ mod server;
 mod timeout;
 
 pub use client::{GrpcOptions, GrpcTransport};
-pub use http::{http_routes, serve_http};
+pub use http::serve_http;
 pub use server::{ServeError, serve_gate, serve_node, terminated};

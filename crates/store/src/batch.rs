@@ -43,15 +43,15 @@ use crate::store::Revision;
 
 /// How much a batch carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BatchSize {
+pub(crate) struct BatchSize {
     /// Commits.
-    pub commits: usize,
+    pub(crate) commits: usize,
     /// Expectations and writes of all commits.
-    pub operations: usize,
+    pub(crate) operations: usize,
     /// The most expectations, or writes, that one commit has.
-    pub longest: usize,
+    pub(crate) longest: usize,
     /// Bytes of all keys and values.
-    pub bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl BatchSize {
@@ -65,7 +65,7 @@ impl BatchSize {
 }
 
 /// What carries batches out.
-pub trait BatchEngine: Send + Sync + 'static {
+pub(crate) trait BatchEngine: Send + Sync + 'static {
     /// Whether a batch of this size may be sent. One commit alone is always sent.
     fn fits(&self, size: &BatchSize) -> bool;
 
@@ -85,7 +85,7 @@ pub trait BatchEngine: Send + Sync + 'static {
 }
 
 /// Puts commits together for an engine.
-pub struct Batcher<E> {
+pub(crate) struct Batcher<E> {
     core: Arc<Core<E>>,
 }
 
@@ -108,19 +108,19 @@ trait BatchOwner: Send + Sync {
 
 impl<E: BatchEngine> Batcher<E> {
     /// Serves an engine.
-    pub fn new(engine: Arc<E>) -> Self {
+    pub(crate) fn new(engine: Arc<E>) -> Self {
         Self { core: Arc::new(Core { engine, queue: Queue::default() }) }
     }
 
     /// The engine.
     #[must_use]
-    pub fn engine(&self) -> &Arc<E> {
+    pub(crate) fn engine(&self) -> &Arc<E> {
         &self.core.engine
     }
 
     /// Commits, perhaps together with others. If the future is dropped, the commit may or may not
     /// happen.
-    pub async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
+    pub(crate) async fn commit(&self, commit: Commit) -> Result<Revision, CommitError> {
         let (sender, mut reply) = oneshot::channel();
         let mut member = Some(Member::new(commit, sender));
         let has_company = poll_fn(|context| {
@@ -147,7 +147,7 @@ impl<E: BatchEngine> Batcher<E> {
 
     /// Starts what waits and could be under way. Callers do so themselves; this is for whoever has
     /// a clock and wants to make sure that no caller that is never polled again holds up others.
-    pub fn start_waiting(&self) {
+    pub(crate) fn start_waiting(&self) {
         self.core.lead(None);
     }
 }
@@ -254,7 +254,7 @@ impl<E> fmt::Debug for Batcher<E> {
 ///
 /// A batch that is dropped without an answer answers all its callers that the outcome is unknown.
 #[must_use = "callers wait for the answer"]
-pub struct CommitBatch {
+pub(crate) struct CommitBatch {
     members: Vec<Member>,
     /// How many commits of it count as under way.
     counted: AtomicUsize,
@@ -264,25 +264,28 @@ pub struct CommitBatch {
 
 impl CommitBatch {
     /// The commits, in the order in which they came.
-    pub fn commits(&self) -> impl ExactSizeIterator<Item = &Commit> {
+    pub(crate) fn commits(&self) -> impl ExactSizeIterator<Item = &Commit> {
         self.members.iter().map(|member| &member.commit)
     }
 
     /// How long the one that came first has waited.
     #[must_use]
-    pub fn waited(&self) -> Duration {
+    pub(crate) fn waited(&self) -> Duration {
         let waited = self.members.iter().map(|member| member.since.elapsed());
         waited.max().unwrap_or_default()
     }
 
     /// It takes unusually long: whoever comes later does not wait for it, if there is another way.
-    pub fn stalls(&self) {
+    pub(crate) fn stalls(&self) {
         let counted = self.counted.swap(0, Ordering::Relaxed);
         Arc::clone(&self.owner).excuse(counted);
     }
 
     /// Answers each commit, in their order.
-    pub fn finish(mut self, results: impl IntoIterator<Item = Result<Revision, CommitError>>) {
+    pub(crate) fn finish(
+        mut self,
+        results: impl IntoIterator<Item = Result<Revision, CommitError>>,
+    ) {
         let mut results = results.into_iter();
         for member in self.members.drain(..) {
             member.answer(results.next().unwrap_or_else(|| Err(interrupted())));
@@ -291,7 +294,7 @@ impl CommitBatch {
 
     /// Answers the commits that are decided, in their order, and ends the batch. The others are
     /// answered apart, and nobody waits for them.
-    pub fn part(
+    pub(crate) fn part(
         mut self,
         decided: impl IntoIterator<Item = Option<Result<Revision, CommitError>>>,
     ) -> Undecided {
@@ -307,7 +310,7 @@ impl CommitBatch {
     }
 
     /// Answers all commits alike.
-    pub fn fail(mut self, error: &CommitError) {
+    pub(crate) fn fail(mut self, error: &CommitError) {
         for member in self.members.drain(..) {
             member.answer(Err(error.clone()));
         }
@@ -315,7 +318,7 @@ impl CommitBatch {
 
     /// The engine has applied none of the commits, for a reason that one of them has. If there is
     /// only one, that is its answer; else each is sent again, alone.
-    pub fn refuse(mut self, error: CommitError) {
+    pub(crate) fn refuse(mut self, error: CommitError) {
         if self.members.len() > 1 {
             self.again = std::mem::take(&mut self.members);
         } else if let Some(member) = self.members.pop() {
@@ -344,18 +347,21 @@ impl fmt::Debug for CommitBatch {
 ///
 /// If they are dropped without an answer, the callers hear that the outcome is unknown.
 #[must_use = "callers wait for the answer"]
-pub struct Undecided {
+pub(crate) struct Undecided {
     members: Vec<Member>,
 }
 
 impl Undecided {
     /// The commits, in the order in which they came.
-    pub fn commits(&self) -> impl ExactSizeIterator<Item = &Commit> {
+    pub(crate) fn commits(&self) -> impl ExactSizeIterator<Item = &Commit> {
         self.members.iter().map(|member| &member.commit)
     }
 
     /// Answers each commit, in their order.
-    pub fn finish(mut self, results: impl IntoIterator<Item = Result<Revision, CommitError>>) {
+    pub(crate) fn finish(
+        mut self,
+        results: impl IntoIterator<Item = Result<Revision, CommitError>>,
+    ) {
         for (member, result) in self.members.drain(..).zip(results) {
             member.answer(result);
         }

@@ -8,6 +8,10 @@
 
 mod address;
 mod any;
+#[cfg_attr(
+    not(feature = "etcd"),
+    allow(dead_code, reason = "only the etcd store decides a batch in parts")
+)]
 mod batch;
 mod clock;
 mod commit;
@@ -28,7 +32,6 @@ mod watch;
 
 pub use address::{ConnectError, StoreAddress, connect};
 pub use any::AnyStore;
-pub use batch::{BatchEngine, BatchSize, Batcher, CommitBatch};
 pub use clock::{MachineClock, ManualClock, SessionClock};
 pub use commit::{Commit, CommitBuilder, CommitShapeError, Expect, Expectation, Write};
 pub use error::{

@@ -162,7 +162,7 @@ impl ByteSlab {
 
     /// How many slots are in use.
     #[must_use]
-    pub const fn slots_used(&self) -> usize {
+    pub(crate) const fn slots_used(&self) -> usize {
         self.slots_used
     }
 

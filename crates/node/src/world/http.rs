@@ -36,8 +36,7 @@ pub async fn serve_http(
     axum::serve(listener, http_routes(service)).with_graceful_shutdown(stop).await
 }
 
-/// The routes of calls, for a server with more routes at the same address.
-pub fn http_routes(service: Arc<dyn CallService>) -> Router {
+fn http_routes(service: Arc<dyn CallService>) -> Router {
     Router::new()
         .route("/call/{type}/{object}/{method}", post(call))
         .route("/healthz", get(|| async { "ok\n" }))
