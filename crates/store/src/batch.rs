@@ -1,16 +1,15 @@
 //! Group commit: commits that wait at the same moment go to the engine together.
 //!
-//! Callers queue up in the order in which they come, and each then leads if nobody does: it takes
-//! as many from the front as may go together and has the engine start them. So a caller that is
-//! alone commits where it stands, with no thread and no task in between, and there is no task of
-//! the batcher that could die. When a leader has its own answer and others still wait, it nudges
-//! the first of them. When a batch is over that was carried out elsewhere, whoever says so starts
-//! the next.
+//! Callers queue in the order in which they arrive, and each then leads if there is no leader: it
+//! takes as many from the front as may go together and has the engine start them. So a single
+//! caller commits on its own thread, and there is no task of the batcher that could die. When a
+//! leader has its own answer and others still wait, it wakes the first of them. When a batch is
+//! over that was carried out elsewhere, the engine starts the next.
 //!
-//! Nobody leads while it waits for something, so that no caller holds up the others, whether it
-//! is slow, goes away, or is never polled again. In that last case a nudge was for nothing, and the
-//! queue stands still until the next caller comes or somebody calls [`Batcher::start_waiting`]. So
-//! a leader of an engine that decides elsewhere nudges nobody: it starts all that can be started.
+//! No caller leads while it waits for something, so that no caller holds up the others, whether it
+//! is slow, goes away, or is never polled again. In that last case the wake-up is lost, and the
+//! queue stands still until the next caller comes or [`Batcher::start_waiting`] is called. So
+//! a leader of an engine that decides elsewhere wakes no caller: it starts all that can be started.
 //!
 //! An engine may carry out several batches at a time. The next is started beside others only if at
 //! least as many wait for it as are under way: a request costs a server as much as dozens of
@@ -19,7 +18,8 @@
 //!
 //! Two commits go together only if neither writes what the other looks at or writes. Engines judge
 //! all commits of a batch against the state before it, so two that exclude each other would both
-//! pass. A commit that clashes closes the batch and is the first of the next one; nobody overtakes.
+//! pass. A commit that clashes closes the batch and is the first of the next one. None overtakes
+//! another.
 //!
 //! What a caller that goes away has queued is left out, or runs to its end unheard.
 
@@ -73,7 +73,7 @@ pub(crate) trait BatchEngine: Send + Sync + 'static {
     fn in_flight(&self) -> usize;
 
     /// Whether batches are decided where they are started. Then a caller with its own answer leads
-    /// no further, for it would do the work of others; and somebody with a clock has to call
+    /// no further, because it would do the work of others; and a thread with a clock has to call
     /// [`Batcher::start_waiting`] now and then.
     fn decides_in_start(&self) -> bool;
 
@@ -145,8 +145,8 @@ impl<E: BatchEngine> Batcher<E> {
         }
     }
 
-    /// Starts what waits and could be under way. Callers do so themselves; this is for whoever has
-    /// a clock and wants to make sure that no caller that is never polled again holds up others.
+    /// Starts what waits and could be under way. Callers do so themselves; this is for a
+    /// thread with a clock, so that a caller that is never polled again does not block others.
     pub(crate) fn start_waiting(&self) {
         self.core.lead(None);
     }
@@ -157,7 +157,7 @@ impl<E: BatchEngine> Core<E> {
     fn lead(self: &Arc<Self>, own: Option<&oneshot::Receiver<Reply>>) {
         let is_answered = || own.is_some_and(|own| !own.is_empty());
         let is_done = || self.engine.decides_in_start() && is_answered();
-        // Others have just come and will lead when they have let everybody join them; who has its
+        // Others have just come and will lead when they have let others join them; who has its
         // answer already would only break up their batch.
         if is_answered() || !self.queue.begin() {
             return;
@@ -197,7 +197,7 @@ impl<E: BatchEngine> BatchOwner for Core<E> {
     }
 }
 
-/// Somebody leads, until this is dropped; then, unless there was nothing left, somebody else may.
+/// Leadership, until this is dropped. Then another caller may lead, if any waits.
 struct Leading<'c, E: BatchEngine> {
     core: &'c Arc<Core<E>>,
     given_up: bool,
@@ -275,7 +275,7 @@ impl CommitBatch {
         waited.max().unwrap_or_default()
     }
 
-    /// It takes unusually long: whoever comes later does not wait for it, if there is another way.
+    /// It takes unusually long: later callers do not wait for it if there is another way.
     pub(crate) fn stalls(&self) {
         let counted = self.counted.swap(0, Ordering::Relaxed);
         Arc::clone(&self.owner).excuse(counted);
@@ -293,7 +293,7 @@ impl CommitBatch {
     }
 
     /// Answers the commits that are decided, in their order, and ends the batch. The others are
-    /// answered apart, and nobody waits for them.
+    /// answered apart, and no caller waits for them.
     pub(crate) fn part(
         mut self,
         decided: impl IntoIterator<Item = Option<Result<Revision, CommitError>>>,

@@ -10,7 +10,7 @@ pub trait SessionClock: Send + Sync + 'static {
 }
 
 /// The clock of the machine: the same in all its processes, and standing still while it sleeps,
-/// as they do. It begins anew when the machine does.
+/// as they do. It restarts with the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MachineClock;
 
@@ -22,7 +22,7 @@ impl SessionClock for MachineClock {
     }
 }
 
-/// A clock that stands still until somebody moves it.
+/// A clock that stands still until it is moved.
 #[derive(Debug, Default)]
 pub struct ManualClock(Mutex<Duration>);
 

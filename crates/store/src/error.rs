@@ -6,14 +6,14 @@ use crate::key::Key;
 use crate::limits::LimitExceeded;
 use crate::store::{SessionId, Versioned};
 
-/// What kind of trouble a store has, as far as it matters to somebody who can do something.
+/// Kind of a fault, as far as it matters to the caller or the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// It cannot be reached, or has no leader.
     Unreachable,
     /// It did not answer in time.
     TimedOut,
-    /// It is too busy; somebody else has it, or too much is asked of it.
+    /// It is too busy: another process has it, or there are too many requests.
     Busy,
     /// It has no room left.
     Full,
@@ -102,7 +102,7 @@ pub enum ScanError {
 /// Why a watch ended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WatchError {
-    /// Changes were missed: read everything anew and watch from there.
+    /// Changes were missed: read everything again and watch from there.
     #[error("changes were missed")]
     Gap,
     /// The store failed.

@@ -16,7 +16,7 @@
 //! | `next`, `turn` | whose turn it is to write |
 //! | `owner-N` | held by an owner of sessions for as long as it lives |
 //!
-//! The first user finds nobody else, so all sessions have ended, and if the last user did not
+//! The first user finds no other, so all sessions have ended, and if the last user did not
 //! close the store, it checks everything that is stored against a digest that every commit
 //! carries on. What does not add up is refused.
 //!
@@ -246,7 +246,7 @@ impl Store for FileStore {
         });
         let snapshot = read.map_err(|failure| failure.store_error(self.path()))?;
         if snapshot.values.iter().flatten().any(|found| found.session.is_some()) {
-            // Whoever looks at what belongs to a session may be waiting for its end.
+            // A reader of what belongs to a session may be waiting for its end.
             self.inner.maintenance.wake_if_idle();
         }
         Ok(snapshot)

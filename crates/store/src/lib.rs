@@ -2,7 +2,7 @@
 //!
 //! A [`Store`] holds bytes under keys. Everything that must be decided is decided by a [`Commit`]:
 //! a set of expectations about keys and a set of writes, all or nothing. Reads, scans and watches
-//! only tell what to expect, so that what is built on top stays correct if they are out of date.
+//! only show what to expect, so that what is built on top stays correct if they are out of date.
 //!
 //! Nothing here knows what the bytes mean.
 

@@ -1,7 +1,7 @@
-//! A store in memory: for tests, simulations, and jobs that nobody minds losing.
+//! A store in memory: for tests, simulations, and throw-away jobs.
 //!
-//! It has no runtime, no chance and no clock of its own, so that whoever brings those can make the
-//! same things happen again. [`Hooks`] step in before and after each call of one client; the
+//! It has no runtime, no chance and no clock of its own, so that a simulator that brings those can
+//! replay everything. [`Hooks`] step in before and after each call of one client; the
 //! methods of [`MemoryStore`] beyond [`Store`] do to the whole store what time and operators do.
 
 mod hooks;
@@ -117,7 +117,7 @@ impl<H: Hooks> MemoryStore<H> {
         self.lock().expire_sessions(now);
     }
 
-    /// How long until a session's time is over, if nobody keeps it alive.
+    /// How long until a session's time is over, if it is not kept alive.
     #[must_use]
     pub fn until_next_expiry(&self) -> Option<Duration> {
         let now = self.shared.clock.now();
@@ -127,7 +127,7 @@ impl<H: Hooks> MemoryStore<H> {
     }
 
     /// Ends sessions when their time is over, for as long as it is polled. Watches then see it
-    /// without anybody calling the store.
+    /// without a call to the store.
     pub async fn reap<F: Future<Output = ()>>(&self, sleep: impl Fn(Duration) -> F) {
         const AT_MOST: Duration = Duration::from_millis(100);
         loop {
@@ -136,7 +136,7 @@ impl<H: Hooks> MemoryStore<H> {
         }
     }
 
-    /// Ends a session before its time. Tells whether it was there.
+    /// Ends a session before its time. Returns whether it existed.
     pub fn end_session(&self, session: SessionId) -> bool {
         self.lock().change(|state| state.close_session(session)).is_ok()
     }
@@ -168,7 +168,7 @@ impl<H: Hooks> MemoryStore<H> {
     pub fn release_watches(&self) {
         let mut inner = self.lock();
         inner.watches_held = false;
-        inner.tell_watches();
+        inner.notify_watches();
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -176,7 +176,7 @@ impl<H: Hooks> MemoryStore<H> {
         self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a call between its hooks: `lost` says what the caller is told of an answer that is.
+    /// Runs a call between its hooks: `lost` makes the error for a lost answer.
     async fn call<T, E>(
         &self,
         call: HookedCall<'_>,
@@ -270,10 +270,10 @@ impl<H: Hooks> Store for MemoryStore<H> {
 }
 
 impl Inner {
-    /// Changes the state and tells the watches.
+    /// Changes the state and notifies the watches.
     fn change<T>(&mut self, change: impl FnOnce(&mut MemoryState) -> T) -> T {
         let result = change(&mut self.state);
-        self.tell_watches();
+        self.notify_watches();
         result
     }
 
@@ -295,11 +295,11 @@ impl Inner {
         }
         let (sender, changes) = Changes::channel(capacity);
         self.watches.push(Watch { range: range.clone(), seen: after, sender });
-        self.tell_watches();
+        self.notify_watches();
         Ok(changes)
     }
 
-    fn tell_watches(&mut self) {
+    fn notify_watches(&mut self) {
         if self.watches_held {
             return;
         }

@@ -50,8 +50,8 @@ pub struct Versioned {
     pub revision: Revision,
     /// The session that it goes with.
     pub session: Option<SessionId>,
-    /// Whether what is stored is not what was written, as far as the store can tell. Then the
-    /// value is empty, so that nobody takes it for anything, there is no session, and the revision
+    /// Whether what is stored is not what was written, as far as the store can detect. Then the
+    /// value is empty, so that it is never mistaken for data, there is no session, and the revision
     /// only serves a commit to name it. It is the damage of this key, and of no other, unless the
     /// key itself is what changed.
     pub is_damaged: bool,
@@ -171,7 +171,7 @@ pub trait Store: Send + Sync + 'static {
         after: Revision,
     ) -> impl Future<Output = Result<Changes, WatchError>> + Send;
 
-    /// Opens a session. It ends when nobody keeps it alive for `ttl`, or when its process is known
+    /// Opens a session. It ends when it is not kept alive for `ttl`, or when its process is known
     /// to be gone; whatever was put in it goes away then.
     fn open_session(
         &self,

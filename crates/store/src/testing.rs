@@ -23,7 +23,7 @@ const COUNT: u32 = 20_000;
 
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// A port of loopback on which nobody listens. Somebody else may be faster to take it.
+/// A free port of loopback. Another process may be faster to take it.
 fn free_port() -> io::Result<u16> {
     for _ in 0..COUNT {
         // Processes that run tests side by side begin at different places.

@@ -26,7 +26,7 @@ pub struct ChangeSet {
 /// The changes of a range, in order, each once.
 ///
 /// A watch is a hint. It ends with [`WatchError::Gap`] where something was missed; what is to be
-/// relied on is read anew.
+/// relied on is read again.
 #[derive(Debug)]
 pub struct Changes {
     receiver: mpsc::Receiver<Result<ChangeSet, WatchError>>,
@@ -62,7 +62,7 @@ pub struct ChangeSender {
 }
 
 impl ChangeSender {
-    /// Passes changes on, without waiting. Tells whether anybody will see more of them: the reader
+    /// Passes changes on, without waiting. Returns whether more of them will be seen: the reader
     /// may be gone, or too far behind.
     pub fn send(&mut self, changes: ChangeSet) -> bool {
         if self.ended || self.sender.is_closed() {

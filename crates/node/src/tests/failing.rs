@@ -125,6 +125,6 @@ async fn objects_dropped_in_a_move_are_in_the_notices() {
     world.until(|view| view.readiness().is_ready()).await;
     let notices = nodes[0].node.notices().borrow().clone();
     let noticed: Vec<_> = notices.after(0).map(|one| (one.activity, one.why.as_str())).collect();
-    let why = format!("3 objects of shard {shard} were dropped before they had taken leave");
+    let why = format!("3 objects of shard {shard} were dropped before they were deactivated");
     assert_eq!(noticed, [(Activity::Deactivate, why.as_str())]);
 }

@@ -1,4 +1,4 @@
-//! Who waits, and how many batches are under way.
+//! Waiting callers, and the number of batches under way.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -14,13 +14,13 @@ use crate::error::CommitError;
 use crate::key::Key;
 use crate::store::Revision;
 
-/// What a waiting caller is told.
+/// Message to a waiting caller.
 #[derive(Debug)]
 pub(super) enum Reply {
     /// What became of its commit.
     Decided(Result<Revision, CommitError>),
     /// It should see whether something can be started; its answer will come through the other
-    /// channel. That stands first to be dropped first: a nudge that nobody takes must not come
+    /// channel. That stands first to be dropped first: a wake-up that is not taken must not come
     /// back to a caller that is gone.
     Lead(oneshot::Receiver<Self>, LeaderWakeUp),
 }
@@ -60,14 +60,14 @@ struct State {
     in_flight: usize,
     /// The commits in those that are worth waiting for.
     under_way: usize,
-    /// Whether somebody is starting batches right now. Nobody ever is while it waits.
+    /// Whether a caller is starting batches right now. None does while it waits.
     led: bool,
-    /// Who came last, to tell a caller that is alone from many that take turns.
+    /// The latest caller, to distinguish a single caller from many that alternate.
     last_caller: Option<Waker>,
 }
 
 impl Queue {
-    /// Puts a member at the end. Tells whether the one before came from somebody else.
+    /// Puts a member at the end. Returns whether the one before came from another caller.
     pub(super) fn join(&self, member: Member, caller: &Waker) -> bool {
         let mut state = self.lock();
         // `will_wake` also compares function tables, of which a compiler may keep several copies.
@@ -80,7 +80,7 @@ impl Queue {
         has_company
     }
 
-    /// Begins to lead. Tells whether nobody else does.
+    /// Begins to lead. Returns false if another caller leads.
     pub(super) fn begin(&self) -> bool {
         !std::mem::replace(&mut self.lock().led, true)
     }
@@ -137,10 +137,10 @@ impl Queue {
             let idle = !state.led && state.in_flight < slots;
             let Some(first) = state.waiting.front_mut().filter(|_| idle) else { return };
             let (reply, later) = oneshot::channel();
-            let told = std::mem::replace(&mut first.reply, reply);
+            let before = std::mem::replace(&mut first.reply, reply);
             drop(state);
-            // Outside of the lock, for it wakes somebody.
-            match told.send(Reply::Lead(later, wake_up())) {
+            // Outside of the lock, because it wakes a caller.
+            match before.send(Reply::Lead(later, wake_up())) {
                 Err(Reply::Lead(_, unheard)) => unheard.cancel(),
                 Ok(()) | Err(Reply::Decided(_)) => return,
             }

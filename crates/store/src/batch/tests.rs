@@ -64,7 +64,7 @@ fn is_poison(commit: &Commit) -> bool {
     matches!(&commit.writes()[0], crate::Write::Put { value, .. } if &value[..] == b"poison")
 }
 
-/// Checks every batch that it gets; carries it out at once, or keeps it until it is told to.
+/// Checks every batch that it gets; carries it out at once, or keeps it until the test asks for it.
 #[derive(Debug, Default)]
 struct Recorder {
     keeps: AtomicBool,
@@ -230,7 +230,7 @@ impl World {
         let batch = log.kept.swap_remove(at);
         drop(log);
         if self.chance.one_in(12) {
-            // Whoever carried it out died.
+            // The engine died with it.
             recorder.under_way.fetch_sub(1, Ordering::SeqCst);
             self.lost = true;
             drop(batch);
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// Runs until nobody is awake and nothing is under way.
+    /// Runs until no caller is awake and nothing is under way.
     fn settle(&mut self) {
         for _ in 0..100_000 {
             let quiet = self.callers.iter().all(|one| !one.woken.0.load(Ordering::SeqCst));
@@ -282,7 +282,7 @@ fn live_through(seed: u64) -> (usize, usize) {
         world.step();
     }
     world.settle();
-    assert!(world.callers.is_empty(), "seed {seed}: somebody waits for ever");
+    assert!(world.callers.is_empty(), "seed {seed}: a caller waits for ever");
     assert_eq!(world.answers.len() + world.gone, total, "seed {seed}");
     for (number, answer) in &world.answers {
         match answer {
@@ -309,7 +309,7 @@ fn whatever_happens_everybody_who_waits_gets_their_own_answer() {
 }
 
 #[test]
-fn nobody_overtakes() {
+fn no_commit_overtakes_another() {
     for seed in 0..500 {
         let mut world = World::new(seed);
         world.batcher.engine().keeps.store(true, Ordering::SeqCst);
@@ -439,7 +439,7 @@ fn a_refused_batch_is_sent_again_one_by_one() {
 }
 
 #[test]
-fn a_caller_that_is_never_polled_again_stops_nobody() {
+fn a_caller_that_is_never_polled_again_does_not_block_others() {
     let batcher = Batcher::new(Arc::new(Recorder { slots: 1, ..Recorder::default() }));
     batcher.engine().keeps.store(true, Ordering::SeqCst);
     let mut context = Context::from_waker(Waker::noop());
@@ -459,7 +459,7 @@ fn a_caller_that_is_never_polled_again_stops_nobody() {
         let kept = batcher.engine().log().kept.pop().unwrap();
         batcher.engine().carry_out(kept);
     };
-    // Whoever finishes a batch starts the next, whatever the callers do.
+    // Finishing a batch starts the next, whatever the callers do.
     finish();
     assert!(poll(&mut first).is_ready());
     finish();
@@ -467,10 +467,10 @@ fn a_caller_that_is_never_polled_again_stops_nobody() {
     finish();
     assert!(poll(&mut third).is_ready());
     assert!(poll(&mut stuck).is_ready());
-    // A leader that has its answer nudges one that is not listening; somebody with a clock helps.
+    // A leader that has its answer wakes one that is not polled; the clock thread helps.
     let [mut stuck, mut leader] = [wait(3), wait(4)];
     batcher.engine().keeps.store(false, Ordering::SeqCst);
-    assert!(batcher.core.queue.begin(), "as if somebody was leading");
+    assert!(batcher.core.queue.begin(), "as if a caller was leading");
     assert!(poll(&mut stuck).is_pending() && poll(&mut leader).is_pending());
     batcher.core.queue.end();
     Arc::clone(&batcher.core).wake_up();

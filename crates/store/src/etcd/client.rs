@@ -118,7 +118,7 @@ impl Client {
         self.call_within(self.options.timeouts.call, &|| (), what, repeat, call).await
     }
 
-    /// The same, until some other time is over. It is told when an answer takes unusually long,
+    /// The same, until some other time is over. It is notified when an answer takes unusually long,
     /// and by then others are sent elsewhere.
     pub(crate) async fn call_within<T, F, Answer>(
         &self,
@@ -173,8 +173,8 @@ impl Client {
         let mut calling = pin!(call(Arc::clone(&connection), time));
         let mut answer = timeout(first, &mut calling).await;
         if answer.is_err() && first < time {
-            // It may still be answered. Whoever comes later does better to ask somebody else, but
-            // an answer must not wait until somebody else is found.
+            // It may still be answered. Later requests better go to another member, but an
+            // answer must not wait until another member is found.
             let giving_up = async {
                 self.retire(&connection).await;
                 is_slow();
@@ -209,7 +209,7 @@ impl Client {
         if let Some((when, failure)) = &current.failed
             && *when > asked
         {
-            // Somebody has tried for all who were waiting.
+            // One caller has tried for all that were waiting.
             return Err(failure.clone());
         }
         let connected = self.connect(&mut current).await;
@@ -224,7 +224,7 @@ impl Client {
             let turn = current.turn % self.endpoints.len().max(1);
             let Some(endpoint) = self.endpoints.get(turn) else { break };
             current.opened += 1;
-            // Before it is known how it ends: whoever asks may not wait for that.
+            // Before it is known how it ends: a caller may not wait for that.
             current.turn = turn + 1;
             match Connection::open(endpoint, current.opened, &self.options).await {
                 Ok(connection) => {
@@ -241,7 +241,7 @@ impl Client {
         Err(last)
     }
 
-    /// Gives up a connection that has failed, unless somebody has done so already.
+    /// Gives up a connection that has failed, unless another caller has done so already.
     pub(crate) async fn retire(&self, failed: &Connection) {
         let mut current = self.current.lock().await;
         if current.connection.as_ref().is_some_and(|connection| connection.id == failed.id) {

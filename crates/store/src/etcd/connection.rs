@@ -30,7 +30,7 @@ pub(crate) struct Connection {
     pub(crate) id: u64,
     channel: Channel,
     token: Option<MetadataValue<Ascii>>,
-    /// Whether we have a name, which nobody may have asked for yet.
+    /// Whether we have a user name, even if no member has required it yet.
     has_name: bool,
 }
 
@@ -97,13 +97,13 @@ impl Connection {
             && self.has_name
             && self.token.is_none()
         {
-            // Nobody wanted to know when we came. On another connection we say who we are.
+            // Authentication was off when we connected. Another connection authenticates.
             return EtcdFailure { remedy: Remedy::AnotherConnection, ..failure };
         }
         failure
     }
 
-    /// A request that a member without a leader refuses, and that nobody works on when the time
+    /// A request that a member without a leader refuses, and that no member works on when the time
     /// is over.
     pub(crate) fn request<T>(&self, message: T, limit: Duration) -> Request<T> {
         let mut request = Request::new(message);

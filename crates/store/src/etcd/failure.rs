@@ -1,6 +1,6 @@
 //! What it means for a request that the answer is not the wanted one.
 //!
-//! A write that may have been applied must be told from one that surely was not: only the second
+//! A write that may have been applied must differ from one that surely was not: only the second
 //! may be sent again. etcd says which by the text of its errors (its codes are too coarse, and
 //! some errors reach us under a wrong one), and most of what goes wrong on the way says nothing
 //! either way. Whatever is not in [`SERVER_MESSAGES`] is therefore unknown.
@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | the connection could not be made | not applied | another member is asked |
 //! | no leader; proposal dropped; not capable; learner | not applied | another member is asked |
-//! | token invalid or outdated | not applied | asked again as somebody newly known |
+//! | token invalid or outdated | not applied | sent again after authenticating |
 //! | too many requests | not applied | busy |
 //! | too large, too many operations, key twice or empty | not applied | our own limits are wrong |
 //! | wrong password, no user, no permission | not applied | denied |
@@ -17,7 +17,7 @@
 //! | lease not found | not applied | the session is gone |
 //! | method not known | not applied | not an etcd that we can use |
 //! | cluster corrupt | not applied | damaged |
-//! | database space exceeded | applied **or** not, but settled | a read tells, see below |
+//! | database space exceeded | applied **or** not, but settled | a read shows, see below |
 //! | request timed out, leader changed, server stopped | unknown | |
 //! | our deadline has passed | unknown | |
 //! | the connection broke, the stream was reset | unknown | |
@@ -25,7 +25,7 @@
 //!
 //! A server that runs out of space while requests are on their way applies the first of them and
 //! then answers that there was no space. Nothing more comes of such a request, so that what is
-//! stored tells what has become of it.
+//! stored shows what has become of it.
 
 use std::error::Error as StdError;
 
@@ -64,7 +64,7 @@ pub(crate) struct EtcdFailure {
     pub(crate) message: Option<ServerMessage>,
 }
 
-/// The errors of etcd that somebody here has an answer to.
+/// The errors of etcd that are handled here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerMessage {
     LeaseNotFound,

@@ -55,7 +55,7 @@ impl EtcdOptions {
         self
     }
 
-    /// What the members have been told to accept, if that is not what they accept by default.
+    /// The limits the members are configured with, if they are not the default.
     pub const fn server_limits(mut self, limits: EtcdServerLimits) -> Self {
         self.server_limits = limits;
         self

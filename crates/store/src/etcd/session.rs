@@ -196,7 +196,7 @@ pub(crate) async fn open(shared: &Shared, ttl: Duration) -> Result<Session, Sess
         let request = connection.request(LeaseGrantRequest { ttl, id: 0 }, limit);
         async move { connection.lease().lease_grant(request).await }
     };
-    // A session that nobody has heard of ends by itself.
+    // A session that no caller knows ends by itself.
     let granted = shared.client.call("a new session", Repeat::Freely, send).await;
     let granted = granted.map_err(store_error)?;
     Ok(Session {

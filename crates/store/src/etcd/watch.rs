@@ -74,13 +74,13 @@ struct Stream {
     connection: Arc<Connection>,
     requests: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
-    /// Whether it has told more than that it is there.
-    has_told: bool,
+    /// Whether it has delivered more than its creation.
+    has_delivered: bool,
 }
 
 /// Why a stream is not read any more.
 enum End {
-    /// Nobody reads what it says.
+    /// The reader is gone.
     Unread,
     /// Another stream may go on from here.
     Broken,
@@ -113,7 +113,7 @@ impl Follower {
             Err(_late) => Err(EtcdFailure::late("a watch")),
         };
         match opened {
-            Ok(answers) => Ok(Stream { connection, requests, answers, has_told: false }),
+            Ok(answers) => Ok(Stream { connection, requests, answers, has_delivered: false }),
             Err(failure) => {
                 if failure.remedy == Remedy::AnotherConnection {
                     self.client.retire(&connection).await;
@@ -132,7 +132,7 @@ impl Follower {
                 End::Denied(error) => Some(error),
                 End::Broken => None,
             };
-            if stream.has_told {
+            if stream.has_delivered {
                 patience = Patience::endless();
             }
             stream = select! {
@@ -160,7 +160,7 @@ impl Follower {
             return Err(error);
         }
         self.client.retire(&ended.connection).await;
-        if !ended.has_told {
+        if !ended.has_delivered {
             // Streams that end as they begin are not opened without a pause.
             patience.pause().await;
         }
@@ -188,7 +188,7 @@ impl Follower {
             match answer {
                 Ok(Ok(Some(answer))) => {
                     asked = false;
-                    stream.has_told |= !answer.created && !answer.canceled;
+                    stream.has_delivered |= !answer.created && !answer.canceled;
                     if self.is_behind(&answer) && self.is_set_back().await {
                         return End::Over(WatchError::Gap);
                     }
@@ -216,7 +216,7 @@ impl Follower {
         !answer.canceled && moment(answer.header.as_ref()).get() + 1 < self.next
     }
 
-    /// Whether the whole cluster has forgotten what was passed on, because it was made anew from a
+    /// Whether the whole cluster has forgotten what was passed on, because it was restored from a
     /// backup. Its revisions come again, and mean something else.
     async fn is_set_back(&self) -> bool {
         let key = self.namespace.prefix().clone();
@@ -296,7 +296,7 @@ impl Follower {
         }
         let revision = set.revision.get();
         if revision < self.next {
-            // Somebody goes back in time, or tells one revision in two parts.
+            // A member goes back in time, or sends one revision in two parts.
             return Err(End::Over(WatchError::Gap));
         }
         self.next = revision + 1;

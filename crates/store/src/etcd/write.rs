@@ -49,11 +49,11 @@ impl Shared {
         let commits: Vec<&Commit> = batch.commits().collect();
         let failure = match self.decide_in_time(&batch, &commits).await {
             Ok(decisions) => {
-                // Who conflicts still wants to know what is there. Nobody else waits for that.
+                // A conflict reports what is stored. Only conflicting callers wait for that read.
                 let conflicting = batch.part(decisions);
                 let commits: Vec<&Commit> = conflicting.commits().collect();
-                let told = self.conflicts(&commits).await;
-                return conflicting.finish(told.into_iter().map(Err));
+                let conflicts = self.conflicts(&commits).await;
+                return conflicting.finish(conflicts.into_iter().map(Err));
             }
             Err(failure) => failure,
         };
@@ -71,7 +71,7 @@ impl Shared {
         }
     }
 
-    /// What has become of the commits of a batch, which is told when it takes unusually long.
+    /// Outcomes of the commits of a batch. The batch is marked when it takes unusually long.
     async fn decide_in_time(
         &self,
         batch: &CommitBatch,
@@ -84,7 +84,7 @@ impl Shared {
     }
 
     /// What has become of commits that are sent together; nothing of those that conflict.
-    /// They are given up after a time, and it is told when that is long.
+    /// They are given up after a timeout. The batch is marked when they take long.
     pub(super) async fn decide(
         &self,
         commits: &[&Commit],
@@ -117,7 +117,7 @@ impl Shared {
         commits.iter().map(|commit| CommitError::Conflict(conflict(commit))).collect()
     }
 
-    /// Sends a request, which is made anew whenever it is sent again: that is rarer than a copy.
+    /// Sends a request, which is rebuilt whenever it is sent again: that is rarer than a copy.
     pub(super) async fn transact(
         &self,
         what: &str,
@@ -164,8 +164,8 @@ impl Shared {
     /// What has become of commits that a full server has settled without saying how.
     ///
     /// If what would be untrue after a commit for good is still true, the commit was not applied. A
-    /// key that is absent may have been made by it and taken away again by somebody else; and what
-    /// is not true any more may be the work of somebody else as well.
+    /// key that is absent may have been made by it and deleted again by another client; and what
+    /// is not true any more may be the work of another client as well.
     async fn settle(&self, commits: &[&Commit], full: &Fault) -> Vec<Reported> {
         let inquiry = || self.composer.inquiry(commits);
         let time = self.client.timeouts().call;
@@ -190,10 +190,10 @@ impl Shared {
     async fn send_alone(&self, commit: &Commit) -> Reported {
         match self.decide(&[commit], self.client.timeouts().call, &|| ()).await {
             Ok(decisions) => match decisions.into_iter().next().flatten() {
-                Some(told) => told,
+                Some(reported) => reported,
                 None => {
-                    let told = self.conflicts(&[commit]).await.pop();
-                    Err(told.unwrap_or_else(|| CommitError::Unknown(nonsense("a commit"))))
+                    let conflict = self.conflicts(&[commit]).await.pop();
+                    Err(conflict.unwrap_or_else(|| CommitError::Unknown(nonsense("a commit"))))
                 }
             },
             Err(failure) if failure.effect == Effect::Nothing => Err(not_applied(failure.fault)),

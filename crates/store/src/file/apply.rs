@@ -113,7 +113,7 @@ impl<'c> Changing<'c> {
         Ok(())
     }
 
-    /// Writes the row about the store, if anything has changed. Tells whether it has.
+    /// Writes the row about the store, if anything has changed. Returns whether it has.
     pub(super) fn finish(&mut self, history: History) -> Result<bool, SqliteFailure> {
         self.forget(history)?;
         if self.head == self.before {

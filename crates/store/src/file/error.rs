@@ -128,8 +128,8 @@ impl SqliteFailure {
         })
     }
 
-    /// Whether a sync failed. Then nobody knows what is on the disk, and syncing again, which may
-    /// well succeed, would not tell.
+    /// Whether a sync failed. Then it is unknown what is on the disk, and syncing again, which may
+    /// well succeed, would not show it.
     pub(super) fn is_failed_sync(&self) -> bool {
         let extended = self.sqlite().map(|error| error.extended_code);
         matches!(extended, Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
@@ -213,7 +213,7 @@ fn describe(error: &rusqlite::Error) -> (FaultKind, &'static str) {
             (FaultKind::Full, "is on a disk that is full")
         }
         (ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked, _) => {
-            (FaultKind::Busy, "is in use by somebody who does not let go")
+            (FaultKind::Busy, "is locked by another process")
         }
         (ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen, _) => {
             (FaultKind::Denied, "cannot be written")

@@ -1,7 +1,7 @@
 //! Passes changes on to those who watch.
 //!
 //! What this process commits is passed on as it is committed. What others commit is read from the
-//! recorded changes, when a look at the database shows that somebody was there.
+//! recorded changes, when a look at the database shows a commit of another process.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +32,8 @@ pub(super) struct Feed {
 #[derive(Debug, Default)]
 struct State {
     watches: Vec<Watch>,
-    /// Up to where all watches were told. Means nothing while there are none.
-    told: u64,
+    /// Revision up to which all watches got changes. Means nothing while there are none.
+    delivered: u64,
 }
 
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Feed {
         capacity: usize,
     ) -> Result<Changes, WatchError> {
         let mut state = self.lock();
-        // First of all, so that whoever commits after the look at the database sees it.
+        // First of all, so that a commit after the look at the database sees it.
         self.watched.store(true, Ordering::SeqCst);
         let (sender, changes) = Changes::channel(capacity);
         let mut watch = Watch { range: range.clone(), after: after.get(), sender };
@@ -71,14 +71,14 @@ impl Feed {
             }
             let mut wanted = true;
             read_changes(connection, after.get(), head.revision, |set| {
-                wanted = wanted && watch.tell(&set);
+                wanted = wanted && watch.deliver(&set);
             })?;
             self.catch_up(&mut state, connection, &head)?;
             Ok(Some((head.revision, wanted)))
         });
         match caught_up {
             Ok(Some((now, wanted))) => {
-                state.told = now;
+                state.delivered = now;
                 if wanted {
                     watch.after = watch.after.max(now);
                     state.watches.push(watch);
@@ -97,21 +97,21 @@ impl Feed {
             return;
         }
         let mut state = self.lock();
-        if first > state.told + 1 {
-            // Somebody else was faster, and that comes first.
+        if first > state.delivered + 1 {
+            // Another commit was faster, and comes first.
             drop(state);
             // What cannot be read now, the next look at the database finds.
             let _later = self.pull();
             return;
         }
         for set in sets {
-            state.tell(&set);
+            state.deliver(&set);
         }
         self.sweep(&mut state);
     }
 
-    /// Passes on what is recorded and was not passed on yet. Tells whether that could be read, or
-    /// nobody waits for it any more; else somebody has to try again.
+    /// Passes on what is recorded and was not passed on yet. Returns false if that could
+    /// not be read and a watch still waits for it: then it has to be tried again.
     #[must_use]
     pub(super) fn pull(&self) -> bool {
         let mut state = self.lock();
@@ -142,17 +142,17 @@ impl Feed {
         connection: &Connection,
         head: &Head,
     ) -> Result<(), SqliteFailure> {
-        if state.watches.is_empty() || state.told >= head.revision {
+        if state.watches.is_empty() || state.delivered >= head.revision {
             return Ok(());
         }
-        if state.told < head.forgotten_revision {
+        if state.delivered < head.forgotten_revision {
             for mut watch in state.watches.drain(..) {
                 watch.sender.fail(WatchError::Gap);
             }
         } else {
-            read_changes(connection, state.told, head.revision, |set| state.tell(&set))?;
+            read_changes(connection, state.delivered, head.revision, |set| state.deliver(&set))?;
         }
-        state.told = head.revision;
+        state.delivered = head.revision;
         Ok(())
     }
 
@@ -167,17 +167,17 @@ impl Feed {
 }
 
 impl State {
-    fn tell(&mut self, set: &ChangeSet) {
-        if set.revision.get() > self.told {
-            self.told = set.revision.get();
-            self.watches.retain_mut(|watch| watch.tell(set));
+    fn deliver(&mut self, set: &ChangeSet) {
+        if set.revision.get() > self.delivered {
+            self.delivered = set.revision.get();
+            self.watches.retain_mut(|watch| watch.deliver(set));
         }
     }
 }
 
 impl Watch {
-    /// Passes on what is in the range. Tells whether the watch goes on.
-    fn tell(&mut self, set: &ChangeSet) -> bool {
+    /// Passes on what is in the range. Returns whether the watch goes on.
+    fn deliver(&mut self, set: &ChangeSet) -> bool {
         if set.revision.get() <= self.after {
             return true;
         }
@@ -192,7 +192,7 @@ fn read_changes(
     connection: &Connection,
     after: u64,
     up_to: u64,
-    mut tell: impl FnMut(ChangeSet),
+    mut deliver: impl FnMut(ChangeSet),
 ) -> Result<(), SqliteFailure> {
     if after >= up_to {
         return Ok(());
@@ -217,10 +217,10 @@ fn read_changes(
             Some(set) if set.revision == revision => set.changes.push(change),
             _ => {
                 let next = ChangeSet { revision, changes: vec![change] };
-                current.replace(next).into_iter().for_each(&mut tell);
+                current.replace(next).into_iter().for_each(&mut deliver);
             }
         }
     }
-    current.into_iter().for_each(tell);
+    current.into_iter().for_each(deliver);
     Ok(())
 }

@@ -37,7 +37,7 @@ impl Locks {
         if !try_lock(&file)? {
             return Ok(None);
         }
-        // Somebody who swept up may have removed the file before it was locked.
+        // A sweep may have removed the file before it was locked.
         let is_there = fs::metadata(&path).is_ok_and(|found| {
             file.metadata().is_ok_and(|ours| found.ino() == ours.ino() && found.dev() == ours.dev())
         });
@@ -86,7 +86,7 @@ impl Drop for Owner {
     }
 }
 
-/// Locks, if nobody else has. Tells whether it did.
+/// Locks the file without waiting. Returns whether it did.
 pub(super) fn try_lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -95,7 +95,7 @@ pub(super) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Locks within some time. Tells whether it did.
+/// Locks the file within a timeout. Returns whether it did.
 pub(super) fn lock_within(file: &File, patience: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + patience;
     while !try_lock(file)? {
@@ -107,11 +107,11 @@ pub(super) fn lock_within(file: &File, patience: Duration) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whose turn it is to write, among processes.
+/// A fair lock for writing, among processes.
 ///
-/// There are two locks. Whoever wants to write takes the place of the next, waits there for the
-/// turn, and gives the place free when it has it. So one that has just written cannot be first
-/// again while another waits, as it could with one lock.
+/// It has two files. A writer locks `next`, waits for `turn`, and unlocks `next` when it has it. So
+/// a process that has just written cannot be first again while another waits, as it could with one
+/// lock.
 #[derive(Debug)]
 pub(super) struct WriteLock {
     next: File,
@@ -123,7 +123,7 @@ impl WriteLock {
         Ok(Self { next: locks.file("next")?, turn: locks.file("turn")? })
     }
 
-    /// Takes the turn, unless somebody has it or waits for it.
+    /// Takes the lock, unless a process has it or waits for it.
     pub(super) fn try_acquire(&self) -> io::Result<bool> {
         if !try_lock(&self.next)? {
             return Ok(false);
@@ -133,7 +133,7 @@ impl WriteLock {
         taken
     }
 
-    /// Waits for the turn, for as long as it takes.
+    /// Waits for the lock, without a timeout.
     pub(super) fn acquire(&self) -> io::Result<()> {
         self.next.lock()?;
         let taken = self.turn.lock();
@@ -205,20 +205,20 @@ mod tests {
     }
 
     #[test]
-    fn nobody_overtakes_one_that_waits_for_the_turn() {
+    fn a_waiting_writer_is_not_overtaken() {
         let (_folder, locks) = locks();
         let (first, second) = (WriteLock::new(&locks).unwrap(), WriteLock::new(&locks).unwrap());
         assert!(first.try_acquire().unwrap() && !second.try_acquire().unwrap());
         thread::scope(|scope| {
             let waiting = scope.spawn(|| second.acquire().unwrap());
-            // Until the other one stands in the place of the next.
+            // Until the other one holds `next`.
             while try_lock(&first.next).unwrap() {
                 first.next.unlock().unwrap();
                 thread::yield_now();
             }
             first.release().unwrap();
             waiting.join().unwrap();
-            assert!(!first.try_acquire().unwrap(), "it was the other one's turn");
+            assert!(!first.try_acquire().unwrap(), "the other one was next");
             second.release().unwrap();
         });
         assert!(first.try_acquire().unwrap());

@@ -1,5 +1,5 @@
-//! A thread that looks after what nobody calls for: the commits of other processes, sessions that
-//! end, scans that were forgotten, and jobs that have waited for too long.
+//! A thread for what no call triggers: commits of other processes, sessions that end, abandoned
+//! scans, and tasks that have waited for too long.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,13 +21,13 @@ use super::write_queue::WriteQueue;
 use super::writer::WriteTask;
 use crate::batch::Batcher;
 
-/// How often it looks while somebody watches.
+/// Interval while there are watches.
 const WATCHED: Duration = Duration::from_millis(5);
-/// How often it looks while there are sessions, scans or jobs.
+/// Interval while there are sessions, scans or tasks.
 const AWAKE: Duration = Duration::from_millis(50);
-/// How often it looks otherwise.
+/// Interval otherwise.
 const IDLE: Duration = Duration::from_millis(500);
-/// How often it looks for sessions, however often it is called.
+/// Shortest interval between two checks of sessions.
 const SESSIONS: Duration = Duration::from_millis(10);
 
 /// The thread.
@@ -106,12 +106,12 @@ impl Maintenance {
         Ok(Self { wake_up, thread: Some(thread), started, called_ms })
     }
 
-    /// Has it look at once.
+    /// Wakes it.
     pub(super) fn wake(&self) {
         self.wake_up.send(Called::Look);
     }
 
-    /// Has it look at once, unless it has just done so.
+    /// Wakes it, unless it has just run.
     pub(super) fn wake_if_idle(&self) {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let rest = u64::try_from(SESSIONS.as_millis()).unwrap_or(u64::MAX);
@@ -142,7 +142,7 @@ impl WakeUp {
         self.sent.notify_all();
     }
 
-    /// Waits until it is rung, or time is over. Tells whether to go on.
+    /// Waits for a wake-up or the timeout. Returns whether to go on.
     fn wait(&self, time: Duration) -> bool {
         let waiting = |called: &mut Called| *called == Called::No;
         let state = self.sent.wait_timeout_while(self.lock(), time, waiting);
@@ -181,7 +181,7 @@ impl Round {
         self.batcher.start_waiting();
         self.readers.drop_old_pins();
         if self.look_into_database().is_err() {
-            // Whatever it was, callers meet it as well and are told. Next time from the start.
+            // Callers get the same error from their own calls. Reconnect next time.
             self.connection = None;
             self.seen = Seen::default();
         }

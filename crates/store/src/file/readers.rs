@@ -14,14 +14,14 @@ use super::schema::{READER_PATIENCE, Role, connect};
 use crate::key::{Key, StoreRange};
 use crate::store::{Continuation, Revision, ScanFrom, ScanPage};
 
-/// Connections that are kept while nobody uses them.
+/// Idle connections that are kept.
 const IDLE_MAX: usize = 8;
 /// Most entries of a page.
 const PAGE_ENTRIES_MAX: usize = 4_096;
 /// A page ends when it has this many bytes.
 const PAGE_BYTES: usize = 4 * 1_024 * 1_024;
 
-/// Reads, beside whoever writes.
+/// Reads, concurrently with the writer.
 #[derive(Debug)]
 pub(super) struct Readers {
     path: PathBuf,
@@ -32,7 +32,7 @@ pub(super) struct Readers {
     pin_age: Duration,
 }
 
-/// A moment that stays readable. While it is held, the log cannot begin anew.
+/// A moment that stays readable. While it is held, the log cannot restart.
 #[derive(Clone, Debug)]
 struct Pin {
     revision: Revision,

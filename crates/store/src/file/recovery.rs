@@ -10,9 +10,9 @@ use super::schema::{Checkpoint, checkpoint, data_version, prepare};
 use crate::key::Key;
 
 /// Makes the store if it is not there; checks it if the last user did not close it; ends all
-/// sessions, since nobody is there that could own one. Now and then in between it calls `is_alive`.
+/// sessions, since there is no process that could own one. It calls `is_alive` now and then.
 ///
-/// A disk that is full keeps nobody from reading. Then the notes are left for whoever writes first
+/// A full disk does not prevent reading. Then the notes are left for the first writer
 /// when there is room again, and the sessions for the thread that looks after them.
 pub(super) fn recover(
     path: &Path,
@@ -25,7 +25,7 @@ pub(super) fn recover(
         } else {
             check(&connection)?;
         }
-        unless_full(begin_anew(&connection))
+        unless_full(restart(&connection))
     });
     recovered.map_err(|failure| FileOpenError::from_failure(path, failure))
 }
@@ -54,7 +54,7 @@ fn unless_full(result: Result<(), SqliteFailure>) -> Result<(), SqliteFailure> {
 pub(super) fn close(path: &Path) -> Result<(), FileOpenError> {
     let connection = prepare(path)?;
     let closed = data_version(&connection).and_then(|version| {
-        // If somebody's tool is in the way, the store counts as not closed, and is checked.
+        // If another tool is in the way, the store counts as not closed, and is checked.
         if checkpoint(&connection, Checkpoint::Truncate)? {
             mark_closed(&connection, version)?;
         }
@@ -71,7 +71,7 @@ pub(super) fn mark_in_use(connection: &Connection) -> Result<(), SqliteFailure> 
     Ok(())
 }
 
-/// Notes that the store is closed, unless somebody has written since it had this version.
+/// Notes that the store is closed, unless there was a write since it had this version.
 fn mark_closed(connection: &Connection, version: i64) -> Result<(), SqliteFailure> {
     mark(connection, true, |connection| Ok(data_version(connection)? == version))
 }
@@ -85,7 +85,7 @@ fn mark(
     is_wanted: impl FnOnce(&Connection) -> Result<bool, SqliteFailure>,
 ) -> Result<(), SqliteFailure> {
     let writing = write(connection)?;
-    // Only now, since nobody else can write any more.
+    // Only now, since no other process can write any more.
     let mut head = Head::load(&writing)?;
     if !is_wanted(&writing)? {
         return Ok(());
@@ -105,7 +105,7 @@ fn write(connection: &Connection) -> Result<Transaction<'_>, SqliteFailure> {
 ///
 /// SQLite's log is cut off where it is damaged, and that is well; but if a part of what is behind
 /// the damage was moved into the database before, the database is a mixture of two moments. Only a
-/// sum over everything tells.
+/// sum over everything shows.
 fn check(connection: &Connection) -> Result<(), SqliteFailure> {
     let moment = connection.unchecked_transaction()?;
     let head = Head::load(&moment)?;
@@ -134,7 +134,7 @@ fn check(connection: &Connection) -> Result<(), SqliteFailure> {
     Ok(())
 }
 
-fn begin_anew(connection: &Connection) -> Result<(), SqliteFailure> {
+fn restart(connection: &Connection) -> Result<(), SqliteFailure> {
     let writing = write(connection)?;
     let mut head = Head::load(&writing)?;
     let sql = "SELECT count(*) FROM entry WHERE session IS NOT NULL";
@@ -149,7 +149,7 @@ fn begin_anew(connection: &Connection) -> Result<(), SqliteFailure> {
         writing.execute("DELETE FROM entry WHERE session IS NOT NULL", [])?;
         head.revision += 1;
     }
-    // Nobody is there that could have watched.
+    // There is no process that could have watched.
     writing.execute_batch("DELETE FROM session; DELETE FROM change;")?;
     head.forgotten_revision = head.revision;
     head.forgotten_bytes = head.change_bytes;

@@ -137,9 +137,9 @@ pub(super) fn read_any_entry(row: &Row<'_>, key: &Key, first: usize, newest: u64
     })
 }
 
-/// When a row was written, going by a row that may be damaged. What cannot be is told as zero, at
-/// which nothing ever was written: so a commit can still name the row, to replace it or take it
-/// away, and nobody waits for what lies in the future.
+/// When a row was written, according to a row that may be damaged. An impossible revision is
+/// reported as zero, at which nothing was ever written: so a commit can still name the row, to
+/// replace or delete it, and no caller waits for a revision in the future.
 fn believable_revision(row: &Row<'_>, column: usize, newest: u64) -> u64 {
     let stored = row.get::<_, i64>(column).ok().and_then(|stored| u64::try_from(stored).ok());
     stored.filter(|revision| *revision <= newest).unwrap_or_default()
@@ -172,7 +172,7 @@ pub(super) fn blob<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], Sqli
     }
 }
 
-/// A row's part of the digest. It tells damage, not malice.
+/// A row's part of the digest. It detects damage, not malice.
 pub(super) fn checksum(key: &[u8], value: &[u8], revision: i64, session: Option<i64>) -> i64 {
     let mut hasher = blake3::Hasher::new();
     let mut front = [0; 25];

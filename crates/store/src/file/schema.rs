@@ -88,7 +88,7 @@ pub(super) enum Role {
 /// How many pages the log has, as the last commit of a connection knew it.
 pub(super) type LogPages = Arc<AtomicI32>;
 
-/// How long a reader waits. Only recovery after a crash and somebody else's tools ever make it.
+/// How long a reader waits. Only recovery after a crash and other tools make it wait.
 pub(super) const READER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Connects to a database that is there.
@@ -106,7 +106,7 @@ pub(super) fn connect(
 
 fn set_up(connection: &Connection, role: Role) -> Result<(), rusqlite::Error> {
     connection.set_prepared_statement_cache_capacity(64);
-    // Closing a connection would otherwise lock everybody out while it moves the log.
+    // Closing a connection would otherwise lock all others out while it moves the log.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let synchronous = if role == Role::Writer { "FULL" } else { "NORMAL" };
     connection.execute_batch(&format!(
@@ -121,7 +121,7 @@ fn set_up(connection: &Connection, role: Role) -> Result<(), rusqlite::Error> {
     ))
 }
 
-/// Has a connection tell how long the log is after each commit, instead of moving it into the
+/// Has a connection report how long the log is after each commit, instead of moving it into the
 /// database in the middle of one.
 pub(super) fn count_log_pages(connection: &mut Connection) -> Result<LogPages, rusqlite::Error> {
     let pages = LogPages::default();
@@ -142,7 +142,7 @@ pub(super) enum Checkpoint {
     Truncate,
 }
 
-/// Moves the log into the database. Tells whether all of it was.
+/// Moves the log into the database. Returns whether all of it was.
 pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<bool, SqliteFailure> {
     let sql = match how {
         Checkpoint::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
@@ -154,7 +154,7 @@ pub(super) fn checkpoint(connection: &Connection, how: Checkpoint) -> Result<boo
     Ok(blocked == 0 && pages == moved)
 }
 
-/// A number that is another one when somebody else has written.
+/// A number that changes when another connection has written.
 pub(super) fn data_version(connection: &Connection) -> Result<i64, SqliteFailure> {
     let mut statement = connection.prepare_cached("PRAGMA data_version")?;
     Ok(statement.query_row([], |row| row.get(0))?)
@@ -183,7 +183,7 @@ pub(super) fn check(path: &Path) -> Result<(), FileOpenError> {
     let failure = |error| FileOpenError::from_failure(path, SqliteFailure::Sqlite(error));
     let connection = connect(path, Role::Reader, READER_PATIENCE).map_err(failure)?;
     if identify(&connection, path)? == Content::Nothing {
-        let what = "it is empty, though somebody uses it".to_owned();
+        let what = "it is empty, though a process uses it".to_owned();
         return Err(FileOpenError::Damaged { path: path.to_owned(), what });
     }
     require_log(connection.pragma_query_value(None, "journal_mode", |row| row.get(0)), path)

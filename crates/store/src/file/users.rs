@@ -1,4 +1,4 @@
-//! Coming in and going out: who uses a store, who was the first, and who is the last.
+//! The users of a store: the first recovers it, the last closes it.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,9 +12,9 @@ use super::error::FileOpenError;
 use super::locks::{Locks, lock_within, try_lock};
 use super::{recovery, schema};
 
-/// How long the last user waits for somebody who is coming in.
+/// How long the last user waits for a process that is opening the store.
 const LEAVING: Duration = Duration::from_secs(1);
-/// How often one who comes in shows that it lives, at the most.
+/// Shortest interval between two heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What kind of network file system a place is on, if it is.
@@ -75,18 +75,18 @@ pub(super) fn enter(
 
 /// Leaves the users of a store. The last one notes that it was closed.
 pub(super) fn leave(setup: &Setup) {
-    // Whatever fails here is made up for by the next who opens the store.
+    // The next process that opens the store makes up for a failure.
     let Ok(open) = setup.locks.file("open") else { return };
     if matches!(lock_within(&open, LEAVING), Ok(true)) {
         if matches!(try_lock(&setup.users), Ok(true)) {
             let _failed = recovery::close(&setup.path);
         }
-        // While nobody can come in: who found us here would take the store for one in use.
+        // While no process can open it: one that found us would take the store for one in use.
         let _failed = setup.users.unlock();
     }
 }
 
-/// What one who comes in writes into the file `open` while it has its lock.
+/// What a process writes into the file `open` while it opens the store and holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Heartbeat {
     process: u32,
@@ -97,7 +97,7 @@ impl Heartbeat {
     const BYTES: usize = 64;
 
     fn write(self, open: &File) {
-        // Where it cannot be written, others lose their patience sooner.
+        // Without it, others time out sooner.
         let text = format!("process {:>10}, sign of life {:>20}\n", self.process, self.count);
         let _unseen = open.write_all_at(text.as_bytes(), 0);
     }
@@ -112,9 +112,9 @@ impl Heartbeat {
     }
 }
 
-/// Shows signs of life, the first at once and then as often as it is called, within reason.
+/// Writes heartbeats: the first at once, then whenever it is called, at most every interval.
 fn heartbeats(open: File) -> impl FnMut() + Send + 'static {
-    // Not to be mistaken for the last one of a process that had the same number.
+    // Differs from the last heartbeat of a process that had the same number.
     let count = Heartbeat::read(&open).map_or(0, |heartbeat| heartbeat.count.wrapping_add(1));
     let mut heartbeat = Heartbeat { process: std::process::id(), count };
     heartbeat.write(&open);
@@ -128,7 +128,7 @@ fn heartbeats(open: File) -> impl FnMut() + Send + 'static {
     }
 }
 
-/// Waits for one who comes in, for as long as it shows signs of life.
+/// Waits for a process that opens the store, for as long as there are heartbeats.
 struct Waiting {
     patience: Duration,
     heartbeat: Option<Heartbeat>,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_in_is_waited_for_while_it_shows_that_it_lives() {
+    fn an_opening_process_is_waited_for_while_it_sends_heartbeats() {
         let (patience, start) = (Duration::from_secs(10), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         let heartbeat = |count| Some(Heartbeat { process: 7, count });
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_of_life_is_another_one_each_time_and_names_the_process() {
+    fn each_heartbeat_differs_and_names_the_process() {
         let folder = tempfile::tempdir().unwrap();
         let locks = Locks::new(folder.path().to_owned());
         let (open, other) = (locks.file("open").unwrap(), locks.file("open").unwrap());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_says_whom_it_has_waited_for() {
+    fn a_timeout_names_the_process_that_holds_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         drop(FileStore::open(folder.path(), FileOptions::default()).unwrap());
         let open = Locks::new(folder.path().join("locks")).file("open").unwrap();

@@ -1,8 +1,8 @@
-//! The way to the writer.
+//! The queue in front of the writer.
 //!
-//! If nobody is in the way, a job is done at once, by whoever brings it: no thread, no waiting but
-//! for the disk. If another process is writing, or somebody has locked the database, the job waits
-//! in a queue that a thread of its own works off, and is refused when it has waited for too long.
+//! If the database is free, a task runs at once on the caller's thread: it waits only for the disk.
+//! If another process is writing, or a tool has locked the database, the task waits in a queue for
+//! a thread of its own, and is refused after a timeout.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -19,7 +19,7 @@ const BATCH_COMMITS: usize = 1_024;
 const BATCH_OPERATIONS: usize = 16_384;
 const BATCH_BYTES: usize = 8 * 1_024 * 1_024;
 
-/// Brings jobs to the writer.
+/// Passes tasks to the writer.
 #[derive(Debug)]
 pub(super) struct WriteQueue {
     setup: Arc<Setup>,
@@ -31,11 +31,11 @@ pub(super) struct WriteQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     waiting: VecDeque<Waiting>,
-    /// Whether the thread has something to do; then nobody goes past it.
+    /// Whether the thread has something to do. Then no task overtakes the queue.
     is_busy: bool,
     has_thread: bool,
     is_closed: bool,
-    /// Whether nobody waits for the end of the thread any more: it leaves the store itself.
+    /// Whether closing has timed out: then the thread leaves the store itself.
     thread_leaves: bool,
 }
 
@@ -51,7 +51,7 @@ impl WriteQueue {
         Self { setup, writer, state, changed: Condvar::new() }
     }
 
-    /// Does a job, now or later.
+    /// Runs a task, now or later.
     pub(super) fn submit(self: &Arc<Self>, task: WriteTask) {
         let deadline = Instant::now() + self.setup.patience;
         let is_busy = {
@@ -82,7 +82,7 @@ impl WriteQueue {
         }
     }
 
-    /// Refuses the jobs that have waited for too long.
+    /// Refuses the tasks whose deadline has passed.
     pub(super) fn refuse_overdue(&self) {
         let now = Instant::now();
         let overdue: VecDeque<_> = {
@@ -101,8 +101,8 @@ impl WriteQueue {
         self.state().is_busy
     }
 
-    /// Ends the thread, refuses what waits, and waits for what is being written. Tells whether
-    /// nothing is written any more.
+    /// Ends the thread, refuses what waits, and waits for what is being written. Returns
+    /// whether nothing is written any more.
     pub(super) fn close(&self, patience: Duration) -> bool {
         let waiting = {
             let mut state = self.state();
@@ -136,8 +136,8 @@ impl WriteQueue {
             return waiting.task.refuse(super::interrupted());
         }
         state.is_busy = true;
-        // Whoever looks after sessions comes again and again, and one look ends all that are over.
-        // So only one of them is ahead of those who are waited for.
+        // Maintenance submits this again and again, and one task ends all expired sessions. So only
+        // one of them is queued ahead of callers.
         let is_look = |task: &WriteTask| matches!(task, WriteTask::EndSessions);
         if is_look(&waiting.task) && state.waiting.iter().any(|other| is_look(&other.task)) {
             return;
@@ -172,7 +172,7 @@ impl WriteQueue {
         }
     }
 
-    /// What the thread does: takes turns with other processes, one job at a time.
+    /// What the thread does: takes turns with other processes, one task at a time.
     fn work(&self) {
         loop {
             let mut state = self.state();
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// A store whose thread has taken a commit and waits for somebody's tool to let it write.
+    /// A store whose thread has taken a commit and waits for a tool to unlock the database.
     fn in_flight(folder: &Path) -> (FileStore, Connection) {
         let store = open(folder);
         at_once(store.commit(create("first"))).unwrap();
@@ -323,7 +323,7 @@ mod tests {
             queue.submit(WriteTask::EndSessions);
         }
         assert_eq!(looks(), 1);
-        // Somebody whose answer is waited for comes after one of them, and not after fifty.
+        // A caller comes after one of them, and not after fifty.
         let mut session = Box::pin(store.open_session(Duration::from_secs(60)));
         assert!(session.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(queue.state().waiting.len(), 2);
@@ -364,7 +364,7 @@ mod tests {
         let (store, tool) = in_flight(folder.path());
         drop(store);
         assert!(is_used(folder.path()));
-        // Somebody comes in the meantime, and is not the first.
+        // Another process opens the store meanwhile, and is not the first.
         let other = open(folder.path());
         tool.execute_batch("ROLLBACK").unwrap();
         let second = [Key::from("second")];

@@ -61,7 +61,7 @@ impl WriteTask {
     }
 }
 
-/// Writes. Whoever has it in its hands may do so when it has the turn as well.
+/// Writes to the database. Its user also holds the write lock.
 #[derive(Debug)]
 pub(super) struct Writer {
     setup: Arc<Setup>,
@@ -82,7 +82,7 @@ pub(super) struct Writer {
 
 /// Where a transaction failed.
 enum Failed {
-    /// Somebody else has the database; nothing was tried.
+    /// Another process has the database; nothing was tried.
     Busy,
     Before(SqliteFailure),
     Committing(SqliteFailure),
@@ -117,7 +117,7 @@ impl Writer {
         })
     }
 
-    /// Does a job, or gives it back if somebody else has the database for longer than `patience`.
+    /// Runs a task, or returns it if another process has the database for longer than `patience`.
     pub(super) fn run(&mut self, task: WriteTask, patience: Duration) -> Option<WriteTask> {
         if let Some(fault) = &self.broken {
             task.refuse(fault.clone());
@@ -243,7 +243,7 @@ impl Writer {
         None
     }
 
-    /// Runs a transaction that is on the disk when this returns, and tells those who watch.
+    /// Runs a transaction that is on the disk when this returns, and notifies watches.
     fn durably<T>(
         &mut self,
         patience: Duration,
@@ -304,11 +304,11 @@ impl Writer {
         let Some((connection, pages)) = &self.durable else { return };
         let pages = pages.load(Ordering::Relaxed);
         if pages < self.log_pages_seen {
-            // It has begun anew.
+            // It has restarted.
             self.log_pages_moved = 0;
         }
         self.log_pages_seen = pages;
-        // A log that readers keep from beginning anew grows, and is not moved at every commit.
+        // A log that readers keep from restarting grows, and is not moved at every commit.
         if pages < self.log_pages_moved.saturating_add(self.setup.log_pages) {
             return;
         }
@@ -316,7 +316,7 @@ impl Writer {
         if let Err(failure) = checkpoint(connection, Checkpoint::Passive)
             && failure.is_failed_sync()
         {
-            // The log still has it all, but what is in the database by now nobody knows.
+            // The log still has it all, but the state of the database is unknown.
             self.broken = Some(self.setup.sync_failed());
         }
     }
@@ -333,7 +333,7 @@ impl Writer {
             Err(Failed::Before(failure) | Failed::Committing(failure)) => {
                 Err(SessionError::Store(failure.store_error(self.path())))
             }
-            // Jobs of a busy database are given back, so nobody sees this.
+            // Tasks of a busy database are returned, so no caller sees this.
             Err(Failed::Busy) => Err(SessionError::Store(StoreError::Unavailable(Fault::new(
                 FaultKind::Busy,
                 "the database is busy",

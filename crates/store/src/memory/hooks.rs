@@ -1,4 +1,4 @@
-//! Where somebody may step in: before a call does anything, and before it answers.
+//! Hooks of tests: before a call does anything, and before it answers.
 
 use std::future::{Future, ready};
 use std::time::Duration;
@@ -32,9 +32,9 @@ pub enum HookedCall<'c> {
 pub enum Before {
     /// As it should.
     Go,
-    /// Nothing is done, and the caller is told so.
+    /// Nothing is done, and the caller gets the fault.
     Refuse(Fault),
-    /// Nothing is done, and the caller is told that the store is damaged.
+    /// Nothing is done, and the store is reported as damaged.
     Damaged(Fault),
     /// Nothing is done, and the caller learns nothing: the call got lost on its way. A commit is
     /// answered as unknown.

@@ -205,7 +205,7 @@ impl MemoryState {
         Ok(())
     }
 
-    /// Ends all sessions whose time was over at `now`. Tells whether there were any.
+    /// Ends all sessions whose time was over at `now`. Returns whether there were any.
     pub fn expire_sessions(&mut self, now: Duration) -> bool {
         let over = self.sessions.iter().filter(|(_, session)| session.deadline <= now);
         let over: Vec<_> = over.map(|(id, _)| *id).collect();

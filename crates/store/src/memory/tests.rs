@@ -19,7 +19,7 @@ fn fault() -> Fault {
     Fault::new(FaultKind::Full, "no room")
 }
 
-/// Answers the hooks as it was told to, one after the other.
+/// Answers the hooks from a script, one after the other.
 #[derive(Default)]
 struct Script {
     before: Mutex<VecDeque<Before>>,

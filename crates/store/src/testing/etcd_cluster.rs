@@ -80,7 +80,7 @@ impl EtcdSetup {
             };
             match started.await {
                 Ok(()) => return Ok(cluster),
-                // Somebody else may have taken a port in the meantime.
+                // Another process may have taken a port in the meantime.
                 Err(error) => last = error,
             }
         }
@@ -365,7 +365,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // There is nobody left to tell.
+        // There is no caller left to report to.
         let _failed = self.end();
     }
 }

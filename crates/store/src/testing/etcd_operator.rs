@@ -181,8 +181,8 @@ impl EtcdOperator {
         done(self.connection.auth().role_grant_permission(grant).await).map(drop)
     }
 
-    /// Gives a user a password, which may be the one it has. The members forget everybody who has
-    /// come by that name.
+    /// Sets the password of a user, which may be the one it has. The members forget every client
+    /// that has authenticated by that name.
     pub async fn change_password(&self, user: &str, password: &str) -> io::Result<()> {
         let (name, password) = (user.to_owned(), password.to_owned());
         let change = AuthUserChangePasswordRequest { name, password };
@@ -190,7 +190,7 @@ impl EtcdOperator {
         done(self.connection.auth().user_change_password(change).await).map(drop)
     }
 
-    /// From now on, everybody has to say who they are. There has to be a user `root` with a role
+    /// From now on, every client has to authenticate. There has to be a user `root` with a role
     /// of the same name.
     pub async fn require_users(&self) -> io::Result<()> {
         let request = self.connection.request(AuthEnableRequest {}, LIMIT);

@@ -1,7 +1,7 @@
 //! The network between the members of a cluster.
 //!
 //! Members know each other by addresses, and each address is the same for all of them. So one
-//! proxy stands in front of each member, and tells by its connection which member speaks.
+//! proxy stands in front of each member, and identifies the sending member by its connection.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Peers {
     ports: Vec<u16>,
-    /// First by who is spoken to, then by who speaks. The last speaker is anybody else.
+    /// First by who is spoken to, then by who speaks. The last speaker is any other process.
     links: Vec<Arc<Vec<watch::Sender<Link>>>>,
     processes: Processes,
     acceptors: Vec<JoinHandle<()>>,
@@ -105,8 +105,8 @@ async fn accept(
     }
 }
 
-/// Which member speaks from a port of loopback. One that was just started speaks before anybody has
-/// said which process it is, so it is looked for more than once.
+/// Which member speaks from a port of loopback. One that was just started speaks before its process
+/// is known, so it is looked for more than once.
 async fn source(port: u16, processes: &Processes) -> usize {
     let mut known = Vec::new();
     for _ in 0..LOOKS {
@@ -148,8 +148,8 @@ mod tests {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let port = stream.local_addr().unwrap().port();
-        let (us, nobody) = (Some(std::process::id()), Some(u32::MAX));
-        assert_eq!(speaker(port, &[None, nobody, us]), Some(2));
-        assert_eq!(speaker(port, &[None, nobody]), None);
+        let (us, absent) = (Some(std::process::id()), Some(u32::MAX));
+        assert_eq!(speaker(port, &[None, absent, us]), Some(2));
+        assert_eq!(speaker(port, &[None, absent]), None);
     }
 }

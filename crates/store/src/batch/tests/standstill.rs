@@ -1,4 +1,4 @@
-//! Nobody waits for somebody who is not coming: a batch that hangs, a caller that is not polled.
+//! No caller waits for what does not come: a batch that hangs, a caller that is not polled.
 
 use super::*;
 

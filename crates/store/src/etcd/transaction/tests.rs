@@ -112,7 +112,7 @@ fn a_batch_that_fits_passes_however_its_commits_go_together() {
     let composer = composer(12);
     for operations in [1, 3, 13, 14, 64, 100] {
         let most = most(&composer.budget, operations);
-        // So many look at each gate; at the last of them, nobody else does.
+        // So many look at each gate; at the last of them, no other does.
         for company in [most, 100, 64, 8, 7, 3, 1] {
             let commit = |number: usize| {
                 let gate = format!("gate/{}", number / company);
@@ -293,6 +293,6 @@ fn what_a_commit_makes_untrue_tells_whether_it_was_applied() {
         .delete(key("never there"))
         .build()
         .unwrap();
-    let told: Vec<Key> = replaced(&commit).map(|expected| expected.key.clone()).collect();
-    assert_eq!(told, [key("made"), key("replaced"), key("removed")]);
+    let keys: Vec<Key> = replaced(&commit).map(|expected| expected.key.clone()).collect();
+    assert_eq!(keys, [key("made"), key("replaced"), key("removed")]);
 }
