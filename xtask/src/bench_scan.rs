@@ -2,7 +2,6 @@
 
 mod contenders;
 mod corpus;
-mod patterns;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,7 +13,7 @@ use cargo_metadata::Metadata;
 use self::contenders::Contender;
 use self::corpus::Corpus;
 use crate::system_packages::{self, Package, Proof};
-use crate::{processor, workspace};
+use crate::workspace;
 
 /// How often each contender runs. Medians are what counts.
 const ROUNDS: usize = 5;
@@ -41,7 +40,7 @@ pub(crate) fn run(metadata: &Metadata) -> Result<()> {
     println!("making a tree …");
     let corpus = Corpus::make(&folder.path().join("tree"))?;
     let rules = metadata.workspace_root.join("crates/scan/src/rules/default.toml");
-    let patterns = patterns::read(rules.as_std_path())?;
+    let patterns = contenders::patterns(rules.as_std_path())?;
     let contenders = contenders::all(metadata, folder.path(), &corpus.root, &patterns)?;
     println!(
         "{} files, {:.0} MB, of which {:.0} MB are text; {} secrets planted; {} patterns",
@@ -73,11 +72,11 @@ fn measure(contenders: &[Contender]) -> Result<Vec<Taken>> {
     // The first round brings files into memory.
     for round in 0..=ROUNDS {
         for (contender, taken) in contenders.iter().zip(&mut all) {
-            let before = processor::time_of_children()?;
+            let before = workspace::time_of_children()?;
             let wall = time(contender)?;
             if round > 0 {
                 taken.wall.push(wall);
-                taken.processor.push(processor::time_of_children()?.saturating_sub(before));
+                taken.processor.push(workspace::time_of_children()?.saturating_sub(before));
             }
         }
     }

@@ -8,13 +8,10 @@
     reason = "a command-line chore talks to its user through the terminal"
 )]
 
-mod bench;
 mod bench_run;
 mod bench_scan;
 mod check;
-mod deny;
-mod processor;
-mod proof;
+mod programs;
 mod prove;
 mod steps;
 mod sweep;
@@ -109,15 +106,15 @@ fn run(chore: &Chore) -> anyhow::Result<()> {
         Chore::Test => test::run(&metadata),
         Chore::Prove { minutes } => prove::run(&metadata, *minutes),
         Chore::Tidy => tidy::run(&metadata),
-        Chore::Model { tla: false } => proof::model(&metadata),
+        Chore::Model { tla: false } => programs::model(&metadata),
         Chore::Model { tla: true } => tla::large(&metadata),
-        Chore::Sim { arguments } => proof::sim(&metadata, arguments),
-        Chore::MutantsPlanted => proof::planted(&metadata),
-        Chore::Chaos { arguments } => proof::chaos(&metadata, arguments),
-        Chore::BenchStores { only } => bench::stores(&metadata, only.as_deref()),
-        Chore::BenchCluster => bench::cluster(&metadata),
+        Chore::Sim { arguments } => programs::sim(&metadata, arguments),
+        Chore::MutantsPlanted => programs::planted(&metadata),
+        Chore::Chaos { arguments } => programs::chaos(&metadata, arguments),
+        Chore::BenchStores { only } => programs::stores(&metadata, only.as_deref()),
+        Chore::BenchCluster => programs::cluster(&metadata),
         Chore::BenchRun { only } => bench_run::run(&metadata, *only),
         Chore::BenchScan => bench_scan::run(&metadata),
-        Chore::Deny => deny::run(&metadata),
+        Chore::Deny => programs::deny(&metadata),
     }
 }

@@ -14,7 +14,7 @@ use shardwright_store::etcd::EtcdOptions;
 
 use crate::check::Seen;
 use crate::history::Status;
-use crate::keys;
+use crate::plan;
 use crate::plan::TENANT;
 
 /// Everything that is stored.
@@ -81,16 +81,16 @@ async fn run(coordinator: &AsyncEtcdCoordinator, number: u64) -> Result<FinalRun
         is_done: record.status == RunStatus::Done,
         shards: shards.iter().map(summary).collect(),
         counts: [active, done, split, parked],
-        watermark: watermark.as_deref().map(keys::number),
+        watermark: watermark.as_deref().map(plan::number),
     })
 }
 
 fn summary(summary: &ShardSummary) -> FinalShard {
     let seen = Seen {
         status: Status::from(summary.status),
-        start: keys::number(&summary.start),
-        end: keys::number(&summary.end),
-        cursor: summary.last_key.as_deref().map(keys::number),
+        start: plan::number(&summary.start),
+        end: plan::number(&summary.end),
+        cursor: summary.last_key.as_deref().map(plan::number),
         acquires: summary.acquire_count,
     };
     let parent = summary.parent.map(|parent| parent.as_raw());

@@ -6,7 +6,7 @@ mod recorder;
 use serde::{Deserialize, Serialize};
 
 pub use read::{History, Recorded};
-pub use recorder::Recorder;
+pub use recorder::{Recorder, now};
 
 /// One line of a process's history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,11 +15,9 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
-pub mod clock;
 pub mod final_state;
 pub mod fleet;
 pub mod history;
-pub mod keys;
 pub mod nemesis;
 pub mod plan;
 pub mod report;

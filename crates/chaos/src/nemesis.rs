@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::time::{Instant, sleep};
 
-use crate::clock;
+use crate::history;
 
 pub use members::{Members, QUOTA};
 pub use workers::Workers;
@@ -117,7 +117,7 @@ impl Record {
 
     /// Writes down what happens to whom.
     pub fn note(&self, text: &str) -> Result<()> {
-        Ok(writeln!(&self.log, "{} {text}", clock::now() / 1_000)?)
+        Ok(writeln!(&self.log, "{} {text}", history::now() / 1_000)?)
     }
 
     fn count(&self, fault: Fault) {

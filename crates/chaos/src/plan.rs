@@ -1,4 +1,5 @@
-//! What every process knows without being told: which runs there are, and what is in them.
+//! The plan that every process derives: which runs there are, and what is in them. Keys are
+//! numbers in big-endian order.
 
 use shardwright_contracts::{CursorSemantics, OpId, RunId, TenantId};
 use shardwright_coordination::{RunConfig, RunConfigError};
@@ -41,8 +42,20 @@ const fn chance_of_count(run: u64) -> u64 {
     4 + run % 5
 }
 
-/// The operation that registers a run. Whoever comes first, it is the same.
+/// The operation that registers a run. The same for every process.
 #[must_use]
 pub const fn registration(run: RunId) -> OpId {
     OpId::from_raw(run.as_raw() | 1 << 63)
+}
+
+/// The key of a number.
+#[must_use]
+pub fn key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+/// The number of a key. A key that was not made by [`key`] becomes a number that no range has.
+#[must_use]
+pub fn number(key: &[u8]) -> u64 {
+    key.try_into().map_or(u64::MAX, u64::from_be_bytes)
 }

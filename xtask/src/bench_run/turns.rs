@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::processor;
+use crate::workspace;
 
 /// Somebody who does the work, and how often.
 pub(super) struct Contender<'a> {
@@ -80,11 +80,11 @@ pub(super) fn take_turns(rounds: usize, contenders: Vec<Contender<'_>>) -> Resul
             if round >= contender.rounds {
                 continue;
             }
-            let before = processor::time_of_children()?;
+            let before = workspace::time_of_children()?;
             let took = (contender.work)().with_context(|| contender.name.clone())?;
             println!("  {}: {:.2} s", contender.name, took.as_secs_f64());
             taken.times.push(took);
-            taken.processor.push(processor::time_of_children()?.saturating_sub(before));
+            taken.processor.push(workspace::time_of_children()?.saturating_sub(before));
         }
     }
     Ok(all.into_iter().map(|(_, taken)| taken).collect())

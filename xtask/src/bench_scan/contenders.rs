@@ -1,4 +1,4 @@
-//! Who looks through the tree.
+//! The programs that scan the tree, and our default rules in their formats.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,8 +9,50 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use cargo_metadata::Metadata;
 
-use super::patterns::{Pattern, as_kingfisher, as_lines};
 use crate::workspace;
+
+/// A rule, as far as others can have it too.
+pub(super) struct Pattern {
+    pub(super) id: String,
+    pub(super) regex: String,
+    pub(super) entropy: f64,
+}
+
+pub(super) fn patterns(rules: &Path) -> Result<Vec<Pattern>> {
+    let text = fs::read_to_string(rules).with_context(|| rules.display().to_string())?;
+    let table: toml::Table = text.parse()?;
+    let rules = table.get("rules").and_then(toml::Value::as_array).context("there are no rules")?;
+    let pattern = |rule: &toml::Value| {
+        let text = |field: &str| rule.get(field)?.as_str().map(str::to_owned);
+        let entropy = rule.get("entropy").and_then(toml::Value::as_float).unwrap_or_default();
+        Some(Pattern { id: text("id")?, regex: text("regex")?, entropy })
+    };
+    Ok(rules.iter().filter_map(pattern).collect())
+}
+
+/// One pattern per line. What spans lines is cut to its first, because a search by lines can find
+/// no more.
+fn as_lines(patterns: &[Pattern]) -> String {
+    let line = |pattern: &Pattern| match pattern.regex.split_once("-----(.") {
+        Some((first, _)) => format!("{first}-----\n"),
+        None => format!("{}\n", pattern.regex),
+    };
+    patterns.iter().map(line).collect()
+}
+
+/// The rules in Kingfisher's format.
+fn as_kingfisher(patterns: &[Pattern]) -> String {
+    let rule = |pattern: &Pattern| {
+        format!(
+            "  - name: {id}\n    id: bench.{id}\n    pattern: |-\n      {regex}\n    \
+             min_entropy: {entropy:.1}\n    confidence: medium\n    examples: []\n",
+            id = pattern.id,
+            regex = pattern.regex,
+            entropy = pattern.entropy,
+        )
+    };
+    format!("rules:\n{}", patterns.iter().map(rule).collect::<String>())
+}
 
 /// The report of our own scan, in the folder of the bench.
 pub(super) const REPORT: &str = "report.jsonl";

@@ -6,10 +6,10 @@
 
 use std::path::Path;
 
+use super::Violation;
 use super::crates::Crate;
 use super::layers::{PURE, SIMULATED};
 use super::sources::Sources;
-use super::violation::Violation;
 
 /// The settings of all crates that ban nothing.
 const COMMON: &str = "clippy.toml";

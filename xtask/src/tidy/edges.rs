@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use cargo_metadata::DependencyKind;
 
+use super::Violation;
 use super::crates::{Crate, Dependency, PREFIX, short_name};
 use super::layers::{Layer, PURE, SIBLINGS, beneath, layer};
-use super::violation::Violation;
 
 /// What a pure crate may use from outside, and why that keeps it pure.
 const PURE_EXTERNAL: &[(&str, &str)] = &[

@@ -2,8 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::Violation;
 use super::sources::Sources;
-use super::violation::Violation;
 
 /// Every link of a document to a file of the tree that `exists` does not know.
 pub(crate) fn check(sources: &Sources, exists: impl Fn(&Path) -> bool) -> Vec<Violation> {

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Violation;
 use super::sources::Sources;
-use super::violation::Violation;
 
 /// Lines of a file outside its test modules. Turn limits down, never up.
 const FILE_LINES_MAX: usize = 500;

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::Violation;
 use super::crates::short_name;
 use super::layers::SIMULATED;
 use super::sources::Sources;
-use super::violation::Violation;
 
 /// Words to avoid in comments, documents, messages and names, and how often each may occur. Lower a
 /// ceiling when a change goes below it; never raise one.

@@ -8,7 +8,7 @@ use shardwright_coordination::{
 };
 
 use crate::history::{Acquired, Facts, Outcome, Refusal, Status};
-use crate::keys;
+use crate::plan;
 
 impl From<ShardStatus> for Status {
     fn from(status: ShardStatus) -> Self {
@@ -85,8 +85,8 @@ fn acquired(state: &RestoredShardState) -> Acquired {
     Acquired {
         shard: state.lease.key().shard.as_raw(),
         fence: state.lease.fence().as_raw(),
-        start: keys::number(spec.start()),
-        end: keys::number(spec.end()),
-        cursor: state.cursor.as_update().last_key().map(keys::number),
+        start: plan::number(spec.start()),
+        end: plan::number(spec.end()),
+        cursor: state.cursor.as_update().last_key().map(plan::number),
     }
 }

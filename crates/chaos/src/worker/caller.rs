@@ -18,7 +18,7 @@ use shardwright_runs::AsyncEtcdCoordinator;
 
 use super::answer::outcome;
 use crate::history::{Action, Outcome, Piece, Recorder, Root};
-use crate::keys::key;
+use crate::plan::key;
 use crate::plan::{self, TENANT};
 
 /// One worker's way to the coordinator.

@@ -6,9 +6,9 @@ use anyhow::Result;
 use shardwright_coordination::{HolderNotice, Lease, RestoredShardState};
 
 use super::task::WorkerTask;
-use crate::clock;
+use crate::history;
 use crate::history::{Action, Effect, Outcome, Piece};
-use crate::keys;
+use crate::plan;
 use crate::plan::LEASE_MS;
 
 pub(super) struct Holding<'h, 'w> {
@@ -38,9 +38,9 @@ impl<'h, 'w> Holding<'h, 'w> {
             task,
             run,
             lease: state.lease,
-            start: keys::number(spec.start()),
-            end: keys::number(spec.end()),
-            cursor: state.cursor.as_update().last_key().map(keys::number),
+            start: plan::number(spec.start()),
+            end: plan::number(spec.end()),
+            cursor: state.cursor.as_update().last_key().map(plan::number),
             renewed: Instant::now(),
             notice: HolderNotice::default(),
             asked: Vec::new(),
@@ -88,7 +88,7 @@ impl<'h, 'w> Holding<'h, 'w> {
         tokio::time::sleep(Duration::from_millis(millis)).await;
         let (run, shard, fence) = (self.run, self.shard(), self.fence());
         self.task.caller.recorder.effect(Effect {
-            at: clock::now(),
+            at: history::now(),
             run,
             shard,
             fence,
