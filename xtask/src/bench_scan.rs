@@ -31,7 +31,7 @@ const PACKAGES: &[Package] = &[
     },
 ];
 
-/// Makes a tree, lets everybody look through it in turn, and prints a table.
+/// Makes a tree, lets every contender scan it in turn, and prints a table.
 pub(crate) fn run(metadata: &Metadata) -> Result<()> {
     system_packages::ensure(PACKAGES, &mut system_packages::Debian)?;
     let mut build = workspace::cargo(metadata, &["build", "--release", "--locked"]);

@@ -57,7 +57,7 @@ enum Chore {
     },
     /// Lives through simulated worlds: `--seeds N` of them, or `--seed N` with its whole trace.
     Sim {
-        /// What the simulator is told; `cargo xtask sim -- --help` explains it.
+        /// Arguments of the simulator; `cargo xtask sim -- --help` explains it.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -65,7 +65,7 @@ enum Chore {
     MutantsPlanted,
     /// Real workers on a real etcd under faults, until each has come once or for `--minutes N`.
     Chaos {
-        /// What it is told; `cargo xtask chaos -- --help` explains it.
+        /// Arguments of the program; `cargo xtask chaos -- --help` explains it.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

@@ -43,7 +43,8 @@ pub(crate) fn stores(metadata: &Metadata, only: Option<&str>) -> Result<()> {
     workspace::succeed(&mut command)
 }
 
-/// Benches of clusters: routing, planning and movement; then calls and moves on real sockets and a real etcd.
+/// Benches of clusters: routing, planning and movement; then calls and moves on real sockets and
+/// a real etcd.
 pub(crate) fn cluster(metadata: &Metadata) -> Result<()> {
     system_packages::ensure(system_packages::PACKAGES, &mut system_packages::Debian)?;
     for (package, bench) in [("shardwright-placement", "placement"), ("shardwright-node", "calls")]

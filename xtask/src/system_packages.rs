@@ -207,7 +207,7 @@ mod tests {
         let message = format!("{:#}", ensure(&[ETCD], &mut system).unwrap_err());
         assert!(message.contains(ETCD.name) && message.contains(ETCD.reason), "{message}");
         assert!(message.contains("no route to the archive"), "{message}");
-        assert_eq!(system.calls, ["update"], "an install after a failed update tells us nothing");
+        assert_eq!(system.calls, ["update"], "an install after a failed update proves nothing");
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_program_is_found_on_the_search_path_and_a_file_at_its_place() {
         assert!(Debian.has(Proof::Program("sh")));
-        assert!(!Debian.has(Proof::Program("a-program-that-nobody-has")));
+        assert!(!Debian.has(Proof::Program("a-program-that-does-not-exist")));
         assert!(Debian.has(Proof::File("/proc/self/status")));
         assert!(!Debian.has(Proof::File("/proc/self/a-file-that-is-not-there")));
     }

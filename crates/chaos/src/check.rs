@@ -2,7 +2,7 @@
 //!
 //! | module | what it says |
 //! |---|---|
-//! | `model` | what one shard may do, told independently of the code under test |
+//! | `model` | what one shard may do, written independently of the code under test |
 //! | `search` | whether there is an order in which all of a shard's history can have happened |
 //! | `objects` | which part of the history is about which shard |
 //! | `sentences` | what holds of every history: one writer per fence, and so on |
@@ -58,8 +58,8 @@ pub fn check(history: &History, state: &FinalState) -> Findings {
         }
     }
     findings.violations.extend(passed.complaints(history, state));
-    let mut told = BTreeSet::new();
-    findings.violations.retain(|violation| told.insert(violation.clone()));
+    let mut seen = BTreeSet::new();
+    findings.violations.retain(|violation| seen.insert(violation.clone()));
     findings
 }
 

@@ -1,4 +1,4 @@
-//! What is stored when all is over, read by somebody who has seen nothing of it before.
+//! What is stored when all is over, read by a process that has seen nothing of it before.
 
 mod audit;
 

@@ -43,7 +43,7 @@ struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // There is nobody left to tell.
+        // There is no caller left to report to.
         let _gone = (self.child.kill(), self.child.wait());
     }
 }
@@ -151,7 +151,7 @@ impl Fleet {
         }
     }
 
-    /// Fails if a process has ended that nobody has killed.
+    /// Fails if a process has ended that was not killed.
     pub fn check(&mut self) -> Result<()> {
         for process in self.slots.iter_mut().filter_map(|slot| slot.process.as_mut()) {
             if let Some(status) = process.child.try_wait()? {

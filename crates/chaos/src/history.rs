@@ -119,7 +119,7 @@ pub enum Outcome {
     Refused(Refusal),
     /// The store did not do it, for sure.
     NotApplied(String),
-    /// Nobody knows.
+    /// Unknown.
     Unknown(String),
     /// What is stored cannot be read.
     Corrupt(String),
@@ -172,7 +172,7 @@ pub enum Refusal {
     StaleFence { current: u64 },
     /// The caller's lease is over.
     LeaseExpired,
-    /// Somebody holds the shard.
+    /// Another worker holds the shard.
     AlreadyLeased { owner: u64 },
     /// The shard is not active.
     ShardTerminal { status: Status },

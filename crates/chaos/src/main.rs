@@ -12,7 +12,7 @@ use shardwright_chaos::check::Findings;
 use shardwright_chaos::storm::{self, Settings};
 use shardwright_chaos::worker::{self, Orders};
 
-/// How many violations are printed. The first tell most; all are counted.
+/// How many violations are printed. All are counted.
 const SHOWN_MAX: usize = 20;
 
 /// Real processes on a real etcd cluster, while everything goes wrong that can.
@@ -66,7 +66,7 @@ fn live(arguments: &Arguments) -> Result<bool> {
     println!("seed {seed}, histories in {}", folder.display());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let report = runtime.block_on(storm::live(Settings { duration, seed }, &folder))?;
-    tell(&report.findings);
+    print(&report.findings);
     println!("{}", report.table());
     if report.findings.violations.is_empty() {
         std::fs::remove_dir_all(&folder)?;
@@ -79,13 +79,13 @@ fn live(arguments: &Arguments) -> Result<bool> {
 fn judge(folder: &Path) -> Result<bool> {
     let start = Instant::now();
     let findings = storm::judge(folder)?;
-    tell(&findings);
+    print(&findings);
     let (shards, seconds) = (findings.shards, start.elapsed().as_secs_f64());
     println!("{shards} shards in {seconds:.1} s, violations {}", findings.violations.len());
     Ok(findings.violations.is_empty())
 }
 
-fn tell(findings: &Findings) {
+fn print(findings: &Findings) {
     for violation in findings.violations.iter().take(SHOWN_MAX) {
         println!("violation: {violation}\n");
     }

@@ -46,7 +46,7 @@ pub enum Fault {
     Compact,
     /// A member gives the room of what was deleted back, and does nothing else meanwhile.
     Defragment,
-    /// The members have no more room, until somebody makes some.
+    /// The members have no more space, until they are defragmented.
     FillQuota,
     /// A worker is killed, and another started.
     KillWorker,

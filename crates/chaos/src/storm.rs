@@ -52,7 +52,7 @@ pub async fn live(settings: Settings, folder: &Path) -> Result<Report> {
     tokio::try_join!(workers.trouble(until), members.trouble(until))?;
     let lasted = start.elapsed();
     record.note("all is well again")?;
-    // Who does not finish is not the end: what was written down may tell why.
+    // Go on if a worker does not finish: the history may show why.
     let unfinished = finish(&mut cluster, fleet).await.err();
     record.note("all is finished, or never will be")?;
     let state = final_state::read(cluster.options()).await?;
@@ -77,7 +77,7 @@ pub fn folder() -> Result<PathBuf> {
 
 async fn finish(cluster: &mut EtcdCluster, fleet: Arc<Mutex<Fleet>>) -> Result<()> {
     cluster.answering().await?;
-    let mut fleet = Arc::into_inner(fleet).context("somebody still troubles workers")?.into_inner();
+    let mut fleet = Arc::into_inner(fleet).context("the nemesis still runs")?.into_inner();
     for member in 0..cluster.len() {
         fleet.link_member(member, Link::Whole);
     }

@@ -28,7 +28,7 @@ const TASKS: u64 = 2;
 /// Least distance between the numbers of two processes' workers.
 pub const WORKERS_APART: u64 = 16;
 
-/// What a worker process is told.
+/// Arguments of a worker process.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Orders {
     /// Where the members of etcd are, each behind a link of this process alone.
@@ -45,19 +45,19 @@ pub struct Orders {
     pub worker: u64,
 }
 
-/// Works until everything is finished, after it has been told to finish. Ends with the controlling
-/// process.
+/// Works until everything is finished, after the controller asks to finish. Ends with the
+/// controlling process.
 pub fn run(orders: &Orders) -> Result<()> {
     let finishing = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&finishing);
+    let flag = Arc::clone(&finishing);
     std::thread::spawn(move || {
         for line in stdin().lock().lines() {
             match line {
-                Ok(line) if line == FINISH => told.store(true, Ordering::Relaxed),
+                Ok(line) if line == FINISH => flag.store(true, Ordering::Relaxed),
                 _ => break,
             }
         }
-        // Nobody is left who would end this process.
+        // The controller is gone and would not end this process.
         std::process::exit(1);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

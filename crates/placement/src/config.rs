@@ -8,7 +8,7 @@ pub struct ClusterConfig {
     /// How long the same nodes must have been members before shards are placed for the first time
     /// or moved for balance. Shards of dead and draining nodes do not wait.
     pub cluster_state_stability_duration_ms: u64,
-    /// How often nodes look for something to do if nothing tells them.
+    /// How often nodes look for something to do without a notification.
     pub shard_mapping_check_interval_ms: u64,
     /// Most shards that are on their way for balance at the same time; [`None`] stands for
     /// `max(1, num_shards / 128)`.
@@ -35,7 +35,7 @@ pub struct ClusterConfig {
     pub pin_policy: PinPolicy,
     /// How load is balanced, where loads are known.
     pub load: LoadBands,
-    /// After what time a call that was held asks again, if nothing told it to.
+    /// After what time a held call looks again without a notification.
     pub moving_retry_ms: u64,
 }
 

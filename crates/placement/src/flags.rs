@@ -188,7 +188,7 @@ mod tests {
     #[case(&["home=a", "home=b"], FlagError::Twice)]
     #[case(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f", "g"],
         FlagError::TooMany { count: 17 })]
-    fn what_cannot_be_a_list_of_flags_is_told(#[case] texts: &[&str], #[case] error: FlagError) {
+    fn what_cannot_be_a_list_of_flags_is_refused(#[case] texts: &[&str], #[case] error: FlagError) {
         assert_eq!(flags(texts), Err(error));
     }
 

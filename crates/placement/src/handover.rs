@@ -20,7 +20,7 @@ pub struct Handover {
     pub calls: u64,
     /// Objects of the shard that are on the node.
     pub objects: u64,
-    /// Whether a release is on its way of which nobody knows what became.
+    /// Whether there is a release with unknown outcome.
     pub in_doubt: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Handover {
 /// for too long are the calls waited for to their end, whatever becomes of those that are held; and
 /// a node that leaves with all its shards has less time for that than one that gives away some.
 ///
-/// A store may refuse the release itself, for as long as it has no room. Nobody else can have the
+/// A store may refuse the release itself, for as long as it has no room. No other node can have the
 /// shard then, so the node serves on, and tries again less and less often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandoverAttempts {
@@ -66,7 +66,7 @@ pub struct HandoverTimeouts {
     pub pause_max_ms: u64,
     /// After what time calls are waited for to their end.
     pub force_ms: u64,
-    /// The same for a node that leaves, if that is less: whoever told it to go does not wait for
+    /// The same for a node that leaves, if that is less: its operator does not wait for
     /// long.
     pub force_leaving_ms: u64,
 }
@@ -131,7 +131,7 @@ pub enum HandoverStep {
     /// It keeps the shard and serves it.
     Serve,
     /// It writes its claim once more, so that a release that is still on its way comes too late.
-    /// Until then it must not serve: it would not know when the shard is somebody else's.
+    /// Until then it must not serve: it would not know when another node has the shard.
     Keep,
     /// It admits calls again: the leader changed its mind, the calls that run take too long for
     /// those that are held, or the store takes no release.
@@ -176,8 +176,8 @@ impl Handover {
                 Self { .. } => HandoverStep::AdmitAgain,
             };
         }
-        // Who leaves at once has no time to try again. Where the store refuses the release, nobody
-        // is helped by holding calls to the end of others.
+        // A node that leaves at once has no time to retry. Where the store refuses the release,
+        // holding calls to the end of others helps no caller.
         let forced = leaving || (attempts.left_ms() == 0 && attempts.refusals == 0);
         // If no call runs just now, the moment is used.
         let for_calls = if self.calls > 0 && !forced { attempts.pause_left_ms() } else { 0 };
@@ -200,7 +200,7 @@ impl Handover {
     }
 }
 
-/// Whether a node has to give up a shard that it holds. Without a target there is nobody who would
+/// Whether a node has to give up a shard that it holds. Without a target, no node would
 /// take it.
 fn must_go(info: ShardInfo<'_>, holder: &NodeInstance, leaving: bool) -> bool {
     leaving || info.target.is_some_and(|target| *target != holder.address)
@@ -277,7 +277,7 @@ impl DrainProgress {
 pub struct Readiness {
     /// Shards without a target.
     pub without_target: u32,
-    /// Shards with a target that no member holds. Whoever had claimed them may be gone.
+    /// Shards with a target that no member holds. Their holders may be gone.
     pub unclaimed: u32,
     /// Shards that another node holds than the one that should.
     pub elsewhere: u32,

@@ -1,7 +1,7 @@
 //! The cluster protocol: a fixed number of shards, spread over nodes that come and go.
 //!
 //! `docs/placement.md` teaches it from nothing. This crate is pure: it reads no clock, no file and
-//! no socket, and the same arguments give the same result on every machine. Whoever drives it
+//! no socket, and the same arguments give the same result on every machine. Its driver
 //! stores what it says, and compares what it read in the same commit.
 //!
 //! | module | what it holds |

@@ -24,7 +24,7 @@ impl Incarnation {
     }
 }
 
-/// A node in one of its lives: whoever claims shards or leads.
+/// A node in one session: what claims shards or leads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeInstance {
     /// Where it is reached.
@@ -121,7 +121,7 @@ impl Membership {
     /// What became of the members by `now`.
     ///
     /// The time of the last change is now if a node came, went or came back in another life. That
-    /// it drains or weighs something else keeps nobody waiting.
+    /// it drains or weighs something else does not delay planning.
     pub fn updated(
         &self,
         members: impl IntoIterator<Item = Member>,
@@ -215,7 +215,7 @@ pub(crate) struct Departures {
 }
 
 impl Departures {
-    /// Whoever had left by then, nobody knows when.
+    /// When members left before that is unknown.
     pub(crate) const fn before(time: LogicalTime) -> Self {
         Self { known: BTreeMap::new(), others_by: time }
     }
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(since(&members, member("b", 2)), None);
         assert_eq!(left(&members, member("b", 1)), at(7));
         assert_eq!(left(&members, member("b", 2)), at(9));
-        assert_eq!(left(&members, member("c", 1)), at(5), "before anybody looked");
+        assert_eq!(left(&members, member("c", 1)), at(5), "before the first look");
         let back = members.updated([member("a", 1), member("b", 2)], at(12)).unwrap();
         assert_eq!(since(&back, member("b", 2)), Some(at(12)));
     }

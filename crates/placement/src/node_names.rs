@@ -15,7 +15,7 @@ impl NameNumber {
     }
 }
 
-/// The addresses that are in use. A number that nobody uses any more is given away again.
+/// The addresses that are in use. A number that is no longer used is given out again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeNames {
     names: Vec<Option<NodeAddress>>,

@@ -1,4 +1,4 @@
-//! Ids of objects, parsed once. Whoever routes, locks, evicts or releases asks the parsed id where
+//! Ids of objects, parsed once. Routing, locking, eviction and release ask the parsed id where
 //! its object lives and never looks at the text again.
 //!
 //! | text | lives |

@@ -1,4 +1,4 @@
-//! What whoever plans has seen for itself.
+//! What the leader has observed itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::plan::{MoveReason, Plan};
 /// How often the time for which a node is passed over doubles.
 const DOUBLINGS: u32 = 4;
 
-/// What whoever plans has seen for itself, besides what is stored. It is stored nowhere: a new
+/// What the leader has observed itself, besides what is stored. It is stored nowhere: a new
 /// leader begins with what it saw as a member and finds out the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderObservations {
@@ -23,7 +23,7 @@ pub struct LeaderObservations {
     idle: BTreeMap<NodeInstance, Idle>,
 }
 
-/// Somebody who has always been there, and has seen nothing special.
+/// Default: no observations.
 impl Default for LeaderObservations {
     fn default() -> Self {
         let (unreadable, idle) = (BTreeSet::new(), BTreeMap::new());
@@ -48,7 +48,7 @@ pub(crate) enum Trust {
 }
 
 impl LeaderObservations {
-    /// Somebody who has followed the cluster for some time.
+    /// A leader that has followed the cluster for some time.
     #[must_use]
     pub fn since(follows_since: LogicalTime) -> Self {
         Self { follows_since, ..Self::default() }

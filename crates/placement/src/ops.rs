@@ -35,7 +35,7 @@ pub enum LeadRefused {
 
 /// What a node writes to become the leader, where `leader` is who is stored as the leader.
 ///
-/// Whoever stores it compares the leader's key and both memberships.
+/// The driver compares the leader's key and both memberships.
 pub fn lead(
     leader: Option<NodeInstanceRef<'_>>,
     candidate: &NodeInstance,
@@ -57,7 +57,7 @@ pub fn lead(
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaderRefused {
     /// There is no leader.
-    #[error("nobody leads")]
+    #[error("there is no leader")]
     NoLeader,
     /// The writer does not lead, or not any more.
     #[error("{0} leads")]
@@ -74,7 +74,7 @@ pub enum LeaderRefused {
 
 /// Whether `writer` may store an update where `leader` and `stored` are what is there.
 ///
-/// Whoever stores it compares both again in the same commit, so that a leader that was replaced
+/// The driver compares both again in the same commit, so that a leader that was replaced
 /// since can write nothing.
 pub fn check_leader(
     leader: Option<NodeInstanceRef<'_>>,

@@ -1,6 +1,6 @@
 //! Decides where shards should be.
 //!
-//! [`plan`] is a function of what it is given: whoever has seen the same computes the same, and a
+//! [`plan`] is a function of what it is given: equal input gives an equal plan, and a
 //! change of leaders moves nothing. It goes through the same steps each time:
 //!
 //! 1. Below the quorum nothing is decided at all.
@@ -11,7 +11,7 @@
 //! 5. Shards are spread evenly, or the load is where loads are given.
 //!
 //! Steps 4 and 5 wait for the same guard, stop at a freeze, move a batch at a time, leave alone
-//! what was moved a moment ago, and begin only when everybody has a node. All but first placement
+//! what was moved a moment ago, and begin only when every shard has a node. All but first placement
 //! keeps within the limits of how many shards may be on their way, per node and in all.
 
 mod board;
@@ -47,7 +47,7 @@ pub struct PlanInput<'a> {
     pub config: &'a ClusterConfig,
     /// What time it is.
     pub now: LogicalTime,
-    /// What whoever plans has seen for itself.
+    /// What the leader has observed itself.
     pub observations: &'a LeaderObservations,
 }
 

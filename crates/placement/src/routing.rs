@@ -13,7 +13,7 @@ pub use self::explain::Explanation;
 /// Where calls go, as of one state of the cluster. It never changes; the next state is another
 /// table.
 ///
-/// Calls go to whoever holds a shard, also while it is meant for another: the holder serves until
+/// Calls go to the holder of a shard, also while it is meant for another: the holder serves until
 /// it has nothing left to do. Only members of the cluster are ever named.
 #[derive(Clone, Debug)]
 pub struct RoutingTable {
@@ -97,7 +97,7 @@ pub enum Route<'a> {
         /// What to do with the call.
         retry: Retry,
     },
-    /// Nowhere: nobody holds the shard, and nobody who could claim it is meant to.
+    /// Nowhere: the shard has no holder, and no target that could claim it.
     Unclaimed {
         /// The object's shard.
         shard: ShardId,
@@ -158,7 +158,7 @@ impl RoutingTable {
         Ok(self.route(ObjectIdRef::parse(id)?)?)
     }
 
-    /// The fence of a shard's last claim. A call carries it, so that a node can tell that the
+    /// The fence of a shard's last claim. A call carries it, so that a node can detect that the
     /// caller knows of a later one.
     #[must_use]
     pub fn fence(&self, shard: ShardId) -> Option<FenceEpoch> {
@@ -189,7 +189,7 @@ impl RoutingTable {
             Slot::Unclaimed => self.unclaimed(shard),
             Slot::Gone(at) => {
                 let node = self.node(at).map_or("", NodeAddress::as_str);
-                // Somebody who can have the shard is about to, or nobody is known yet.
+                // The target is about to claim the shard, or there is none yet.
                 let soon = self.target(shard).is_some();
                 let Retries { moving_ms, idle_ms, .. } = self.retries;
                 let retry = self.retry(if soon { moving_ms } else { idle_ms });

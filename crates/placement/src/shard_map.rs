@@ -10,7 +10,7 @@ use crate::target::{Target, TargetHeader, TargetSince, TargetUpdate, TargetVersi
 /// Where all shards should be and where they are: the leader's targets under one version, and the
 /// nodes' claims, one per shard.
 ///
-/// It decides nothing. Whoever keeps one puts into it what was stored, in whatever order it learns
+/// It decides nothing. Its owner puts into it what was stored, in whatever order it learns
 /// of it.
 #[derive(Clone, Debug)]
 pub struct ShardMap {
@@ -68,9 +68,9 @@ pub(crate) struct RawShard<'a> {
     pub(crate) fence: Option<FenceEpoch>,
     pub(crate) flags: &'a Flags,
     pub(crate) since: TargetSince,
-    /// When whoever keeps the map heard of the target, if it was there then.
+    /// When the owner of the map learned of the target, if it was there then.
     pub(crate) heard_at: Option<LogicalTime>,
-    /// When whoever keeps the map heard that the shard was released, if it was there then.
+    /// When the owner of the map learned that the shard was released, if it was there then.
     pub(crate) released_at: Option<LogicalTime>,
 }
 
@@ -155,7 +155,7 @@ impl ShardMap {
     }
 
     /// Puts a target into the map that was stored just now. If it is another one, the map remembers
-    /// when it was heard of, by the clock of whoever keeps the map.
+    /// when it was heard of, by the clock of the map's owner.
     pub fn hear_target(
         &mut self,
         shard: ShardId,
@@ -194,7 +194,7 @@ impl ShardMap {
     }
 
     /// Puts a stored claim into the map, whatever the map takes for later. What is written once
-    /// more of a shard that nobody has does not change when it was released.
+    /// more of a shard without a holder does not change when it was released.
     pub fn load_claim(&mut self, shard: ShardId, claim: &Claim) -> Result<(), ShardOutOfRange> {
         let index = self.num_shards.index(shard)?;
         let holder =
@@ -210,7 +210,7 @@ impl ShardMap {
         Ok(())
     }
 
-    /// Remembers that a shard which nobody has was released just now, by the clock of whoever keeps
+    /// Remembers that a shard without a holder was released just now, by the clock of the owner of
     /// the map.
     pub fn hear_release(
         &mut self,
@@ -268,11 +268,11 @@ impl ShardMap {
     }
 }
 
-/// What nodes write, one per shard: who has claimed it, or that nobody has any more. It is kept
+/// What nodes write, one per shard: who has claimed it, or that it was released. It is kept
 /// after a release, so that the fence never falls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Who has the shard; nobody after a release.
+    /// Who has the shard; none after a release.
     pub holder: Option<NodeInstance>,
     /// The number that rose with this claim.
     pub fence: FenceEpoch,

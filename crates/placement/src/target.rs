@@ -48,7 +48,7 @@ impl fmt::Display for TargetVersion {
 /// Since when a shard has its target, and whether it had another one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetSince {
-    /// Nobody knows. It counts from when whoever plans began to look, or from when nodes last came
+    /// Unknown. It counts from when the leader began to look, or from when nodes last came
     /// or went.
     #[default]
     Unknown,
@@ -86,7 +86,7 @@ pub struct Target {
 pub struct TargetHeader {
     /// Which state this is.
     pub version: TargetVersion,
-    /// Whether somebody asked that nothing be moved that need not be.
+    /// Whether the cluster is frozen: nothing is moved that need not be.
     pub frozen: bool,
     /// Whether a rebalance has begun and goes on until shards are spread evenly.
     pub spreading: bool,

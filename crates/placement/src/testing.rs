@@ -71,7 +71,7 @@ pub struct NeverReady {
 }
 
 /// Looks at one state of the cluster after the other until one is ready: every shard's current
-/// node is its target, and a member. Tells how many were not.
+/// node is its target, and a member. Returns how many were not.
 ///
 /// How a state comes about, and how long that takes, is the iterator's business. A cluster that
 /// runs has a `wait_until_ready` of its own.

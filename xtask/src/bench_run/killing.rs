@@ -97,9 +97,9 @@ fn ours(place: &Workplace) -> Result<Section> {
     let head = ["", "to the first new item", "begun again", "never begun", "in the results"];
     let text = format!(
         "**Kills**: `run --persistent --in-flight {IN_FLIGHT}` is killed with `kill -9` and the \
-         same command is given again; the worst of all kills is told. The aims: a new item within \
-         {} s, at most {} items begun again (a worker moves its cursor after {} items at the \
-         latest), nothing lost, nothing twice. `verify` holds after each.\n\n{}",
+         same command is given again; the worst of all kills is reported. The aims: a new item \
+         within {} s, at most {} items begun again (a worker moves its cursor after {} items at \
+         the latest), nothing lost, nothing twice. `verify` holds after each.\n\n{}",
         AIM.as_secs(),
         thousands(bound),
         thousands(CHECKPOINT_ITEMS),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_starts_over_is_found_out_and_so_is_who_forgets() {
+    fn starting_over_and_forgetting_are_found_out() {
         let folder = tempfile::tempdir().unwrap();
         let script = |script: &'static str| {
             move |folder: &Path| {

@@ -1,4 +1,4 @@
-//! Shards of which one takes much longer than the others, which nobody knows beforehand.
+//! Shards of which one takes much longer than the others, without being known beforehand.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Work {
         self.item_ms(shard) * self.items_per_shard
     }
 
-    /// The time that nobody can beat: all workers busy to the end.
+    /// The lower bound: all workers busy to the end.
     fn ideal(&self) -> f64 {
         let total: u32 = (0..SHARDS).map(|shard| self.shard_ms(shard)).sum();
         f64::from(total) / 1_000.0 / WORKERS as f64

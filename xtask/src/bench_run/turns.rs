@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workspace;
 
-/// Somebody who does the work, and how often.
+/// A contender, and how often it runs.
 pub(super) struct Contender<'a> {
     pub(super) name: String,
     pub(super) rounds: usize,
@@ -68,7 +68,7 @@ fn median(times: &[Duration]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or_default().as_secs_f64()
 }
 
-/// Everybody in turn, round by round.
+/// All contenders in turn, round by round.
 pub(super) fn take_turns(rounds: usize, contenders: Vec<Contender<'_>>) -> Result<Vec<Taken>> {
     let mut all: Vec<(Contender<'_>, Taken)> = Vec::new();
     for contender in contenders {

@@ -56,7 +56,7 @@ impl Workplace {
         self.release.join("examples").join(name)
     }
 
-    /// HyperQueue, which is fetched the first time. It tells itself how long its tasks took,
+    /// HyperQueue, which is fetched the first time. It reports itself how long its tasks took,
     /// without the start of its server.
     pub(super) fn hyperqueue(&self, slots: usize, tasks: &Path) -> Result<Duration> {
         let site = self.folder.path().join("hyperqueue");
@@ -71,11 +71,12 @@ impl Workplace {
         let mut python = Command::new("/usr/bin/python3");
         python.arg(&script).arg(slots.to_string()).arg(tasks).env("PYTHONPATH", &site);
         let output = python.stdin(Stdio::null()).output()?;
-        let (told, complaint) =
+        let (printed, complaint) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         ensure!(output.status.success(), "HyperQueue ended with {}: {complaint}", output.status);
-        let took = told.lines().find_map(|line| line.strip_prefix("took "));
-        let took = took.and_then(|took| took.parse().ok()).context("HyperQueue told no time")?;
+        let took = printed.lines().find_map(|line| line.strip_prefix("took "));
+        let took =
+            took.and_then(|took| took.parse().ok()).context("HyperQueue reported no time")?;
         Ok(Duration::from_secs_f64(took))
     }
 }

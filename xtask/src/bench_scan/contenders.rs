@@ -66,7 +66,7 @@ pub(super) struct Contender {
     pub(super) exits: &'static [i32],
 }
 
-/// Everybody; we come first.
+/// All contenders; ours is the first.
 pub(super) fn all(
     metadata: &Metadata,
     folder: &Path,

@@ -1,6 +1,6 @@
 //! How long a file, a function and a line may be.
 //!
-//! Rustfmt has formatted every file, so indentation tells where a function ends and tests begin.
+//! Rustfmt has formatted every file, so indentation shows where a function ends and tests begin.
 
 use std::path::{Path, PathBuf};
 

@@ -45,7 +45,7 @@ const SMALL: &[Check] = &[
     Check { config: "liveness.cfg", module: "ShardRunLiveness.tla", distinct: 5_580 },
 ];
 
-/// What takes longer than anybody waits for in the test command.
+/// What takes too long for the test command.
 const LARGE: &[Check] = &[
     Check { config: "large.cfg", module: "ShardRunCheck.tla", distinct: 329_505 },
     Check { config: "liveness_large.cfg", module: "ShardRunLiveness.tla", distinct: 22_152 },

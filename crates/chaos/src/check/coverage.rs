@@ -59,7 +59,7 @@ impl Passed {
 
 fn unprocessed(history: &ShardHistory, action: &Action, key: u64) -> String {
     let ShardHistory { run, shard, .. } = history;
-    format!("run {run}, shard {shard:x}: {action:?} passed over key {key}, which nobody processed")
+    format!("run {run}, shard {shard:x}: {action:?} skipped key {key}, which no worker processed")
 }
 
 /// Which keys were processed under which fence, and when.
@@ -103,27 +103,27 @@ fn manifest(history: &History, run: u64) -> Option<(u64, u64)> {
 pub(super) fn run_complaints(history: &History, state: &FinalState) -> Vec<String> {
     let mut complaints = state.complaints.clone();
     for run in &state.runs {
-        let mut tell = |text: String| complaints.push(format!("run {}: {text}", run.run));
+        let mut report = |text: String| complaints.push(format!("run {}: {text}", run.run));
         if !run.is_done {
-            tell("it has not ended".to_owned());
+            report("it has not ended".to_owned());
         }
         let counts = recount(run);
         if counts != run.counts {
-            tell(format!("it counts {:?}, and there are {counts:?}", run.counts));
+            report(format!("it counts {:?}, and there are {counts:?}", run.counts));
         }
         for FinalShard { shard, seen, .. } in &run.shards {
             if seen.status == Status::Done && seen.cursor != seen.end.checked_sub(1) {
-                tell(format!("shard {shard:x} is done and stands at {:?}", seen.cursor));
+                report(format!("shard {shard:x} is done and stands at {:?}", seen.cursor));
             }
         }
         match manifest(history, run.run) {
-            None => tell("nobody registered it".to_owned()),
+            None => report("no process registered it".to_owned()),
             Some((start, end)) => {
                 if let Some(text) = untiled(run, start, end) {
-                    tell(text);
+                    report(text);
                 }
                 if run.watermark != Some(end) {
-                    tell(format!("its watermark is {:?}, not {end}", run.watermark));
+                    report(format!("its watermark is {:?}, not {end}", run.watermark));
                 }
             }
         }

@@ -1,7 +1,7 @@
-//! What one shard may do, told a second time.
+//! What one shard may do, written a second time.
 //!
 //! This is the checker's own account of the protocol: it shares no code with what it judges. Time
-//! is not in it. A lease may be over at any moment, so somebody else may take a shard whenever it
+//! is not in it. A lease may be over at any moment, so another worker may take a shard whenever it
 //! is active; only who held it with which fence decides what may happen then.
 
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ pub struct Seen {
 }
 
 impl Shard {
-    /// A shard of a manifest, which nobody has touched.
+    /// A shard of a manifest, as it was registered.
     #[must_use]
     pub(super) const fn root(start: u64, end: u64) -> Self {
         Self {

@@ -74,18 +74,18 @@ struct RunHistory<'h> {
 }
 
 impl RunHistory<'_> {
-    /// Shards that somebody was told of and that do not exist.
+    /// Shards that an answer named and that do not exist.
     fn lost_shards(&self) -> Vec<String> {
         let exists: BTreeSet<u64> = self.run.shards.iter().map(|shard| shard.shard).collect();
-        let told = self.calls.iter().filter_map(|recorded| match &recorded.answer {
+        let named = self.calls.iter().filter_map(|recorded| match &recorded.answer {
             Some((_, Outcome::Done(facts))) => Some(facts),
             _ => None,
         });
-        let told = told.flat_map(|facts| {
+        let named = named.flat_map(|facts| {
             facts.children.iter().copied().chain(facts.acquired.map(|acquired| acquired.shard))
         });
-        let told = told.chain(self.roots.iter().map(|root| root.shard));
-        let lost: BTreeSet<u64> = told.filter(|shard| !exists.contains(shard)).collect();
+        let named = named.chain(self.roots.iter().map(|root| root.shard));
+        let lost: BTreeSet<u64> = named.filter(|shard| !exists.contains(shard)).collect();
         let run = self.run.run;
         lost.iter().map(|shard| format!("run {run} has lost shard {shard:x}")).collect()
     }
@@ -133,10 +133,10 @@ impl RunHistory<'_> {
         self.calls.iter().filter_map(made).collect()
     }
 
-    /// What a call did to a shard, or may have done, and what it was told.
+    /// What a call did to a shard, or may have done, and its answer.
     fn operations(&self, shard: u64, recorded: &Recorded) -> impl Iterator<Item = Operation> {
-        // A call that gets no answer from the store looks, and asks it again. Then it may be told
-        // that somebody has done before what it did itself.
+        // A call that gets no answer from the store reads, and retries. Then it may be answered
+        // as a replay of what it did itself.
         let unanswered = || Recorded { answer: None, ..recorded.clone() };
         let first = is_replay(recorded).then(|| self.operation(shard, &unanswered())).flatten();
         first.into_iter().chain(self.operation(shard, recorded))

@@ -1,6 +1,6 @@
 //! Sentences that hold of every history, each looked at on its own.
 //!
-//! They follow from the order that the search finds; told one by one, they say what is wrong where
+//! They follow from the order that the search finds; one by one, they say what is wrong where
 //! there is none.
 
 use std::collections::BTreeMap;
@@ -95,9 +95,9 @@ fn fences_rise(done: &[Done<'_>]) -> Vec<String> {
 }
 
 fn cursor_never_goes_back(done: &[Done<'_>]) -> Vec<String> {
-    let telling: Vec<&Done<'_>> =
+    let decided: Vec<&Done<'_>> =
         done.iter().filter(|one| one.cursor().is_some() || one.facts.acquired.is_some()).collect();
-    ordered(&telling)
+    ordered(&decided)
         .filter(|(earlier, later)| earlier.cursor() > later.cursor())
         .map(|(earlier, later)| {
             format!("the cursor was at {:?} after {:?}", later.cursor(), earlier.cursor())
@@ -125,10 +125,10 @@ fn one_effect_per_operation(history: &History) -> Vec<String> {
         }
     }
     effects.retain(|_, count| *count > 1);
-    let tell = |((run, op), count): (&(u64, u64), &u64)| {
+    let sentence = |((run, op), count): (&(u64, u64), &u64)| {
         format!("operation {op:x} of run {run} had {count} effects")
     };
-    effects.iter().map(tell).collect()
+    effects.iter().map(sentence).collect()
 }
 
 /// Pairs of which the one was answered before the other was called.

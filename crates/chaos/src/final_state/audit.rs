@@ -1,4 +1,4 @@
-//! Whether what is stored goes together, counted anew from the records.
+//! Whether what is stored goes together, recounted from the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -135,7 +135,7 @@ impl Members<'_> {
         let operator = self.cluster.operator(leader).await?;
         let revision = operator.status().await?.revision;
         self.record.note(&format!("compact up to {revision:?}"))?;
-        // Somebody may have compacted up to the same revision.
+        // The revision may have been compacted already.
         match operator.compact(revision).await {
             Ok(()) => Ok(()),
             Err(error) if error.to_string().contains("compacted") => Ok(()),
@@ -199,7 +199,7 @@ impl Members<'_> {
         Ok(self.cluster.operator(leader).await?.disarm().await?)
     }
 
-    /// The cluster is to run for as long as somebody likes, on a quota that is soon used up.
+    /// The cluster is to run without a time limit, on a quota that is soon used up.
     async fn keep_room(&self) -> Result<()> {
         let leader = self.cluster.leader().await?;
         let operator = self.cluster.operator(leader).await?;

@@ -48,7 +48,7 @@ impl Caller {
         WorkerId::from_raw(self.worker)
     }
 
-    /// Makes a call. Whoever needs a lease shows it.
+    /// Makes a call, with a lease if the call needs one.
     pub(super) async fn call(
         &self,
         run: u64,

@@ -180,9 +180,9 @@ impl<'h, 'w> Holding<'h, 'w> {
                 Outcome::NotApplied(_) | Outcome::Unknown(_) => {}
             }
             match self.task.chance.u32(..100) {
-                // Whatever became of it, somebody else will see.
+                // Another worker will see the outcome.
                 0..12 => return Ok(Hold::Over),
-                12..30 => action = self.anew(action),
+                12..30 => action = self.with_new_id(action),
                 _ => {}
             }
             self.task.pause(5..150).await;
@@ -224,7 +224,7 @@ impl<'h, 'w> Holding<'h, 'w> {
     }
 
     /// The same with another operation id, as a worker asks who has forgotten that it asked.
-    fn anew(&mut self, action: Action) -> Action {
+    fn with_new_id(&mut self, action: Action) -> Action {
         let next = self.task.operation();
         match action {
             Action::Checkpoint { shard, fence, key, .. } => {

@@ -42,7 +42,7 @@ impl<'w> WorkerTask<'w> {
         Self { caller, chance, finishing, operations: 0 }
     }
 
-    /// Works until there is no run left, after it was told to finish.
+    /// Works until there is no run left, after the controller asked to finish.
     pub(super) async fn work(mut self) -> Result<()> {
         let mut run = 1;
         loop {
@@ -51,7 +51,7 @@ impl<'w> WorkerTask<'w> {
                     RunStatus::Active => self.work_on(run).await?,
                     RunStatus::Initializing => self.register(run).await?,
                     RunStatus::Done => run += 1,
-                    RunStatus::Failed | RunStatus::Cancelled => bail!("nobody ends runs so"),
+                    RunStatus::Failed | RunStatus::Cancelled => bail!("no worker ends runs so"),
                 },
                 Err(RunQueryError::RunNotFound(_)) => {
                     if self.finishing.load(Ordering::Relaxed) {
@@ -121,7 +121,7 @@ impl<'w> WorkerTask<'w> {
         }
     }
 
-    /// Does what somebody does who has nothing to do.
+    /// What a task does without a shard.
     async fn idle(&mut self, run: u64) -> Result<Run> {
         let id = RunId::from_raw(run);
         let listed = self.caller.coordinator.list_shards(TENANT, id, ShardFilter::all()).await;
@@ -149,7 +149,7 @@ impl<'w> WorkerTask<'w> {
         let limit = Duration::from_millis(self.chance.u64(50..400));
         let waited = timeout(limit, self.caller.coordinator.claimable(TENANT, id)).await;
         if waited.is_ok() {
-            // Everybody is woken at once; not everybody needs to run at once.
+            // All tasks are woken at once, and do not all need to run at once.
             self.pause(1..30).await;
         }
         Ok(Run::GoesOn)
@@ -178,7 +178,7 @@ impl<'w> WorkerTask<'w> {
         }
     }
 
-    /// An operation id that nobody has used.
+    /// A fresh operation id.
     pub(super) const fn operation(&mut self) -> u64 {
         self.operations += 1;
         self.caller.worker << OPERATIONS | self.operations

@@ -147,7 +147,7 @@ fn the_plan_explains_each_move_in_a_sentence() {
     assert_eq!(sentences.count(), 16, "{told}");
     let plan = json(&site, &["cluster", "plan"]);
     assert_eq!(plan["moves"].as_array().unwrap().len(), 16, "{plan}");
-    assert!(site.expect(0, &["route", "a"]).contains("nobody has claimed it"));
+    assert!(site.expect(0, &["route", "a"]).contains("no node has claimed it"));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub enum ClaimRefused {
 
 /// What `claimer` writes to have a shard.
 ///
-/// Whoever stores it compares the shard's claim, the claimer's membership and, where another had
+/// The driver compares the shard's claim, the claimer's membership and, where another had
 /// the shard, the absence of that one's membership: what is decided here on what was read must
 /// still be so when it is written. No fence below `floor` is given.
 pub fn claim(
@@ -57,7 +57,7 @@ pub fn claim(
         Some(_) => {}
     }
     let before = info.fence.unwrap_or(FenceEpoch::INITIAL);
-    // Below the floor a fence is stale: whoever claimed with it holds nothing and blocks nobody.
+    // Below the floor a fence is stale: a claim with it holds nothing and blocks no other.
     if let Some(current) = info.current.filter(|_| before >= floor) {
         if current == claimer.borrowed() {
             return Err(ClaimRefused::AlreadyHeld(before));
@@ -81,8 +81,8 @@ pub enum ReleaseReason {
 /// Why a node may not release a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReleaseRefused {
-    /// Nobody holds it.
-    #[error("nobody holds the shard")]
+    /// It has no holder.
+    #[error("the shard has no holder")]
     NotHeld,
     /// Another node holds it, or the same in another life.
     #[error("{0} holds the shard")]

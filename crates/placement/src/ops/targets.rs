@@ -18,7 +18,7 @@ pub enum ReassignRefused {
     /// The node is leaving.
     #[error("{0} is draining")]
     Draining(NodeAddress),
-    /// Somebody wants the shard to stay where it is.
+    /// The shard is pinned to where it is.
     #[error("the shard is pinned; unpin it first, or pin it to the other node")]
     Pinned,
     /// It should be there already.
@@ -26,9 +26,9 @@ pub enum ReassignRefused {
     AlreadyThere(NodeAddress),
 }
 
-/// What the leader writes to move a shard because somebody asked.
+/// What the leader writes to move a shard on request.
 ///
-/// A freeze does not stop it: it stops what nobody asked for.
+/// A freeze does not stop it: it stops only automatic moves.
 pub fn reassign(
     map: &ShardMap,
     members: &Membership,

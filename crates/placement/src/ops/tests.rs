@@ -387,7 +387,7 @@ fn a_drain_is_done_when_nothing_is_held_and_nothing_is_meant_to_be() {
     map.load_target(number(0), &target("a", Flags::default().pinned())).unwrap();
     map.load_target(number(1), &target("b", Flags::default())).unwrap();
     map.learn_claim(number(1), &held(&holder("a", 2))).unwrap();
-    // What an earlier life held is nobody's.
+    // What an earlier instance held has no holder.
     map.learn_claim(number(2), &held(&holder("a", 1))).unwrap();
     let progress = |map: &ShardMap| DrainProgress::of(map, &node("a"), &members());
     assert_eq!(progress(&map), DrainProgress { held: 1, targeted: 1, pinned: 1 });

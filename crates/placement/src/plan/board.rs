@@ -66,7 +66,7 @@ pub(super) enum Standing {
     NotClaimed { for_ms: u64 },
     /// It is pinned to a node that cannot have it, and waits.
     Waiting,
-    /// Nobody can read where it should be, or who has it, and it is left alone.
+    /// Its target or its claim is unreadable, and it is left alone.
     Unreadable,
     /// Its target can have it.
     Home(Mobility),

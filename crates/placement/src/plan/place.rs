@@ -11,7 +11,7 @@ use super::dense::{NodeNo, Number, PerNode, ShardNo};
 use super::quota::Quota;
 use super::{MoveReason, PlanNote, survey};
 
-/// Places what can be placed now. Tells whether something that must go has to wait.
+/// Places what can be placed now. Returns whether something that must go has to wait.
 pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
     keep_where_served(board);
     let (urgent, unplaced) = homeless(board);
@@ -31,7 +31,7 @@ pub(super) fn place(board: &mut Board<'_>, guarded: bool) -> bool {
     waiting > 0
 }
 
-/// Nothing is given away here, and nobody calls these shards yet: no limit applies.
+/// Nothing is given away here, and no call goes to these shards yet: no limit applies.
 fn place_first(board: &mut Board<'_>, unplaced: Homeless) {
     let mut takers = Takers::new(board);
     for (shard, reason) in unplaced {
@@ -98,8 +98,8 @@ fn send(board: &mut Board<'_>, takers: &mut Takers, shard: ShardNo, reason: Move
 
 /// The nodes that may get shards, the emptiest first, and among equals by address.
 ///
-/// One on trial is not among them, as long as others are: nobody would have what it does not claim,
-/// and what is kept for it would wait. It shows that it claims when shards are spread again.
+/// One on trial is not among them, as long as others are: its unclaimed shards would have no
+/// holder, and what is kept for it would wait. It can claim when shards are spread again.
 struct Takers {
     shares: PerNode<Option<Quota>>,
     by_level: BinaryHeap<Reverse<(u128, NodeNo)>>,
@@ -178,7 +178,7 @@ fn away(board: &Board<'_>) -> Vec<(ShardNo, NodeNo, Option<LogicalTime>)> {
         if board.nodes[home].open
             && shard.standing == Standing::Home(Mobility::Fixed)
             && shard.target != Some(home)
-            // One that nobody has need not arrive first where it should be meanwhile.
+            // One without a holder need not arrive first where it should be meanwhile.
             && (shard.holder == shard.target || shard.holder.is_none())
         {
             found.push((number, home, survey::cooling_until(board.input, &raw)));

@@ -112,7 +112,7 @@ impl Costs {
         let loads = || loads.iter().copied().chain(std::iter::repeat(0)).take(count as usize);
         let total: u128 = loads().map(u128::from).sum();
         let mean = total as f64 / f64::from(count);
-        // Also where nobody bears anything, a shard must count something.
+        // A shard counts something also where there is no load.
         let reserve = ((mean * input.config.load.reserve) as u64).max(1);
         Self::Load(loads().map(|load| load.saturating_add(reserve)).collect())
     }

@@ -127,7 +127,7 @@ pub enum PlanNote {
         /// Shards that have no target yet.
         unplaced: u32,
     },
-    /// Somebody froze the cluster: nothing is moved for balance.
+    /// The cluster is frozen: nothing is moved for balance.
     Frozen,
     /// Nodes differ, and not by enough to begin a rebalance.
     WithinThreshold {

@@ -13,7 +13,7 @@ use super::dense::{NodeNo, PerNode, ShardNo};
 use super::quota::Quota;
 use super::{MoveReason, PlanNote};
 
-/// Moves one batch. Tells whether there is more to do that waits.
+/// Moves one batch. Returns whether there is more to do that waits.
 pub(super) fn shed(board: &mut Board<'_>, running: bool) -> bool {
     let bands = board.input.config.load;
     let mut scales = Scales::new(board);
@@ -100,7 +100,7 @@ impl Scales {
             let ratio = board.nodes[node].has as f64 / (share.pieces.max(1)) as f64;
             scales.ratios[node] = ratio;
             let ordered = OrderedRatio(ratio.to_bits());
-            // Such a node gives what it can, and what it keeps is nobody's fault.
+            // Such a node gives what it can, and may keep the rest.
             if !share.beyond {
                 scales.on.insert((ordered, node));
                 scales.takers.insert((ordered, node));

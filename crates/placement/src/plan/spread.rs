@@ -14,7 +14,7 @@ use super::dense::{NodeNo, PerNode, ShardNo};
 use super::quota::Quota;
 use super::{MoveReason, PlanNote};
 
-/// Moves one batch. Tells whether the rebalance goes on.
+/// Moves one batch. Returns whether the rebalance goes on.
 pub(super) fn spread(board: &mut Board<'_>, running: bool) -> bool {
     let shares = board.shares(0, |node| node.open);
     if !board.nodes.numbers().any(|node| surplus(board, &shares, node) > 0) {

@@ -131,8 +131,8 @@ impl View<'_> {
 
     /// Who gives and who gets a shard that is on its way and counts as that.
     ///
-    /// One that never had another target disturbs nobody, and one that is stuck must hold up
-    /// nobody.
+    /// One that never had another target disturbs no caller, and one that is stuck must not
+    /// delay others.
     fn in_flight(&self, raw: &RawShard<'_>, shard: &Shard) -> Option<(Option<NodeNo>, NodeNo)> {
         let counts = matches!(shard.standing, Standing::Home(_))
             && shard.holder != shard.target
@@ -256,7 +256,7 @@ fn weigh(board: &mut Board<'_>) {
             Standing::Unreadable => {
                 unreadable.0 += 1;
                 unreadable.1.get_or_insert(number);
-                // As far as anybody can tell it is where it should be, and it stays there.
+                // As far as is known it is where it should be, and it stays there.
                 if let Some(target) = shard.target {
                     let cost = board.costs.of(number);
                     board.nodes[target].has += cost;
@@ -286,7 +286,7 @@ pub(super) fn guard_ends(input: &PlanInput<'_>) -> LogicalTime {
 /// For how long a shard has been on its way, if that is too long. Its target could have claimed it
 /// from `loose_at` on.
 ///
-/// Of a target of which nothing else is known, it is known that it was there when whoever plans
+/// Of a target of which nothing else is known, it is known that it was there when the leader
 /// began to look.
 pub(super) fn late(
     input: &PlanInput<'_>,
@@ -303,16 +303,16 @@ pub(super) fn cooling_until(input: &PlanInput<'_>, raw: &RawShard<'_>) -> Option
     if matches!(raw.since, TargetSince::Placed(_)) {
         return None;
     }
-    // By a clock that can be trusted, it may have been moved the moment before whoever plans began
+    // By a clock that can be trusted, it may have been moved the moment before the leader began
     // to look.
     let follows_since = input.observations.follows_since;
-    let told = || given_at(input, raw).map_or(follows_since, |at| at.max(follows_since));
-    let at = raw.heard_at.unwrap_or_else(told);
+    let stored = || given_at(input, raw).map_or(follows_since, |at| at.max(follows_since));
+    let at = raw.heard_at.unwrap_or_else(stored);
     let until = at.saturating_add(input.config.move_cooldown_ms);
     (input.now < until).then_some(until)
 }
 
-/// When a shard got its target, by the clock of whoever plans.
+/// When a shard got its target, by the leader's clock.
 fn given_at(input: &PlanInput<'_>, raw: &RawShard<'_>) -> Option<LogicalTime> {
     raw.heard_at.or_else(|| raw.since.time().filter(|at| *at <= input.now))
 }

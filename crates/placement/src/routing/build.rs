@@ -66,7 +66,7 @@ impl Places {
                 None => Slot::Unclaimed,
             };
         }
-        // What was claimed once and is not now was released, so somebody is about to claim it.
+        // What was claimed once and is not now was released, so its target is about to claim it.
         match shard.target.and_then(|name| self.member(name)) {
             Some(to) if shard.fence.is_some() => Slot::Moving(to),
             Some(_) | None => Slot::Unclaimed,

@@ -57,7 +57,7 @@ impl fmt::Display for Route<'_> {
             Self::Moving { to, retry, .. } => {
                 write!(f, "it was released and {to} is about to claim it; {retry}")
             }
-            Self::Unclaimed { retry, .. } => write!(f, "nobody has claimed it; {retry}"),
+            Self::Unclaimed { retry, .. } => write!(f, "no node has claimed it; {retry}"),
             Self::NodeGone { shard: Some(_), node, retry } => {
                 write!(f, "{node} had it and is gone; {retry}")
             }

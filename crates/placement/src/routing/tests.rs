@@ -49,7 +49,7 @@ impl Scene {
     }
 }
 
-fn told(table: &RoutingTable, shard: u64) -> String {
+fn explained(table: &RoutingTable, shard: u64) -> String {
     table.route_text(&format!("shard#{shard}/x")).unwrap().to_string()
 }
 
@@ -67,9 +67,9 @@ fn calls_go_to_the_holder_also_while_the_shard_is_meant_for_another() {
     let (gate, a, b) =
         (scene.table(None), scene.table(Some(&holder("a", 1))), scene.table(Some(&holder("b", 1))));
     for shard in 0..4 {
-        assert_eq!(told(&gate, shard), "a serves it");
-        assert_eq!(told(&a, shard), "this node serves it");
-        assert_eq!(told(&b, shard), "a serves it");
+        assert_eq!(explained(&gate, shard), "a serves it");
+        assert_eq!(explained(&a, shard), "this node serves it");
+        assert_eq!(explained(&b, shard), "a serves it");
         let id = ShardId::from_raw(shard);
         assert_eq!(gate.fence(id).unwrap().as_raw(), 10 + shard);
     }
@@ -91,7 +91,7 @@ fn a_shard_that_nobody_has_is_unclaimed() {
         scene(&[(None, None), (Some("a"), None), (None, Some(None)), (Some("c"), Some(None))]);
     let table = scene.table(None);
     for shard in 0..4 {
-        assert_eq!(told(&table, shard), format!("nobody has claimed it; {HOLD}"));
+        assert_eq!(explained(&table, shard), format!("no node has claimed it; {HOLD}"));
     }
 }
 
@@ -104,9 +104,9 @@ fn a_holder_that_is_no_member_or_not_in_that_life_is_gone() {
     ]);
     // A node that came back serves nothing of what its former life held.
     for table in [scene.table(None), scene.table(Some(&holder("a", 1)))] {
-        assert_eq!(told(&table, 0), format!("c had it and is gone; {HOLD}"));
-        assert_eq!(told(&table, 1), format!("c had it and is gone; {HOLD_SOON}"));
-        assert_eq!(told(&table, 2), format!("a had it and is gone; {HOLD_SOON}"));
+        assert_eq!(explained(&table, 0), format!("c had it and is gone; {HOLD}"));
+        assert_eq!(explained(&table, 1), format!("c had it and is gone; {HOLD_SOON}"));
+        assert_eq!(explained(&table, 2), format!("a had it and is gone; {HOLD_SOON}"));
     }
 }
 
@@ -114,7 +114,7 @@ fn a_holder_that_is_no_member_or_not_in_that_life_is_gone() {
 fn an_earlier_life_of_a_node_is_not_here() {
     let scene = scene(&[(Some("a"), Some(Some(("a", 1))))]);
     let zombie = scene.table(Some(&holder("a", 0)));
-    assert_eq!(told(&zombie, 0), "a serves it");
+    assert_eq!(explained(&zombie, 0), "a serves it");
     assert_eq!(zombie.route_text("a/x").unwrap().to_string(), "a serves it");
 }
 
@@ -134,7 +134,7 @@ fn strict_mode_fails_at_once_and_serves_what_is_served() {
     let table = scene.table(None);
     let retry = table.route_text("shard#0/x").unwrap().retry();
     assert_eq!(retry, Some(Retry::Fail { after_ms: 50 }));
-    assert_eq!(told(&table, 1), "a serves it");
+    assert_eq!(explained(&table, 1), "a serves it");
 }
 
 #[test]
@@ -164,6 +164,6 @@ fn a_table_does_not_change_with_the_map_it_was_made_of() {
     let table = scene.table(None);
     let claim = Claim { holder: None, fence: FenceEpoch::from_raw(10).unwrap() };
     scene.map.learn_claim(ShardId::from_raw(0), &claim).unwrap();
-    assert_eq!(told(&table, 0), "a serves it");
-    assert!(told(&scene.table(None), 0).contains("b is about to claim it"));
+    assert_eq!(explained(&table, 0), "a serves it");
+    assert!(explained(&scene.table(None), 0).contains("b is about to claim it"));
 }

@@ -125,16 +125,16 @@ fn a_cluster_is_ready_when_every_shard_is_where_it_should_be() {
     });
     let both = members(&["a", "b"]);
     let readiness = |map: &ShardMap| Readiness::of(map, &both);
-    let told = |map: &ShardMap| readiness(map).to_string();
+    let text = |map: &ShardMap| readiness(map).to_string();
     assert_eq!(
-        told(&states[1]),
+        text(&states[1]),
         "1 shards have no target, 1 are not claimed and 0 are on another node; the first is shard 0"
     );
     let never = wait_until_ready(states.iter().map(readiness)).unwrap_err();
     assert_eq!((never.states, never.last.unwrap().elsewhere), (3, 1));
     let mut ready = states.last().unwrap().clone();
     ready.learn_claim(FIRST, &claim(Some("a"), 3)).unwrap();
-    assert_eq!(told(&ready), "every shard is where it should be");
+    assert_eq!(text(&ready), "every shard is where it should be");
     states.push(ready);
     assert_eq!(wait_until_ready(states.iter().map(readiness)), Ok(3));
     assert!(wait_until_ready([]).is_err());
@@ -158,7 +158,7 @@ fn what_a_node_had_that_is_gone_is_not_where_it_should_be() {
 }
 
 #[test]
-fn a_claim_that_is_forgotten_can_be_learned_anew() {
+fn a_claim_that_is_forgotten_can_be_learned_again() {
     let mut map = map(1);
     map.learn_claim(FIRST, &claim(Some("a"), 5)).unwrap();
     map.forget_claim(FIRST).unwrap();
@@ -175,7 +175,7 @@ fn what_is_written_of_a_released_shard_does_not_change_when_it_was_released() {
     let at = LogicalTime::from_millis(9);
     map.load_claim(FIRST, &claim(Some("a"), 4)).unwrap();
     map.hear_release(FIRST, at).unwrap();
-    assert_eq!(released_at(&map), None, "somebody has it");
+    assert_eq!(released_at(&map), None, "it has a holder");
     map.load_claim(FIRST, &claim(None, 5)).unwrap();
     map.hear_release(FIRST, at).unwrap();
     map.load_claim(FIRST, &claim(None, 8)).unwrap();

@@ -28,7 +28,7 @@ fn meant(name: &str, since: TargetSince) -> Target {
     Target { node: Some(node(name)), since, ..Target::default() }
 }
 
-/// Shards of `n00` that were moved to `n01`, which claims nothing, as somebody's clock says.
+/// Shards of `n00` that were moved to `n01`, which claims nothing, as another clock says.
 fn moved(cluster: &mut Cluster, since: LogicalTime, is_heard: bool) {
     let target = meant("n01", TargetSince::Moved(since));
     if is_heard {

@@ -28,7 +28,7 @@ enum Event {
     Loads(Option<Vec<u64>>),
     Pass(u64),
     Step,
-    /// Everybody hands over but one.
+    /// All nodes hand over but one.
     HandOver(usize),
 }
 
@@ -76,7 +76,7 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// Lets it happen and tells the plan if the leader made one.
+/// Lets it happen and returns the plan if the leader made one.
 fn happen(cluster: &mut Cluster, event: &Event) -> Option<Plan> {
     let (members, now) = (cluster.members.clone(), cluster.now);
     let is_member = |at: usize| members.get(&name(at)).is_some();

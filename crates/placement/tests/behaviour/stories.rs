@@ -1,5 +1,5 @@
 //! Stories of clusters, each a text file in `stories/`: what happens, and indented below it what
-//! the planner and the routing table say. `UPDATE_SCRIPTS=1` writes the answers anew.
+//! the planner and the routing table say. `UPDATE_SCRIPTS=1` rewrites the answers.
 
 use crate::story_teller;
 

@@ -126,7 +126,7 @@ impl Cluster {
         plan
     }
 
-    /// Every member releases what it should not have and claims what it should and can. Tells how
+    /// Every member releases what it should not have and claims what it should and can. Returns how
     /// many shards were claimed.
     pub(crate) fn hand_over(&mut self) -> usize {
         self.hand_over_without("")
@@ -161,7 +161,7 @@ impl Cluster {
         ShardDuties::of(&self.map, holder, &self.members, FenceEpoch::INITIAL, false)
     }
 
-    /// Plans and hands over until nothing changes any more, and tells every move.
+    /// Plans and hands over until nothing changes any more, and returns every move.
     pub(crate) fn settle(&mut self) -> Vec<Move> {
         let mut moves = Vec::new();
         for _ in 0..10_000 {

@@ -104,7 +104,7 @@ fn calls_side_by_side_that_fit_in_one_order_only() {
 }
 
 #[test]
-fn an_unknown_claim_explains_a_fence_that_nobody_was_told() {
+fn an_unknown_claim_explains_a_fence_that_no_answer_named() {
     let mut story = Story::of_one_shard(2);
     story.call(1, Action::Claim, unknown());
     story.acquire(2, 3, None);

@@ -111,7 +111,7 @@ impl Story {
         assert_eq!(self.findings().violations, Vec::<String>::new());
     }
 
-    /// Fails unless something is wrong that is told so.
+    /// Fails unless a violation has this text.
     #[track_caller]
     pub(super) fn is_violated(&self, text: &str) {
         let violations = self.findings().violations;

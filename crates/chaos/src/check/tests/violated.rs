@@ -194,7 +194,7 @@ fn a_key_is_passed_over_that_nobody_processed() {
     story.process(ROOT, 2, 100, 102);
     story.call(1, checkpoint(2, 10, 104), done());
     story.end(1, 2, 105);
-    story.is_violated("passed over key 103");
+    story.is_violated("skipped key 103");
     story.is_violated("2 keys were never processed, 103 among them");
 }
 
@@ -205,7 +205,7 @@ fn a_key_is_processed_only_after_it_was_passed_over() {
     story.call(1, checkpoint(2, 10, 104), done());
     story.process(ROOT, 2, 100, 104);
     story.end(1, 2, 105);
-    story.is_violated("passed over key 100");
+    story.is_violated("skipped key 100");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_key_is_processed_under_a_fence_that_was_refused() {
     story.process(ROOT, 2, 100, 104);
     story.call(2, checkpoint(3, 10, 104), done());
     story.end(2, 3, 105);
-    story.is_violated("passed over key 100");
+    story.is_violated("skipped key 100");
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn a_refusal_that_was_right_a_moment_ago_is_told_from_one_that_never_was() {
     let mut story = Story::of_one_shard(2);
     story.acquire(1, 2, None);
     story.call(1, Action::Release { shard: ROOT, fence: 2, op: 10 }, done());
-    // Nobody holds it any more.
+    // It has no holder any more.
     let held = Outcome::Refused(Refusal::AlreadyLeased { owner: 1 });
     story.call(2, Action::Acquire { shard: ROOT }, held);
     story.acquire(2, 3, None);

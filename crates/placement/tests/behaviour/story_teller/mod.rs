@@ -8,7 +8,7 @@
 //! | `plan` | the plan is shown and not carried out |
 //! | `step` | the leader plans and writes |
 //! | `hand-over`, `hand-over without a` | nodes release and claim |
-//! | `settle` | both, until nothing changes; tells how many moved for what reason |
+//! | `settle` | both, until nothing changes; prints how many moved for what reason |
 //! | `nodes` | what is meant for each node |
 //! | `shard 3` | what is known of a shard |
 //! | `move 3 a`, `pin 3`, `pin 3 a`, `unpin 3`, `freeze`, `thaw` | an operator asks |
@@ -33,29 +33,29 @@ pub(crate) fn folder() -> PathBuf {
 pub(crate) fn check(name: &str) {
     let path = folder().join(format!("{name}.txt"));
     let expected = std::fs::read_to_string(&path).expect("the story is there");
-    let told = tell(&expected);
+    let output = run(&expected);
     if std::env::var_os("UPDATE_SCRIPTS").is_some() {
-        std::fs::write(&path, told).unwrap();
-    } else if told != expected {
-        let differ = told.lines().zip(expected.lines()).position(|(one, other)| one != other);
-        panic!("{name} is told differently from line {:?} on:\n{told}", differ.map(|at| at + 1));
+        std::fs::write(&path, output).unwrap();
+    } else if output != expected {
+        let differ = output.lines().zip(expected.lines()).position(|(one, other)| one != other);
+        panic!("{name} differs from line {:?} on:\n{output}", differ.map(|at| at + 1));
     }
 }
 
-fn tell(story: &str) -> String {
+fn run(story: &str) -> String {
     let mut cluster = Cluster::new(1);
-    let mut told = String::new();
+    let mut output = String::new();
     for line in story.lines().filter(|line| !line.starts_with("    ")) {
-        writeln!(told, "{line}").unwrap();
+        writeln!(output, "{line}").unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();
         if line.starts_with('#') || words.is_empty() {
             continue;
         }
         for answer in happen(&mut cluster, &words) {
-            writeln!(told, "    {answer}").unwrap();
+            writeln!(output, "    {answer}").unwrap();
         }
     }
-    told
+    output
 }
 
 fn happen(cluster: &mut Cluster, words: &[&str]) -> Vec<String> {
@@ -146,12 +146,12 @@ fn config(settings: &[&str]) -> ClusterConfig {
 }
 
 fn sentences(plan: &Plan) -> Vec<String> {
-    let mut told: Vec<String> = plan.moves.iter().map(ToString::to_string).collect();
-    told.extend(plan.notes.iter().map(ToString::to_string));
-    if told.is_empty() {
-        told.push("nothing to do".to_owned());
+    let mut sentences: Vec<String> = plan.moves.iter().map(ToString::to_string).collect();
+    sentences.extend(plan.notes.iter().map(ToString::to_string));
+    if sentences.is_empty() {
+        sentences.push("nothing to do".to_owned());
     }
-    told
+    sentences
 }
 
 fn summary(moves: &[Move]) -> Vec<String> {
