@@ -11,49 +11,91 @@
 //! one node ceases to claim and another dies, and others have to take over in time.
 
 mod calls;
-mod chaos;
 mod counter;
 mod director;
-mod fault;
-mod heal;
 mod mishap;
 mod operators;
 pub mod oracle;
 mod ordeal;
 mod parts;
+mod phases;
 mod settings;
-mod sweep;
 mod tally;
 mod truth;
 mod vault;
 mod wire;
 
-pub use fault::ClusterFault;
-pub use sweep::{ACTS, ClusterSweep, FULL_SWEEP, table};
-pub use tally::{ClusterTally, OUTCOMES};
+pub use tally::{ClusterFault, ClusterTally, OUTCOMES};
 
+use crate::fault::never;
+use crate::ground::fault::OF_ANY_PROCESS;
 use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::clusters::ClusterBug;
+use crate::report::Table;
+use crate::sweep::{self, World};
 use crate::trace::Trace;
 
-/// What a world that came to its end leaves behind.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// What was found to be false; nothing, if all is well.
-    pub findings: Vec<Finding>,
-    /// What happened, counted.
-    pub tally: ClusterTally,
-    /// What happened, told.
-    pub trace: Trace,
+/// Acts of chaos per seed.
+pub const ACTS: u64 = 500;
+/// From how many seeds on a sweep must have seen everything.
+pub const FULL_SWEEP: u64 = 200;
+
+/// What a world leaves behind.
+pub type Report = sweep::Report<ClusterTally>;
+
+/// Worlds of nodes, gates and leaders.
+pub struct ClusterWorld;
+
+impl World for ClusterWorld {
+    type Tally = ClusterTally;
+    const FLAGS: &'static [&'static str] = &["--clusters"];
+    const ACTS: u64 = ACTS;
+
+    fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
+        live(seed, acts, keep_trace)
+    }
+
+    fn add(sum: &mut ClusterTally, one: &ClusterTally) {
+        sum.add(one);
+    }
+
+    fn missing(tally: &ClusterTally) -> Vec<String> {
+        if tally.seeds < FULL_SWEEP {
+            return Vec::new();
+        }
+        let store = OF_ANY_PROCESS.iter().filter(|it| !tally.store_faults.contains_key(it));
+        let others = ClusterFault::ALL.iter().filter(|it| !tally.faults.contains_key(it));
+        let mut missing = never(store.map(|it| it.words()).chain(others.map(|it| it.words())));
+        let outcomes = OUTCOMES.iter().filter(|it| !tally.calls.contains_key(*it));
+        missing.extend(outcomes.map(|it| format!("no call ever had this outcome: {it}")));
+        missing
+    }
+
+    fn rows(tally: &ClusterTally, table: &mut Table) {
+        table.row("seeds", tally.seeds);
+        table.row("of which nothing went wrong but what was planned", tally.calm_seeds);
+        table.row("commits that changed the cluster", tally.steps);
+        table.simulated(tally.simulated_ms);
+        table.row("claims and releases", tally.claims);
+        table.row("shards that got another target", tally.moves);
+        table.row("changes of who leads", tally.leaders);
+        table.row("nodes drained", tally.drains);
+        table.row("writes refused for a stale fence", tally.stale_writes);
+        table.counts(tally.store_faults.iter().map(|(fault, count)| (fault.words(), *count)));
+        table.counts(tally.faults.iter().map(|(fault, count)| (fault.words(), *count)));
+        for (outcome, count) in &tally.calls {
+            table.row(&format!("calls: {outcome}"), count);
+        }
+    }
 }
 
-/// Lives through a world: `acts` of chaos, then healing.
+/// Runs a world: `acts` of chaos, then healing.
 #[must_use]
 pub fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
     live_with(seed, acts, keep_trace, None)
 }
 
-/// Lives through a world in which a bug is planted.
+/// Runs a world in which a bug is planted.
 #[must_use]
 pub fn live_with(seed: u64, acts: u64, keep_trace: bool, bug: Option<ClusterBug>) -> Report {
     match director::Director::new(seed, keep_trace, bug) {

@@ -74,3 +74,8 @@ faults! {
         InfraCorrupt = "the machinery below met corrupt data",
     }
 }
+
+/// Complaints about faults that never came.
+pub(crate) fn never<'n>(unseen: impl Iterator<Item = &'n str>) -> Vec<String> {
+    unseen.map(|words| format!("there was never this fault: {words}")).collect()
+}

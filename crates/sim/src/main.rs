@@ -5,16 +5,16 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use shardwright_sim::clusters::{self, ClusterSweep};
+use shardwright_sim::clusters::ClusterWorld;
+use shardwright_sim::memory::MemoryWorld;
 use shardwright_sim::planted::clusters::ClusterBug;
 use shardwright_sim::planted::protocol::ProtocolBug;
 use shardwright_sim::planted::stored::StoredBug;
+use shardwright_sim::planted::workers::WorkerBug;
 use shardwright_sim::planted::{Bug, Hunted, hunt_named};
-use shardwright_sim::stored::{self, StoredSweep};
-use shardwright_sim::sweep::{STEPS, Sweep};
-use shardwright_sim::trace::Trace;
-use shardwright_sim::workers::{self, WorkerSweep};
-use shardwright_sim::{memory, report};
+use shardwright_sim::stored::StoredWorld;
+use shardwright_sim::sweep::{Sweep, World};
+use shardwright_sim::workers::WorkerWorld;
 
 /// Lives through seeded worlds around the run protocol and judges what happens.
 #[derive(Parser)]
@@ -56,105 +56,54 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let good = match (&arguments.command, arguments.seed) {
-        (Some(Command::Planted { name }), _) => hunt_all(name.as_deref().unwrap_or_default()),
-        (None, Some(seed)) if arguments.workers => {
-            replay_workers(seed, arguments.steps.unwrap_or(workers::ACTS))
-        }
-        (None, None) if arguments.workers => sweep_workers(&arguments),
-        (None, Some(seed)) if arguments.clusters => {
-            replay_cluster(seed, arguments.steps.unwrap_or(clusters::ACTS))
-        }
-        (None, None) if arguments.clusters => sweep_clusters(&arguments),
-        (None, Some(seed)) if arguments.engine => {
-            replay_stored(seed, arguments.steps.unwrap_or(stored::ACTS))
-        }
-        (None, Some(seed)) => replay(seed, arguments.steps.unwrap_or(STEPS)),
-        (None, None) if arguments.engine => sweep_stored(&arguments),
-        (None, None) => sweep(&arguments),
+    let good = if let Some(Command::Planted { name }) = &arguments.command {
+        hunt_all(name.as_deref().unwrap_or_default())
+    } else if arguments.workers {
+        run::<WorkerWorld>(&arguments)
+    } else if arguments.clusters {
+        run::<ClusterWorld>(&arguments)
+    } else if arguments.engine {
+        run::<StoredWorld>(&arguments)
+    } else {
+        run::<MemoryWorld>(&arguments)
     };
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn sweep(arguments: &Arguments) -> bool {
+/// Runs one seed with its whole trace, or many; false if a sweep fails or a violation is found.
+fn run<W: World>(arguments: &Arguments) -> bool {
+    let acts = arguments.steps.unwrap_or(W::ACTS);
+    match arguments.seed {
+        Some(seed) => replay::<W>(seed, acts),
+        None => sweep::<W>(arguments, acts),
+    }
+}
+
+fn sweep<W: World>(arguments: &Arguments, acts: u64) -> bool {
     let end = arguments.start.saturating_add(arguments.seeds);
-    let sweep = Sweep::run(arguments.start..end, arguments.steps.unwrap_or(STEPS));
+    let sweep = Sweep::<W>::run(arguments.start..end, acts);
     let complaints = sweep.complaints();
     for complaint in &complaints {
         println!("{complaint}\n");
     }
-    print!("{}", report::table(&sweep));
+    print!("{}", sweep.table());
     complaints.is_empty()
 }
 
-fn sweep_stored(arguments: &Arguments) -> bool {
-    let end = arguments.start.saturating_add(arguments.seeds);
-    let acts = arguments.steps.unwrap_or(stored::ACTS);
-    let sweep = StoredSweep::run(arguments.start..end, acts);
-    let complaints = sweep.complaints();
-    for complaint in &complaints {
-        println!("{complaint}\n");
-    }
-    print!("{}", stored::table(&sweep));
-    complaints.is_empty()
-}
-
-fn replay_stored(seed: u64, acts: u64) -> bool {
-    let report = stored::live(seed, acts, true);
-    tell(seed, &report.trace, report.findings.len())
-}
-
-fn sweep_clusters(arguments: &Arguments) -> bool {
-    let end = arguments.start.saturating_add(arguments.seeds);
-    let acts = arguments.steps.unwrap_or(clusters::ACTS);
-    let sweep = ClusterSweep::run(arguments.start..end, acts);
-    let complaints = sweep.complaints();
-    for complaint in &complaints {
-        println!("{complaint}\n");
-    }
-    print!("{}", clusters::table(&sweep));
-    complaints.is_empty()
-}
-
-fn replay_cluster(seed: u64, acts: u64) -> bool {
-    let report = clusters::live(seed, acts, true);
-    tell(seed, &report.trace, report.findings.len())
-}
-
-fn sweep_workers(arguments: &Arguments) -> bool {
-    let end = arguments.start.saturating_add(arguments.seeds);
-    let acts = arguments.steps.unwrap_or(workers::ACTS);
-    let sweep = WorkerSweep::run(arguments.start..end, acts);
-    let complaints = sweep.complaints();
-    for complaint in &complaints {
-        println!("{complaint}\n");
-    }
-    print!("{}", workers::table(&sweep));
-    complaints.is_empty()
-}
-
-fn replay_workers(seed: u64, acts: u64) -> bool {
-    let report = workers::live(seed, acts, true);
-    tell(seed, &report.trace, report.findings.len())
-}
-
-fn tell(seed: u64, trace: &Trace, violations: usize) -> bool {
-    for line in trace.lines() {
+fn replay<W: World>(seed: u64, acts: u64) -> bool {
+    let report = W::live(seed, acts, true);
+    for line in report.trace.lines() {
         println!("{line}");
     }
-    println!("seed {seed}, digest of the trace {:016x}", trace.digest());
-    println!("violations: {violations}");
-    violations == 0
-}
-
-fn replay(seed: u64, steps: u64) -> bool {
-    let report = memory::live(seed, steps, true);
-    tell(seed, &report.trace, report.findings.len())
+    println!("seed {seed}, digest of the trace {:016x}", report.trace.digest());
+    println!("violations: {}", report.findings.len());
+    report.findings.is_empty()
 }
 
 fn hunt_all(name: &str) -> bool {
     let (protocol, stored) = (hunted::<ProtocolBug>(name), hunted::<StoredBug>(name));
-    protocol & stored & hunted::<ClusterBug>(name)
+    let (clusters, workers) = (hunted::<ClusterBug>(name), hunted::<WorkerBug>(name));
+    protocol & stored & clusters & workers
 }
 
 /// Hunts for the bugs of one kind of world; false if one escaped.

@@ -4,6 +4,7 @@
 //! events, and its run before and after. Between the processes of the workers and the server is a
 //! wire that loses, delays, repeats and reorders messages.
 
+mod acts;
 mod reference;
 mod server;
 mod settings;
@@ -16,8 +17,8 @@ pub(crate) use wire::FaultyWire;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shardwright_contracts::{BoxFuture, FenceEpoch, LogicalTime, RunId, TenantId};
-use shardwright_coordination::{Backend, InMemoryCoordinator, RunStatus, ShardLimits};
+use shardwright_contracts::{BoxFuture, LogicalTime, RunId, TenantId};
+use shardwright_coordination::{Backend, InMemoryCoordinator, ShardLimits};
 
 use server::{Entry, Executed, Server};
 
@@ -32,9 +33,11 @@ use crate::model::Model;
 use crate::oracle::{Finding, ISOLATION, Observation, ROTATION, judge};
 use crate::planted::protocol::{ProtocolBug, configured};
 use crate::planted::protocol_doctor::Doctored;
+use crate::report::{Table, rows_of_protocol};
 use crate::request::operation::CollectClaimCandidates;
 use crate::request::{Reply, Request, RequestExt};
 use crate::rng::Rng;
+use crate::sweep::{self, World};
 use crate::tally::{RunTally, Tally};
 use crate::trace::Trace;
 use crate::visible::{self, RunView};
@@ -47,15 +50,60 @@ const PROCESSES: usize = 5;
 pub(crate) type Address = (TenantId, RunId);
 type MemoryDirector = Director<Memory>;
 
+/// Acts of chaos per seed.
+pub const ACTS: u64 = 2_000;
+/// From how many seeds on a sweep must have seen everything.
+pub const FULL_SWEEP: u64 = 1_000;
+
 /// What a world leaves behind.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// Violations; none, if all is well.
-    pub findings: Vec<Finding>,
-    /// What happened, counted.
-    pub tally: Tally,
-    /// What happened, line by line.
-    pub trace: Trace,
+pub type Report = sweep::Report<Tally>;
+
+/// Worlds around the in-memory reference.
+pub struct MemoryWorld;
+
+impl World for MemoryWorld {
+    type Tally = Tally;
+    const FLAGS: &'static [&'static str] = &[];
+    const ACTS: u64 = ACTS;
+
+    fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
+        live(seed, acts, keep_trace)
+    }
+
+    fn add(sum: &mut Tally, one: &Tally) {
+        sum.add(one);
+    }
+
+    fn remark(acts: u64, tally: &Tally) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if tally.ended_steps * 100 > tally.steps * 20 {
+            let share = (tally.ended_steps * 100).div_ceil(tally.steps);
+            remarks.push(format!("spent {share} % of its steps in ended runs"));
+        }
+        if tally.chaos_steps < acts {
+            remarks.push(format!("had only {} acts of chaos", tally.chaos_steps));
+        }
+        remarks
+    }
+
+    fn missing(tally: &Tally) -> Vec<String> {
+        let Tally { seeds, steps, accepted_steps, refused_steps, .. } = tally;
+        let mut missing = Vec::new();
+        if accepted_steps * 100 < steps * 30 {
+            missing.push(format!("only {accepted_steps} of {steps} steps were accepted"));
+        }
+        if refused_steps * 100 < steps * 10 {
+            missing.push(format!("only {refused_steps} of {steps} steps were refused"));
+        }
+        if *seeds >= FULL_SWEEP {
+            missing.extend(coverage::missing(tally));
+        }
+        missing
+    }
+
+    fn rows(tally: &Tally, table: &mut Table) {
+        rows_of_protocol(tally, table);
+    }
 }
 
 /// Runs a world: `acts` of chaos around the in-memory reference, then healing.
@@ -299,11 +347,11 @@ impl Subject for Memory {
             director.subject.look_around()?;
         }
         match director.rng.below(1_000) {
-            0..860 => worker_act(director),
-            860..955 => operator_act(director),
-            955..970 => deadline_act(director)?,
-            970..976 => jump(director),
-            976 if director.rng.chance(400) => raise_floor(director),
+            0..860 => acts::worker_act(director),
+            860..955 => acts::operator_act(director),
+            955..970 => acts::deadline_act(director)?,
+            970..976 => acts::jump(director),
+            976 if director.rng.chance(400) => acts::raise_floor(director),
             976..992 => {
                 let process = director.rng.index(director.processes.len());
                 let long_ms = director.rng.between(30, 900);
@@ -353,94 +401,6 @@ impl Subject for Memory {
     }
 }
 
-/// A worker acts that can, or the operator if none can.
-fn worker_act(director: &mut MemoryDirector) {
-    let tenant = director.rng.index(director.tenants.len());
-    let now_ms = director.clock.now_ms();
-    let Some(world) = director.tenants.get(tenant) else { return };
-    let runs = director.subject.model.tenants.get(&world.id).map(|account| &account.runs);
-    let has_work =
-        runs.is_some_and(|runs| runs.values().any(|run| run.status == RunStatus::Active));
-    let able: Vec<usize> = (0..world.workers.len())
-        .filter(|index| director.is_up(director.home(tenant, *index)))
-        .filter(|index| {
-            let pending = world.workers.get(*index).and_then(|worker| worker.pending.as_ref());
-            pending.is_none_or(|pending| pending.id == 0 && pending.retry_at <= now_ms)
-        })
-        .collect();
-    match director.rng.pick(&able).copied() {
-        Some(worker) if has_work => director.work(tenant, worker),
-        _ => director.operate(tenant),
-    }
-}
-
-fn operator_act(director: &mut MemoryDirector) {
-    let tenant = director.rng.index(director.tenants.len());
-    director.operate(tenant);
-}
-
-/// Has a worker act at the very moment at which a lease ends.
-fn deadline_act(director: &mut MemoryDirector) -> Result<(), Findings> {
-    let tenant = director.rng.index(director.tenants.len());
-    let now_ms = director.clock.now_ms();
-    let Some(world) = director.tenants.get(tenant) else { return Ok(()) };
-    let deadlines: Vec<(u64, usize)> = world
-        .workers
-        .iter()
-        .enumerate()
-        .filter(|(_, worker)| worker.pending.is_none())
-        .flat_map(|(index, worker)| {
-            worker.held.iter().map(move |held| (held.lease.deadline().as_millis(), index))
-        })
-        .filter(|(deadline, _)| (now_ms..now_ms + 1_000).contains(deadline))
-        .collect();
-    let Some(&(deadline_ms, worker)) = director.rng.pick(&deadlines) else {
-        worker_act(director);
-        return Ok(());
-    };
-    director.next_act_us = deadline_ms * 1_000;
-    director.run_until_act()?;
-    director.tally.counts.fault(Fault::DeadlineHit);
-    director.work(tenant, worker);
-    Ok(())
-}
-
-fn jump(director: &mut MemoryDirector) {
-    let by_ms = director.rng.between(150, 1_500);
-    director.executor.advance_to(director.clock.now_us() + by_ms * 1_000);
-    director.tally.counts.fault(Fault::ClockJumped);
-    director.note(format_args!("the clock jumps"));
-}
-
-/// Imitates a restored backup: every fence below some number is stale from now on. What all runs
-/// look like afterwards is judged by the requests that follow.
-fn raise_floor(director: &mut MemoryDirector) {
-    let Director { subject, rng, .. } = director;
-    if subject.scarce == Some(Fault::FencesScarce) {
-        return;
-    }
-    let runs = subject.model.tenants.values().flat_map(|tenant| tenant.runs.values());
-    let fences = runs.flat_map(|run| run.shards.values()).map(|shard| shard.fence);
-    let floor = match rng.chance(700) {
-        true => fences.max().unwrap_or_default().saturating_add(rng.between(1, 1 << 20)),
-        false => {
-            let fences: Vec<u64> = fences.collect();
-            rng.pick(&fences).map_or(1, |fence| fence.saturating_add(1))
-        }
-    };
-    let Ok(fence) = FenceEpoch::from_raw(floor) else { return };
-    subject.server.raise_floor(fence);
-    subject.model.raise_floor(floor);
-    let clock_ms = subject.clock.now_ms();
-    for (address, view) in &mut subject.views {
-        if let Some(seen) = subject.server.look_at(clock_ms, *address) {
-            *view = seen;
-        }
-    }
-    director.tally.counts.fault(Fault::FloorRaised);
-    director.note(format_args!("the fence floor rises to {floor}"));
-}
-
 fn note(director: &mut MemoryDirector, done: &Executed) {
     let Executed { tenant, request, answer, now, .. } = done;
     let tenant = tenant.as_bytes().first().copied().unwrap_or_default();
@@ -457,4 +417,31 @@ fn note(director: &mut MemoryDirector, done: &Executed) {
         "tenant {tenant}: {name} run {run} shard {shard:x} fence {fence} op {op} at {now_ms}: \
          {outcome}"
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::Sweep;
+
+    #[test]
+    fn a_sweep_in_which_little_happens_fails() {
+        let tally = Tally { seeds: FULL_SWEEP, steps: 100, accepted_steps: 29, ..Tally::default() };
+        let idle = Tally { steps: 100, ended_steps: 21, chaos_steps: 99, ..Tally::default() };
+        let remarks = MemoryWorld::remark(100, &idle).into_iter().map(|text| (7, text)).collect();
+        let sweep: Sweep<MemoryWorld> = Sweep { tally, remarks, ..Sweep::default() };
+        let complaints = sweep.complaints().join("\n");
+        for expected in [
+            "only 29 of 100 steps were accepted",
+            "only 0 of 100 steps were refused",
+            "seed 7 spent 21 %",
+            "seed 7 had only 99 acts of chaos",
+            "nobody was told of a renew: BackendError(Corrupt)",
+            "renew was never refused for LeaseExpired",
+            "never this fault: request lost",
+            "checkpoint was never replayed",
+        ] {
+            assert!(complaints.contains(expected), "{expected}");
+        }
+    }
 }

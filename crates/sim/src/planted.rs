@@ -17,6 +17,7 @@ pub mod stored;
 pub(crate) mod stored_doctor;
 pub(crate) mod stored_tamper;
 pub(crate) mod tamper;
+pub mod workers;
 
 pub use hunt::{Catch, Hunted, find, hunt, hunt_named, hunt_with};
 
@@ -37,6 +38,12 @@ pub enum Seam {
     Objects,
     /// Around calls to objects.
     Calls,
+    /// Around a worker's sink and its segments.
+    Sink,
+    /// Around a worker's connector.
+    Source,
+    /// Around a worker's time, tasks and chance.
+    Environment,
 }
 
 /// A row of the table of planted bugs.

@@ -21,10 +21,8 @@ mod settings;
 mod shown;
 mod steps;
 mod subject;
-mod sweep;
 
 pub use crate::ground::fault::StoreFault;
-pub use sweep::{ACTS, COVERING_SWEEP, FULL_SWEEP, StoredSweep, table};
 
 use answers::{ACKNOWLEDGED, SHOWN};
 use books::{BOUND, COUNTS, DECODES, REMOVAL, TIME, TOGETHER};
@@ -32,11 +30,14 @@ use ledger::{INERT, ONCE, QUARANTINE};
 use listening::TOLD;
 use steps::EXPLAINED;
 
+use crate::coverage;
 use crate::director::{Director, Lived};
-use crate::oracle::{Finding, LIVENESS, Oracle, TRUTH, UNHELD};
+use crate::fault::never;
+use crate::oracle::{LIVENESS, Oracle, TRUTH, UNHELD};
 use crate::planted::stored::StoredBug;
+use crate::report::{self, Table};
+use crate::sweep::{self, World};
 use crate::tally::RunTally;
-use crate::trace::Trace;
 
 /// A director of a world around a store.
 type StoredDirector = Director<subject::Stored>;
@@ -61,24 +62,70 @@ pub const ALL: &[&Oracle] = &[
     LIVENESS,
 ];
 
-/// What a world that came to its end leaves behind.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// What was found to be false; nothing, if all is well.
-    pub findings: Vec<Finding>,
-    /// What happened, counted.
-    pub tally: RunTally,
-    /// What happened, told.
-    pub trace: Trace,
+/// Acts of chaos per seed.
+pub const ACTS: u64 = 900;
+/// From how many seeds on a sweep must have seen every fault.
+pub const FULL_SWEEP: u64 = 200;
+/// From how many seeds on it must have seen every refusal.
+pub const COVERING_SWEEP: u64 = 1_000;
+
+/// What a world leaves behind.
+pub type Report = sweep::Report<RunTally>;
+
+/// Worlds around the stored coordinator.
+pub struct StoredWorld;
+
+impl World for StoredWorld {
+    type Tally = RunTally;
+    const FLAGS: &'static [&'static str] = &["--engine"];
+    const ACTS: u64 = ACTS;
+
+    fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
+        live(seed, acts, keep_trace)
+    }
+
+    fn add(sum: &mut RunTally, one: &RunTally) {
+        sum.add(one);
+    }
+
+    fn missing(tally: &RunTally) -> Vec<String> {
+        let mut missing = Vec::new();
+        if tally.counts.seeds >= FULL_SWEEP {
+            let unseen = StoreFault::ALL.iter().filter(|it| !tally.faults.contains_key(it));
+            missing.extend(never(unseen.map(|it| it.words())));
+        }
+        if tally.counts.seeds >= COVERING_SWEEP {
+            missing.extend(coverage::missing_around_a_store(&tally.counts));
+        }
+        missing
+    }
+
+    fn rows(tally: &RunTally, table: &mut Table) {
+        let RunTally { counts, faults, answers, unknown, not_applied, collected } = tally;
+        table.row("seeds", counts.seeds);
+        table.row("commits that changed a run or a shard", counts.steps);
+        table.simulated(counts.simulated_ms);
+        table.row("answers", answers);
+        table.row("accepted", counts.accepted_steps);
+        table.row("refused", counts.refused_steps);
+        table.row("unknown outcomes", unknown);
+        table.row("not applied", not_applied);
+        table.row("runs completed and kept", counts.runs);
+        table.row("runs deleted in chaos", collected);
+        table.counts(faults.iter().map(|(fault, count)| (fault.words(), *count)));
+        for (refusal, count) in report::refusals(counts) {
+            table.row(&format!("refused: {refusal}"), count);
+        }
+    }
 }
 
-/// Lives through a world: `acts` of chaos, then healing.
+/// Runs a world: `acts` of chaos, then healing.
 #[must_use]
 pub fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
     live_with(seed, acts, keep_trace, None)
 }
 
-/// Lives through a world in which a bug is planted.
+/// Runs a world in which a bug is planted.
 #[must_use]
 pub fn live_with(seed: u64, acts: u64, keep_trace: bool, bug: Option<StoredBug>) -> Report {
     let Lived { findings, tally, trace } = subject::world(seed, keep_trace, bug).live(acts);

@@ -90,7 +90,7 @@ impl Tally {
     }
 }
 
-fn merge<K: Copy + Ord>(into: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
+pub(crate) fn merge<K: Copy + Ord>(into: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
     for (key, count) in from {
         *into.entry(*key).or_default() += count;
     }

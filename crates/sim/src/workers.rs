@@ -8,51 +8,97 @@
 //! Results are judged from what is stored: at every commit that moves a cursor, the extents that
 //! its token names are read from the scripted sink and compared with the source.
 
-mod chaos;
 mod director;
-mod fault;
 mod handler;
-mod heal;
 mod mishap;
 mod observer;
 mod operator;
 pub mod oracle;
-pub mod planted;
-mod script;
+mod phases;
+pub(crate) mod script;
 mod settings;
-mod sink;
-mod source;
-mod sweep;
+pub(crate) mod sink;
+pub(crate) mod source;
 mod tally;
 mod truth;
 
-pub use fault::WorkerFault;
-pub use sweep::{ACTS, FULL_SWEEP, WorkerSweep, table};
-pub use tally::WorkerTally;
+pub use tally::{WorkerFault, WorkerTally};
 
+use observer::EVENTS;
+
+use crate::fault::never;
+use crate::ground::fault::{OF_ANY_PROCESS, StoreFault};
 use crate::oracle::{ASSERTIONS, Finding};
+use crate::planted::workers::WorkerBug;
+use crate::report::Table;
+use crate::sweep::{self, World};
 use crate::trace::Trace;
 
-/// What a world that came to its end leaves behind.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// Sentences found to be false.
-    pub findings: Vec<Finding>,
-    /// Counts of what happened.
-    pub tally: WorkerTally,
-    /// What happened, line by line.
-    pub trace: Trace,
+/// Acts of chaos per seed.
+pub const ACTS: u64 = 400;
+/// From how many seeds on a sweep must have seen everything.
+pub const FULL_SWEEP: u64 = 300;
+
+/// What a world leaves behind.
+pub type Report = sweep::Report<WorkerTally>;
+
+/// Worlds of the real worker loop.
+pub struct WorkerWorld;
+
+impl World for WorkerWorld {
+    type Tally = WorkerTally;
+    const FLAGS: &'static [&'static str] = &["--workers"];
+    const ACTS: u64 = ACTS;
+
+    fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
+        live(seed, acts, keep_trace)
+    }
+
+    fn add(sum: &mut WorkerTally, one: &WorkerTally) {
+        sum.add(one);
+    }
+
+    fn missing(tally: &WorkerTally) -> Vec<String> {
+        if tally.seeds < FULL_SWEEP {
+            return Vec::new();
+        }
+        let store = OF_ANY_PROCESS.iter().chain(&[StoreFault::PausedBeyondLease]);
+        let store = store.filter(|it| !tally.store_faults.contains_key(it));
+        let others = WorkerFault::ALL.iter().filter(|it| !tally.faults.contains_key(it));
+        let mut missing = never(store.map(|it| it.words()).chain(others.map(|it| it.words())));
+        let events = EVENTS.iter().filter(|it| !tally.events.contains_key(*it));
+        missing.extend(events.map(|it| format!("no worker ever reported: {it}")));
+        missing
+    }
+
+    fn rows(tally: &WorkerTally, table: &mut Table) {
+        table.row("seeds", tally.seeds);
+        table.row("of which nothing failed", tally.calm_seeds);
+        table.row("of which one shard held all work", tally.lopsided_seeds);
+        table.simulated(tally.simulated_ms);
+        table.row("items handed to handlers", tally.calls);
+        table.row("cursors moved", tally.commits);
+        table.row("items with a result in the end", tally.items);
+        table.row("items without one, parked or cancelled", tally.parked);
+        table.row("shards in the end", tally.shards);
+        table.counts(tally.store_faults.iter().map(|(fault, count)| (fault.words(), *count)));
+        table.counts(tally.faults.iter().map(|(fault, count)| (fault.words(), *count)));
+        for (event, count) in &tally.events {
+            table.row(&format!("event: {event}"), count);
+        }
+    }
 }
 
-/// Lives through a world: `acts` of chaos, then healing.
+/// Runs a world: `acts` of chaos, then healing.
 #[must_use]
 pub fn live(seed: u64, acts: u64, keep_trace: bool) -> Report {
     live_with(seed, acts, keep_trace, None)
 }
 
-/// Lives through a world with a bug planted in it.
-fn live_with(seed: u64, acts: u64, keep_trace: bool, plant: Option<planted::Plant>) -> Report {
-    match director::Director::new(seed, keep_trace, plant) {
+/// Runs a world in which a bug is planted.
+#[must_use]
+pub fn live_with(seed: u64, acts: u64, keep_trace: bool, bug: Option<WorkerBug>) -> Report {
+    match director::Director::new(seed, keep_trace, bug) {
         Ok(director) => director.live(acts),
         Err(error) => Report {
             findings: vec![Finding { oracle: ASSERTIONS.name, text: error.to_string() }],

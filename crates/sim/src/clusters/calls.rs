@@ -11,9 +11,12 @@ use shardwright_placement::ObjectId;
 
 use super::counter::{COUNTER, payload};
 use super::director::{Director, Running, Word, tell};
-use super::fault::ClusterFault;
-use super::oracle::{broken, planned, reads, rest, serving, timely};
+use super::oracle::balance::REST;
+use super::oracle::broken;
+use super::oracle::calls::{failed_in_calm, judge_deadline, judge_read};
+use super::oracle::ownership::acknowledged;
 use super::tally;
+use super::tally::ClusterFault;
 use crate::ground::executor::{Home, TaskId};
 use crate::oracle::Finding;
 use crate::planted::clusters::ClusterBug;
@@ -207,20 +210,20 @@ impl Director {
         *self.tally.calls.entry(outcome).or_default() += 1;
         self.note(format_args!("call {} {outcome}", ask.number));
         let due_us = self.due_us(&ask);
-        timely::judge(ask.number, self.clock.now_us(), due_us)?;
+        judge_deadline(ask.number, self.clock.now_us(), due_us)?;
         if let Err(error) = &answer
             && ask.meaning != Meaning::Nothing
         {
             let (number, why) = (ask.number, error.to_string());
             if self.settings.is_calm {
-                return Err(planned::failed(number, &why));
+                return Err(failed_in_calm(number, &why));
             }
             if self.resting {
-                return Err(broken(rest::ORACLE, format!("call {number} failed: {why}")));
+                return Err(broken(REST, format!("call {number} failed: {why}")));
             }
         }
         if answer.is_ok() && self.lost_calls.contains(&ask.number) {
-            return Err(serving::acknowledged(ask.number));
+            return Err(acknowledged(ask.number));
         }
         match (&ask.meaning, &answer) {
             (Meaning::Add(counter), Ok(_)) => self.count(counter, true),
@@ -229,7 +232,7 @@ impl Director {
             }
             (Meaning::Read(counter, at_least), Ok(read)) if !self.settings.ends_sessions_early => {
                 let read = str::from_utf8(read).ok().and_then(|read| read.parse().ok());
-                reads::judge(counter, read.unwrap_or_default(), *at_least)?;
+                judge_read(counter, read.unwrap_or_default(), *at_least)?;
             }
             _ => {}
         }
@@ -276,7 +279,7 @@ impl Director {
         for ask in self.calls.values() {
             let is_paused = self.processes.get(ask.process).is_some_and(|state| state.paused);
             if !is_paused {
-                timely::judge(ask.number, now_us, self.due_us(ask))?;
+                judge_deadline(ask.number, now_us, self.due_us(ask))?;
             }
         }
         Ok(())

@@ -15,10 +15,8 @@ use shardwright_store::memory::{MemoryOptions, MemoryStore};
 use super::Report;
 use super::calls::Ask;
 use super::counter::{COUNTER, Sight, Sights};
-use super::oracle::budgets::{self, Planned};
-use super::oracle::effects::Effects;
-use super::oracle::eviction::Awake;
-use super::oracle::{claims, leading, round_trips, serving};
+use super::oracle::balance::{Planned, judge_in_flight, judge_moves, judge_round_trips};
+use super::oracle::ownership::{Awake, Effects, begins, holds, judge_claim, judge_targets};
 use super::settings::Settings;
 use super::tally::ClusterTally;
 use super::truth::{Step, Stored, Truth};
@@ -358,7 +356,7 @@ impl Director {
             match step {
                 Step::Claim { shard, after } => {
                     self.tally.claims += 1;
-                    claims::judge(&self.truth, *shard, after)?;
+                    judge_claim(&self.truth, *shard, after)?;
                     let author = stored.author.map(|author| author.process);
                     if let (None, Some(process)) = (&after.holder, author) {
                         // What was awake and is gone was seen before it was released.
@@ -374,12 +372,12 @@ impl Director {
                     });
                     let writer = author.and_then(|author| self.processes.get(author.process));
                     let writer = writer.map(|process| &process.address);
-                    leading::judge(&self.truth, *after, writer)?;
+                    judge_targets(&self.truth, *after, writer)?;
                     self.tally.moves += changes.len() as u64;
                     if writer.is_some() {
                         let plan = Planned::new(&self.settings.options.config, changes, now_us);
-                        let moved = budgets::judge(&self.truth, &plan)?;
-                        round_trips::judge(&self.truth, &plan)?;
+                        let moved = judge_moves(&self.truth, &plan)?;
+                        judge_round_trips(&self.truth, &plan)?;
                         led = moved.then_some(changes);
                     }
                 }
@@ -390,7 +388,7 @@ impl Director {
         self.truth.apply(stored, now_us);
         if let Some(changes) = led {
             let plan = Planned::new(&self.settings.options.config, changes, now_us);
-            budgets::judge_after(&self.truth, &plan)?;
+            judge_in_flight(&self.truth, &plan)?;
         }
         Ok(())
     }
@@ -444,12 +442,12 @@ impl Director {
                 let Some(process) = self.processes.get(place.process) else { return Ok(()) };
                 let is_robbed = process.robbed_us.is_some_and(|at_us| now_us < at_us + ttl_us);
                 if !is_robbed {
-                    serving::begins(&self.truth, &process.address, &place)?;
+                    begins(&self.truth, &process.address, &place)?;
                 }
             }
             Sight::Ends { place, call } => {
                 let Some(process) = self.processes.get(place.process) else { return Ok(()) };
-                let holds = serving::holds(&self.truth, &process.address, &place);
+                let holds = holds(&self.truth, &process.address, &place);
                 if !holds && process.robbed_us.is_none() {
                     self.lost_calls.insert(call);
                 }

@@ -7,7 +7,7 @@ use shardwright_cluster::keys::ClusterKey;
 use shardwright_store::{Commit, Expect, Revision, Store};
 
 use super::director::{Director, Later, Running};
-use super::fault::ClusterFault;
+use super::tally::ClusterFault;
 use crate::ground::executor::TaskId;
 use crate::ground::fault::StoreFault;
 use crate::ground::weather::{Author, Cut};

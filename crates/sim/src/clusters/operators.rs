@@ -6,7 +6,7 @@ use shardwright_cluster::AdminError;
 use shardwright_contracts::ShardId;
 
 use super::director::{Director, Later, Running, SimCluster, Word, tell};
-use super::oracle::planned;
+use super::oracle::calls::failed_in_calm;
 use crate::ground::executor::{Home, TaskId};
 use crate::oracle::Finding;
 
@@ -65,7 +65,7 @@ impl Director {
         let Some((_, what)) = self.operations.remove(&task) else { return Ok(()) };
         self.note(format_args!("{what}: {result:?}"));
         match result {
-            Err(why) if self.settings.is_calm => Err(planned::failed(0, &format!("{what}: {why}"))),
+            Err(why) if self.settings.is_calm => Err(failed_in_calm(0, &format!("{what}: {why}"))),
             _ => Ok(()),
         }
     }

@@ -1,36 +1,26 @@
-//! The sentences that must be true of a cluster, one file each.
+//! The sentences that must be true of a cluster.
 
-pub(super) mod budgets;
-pub(super) mod claims;
-pub(super) mod effects;
-pub(super) mod eviction;
-pub(super) mod increments;
-pub(super) mod leading;
-pub(super) mod planned;
-pub(super) mod reads;
-pub(super) mod rest;
-pub(super) mod round_trips;
-pub(super) mod serving;
-pub(super) mod taking_over;
-pub(super) mod timely;
+pub(super) mod balance;
+pub(super) mod calls;
+pub(super) mod ownership;
 
 use crate::oracle::{ASSERTIONS, Finding, Oracle};
 
 /// Every oracle of a cluster.
 pub const ALL: &[&Oracle] = &[
-    claims::ORACLE,
-    leading::ORACLE,
-    effects::ORACLE,
-    serving::ORACLE,
-    eviction::ORACLE,
-    reads::ORACLE,
-    increments::ORACLE,
-    planned::ORACLE,
-    timely::ORACLE,
-    budgets::ORACLE,
-    round_trips::ORACLE,
-    rest::ORACLE,
-    taking_over::ORACLE,
+    ownership::CLAIMS,
+    ownership::LEADING,
+    ownership::EFFECTS,
+    ownership::SERVING,
+    ownership::EVICTION,
+    calls::READS,
+    calls::INCREMENTS,
+    calls::PLANNED,
+    calls::TIMELY,
+    balance::BUDGETS,
+    balance::ROUND_TRIPS,
+    balance::REST,
+    ownership::TAKING_OVER,
     ASSERTIONS,
 ];
 

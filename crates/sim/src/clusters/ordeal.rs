@@ -7,7 +7,7 @@ use shardwright_placement::{NodeAddress, NodeInstance, PinPolicy};
 use super::director::Director;
 use super::operators::settled;
 use super::oracle::broken;
-use super::oracle::taking_over::{self, Waiting};
+use super::oracle::ownership::{TAKING_OVER, Waiting};
 use crate::oracle::Finding;
 
 const STEP_US: u64 = 10_000;
@@ -70,7 +70,7 @@ impl Director {
         }
         if !self.wait_until(stuck_after_ms + SOON_MS, |director| !meant(director))? {
             let text = format!("{node} did not claim shard {shard}, and that was not noticed");
-            return Err(broken(taking_over::ORACLE, text));
+            return Err(broken(TAKING_OVER, text));
         }
         self.wait_until(stuck_after_ms + 300, |_| false)?;
         Ok(true)

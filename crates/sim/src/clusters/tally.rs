@@ -1,9 +1,12 @@
+//! What can go wrong around a cluster, and counts of what happened.
+
 use std::collections::BTreeMap;
 
 use shardwright_api::{CallError, UnknownWhy};
 
-use super::fault::ClusterFault;
+use crate::fault::faults;
 use crate::ground::fault::StoreFault;
+use crate::tally::merge;
 
 /// Counts of what happened, of one seed or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,12 +52,6 @@ impl ClusterTally {
         merge(&mut self.calls, &other.calls);
         merge(&mut self.store_faults, &other.store_faults);
         merge(&mut self.faults, &other.faults);
-    }
-}
-
-fn merge<K: Copy + Ord>(into: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
-    for (key, count) in from {
-        *into.entry(*key).or_default() += count;
     }
 }
 
@@ -108,5 +105,27 @@ pub(super) const fn outcome<T>(answer: &Result<T, CallError>) -> &'static str {
         Err(CallError::Unknown(UnknownWhy::Lost)) => "unknown: lost",
         Err(CallError::Unknown(UnknownWhy::NotServing)) => "unknown: not serving",
         Err(CallError::Unknown(UnknownWhy::Object)) => "unknown: object",
+    }
+}
+
+faults! {
+    /// Something that goes wrong in a cluster, besides what goes wrong around its store.
+    ClusterFault {
+        CallLost = "call lost on the way to its node",
+        CallDelayed = "call delayed on the way",
+        AnswerLost = "answer lost after the call had ended",
+        CallReset = "connection between processes reset",
+        Unreachable = "node refused the connection",
+        GateCut = "gate cut off from a node",
+        NodesCut = "nodes cut off from each other",
+        GateCrashed = "gate crashed",
+        CallerGone = "caller went away",
+        PausedBeyondSession = "node paused for longer than its session",
+        LeaderStruck = "leader crashed, paused or cut off",
+        LeaderDeposed = "entry of the leader taken away",
+        ClaimsRefused = "node kept its session and could claim nothing",
+        EffectLost = "write of an object lost",
+        EffectLate = "write of an object stored after its sender had given up",
+        EffectUnheard = "write of an object stored, the answer lost",
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use shardwright_contracts::{FenceEpoch, ShardId};
 use tokio::sync::oneshot;
 
-use super::fault::ClusterFault;
+use super::tally::ClusterFault;
 use super::wire::Wires;
 use crate::ground::executor::{Clockwork, Home};
 

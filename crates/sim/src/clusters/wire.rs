@@ -10,7 +10,7 @@ use shardwright_node::{BoxFuture, Call, CallService, ShardLoad, Transport};
 use shardwright_placement::NodeAddress;
 use tokio::sync::oneshot;
 
-use super::fault::ClusterFault;
+use super::tally::ClusterFault;
 use crate::ground::executor::{Clockwork, Home};
 use crate::rng::Rng;
 

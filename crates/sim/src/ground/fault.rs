@@ -38,3 +38,31 @@ faults! {
         Misuse = "request that must be refused",
     }
 }
+
+/// The faults around a store that can meet any process.
+pub(crate) const OF_ANY_PROCESS: &[StoreFault] = &[
+    StoreFault::CommitLost,
+    StoreFault::CommitLate,
+    StoreFault::CommitDuplicated,
+    StoreFault::ReplyLost,
+    StoreFault::ConnectionReset,
+    StoreFault::NotApplied,
+    StoreFault::Overtaken,
+    StoreFault::ReadFailed,
+    StoreFault::ReadStale,
+    StoreFault::ScanMoved,
+    StoreFault::WatchDelayed,
+    StoreFault::WatchBroken,
+    StoreFault::WatchCompacted,
+    StoreFault::SessionEndedEarly,
+    StoreFault::SessionOutlived,
+    StoreFault::KeepAliveLost,
+    StoreFault::Compacted,
+    StoreFault::DiskFull,
+    StoreFault::Partitioned,
+    StoreFault::RepliesCut,
+    StoreFault::ProcessCrashed,
+    StoreFault::ProcessPaused,
+    StoreFault::ClockJumped,
+    StoreFault::ClockSetBack,
+];

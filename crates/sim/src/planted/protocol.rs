@@ -3,7 +3,6 @@
 use super::bugs;
 use crate::memory::{self, Settings};
 use crate::oracle::Finding;
-use crate::sweep::STEPS;
 
 bugs! {
     /// A bug in what the run protocol does.
@@ -106,7 +105,7 @@ bugs! {
 }
 
 fn live(bug: ProtocolBug, seed: u64) -> Vec<Finding> {
-    memory::live_with(seed, STEPS, false, Some(bug)).findings
+    memory::live_with(seed, memory::ACTS, false, Some(bug)).findings
 }
 
 /// The settings that the system gets; those that the oracles judge by may change as well.

@@ -14,8 +14,7 @@ use super::Report;
 use super::handler::ScriptedHandler;
 use super::observer::Watcher;
 use super::operator::Order;
-use super::oracle::{alone, judge_commit, lease};
-use super::planted::{Doctored, Plant};
+use super::oracle::{ALONE, judge_alone, judge_commit, judge_lease};
 use super::script::{Call, Script, Sight};
 use super::settings::{CALENDAR_OFF_MS, Settings};
 use super::sink::Shelf;
@@ -29,6 +28,7 @@ use crate::ground::link::Link;
 use crate::ground::weather::Weather;
 use crate::ground::{BEGINNING_US, StoreClock};
 use crate::oracle::{ASSERTIONS, Finding};
+use crate::planted::workers::{Doctored, WorkerBug};
 use crate::rng::Rng;
 use crate::stored::books::Books;
 use crate::trace::Trace;
@@ -91,14 +91,14 @@ pub(super) struct Director {
     pub(super) trace: Trace,
     pub(super) words: Arc<Mutex<Vec<Word>>>,
     next_later: u64,
-    plant: Option<Plant>,
+    bug: Option<WorkerBug>,
 }
 
 impl Director {
     pub(super) fn new(
         seed: u64,
         keep_trace: bool,
-        plant: Option<Plant>,
+        bug: Option<WorkerBug>,
     ) -> Result<Self, RunConfigError> {
         let mut rng = Rng::new(seed ^ 0x3042_6e25_0000_0000);
         let settings = Settings::draw(&mut rng)?;
@@ -132,7 +132,7 @@ impl Director {
             trace: Trace::new(keep_trace),
             words: Arc::default(),
             next_later: 0,
-            plant,
+            bug,
             settings,
         };
         director.tally.seeds = 1;
@@ -192,7 +192,7 @@ impl Director {
         let env = SimEnv::new(clock.clone(), process, off_ms, chance);
         let (store, limits) = (self.store.clone(), self.settings.store);
         let link = Link::new(store, limits, clock.clone(), self.weather.clone(), process);
-        let (script, settings, plant) = (self.script.clone(), self.settings.clone(), self.plant);
+        let (script, settings, bug) = (self.script.clone(), self.settings.clone(), self.bug);
         self.note(format_args!("process {process} starts its life {life}"));
         self.clock.spawn(Home::Process(process), async move {
             let coordinator = open(&link, &env, &settings, &clock).await;
@@ -202,10 +202,10 @@ impl Director {
             let source = Numbers { script: script.clone(), items: settings.items };
             let worker = Worker::builder(TENANT, RUN)
                 .backend(coordinator.clone())
-                .connector(Doctored::new(source, plant))
+                .connector(Doctored::new(source, bug))
                 .handler(ScriptedHandler::new(script.clone(), process, &settings))
-                .sink(Doctored::new(Shelf { script: script.clone() }, plant))
-                .env(Doctored::new(env, plant))
+                .sink(Doctored::new(Shelf { script: script.clone() }, bug))
+                .env(Doctored::new(env, bug))
                 .options(settings.worker)
                 .stop(stop)
                 .observer(Arc::new(Watcher { script, process }));
@@ -284,18 +284,18 @@ impl Director {
         match sight {
             Sight::Begins(call) => {
                 self.busy.insert(call.slot);
-                lease::judge(&self.truth, &call, now_us)?;
+                judge_lease(&self.truth, &call, now_us)?;
                 for other in self.running() {
                     if other.number != call.number {
-                        alone::judge(&self.truth, &call, &other, self.is_skewed)?;
+                        judge_alone(&self.truth, &call, &other, self.is_skewed)?;
                     }
                 }
             }
-            Sight::GoesOn(call) => lease::judge(&self.truth, &call, now_us)?,
+            Sight::GoesOn(call) => judge_lease(&self.truth, &call, now_us)?,
             Sight::Kills { process } => self.crash(process),
             Sight::BegunTwice(shard, fence) => {
                 let text = format!("segment {shard} {fence:?} was created twice");
-                return Err(Finding { oracle: alone::ORACLE.name, text });
+                return Err(Finding { oracle: ALONE.name, text });
             }
             Sight::Note(text) => self.note(format_args!("{text}")),
         }
@@ -311,7 +311,7 @@ impl Director {
 
     /// Judges the handler calls that go on when all that can run at this moment has run.
     fn judge_live(&self, now_us: u64) -> Result<(), Finding> {
-        self.running().iter().try_for_each(|call| lease::judge(&self.truth, call, now_us))
+        self.running().iter().try_for_each(|call| judge_lease(&self.truth, call, now_us))
     }
 
     fn hear(&mut self, word: Word) {

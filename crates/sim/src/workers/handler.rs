@@ -7,10 +7,10 @@ use shardwright_coordination::ParkReason;
 use shardwright_worker::ItemFailure;
 use shardwright_worker::handler::{Batch, Handler, Outcome};
 
-use super::fault::WorkerFault;
 use super::script::{Call, Script};
 use super::settings::Settings;
 use super::source::first_at;
+use super::tally::WorkerFault;
 
 /// The handler of one process.
 pub(super) struct ScriptedHandler {

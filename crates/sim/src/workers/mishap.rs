@@ -7,7 +7,7 @@ use shardwright_runs::Sessions;
 use shardwright_store::{Revision, ScanFrom};
 
 use super::director::{Director, Later};
-use super::fault::WorkerFault;
+use super::tally::WorkerFault;
 use super::truth::{RUN, TENANT, Truth};
 use crate::ground::fault::StoreFault;
 use crate::ground::weather::Cut;

@@ -6,8 +6,8 @@ use shardwright_contracts::{OpId, ShardId, ShardKey};
 use shardwright_coordination::{AsyncRunManagement, RunStatus, ShardStatus};
 
 use super::director::{Director, Word, report};
-use super::fault::WorkerFault;
 use super::source::left;
+use super::tally::WorkerFault;
 use super::truth::{RUN, TENANT};
 use crate::ground::executor::Home;
 

@@ -1,35 +1,72 @@
-//! The sentences that must be true of workers, one file each.
+//! The sentences that must be true of workers.
 
-pub(super) mod alone;
-pub(super) mod done;
-pub(super) mod durable;
-pub(super) mod lease;
-pub(super) mod lost;
-pub(super) mod once;
-pub(super) mod repeated;
-pub(super) mod stale;
-pub(super) mod straggler;
+use std::collections::{BTreeMap, BTreeSet};
 
-use shardwright_coordination::ShardRecord;
-use shardwright_worker::extent::TokenEnvelope;
+use shardwright_contracts::ShardId;
+use shardwright_coordination::{RunStatus, ShardRecord, ShardStatus};
+use shardwright_worker::extent::{Extent, TokenEnvelope};
 
 use super::handler::items_in;
-use super::script::Script;
-use super::truth::Moved;
+use super::script::{Call, Script};
+use super::sink::digest;
+use super::source::{left, passed};
+use super::truth::{Moved, Truth};
 use crate::oracle::{Finding, Oracle};
 
+pub(super) const ONCE: &Oracle = &Oracle::of_the_world(
+    "results count once",
+    "committed cursors name the result of an item at most once, and of no item that they have not \
+     passed",
+);
+
+pub(super) const LOST: &Oracle = &Oracle::of_the_world(
+    "nothing is lost",
+    "the result of every item that a committed cursor has passed is named by it, and every other \
+     item lies in a shard that is not done",
+);
+
+pub(super) const DURABLE: &Oracle = &Oracle::of_the_world(
+    "named results are durable",
+    "when a committed cursor names an extent, the sink holds its bytes durably, with that digest \
+     and that many results",
+);
+
+pub(super) const STALE: &Oracle = &Oracle::of_the_world(
+    "stale results never count",
+    "a cursor comes to name an extent, or more of one, only under the fence that holds the shard",
+);
+
+pub(super) const LEASE: &Oracle = &Oracle::of_the_world(
+    "no work beyond the lease",
+    "a handler call runs only under a granted lease, and is dropped before nine tenths of the \
+     lease are over since the store last extended it",
+);
+
+pub(super) const ALONE: &Oracle = &Oracle::of_the_world(
+    "one holder works on an item",
+    "while a lease is valid, no other handler call works on an item that is being worked on under \
+     it; clocks beyond the allowance and ended sessions excepted",
+);
+
+pub(super) const REPEATED: &Oracle = &Oracle::of_the_world(
+    "no work is repeated without a fault",
+    "where nothing fails, the handler is called once for every item",
+);
+
+pub(super) const STRAGGLER: &Oracle = &Oracle::of_the_world(
+    "stragglers are split",
+    "where all work is in one shard and workers are idle, the shard is split and more than one \
+     worker works on it",
+);
+
+pub(super) const DONE: &Oracle = &Oracle::of_the_world(
+    "everything is done once faults stop",
+    "once faults stop and operators unpark what did not deserve it, the run completes, or nothing \
+     but poisoned items is parked",
+);
+
 /// Every oracle of workers, but for the assertions of the code itself.
-pub const ALL: &[&Oracle] = &[
-    once::ORACLE,
-    lost::ORACLE,
-    durable::ORACLE,
-    stale::ORACLE,
-    lease::ORACLE,
-    alone::ORACLE,
-    repeated::ORACLE,
-    straggler::ORACLE,
-    done::ORACLE,
-];
+pub const ALL: &[&Oracle] = &[ONCE, LOST, DURABLE, STALE, LEASE, ALONE, REPEATED, STRAGGLER, DONE];
 
 /// The finding that a sentence is false unless it holds.
 pub(super) fn ensure(
@@ -43,10 +80,10 @@ pub(super) fn ensure(
 /// Judges a cursor that moved by the results that it names.
 pub(super) fn judge_commit(script: &Script, moved: &Moved) -> Result<(), Finding> {
     let envelope = envelope(&moved.after)?;
-    stale::judge(&moved.before, &self::envelope(&moved.before)?, &envelope)?;
+    judge_stale(&moved.before, &self::envelope(&moved.before)?, &envelope)?;
     let found = results(script, &moved.after, &envelope)?;
-    once::judge_shard(&moved.after, &found)?;
-    lost::judge_shard(&moved.after, &found)
+    once_in_shard(&moved.after, &found)?;
+    lost_in_shard(&moved.after, &found)
 }
 
 /// The items whose results a shard's cursor names.
@@ -56,7 +93,7 @@ pub(super) fn named(script: &Script, shard: &ShardRecord) -> Result<Vec<u64>, Fi
 
 fn envelope(shard: &ShardRecord) -> Result<TokenEnvelope, Finding> {
     TokenEnvelope::decode(shard.cursor.as_update().token()).map_err(|error| Finding {
-        oracle: durable::ORACLE.name,
+        oracle: DURABLE.name,
         text: format!("shard {}: {error}", shard.head.key.shard),
     })
 }
@@ -70,8 +107,136 @@ fn results(
     let mut found = Vec::new();
     for extent in &envelope.extents {
         let segment = state.segments.get(&(extent.shard, extent.fence));
-        let bytes = durable::judge(shard.head.key.shard, extent, segment.map(Vec::as_slice))?;
+        let bytes = judge_durable(shard.head.key.shard, extent, segment.map(Vec::as_slice))?;
         found.extend(items_in(bytes));
     }
     Ok(found)
+}
+
+/// Judges the results of one shard against its cursor.
+pub(super) fn once_in_shard(shard: &ShardRecord, found: &[u64]) -> Result<(), Finding> {
+    let (id, passed) = (shard.head.key.shard, passed(shard));
+    let is_rising = found.array_windows().all(|[one, other]| one < other);
+    ensure(ONCE, is_rising, || format!("shard {id} names twice or out of order: {found:?}"))?;
+    let beyond: Vec<&u64> = found.iter().filter(|item| !passed.contains(item)).collect();
+    ensure(ONCE, beyond.is_empty(), || {
+        format!("shard {id} has passed {passed:?} and names {beyond:?} as well")
+    })
+}
+
+/// Judges the results of all shards together.
+pub(super) fn once_in_all(found: &BTreeMap<u64, Vec<ShardId>>) -> Result<(), Finding> {
+    let twice = found.iter().find(|(_, shards)| shards.len() > 1);
+    ensure(ONCE, twice.is_none(), || format!("named by several shards: {twice:?}"))
+}
+
+/// Judges the results of one shard against its cursor.
+pub(super) fn lost_in_shard(shard: &ShardRecord, found: &[u64]) -> Result<(), Finding> {
+    let passed = passed(shard);
+    let missing: Vec<u64> = passed.clone().filter(|item| !found.contains(item)).collect();
+    ensure(LOST, missing.is_empty(), || {
+        let id = shard.head.key.shard;
+        format!("shard {id} has passed {passed:?} and does not name {missing:?}")
+    })
+}
+
+/// Judges that every item has a result or is still to be done.
+pub(super) fn lost_in_all(
+    items: u64,
+    found: &BTreeMap<u64, Vec<ShardId>>,
+    left: &BTreeSet<u64>,
+) -> Result<(), Finding> {
+    let is_lost = |item: &u64| !found.contains_key(item) && !left.contains(item);
+    let lost: Vec<u64> = (0..items).filter(is_lost).collect();
+    ensure(LOST, lost.is_empty(), || format!("neither done nor left: {lost:?}"))
+}
+
+/// Judges an extent by what the sink holds of its segment, and returns its bytes.
+pub(super) fn judge_durable<'s>(
+    shard: ShardId,
+    extent: &Extent,
+    segment: Option<&'s [u8]>,
+) -> Result<&'s [u8], Finding> {
+    let length = usize::try_from(extent.length).unwrap_or(usize::MAX);
+    let durable = segment.map(<[u8]>::len);
+    let bytes = segment.and_then(|bytes| bytes.get(..length)).unwrap_or_default();
+    let is_whole = bytes.len() == length
+        && digest(bytes) == extent.digest
+        && items_in(bytes).len() as u64 == extent.items;
+    ensure(DURABLE, is_whole, || format!("shard {shard} names {extent:?}; durable: {durable:?}"))?;
+    Ok(bytes)
+}
+
+/// Judges what a commit added to the results of a shard.
+pub(super) fn judge_stale(
+    before: &ShardRecord,
+    named: &TokenEnvelope,
+    names: &TokenEnvelope,
+) -> Result<(), Finding> {
+    let current = before.head.fence;
+    let is_new = |extent: &&Extent| !named.extents.contains(extent);
+    let mut added = names.extents.iter().filter(is_new);
+    let stale = added.find(|extent| extent.fence != current);
+    ensure(STALE, stale.is_none(), || {
+        format!("shard {} is held under {current:?}: {stale:?}", before.head.key.shard)
+    })
+}
+
+/// Judges a handler call whose process runs.
+pub(super) fn judge_lease(truth: &Truth, call: &Call, now_us: u64) -> Result<(), Finding> {
+    let until_us = truth.grant(call.shard, call.fence).map(|grant| grant.usable_until_us);
+    ensure(LEASE, until_us.is_some_and(|until_us| now_us <= until_us), || {
+        let (number, shard) = (call.number, call.shard);
+        format!("call {number} works on shard {shard} at {now_us}, allowed until {until_us:?}")
+    })
+}
+
+/// Judges a call that begins beside one whose process runs.
+pub(super) fn judge_alone(
+    truth: &Truth,
+    begun: &Call,
+    other: &Call,
+    is_skewed: bool,
+) -> Result<(), Finding> {
+    let shared = begun.items.iter().find(|item| other.items.contains(item));
+    let is_same = (begun.shard, begun.fence) == (other.shard, other.fence);
+    let is_over =
+        |call: &Call| truth.grant(call.shard, call.fence).is_none_or(|grant| grant.session_ended);
+    let may_overlap = !is_same && (is_skewed || is_over(begun) || is_over(other));
+    ensure(ALONE, shared.is_none() || may_overlap, || {
+        format!("{begun:?} begins while {other:?} goes on")
+    })
+}
+
+/// Judges how often the handler was called for each item.
+pub(super) fn judge_repeated(items: u64, tries: &BTreeMap<u64, u64>) -> Result<(), Finding> {
+    let again: Vec<u64> = (0..items).filter(|item| tries.get(item) != Some(&1)).collect();
+    ensure(REPEATED, again.is_empty(), || format!("not called once for {again:?}"))
+}
+
+/// Judges how many shards and workers the work was shared by.
+pub(super) fn judge_straggler(shards: usize, workers: usize) -> Result<(), Finding> {
+    ensure(STRAGGLER, shards > 1 && workers > 1, || {
+        format!("{workers} workers shared the work in {shards} shards")
+    })
+}
+
+/// What keeps the run from its end; none if it has ended as it should.
+pub(super) fn missing_for_end(truth: &Truth, bad: &BTreeSet<u64>) -> Option<String> {
+    let status = truth.status();
+    if matches!(status, Some(RunStatus::Done | RunStatus::Cancelled)) {
+        return None;
+    }
+    let with = |wanted| truth.shards().filter(move |shard| shard.head.status == wanted);
+    let active = with(ShardStatus::Active).count();
+    let parked: BTreeSet<u64> = with(ShardStatus::Parked).flat_map(left).collect();
+    let spared: Vec<&u64> = parked.difference(bad).collect();
+    let is_settled = status == Some(RunStatus::Active) && active == 0 && spared.is_empty();
+    (!is_settled || parked.is_empty())
+        .then(|| format!("the run is {status:?}, {active} shards active, {spared:?} parked"))
+}
+
+/// The finding that the run does not end.
+pub(super) fn judge_done(missing: Option<String>) -> Result<(), Finding> {
+    ensure(DONE, missing.is_none(), || missing.unwrap_or_default())
 }

@@ -5,24 +5,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shardwright_contracts::{FenceEpoch, ShardId};
 
-use super::fault::WorkerFault;
+use super::tally::WorkerFault;
 use crate::ground::executor::Clockwork;
 use crate::rng::Rng;
 
 /// A call of the handler that has begun and is neither answered nor dropped.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
-    pub(super) number: u64,
-    pub(super) process: usize,
-    pub(super) slot: u64,
-    pub(super) shard: ShardId,
-    pub(super) fence: FenceEpoch,
-    pub(super) items: Vec<u64>,
+pub(crate) struct Call {
+    pub(crate) number: u64,
+    pub(crate) process: usize,
+    pub(crate) slot: u64,
+    pub(crate) shard: ShardId,
+    pub(crate) fence: FenceEpoch,
+    pub(crate) items: Vec<u64>,
 }
 
 /// Something that a scripted part did, for the director to judge.
 #[derive(Clone, Debug)]
-pub(super) enum Sight {
+pub(crate) enum Sight {
     /// A handler call began.
     Begins(Call),
     /// A handler call went on, so its process may work on the items.
@@ -37,29 +37,29 @@ pub(super) enum Sight {
 
 /// The shared state.
 #[derive(Clone)]
-pub(super) struct Script {
-    pub(super) clock: Clockwork,
+pub(crate) struct Script {
+    pub(crate) clock: Clockwork,
     state: Arc<Mutex<State>>,
 }
 
 /// The state of one moment.
-pub(super) struct State {
-    pub(super) rng: Rng,
-    pub(super) is_stormy: bool,
-    pub(super) faults: BTreeMap<WorkerFault, u64>,
+pub(crate) struct State {
+    pub(crate) rng: Rng,
+    pub(crate) is_stormy: bool,
+    pub(crate) faults: BTreeMap<WorkerFault, u64>,
     /// Events of workers, by name.
-    pub(super) events: BTreeMap<&'static str, u64>,
-    pub(super) live: BTreeMap<u64, Call>,
+    pub(crate) events: BTreeMap<&'static str, u64>,
+    pub(crate) live: BTreeMap<u64, Call>,
     /// How often the handler was called for each item.
-    pub(super) tries: BTreeMap<u64, u64>,
+    pub(crate) tries: BTreeMap<u64, u64>,
     /// Durable bytes of each segment.
-    pub(super) segments: BTreeMap<(ShardId, FenceEpoch), Vec<u8>>,
-    pub(super) sights: Vec<Sight>,
+    pub(crate) segments: BTreeMap<(ShardId, FenceEpoch), Vec<u8>>,
+    pub(crate) sights: Vec<Sight>,
     next_call: u64,
 }
 
 impl Script {
-    pub(super) fn new(clock: Clockwork, rng: Rng, is_stormy: bool) -> Self {
+    pub(crate) fn new(clock: Clockwork, rng: Rng, is_stormy: bool) -> Self {
         let state = State {
             rng,
             is_stormy,
@@ -74,25 +74,25 @@ impl Script {
         Self { clock, state: Arc::new(Mutex::new(state)) }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a time between two bounds, in microseconds.
-    pub(super) async fn dawdle(&self, low_us: u64, high_us: u64) {
+    pub(crate) async fn dawdle(&self, low_us: u64, high_us: u64) {
         let us = self.lock().rng.between(low_us, high_us);
         self.clock.sleep_us(us).await;
     }
 
     /// Notes that an item crashes the process.
-    pub(super) fn kill(&self, process: usize) {
+    pub(crate) fn kill(&self, process: usize) {
         let mut state = self.lock();
         state.fault(WorkerFault::ItemKilled);
         state.sights.push(Sight::Kills { process });
     }
 
     /// Notes that a handler call began; the guard ends it.
-    pub(super) fn begin(&self, call: Call) -> Alive {
+    pub(crate) fn begin(&self, call: Call) -> Alive {
         let mut state = self.lock();
         state.next_call += 1;
         let call = Call { number: state.next_call, ..call };
@@ -107,12 +107,12 @@ impl Script {
 }
 
 impl State {
-    pub(super) fn fault(&mut self, fault: WorkerFault) {
+    pub(crate) fn fault(&mut self, fault: WorkerFault) {
         *self.faults.entry(fault).or_default() += 1;
     }
 
     /// Whether a fault of so many in a thousand strikes now.
-    pub(super) fn strikes(&mut self, permille: u64, fault: WorkerFault) -> bool {
+    pub(crate) fn strikes(&mut self, permille: u64, fault: WorkerFault) -> bool {
         let strikes = self.is_stormy && self.rng.chance(permille);
         if strikes {
             self.fault(fault);
@@ -122,18 +122,18 @@ impl State {
 }
 
 /// A handler call that is alive until this is dropped.
-pub(super) struct Alive {
+pub(crate) struct Alive {
     script: Script,
     call: Call,
 }
 
 impl Alive {
-    pub(super) const fn call(&self) -> &Call {
+    pub(crate) const fn call(&self) -> &Call {
         &self.call
     }
 
     /// Notes that the call goes on after a wait.
-    pub(super) fn goes_on(&self) {
+    pub(crate) fn goes_on(&self) {
         self.script.lock().sights.push(Sight::GoesOn(self.call.clone()));
     }
 }

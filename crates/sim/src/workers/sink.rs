@@ -6,18 +6,18 @@ use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
 use shardwright_worker::extent::Extent;
 use shardwright_worker::sink::{Segment, Sink, SinkError};
 
-use super::fault::WorkerFault;
 use super::handler::items_in;
 use super::script::{Script, Sight};
+use super::tally::WorkerFault;
 
 /// The sink that all processes share.
 #[derive(Clone)]
-pub(super) struct Shelf {
-    pub(super) script: Script,
+pub(crate) struct Shelf {
+    pub(crate) script: Script,
 }
 
 /// A segment as its holder has it.
-pub(super) struct ShelfSegment {
+pub(crate) struct ShelfSegment {
     script: Script,
     shard: ShardId,
     fence: FenceEpoch,
@@ -25,12 +25,12 @@ pub(super) struct ShelfSegment {
     items: u64,
 }
 
-pub(super) fn failed() -> SinkError {
+pub(crate) fn failed() -> SinkError {
     SinkError::Io { place: "scripted sink".into(), error: io::Error::other("scripted") }
 }
 
 /// A digest that differs if a byte does.
-pub(super) fn digest(bytes: &[u8]) -> [u8; 32] {
+pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
     let mut digest = [0; 32];
     for (lane, out) in digest.chunks_exact_mut(8).enumerate() {
         let mut hash = 0xcbf2_9ce4_8422_2325 ^ lane as u64;
@@ -44,7 +44,7 @@ pub(super) fn digest(bytes: &[u8]) -> [u8; 32] {
 
 impl Shelf {
     /// Goes on with a segment that may be there already.
-    pub(super) fn reopen(&self, shard: ShardKey, fence: FenceEpoch) -> ShelfSegment {
+    pub(crate) fn reopen(&self, shard: ShardKey, fence: FenceEpoch) -> ShelfSegment {
         let (script, shard) = (self.script.clone(), shard.shard);
         let bytes = script.lock().segments.get(&(shard, fence)).cloned().unwrap_or_default();
         let items = items_in(&bytes).len() as u64;
@@ -53,17 +53,17 @@ impl Shelf {
 }
 
 impl ShelfSegment {
-    pub(super) const fn fence(&self) -> FenceEpoch {
+    pub(crate) const fn fence(&self) -> FenceEpoch {
         self.fence
     }
 
     /// What is durable of the segment.
-    pub(super) fn durable(&self) -> Vec<u8> {
+    pub(crate) fn durable(&self) -> Vec<u8> {
         let state = self.script.lock();
         state.segments.get(&(self.shard, self.fence)).cloned().unwrap_or_default()
     }
 
-    pub(super) fn set_durable(&self, bytes: Vec<u8>) {
+    pub(crate) fn set_durable(&self, bytes: Vec<u8>) {
         self.script.lock().segments.insert((self.shard, self.fence), bytes);
     }
 }

@@ -9,37 +9,37 @@ use shardwright_worker::connector::{
     SourceEstimate,
 };
 
-use super::fault::WorkerFault;
 use super::script::Script;
+use super::tally::WorkerFault;
 
 const DIGITS: usize = 6;
 
 /// The source of one process.
-pub(super) struct Numbers {
-    pub(super) script: Script,
-    pub(super) items: u64,
+pub(crate) struct Numbers {
+    pub(crate) script: Script,
+    pub(crate) items: u64,
 }
 
 /// The key of a number.
-pub(super) fn key(number: u64) -> Vec<u8> {
+pub(crate) fn key(number: u64) -> Vec<u8> {
     format!("{number:06}").into_bytes()
 }
 
 /// The first number that is not before a key, which may have bytes behind its digits.
-pub(super) fn first_at(key: &[u8]) -> u64 {
+pub(crate) fn first_at(key: &[u8]) -> u64 {
     let (digits, rest) = key.split_at_checked(DIGITS).unwrap_or((key, &[]));
     let number: u64 = str::from_utf8(digits).ok().and_then(|it| it.parse().ok()).unwrap_or(0);
     number + u64::from(!rest.is_empty())
 }
 
 /// The numbers of a range behind a key.
-pub(super) fn numbers(start: &[u8], end: &[u8], after: Option<&[u8]>) -> Range<u64> {
+pub(crate) fn numbers(start: &[u8], end: &[u8], after: Option<&[u8]>) -> Range<u64> {
     let first = after.map_or(first_at(start), |after| first_at(after) + 1);
     first..first_at(end).max(first)
 }
 
 /// The first shards of a run over so many numbers.
-pub(super) fn ranges(items: u64, shards: u64) -> Vec<KeyRange> {
+pub(crate) fn ranges(items: u64, shards: u64) -> Vec<KeyRange> {
     let cut = |at: u64| key(items * at / shards);
     (0..shards.min(items)).map(|at| KeyRange::new(cut(at), cut(at + 1))).collect()
 }
@@ -128,14 +128,14 @@ impl Connector for Numbers {
 }
 
 /// The numbers of a shard that its cursor has passed.
-pub(super) fn passed(shard: &ShardRecord) -> Range<u64> {
+pub(crate) fn passed(shard: &ShardRecord) -> Range<u64> {
     let (spec, cursor) = (shard.spec.as_spec_ref(), shard.cursor.as_update());
     let first = first_at(spec.start());
     cursor.last_key().map_or(first..first, |last| first..first_at(last) + 1)
 }
 
 /// The numbers of a shard that its cursor has not passed.
-pub(super) fn left(shard: &ShardRecord) -> Range<u64> {
+pub(crate) fn left(shard: &ShardRecord) -> Range<u64> {
     let (spec, cursor) = (shard.spec.as_spec_ref(), shard.cursor.as_update());
     numbers(spec.start(), spec.end(), cursor.last_key())
 }

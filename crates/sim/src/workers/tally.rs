@@ -1,7 +1,10 @@
+//! What can go wrong around workers, and counts of what happened.
+
 use std::collections::BTreeMap;
 
-use super::fault::WorkerFault;
+use crate::fault::faults;
 use crate::ground::fault::StoreFault;
+use crate::tally::merge;
 
 /// Counts of what happened, of one seed or of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,8 +53,37 @@ impl WorkerTally {
     }
 }
 
-fn merge<K: Copy + Ord>(into: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
-    for (key, count) in from {
-        *into.entry(*key).or_default() += count;
+faults! {
+    /// A fault of a worker's process, source, handler or sink, or an operator's intervention.
+    WorkerFault {
+        HandlerSlow = "handler slower than usual",
+        HandlerHung = "handler hung for longer than its lease",
+        HandlerFailed = "handler failed, retryable",
+        HandlerShort = "handler returned fewer outcomes than items",
+        HandlerUnable = "handler failed for want of something every item needs",
+        ItemPoisoned = "item that always fails",
+        ItemKilled = "item that crashes the process",
+        PageFailed = "page failed, retryable",
+        PageRefused = "page failed for good",
+        PageSlow = "page delayed",
+        PageShort = "page shorter than allowed",
+        EstimateFailed = "estimate failed",
+        EstimateWrong = "estimate wrong",
+        SplitRefused = "source proposed no split",
+        SplitFailed = "split proposal failed",
+        SegmentRefused = "segment could not be created",
+        AppendFailed = "append failed",
+        SyncSlow = "sync delayed",
+        SyncFailed = "sync failed before the results were durable",
+        SyncUnheard = "sync failed after the results were durable",
+        CrashedInHandler = "process crashed while a handler ran",
+        PausedInHandler = "process paused while a handler ran",
+        CutInHandler = "process cut off from the store while a handler ran",
+        RobbedInHandler = "session ended early while a handler ran",
+        SkewBeyondAllowance = "calendars differ by more than the allowance",
+        Stopped = "worker stopped by its operator",
+        RunPaused = "run paused by an operator",
+        RunCancelled = "run cancelled by an operator",
+        ShardUnparked = "shard unparked by an operator",
     }
 }

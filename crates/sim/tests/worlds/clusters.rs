@@ -1,15 +1,16 @@
 //! Nodes, gates and leaders in worlds around a simulated store and network: nothing may break,
 //! everything that can go wrong must, and the same seed gives the same bytes.
 
-use shardwright_sim::clusters::{self, ACTS, ClusterSweep, Report};
+use shardwright_sim::clusters::{self, ACTS, ClusterWorld, Report};
+use shardwright_sim::sweep::Sweep;
 
 /// Worlds of the sweep.
 const SEEDS: u64 = 1_000;
 
 #[test]
 fn a_thousand_clusters_break_no_sentence_and_see_every_fault_and_outcome() {
-    let sweep = ClusterSweep::run(0..SEEDS, ACTS);
-    let (complaints, table) = (sweep.complaints(), clusters::table(&sweep));
+    let sweep = Sweep::<ClusterWorld>::run(0..SEEDS, ACTS);
+    let (complaints, table) = (sweep.complaints(), sweep.table());
     assert!(complaints.is_empty(), "{}\n\n{table}", complaints.join("\n\n"));
     assert!(sweep.tally.calm_seeds * 10 > SEEDS && sweep.tally.drains > 0, "{table}");
 }

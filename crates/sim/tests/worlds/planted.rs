@@ -3,14 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use shardwright_sim::clusters::{self, ClusterSweep};
+use shardwright_sim::clusters::{self, ClusterWorld};
+use shardwright_sim::memory::{self, MemoryWorld};
 use shardwright_sim::oracle::{self, Oracle};
 use shardwright_sim::planted::clusters::ClusterBug;
 use shardwright_sim::planted::protocol::ProtocolBug;
 use shardwright_sim::planted::stored::StoredBug;
+use shardwright_sim::planted::workers::WorkerBug;
 use shardwright_sim::planted::{Bug, hunt, hunt_with};
-use shardwright_sim::stored::{self, StoredSweep};
-use shardwright_sim::sweep::{STEPS, Sweep};
+use shardwright_sim::stored::{self, StoredWorld};
+use shardwright_sim::sweep::Sweep;
+use shardwright_sim::workers::{self, WorkerWorld};
 
 fn every_bug_is_caught_and_catches_cover<B: Bug>(oracles: &[&Oracle]) {
     let mut caught_by: BTreeSet<&str> = BTreeSet::new();
@@ -32,19 +35,25 @@ fn every_bug_is_caught_and_catches_cover<B: Bug>(oracles: &[&Oracle]) {
 fn every_bug_planted_in_the_protocol_is_caught_and_every_oracle_catches_one() {
     every_bug_is_caught_and_catches_cover::<ProtocolBug>(oracle::ALL);
     // With nothing planted, the same worlds are sound.
-    assert!(Sweep::run(0..40, STEPS).failures.is_empty());
+    assert!(Sweep::<MemoryWorld>::run(0..40, memory::ACTS).failures.is_empty());
 }
 
 #[test]
 fn every_bug_planted_in_the_engine_is_caught_and_every_oracle_catches_one() {
     every_bug_is_caught_and_catches_cover::<StoredBug>(stored::ALL);
-    assert!(StoredSweep::run(0..40, stored::ACTS).failures.is_empty());
+    assert!(Sweep::<StoredWorld>::run(0..40, stored::ACTS).failures.is_empty());
 }
 
 #[test]
 fn every_bug_planted_in_clusters_is_caught_and_every_oracle_catches_one() {
     every_bug_is_caught_and_catches_cover::<ClusterBug>(clusters::oracle::ALL);
-    assert!(ClusterSweep::run(0..20, clusters::ACTS).failures.is_empty());
+    assert!(Sweep::<ClusterWorld>::run(0..20, clusters::ACTS).failures.is_empty());
+}
+
+#[test]
+fn every_bug_planted_around_workers_is_caught_and_every_oracle_catches_one() {
+    every_bug_is_caught_and_catches_cover::<WorkerBug>(workers::oracle::ALL);
+    assert!(Sweep::<WorkerWorld>::run(0..20, workers::ACTS).failures.is_empty());
 }
 
 /// The rows of one kind of world: names are unique, and each names an oracle that there is.
@@ -68,4 +77,5 @@ fn each_row_of_the_tables_names_an_oracle_and_each_oracle_has_a_row() {
     table_is_sound::<ProtocolBug>(oracle::ALL);
     table_is_sound::<StoredBug>(stored::ALL);
     table_is_sound::<ClusterBug>(clusters::oracle::ALL);
+    table_is_sound::<WorkerBug>(workers::oracle::ALL);
 }

@@ -1,15 +1,16 @@
 //! The stored engine in worlds around a simulated store: nothing may break, everything that can go
 //! wrong must, and the same seed gives the same bytes.
 
-use shardwright_sim::stored::{self, ACTS, Report, StoredSweep};
+use shardwright_sim::stored::{self, ACTS, Report, StoredWorld};
+use shardwright_sim::sweep::Sweep;
 
 /// Worlds of the sweep.
 const SEEDS: u64 = 1_000;
 
 #[test]
 fn a_thousand_worlds_around_a_store_break_no_sentence_and_see_every_fault() {
-    let sweep = StoredSweep::run(0..SEEDS, ACTS);
-    let (complaints, table) = (sweep.complaints(), stored::table(&sweep));
+    let sweep = Sweep::<StoredWorld>::run(0..SEEDS, ACTS);
+    let (complaints, table) = (sweep.complaints(), sweep.table());
     assert!(complaints.is_empty(), "{}\n\n{table}", complaints.join("\n\n"));
     assert!(sweep.tally.unknown > 0 && sweep.tally.collected > 0, "{table}");
 }

@@ -1,16 +1,46 @@
-//! The second phase: faults have stopped, and everything has to be done.
+//! The two phases: everything fails that can, then faults stop and everything has to be done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use shardwright_contracts::ShardId;
-use shardwright_coordination::ShardStatus;
+use shardwright_coordination::{RunStatus, ShardStatus};
 
 use super::director::Director;
 use super::operator::Order;
-use super::oracle::{done, lost, named, once, repeated, straggler};
+use super::oracle::{
+    judge_done, judge_repeated, judge_straggler, lost_in_all, missing_for_end, named, once_in_all,
+};
 use super::source::left;
 use crate::oracle::Finding;
+
+impl Director {
+    pub(super) fn chaos(&mut self, acts: u64) -> Result<(), Finding> {
+        if self.settings.is_calm {
+            return Ok(());
+        }
+        for _ in 0..acts {
+            self.next_act_us = self.clock.now_us()
+                + match self.rng.below(100) {
+                    0..30 => self.rng.below(1_000),
+                    30..95 => self.rng.between(1_000, 20_000),
+                    _ => self.rng.between(20_000, 200_000),
+                };
+            self.run_until_act()?;
+            // Nothing is left to disturb.
+            if self.truth.status().is_some_and(RunStatus::is_terminal) {
+                return Ok(());
+            }
+            match self.rng.below(1_000) {
+                0..60 => self.mishap(),
+                60..85 => self.operator_act(),
+                85..150 if self.truth.is_paused() => self.order(Order::Resume),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
 
 /// How long the rest of the work may take, in steps.
 const STEPS: u64 = 12_000;
@@ -38,7 +68,7 @@ impl Director {
         for _ in 0..STEPS {
             self.next_act_us = self.clock.now_us() + STEP_US;
             self.run_until_act()?;
-            missing = done::missing(&self.truth, &bad);
+            missing = missing_for_end(&self.truth, &bad);
             // What is under way may still undo it.
             quiet_us = if missing.is_none() { quiet_us + STEP_US } else { 0 };
             if quiet_us > QUIET_US && self.ordered.is_none() {
@@ -50,7 +80,7 @@ impl Director {
                 self.unpark_any(|item| !bad.contains(&item));
             }
         }
-        done::judge(missing)?;
+        judge_done(missing)?;
         self.judge_results()
     }
 
@@ -66,14 +96,14 @@ impl Director {
                 rest.extend(left(shard));
             }
         }
-        once::judge_all(&found)?;
-        lost::judge_all(self.settings.items, &found, &rest)?;
+        once_in_all(&found)?;
+        lost_in_all(self.settings.items, &found, &rest)?;
         let shards = self.truth.shards().count();
         if self.settings.is_lopsided {
-            straggler::judge(shards, self.busy.len())?;
+            judge_straggler(shards, self.busy.len())?;
         }
         if self.settings.is_calm {
-            repeated::judge(self.settings.items, &self.script.lock().tries)?;
+            judge_repeated(self.settings.items, &self.script.lock().tries)?;
         }
         self.tally.items += found.len() as u64;
         self.tally.parked += rest.len() as u64;
