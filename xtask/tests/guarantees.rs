@@ -48,7 +48,7 @@ fn every_row_names_tests_that_exist() {
 
 #[test]
 fn every_fault_that_is_named_exists() {
-    let faults = read("crates/chaos/src/nemesis.rs") + &read("crates/sim/src/ground/fault.rs");
+    let faults = read("crates/chaos/src/nemesis.rs") + &read("crates/sim/src/runtime/fault.rs");
     let mut named = 0;
     for (_, proof) in proofs(&read("docs/guarantees.md")) {
         for fault in marked(&proof, "*") {

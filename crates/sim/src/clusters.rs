@@ -1,6 +1,6 @@
 //! Real nodes, gates and leaders in a simulated world, and clients that call objects through them.
 //!
-//! It stands on the same ground as the worlds of [`crate::stored`]: one thread, a virtual clock,
+//! It stands on the same runtime as the worlds of [`crate::stored`]: one thread, a virtual clock,
 //! lines to a store on which everything can go wrong. On it run whole processes of the crate
 //! `node`, each with a line to every other, and objects that count, whose own store refuses a stale
 //! fence. Processes crash and stand still, lines are cut, leaders are deposed, sessions end early
@@ -13,25 +13,25 @@
 mod calls;
 mod counter;
 mod director;
-mod mishap;
+mod fault_plan;
+mod fenced_store;
 mod operators;
 pub mod oracle;
-mod ordeal;
 mod parts;
 mod phases;
 mod settings;
+mod stored_state;
+mod takeover;
 mod tally;
-mod truth;
-mod vault;
 mod wire;
 
 pub use tally::{ClusterFault, ClusterTally, OUTCOMES};
 
 use crate::fault::never;
-use crate::ground::fault::OF_ANY_PROCESS;
 use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::clusters::ClusterBug;
 use crate::report::Table;
+use crate::runtime::fault::OF_ANY_PROCESS;
 use crate::sweep::{self, World};
 use crate::trace::Trace;
 

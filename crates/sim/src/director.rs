@@ -25,13 +25,13 @@ use shardwright_coordination::CoordError;
 use crate::actor::{Actor, Intent, Operator, Pending, Worker};
 use crate::coverage;
 use crate::fault::Fault;
-use crate::ground::BEGINNING_US;
-use crate::ground::executor::{Clockwork, Executor, Home, TaskId};
-use crate::ground::fault::StoreFault;
 use crate::model::TenantModel;
 use crate::oracle::{ASSERTIONS, Finding, LIVENESS};
 use crate::request::{Answer, Request, RequestExt};
 use crate::rng::Rng;
+use crate::runtime::BEGINNING_US;
+use crate::runtime::executor::{Clockwork, Executor, Home, TaskId};
+use crate::runtime::fault::StoreFault;
 use crate::tally::RunTally;
 use crate::trace::Trace;
 

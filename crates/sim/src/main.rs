@@ -11,7 +11,7 @@ use shardwright_sim::planted::clusters::ClusterBug;
 use shardwright_sim::planted::protocol::ProtocolBug;
 use shardwright_sim::planted::stored::StoredBug;
 use shardwright_sim::planted::workers::WorkerBug;
-use shardwright_sim::planted::{Bug, Hunted, hunt_named};
+use shardwright_sim::planted::{Bug, Found, find_named};
 use shardwright_sim::stored::StoredWorld;
 use shardwright_sim::sweep::{Sweep, World};
 use shardwright_sim::workers::WorkerWorld;
@@ -47,7 +47,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Plant every known bug, one at a time, and show which seed and oracle catch it.
+    /// Plant every known bug, one at a time, and show which seed and oracle detection it.
     Planted {
         /// Only bugs whose name contains NAME.
         name: Option<String>,
@@ -57,7 +57,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let good = if let Some(Command::Planted { name }) = &arguments.command {
-        hunt_all(name.as_deref().unwrap_or_default())
+        find_planted(name.as_deref().unwrap_or_default())
     } else if arguments.workers {
         run::<WorkerWorld>(&arguments)
     } else if arguments.clusters {
@@ -100,22 +100,22 @@ fn replay<W: World>(seed: u64, acts: u64) -> bool {
     report.findings.is_empty()
 }
 
-fn hunt_all(name: &str) -> bool {
-    let (protocol, stored) = (hunted::<ProtocolBug>(name), hunted::<StoredBug>(name));
-    let (clusters, workers) = (hunted::<ClusterBug>(name), hunted::<WorkerBug>(name));
+fn find_planted(name: &str) -> bool {
+    let (protocol, stored) = (all_found::<ProtocolBug>(name), all_found::<StoredBug>(name));
+    let (clusters, workers) = (all_found::<ClusterBug>(name), all_found::<WorkerBug>(name));
     protocol & stored & clusters & workers
 }
 
-/// Hunts for the bugs of one kind of world; false if one escaped.
-fn hunted<B: Bug>(name: &str) -> bool {
+/// Looks for the bugs of one kind of world; false if one escaped.
+fn all_found<B: Bug>(name: &str) -> bool {
     let mut all_caught = true;
-    for Hunted { defect, catch } in hunt_named::<B>(name) {
+    for Found { defect, detection } in find_named::<B>(name) {
         let (name, sentence) = (defect.name, defect.sentence);
-        match catch {
-            Some(catch) => println!(
+        match detection {
+            Some(detection) => println!(
                 "{name:<26} seed {:>3}  {sentence:<66} {}",
-                catch.seed,
-                catch.oracles.join(", "),
+                detection.seed,
+                detection.oracles.join(", "),
             ),
             None => {
                 all_caught = false;

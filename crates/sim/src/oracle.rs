@@ -11,7 +11,7 @@ mod events;
 mod limits;
 mod ownership;
 mod progress;
-mod truth;
+mod refusals;
 
 use shardwright_contracts::{LogicalTime, TenantId};
 use shardwright_coordination::{Lease, StateTransitionEvent};
@@ -138,7 +138,7 @@ pub const ALL: &[&Oracle] = &[
     &ownership::RUN_GATE,
     &effects::REPLAY,
     &effects::INERT,
-    &truth::ORACLE,
+    &refusals::ORACLE,
     &answers::TENANTS,
     &progress::COUNTERS,
     &answers::CAPACITY,
@@ -185,7 +185,7 @@ pub const OF_STEPS: &[&Oracle] = &[
 ];
 
 /// Those that judge an answer by what is known of the run.
-pub(crate) const TRUTH: &Oracle = &truth::ORACLE;
+pub(crate) const REFUSALS: &Oracle = &refusals::ORACLE;
 pub(crate) const TENANTS: &Oracle = &answers::TENANTS;
 pub(crate) const UNHELD: &Oracle = &ownership::UNHELD;
 

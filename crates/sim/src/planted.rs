@@ -5,11 +5,11 @@
 //! that worlds with different bugs run side by side.
 //!
 //! Each bug has a row in a table, a [`Defect`]. The row names the seed whose world showed the bug
-//! last, and the oracle that caught it there. A hunt tries that seed first and searches only if the
+//! last, and the oracle that caught it there. A search tries that seed first and searches only if the
 //! bug escapes.
 
 pub mod clusters;
-mod hunt;
+mod find;
 pub(crate) mod objects;
 pub mod protocol;
 pub(crate) mod protocol_doctor;
@@ -19,7 +19,7 @@ pub(crate) mod stored_tamper;
 pub(crate) mod tamper;
 pub mod workers;
 
-pub use hunt::{Catch, Hunted, find, hunt, hunt_named, hunt_with};
+pub use find::{Detection, Found, find, find_all, find_named, find_with};
 
 use crate::oracle::Finding;
 

@@ -10,30 +10,30 @@
 //! history: what was acknowledged is in it, what was denied is not, and what is unknown may be.
 
 mod answers;
-pub(crate) mod books;
+mod call_log;
 mod ceiling;
-mod ledger;
+mod fault_plan;
 mod listening;
-mod mishap;
 mod offers;
+pub(crate) mod record_checks;
 mod requests;
 mod settings;
 mod shown;
 mod steps;
 mod subject;
 
-pub use crate::ground::fault::StoreFault;
+pub use crate::runtime::fault::StoreFault;
 
 use answers::{ACKNOWLEDGED, SHOWN};
-use books::{BOUND, COUNTS, DECODES, REMOVAL, TIME, TOGETHER};
-use ledger::{INERT, ONCE, QUARANTINE};
+use call_log::{INERT, ONCE, QUARANTINE};
 use listening::TOLD;
+use record_checks::{BOUND, COUNTS, DECODES, REMOVAL, TIME, TOGETHER};
 use steps::EXPLAINED;
 
 use crate::coverage;
 use crate::director::{Director, Lived};
 use crate::fault::never;
-use crate::oracle::{LIVENESS, Oracle, TRUTH, UNHELD};
+use crate::oracle::{LIVENESS, Oracle, REFUSALS, UNHELD};
 use crate::planted::stored::StoredBug;
 use crate::report::{self, Table};
 use crate::sweep::{self, World};
@@ -57,7 +57,7 @@ pub const ALL: &[&Oracle] = &[
     QUARANTINE,
     EXPLAINED,
     TOLD,
-    TRUTH,
+    REFUSALS,
     UNHELD,
     LIVENESS,
 ];

@@ -7,8 +7,8 @@ use shardwright_coordination::CoordError;
 use crate::coverage;
 use crate::director::{is_retryable, is_unknown};
 use crate::fault::Fault;
-use crate::ground::fault::StoreFault;
 use crate::request::{Answer, Reply, Request, RequestExt};
+use crate::runtime::fault::StoreFault;
 
 /// Counts of what happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,8 +9,8 @@
 //! its token names are read from the scripted sink and compared with the source.
 
 mod director;
+mod fault_plan;
 mod handler;
-mod mishap;
 mod observer;
 mod operator;
 pub mod oracle;
@@ -19,18 +19,18 @@ pub(crate) mod script;
 mod settings;
 pub(crate) mod sink;
 pub(crate) mod source;
+mod stored_state;
 mod tally;
-mod truth;
 
 pub use tally::{WorkerFault, WorkerTally};
 
 use observer::EVENTS;
 
 use crate::fault::never;
-use crate::ground::fault::{OF_ANY_PROCESS, StoreFault};
 use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::workers::WorkerBug;
 use crate::report::Table;
+use crate::runtime::fault::{OF_ANY_PROCESS, StoreFault};
 use crate::sweep::{self, World};
 use crate::trace::Trace;
 

@@ -17,9 +17,9 @@ use super::oracle::calls::{failed_in_calm, judge_deadline, judge_read};
 use super::oracle::ownership::acknowledged;
 use super::tally;
 use super::tally::ClusterFault;
-use crate::ground::executor::{Home, TaskId};
 use crate::oracle::Finding;
 use crate::planted::clusters::ClusterBug;
+use crate::runtime::executor::{Home, TaskId};
 
 /// A deadline beyond every deadline of a client. Only a planted bug uses it.
 const FORGOTTEN: Duration = Duration::from_secs(3_600);

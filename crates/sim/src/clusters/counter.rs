@@ -10,7 +10,7 @@ use shardwright_node::{
 };
 use shardwright_placement::{NodeAddress, ObjectId};
 
-use super::vault::{Deed, Denial, Row, VaultLine};
+use super::fenced_store::{Deed, Denial, FencedStoreLine, Row};
 
 /// The name by which the type is known.
 pub(super) const COUNTER: &str = "Counter";
@@ -19,18 +19,18 @@ pub(super) const COUNTER: &str = "Counter";
 #[derive(Clone, Debug)]
 pub(super) enum Sight {
     /// An object begins to answer a call.
-    Begins(Place),
+    Begins(CounterState),
     /// An object has answered a call of a client.
-    Ends { place: Place, call: u64 },
+    Ends { place: CounterState, call: u64 },
     /// An object came onto a node.
-    Wakes(Place),
+    Wakes(CounterState),
     /// An object went from a node.
-    Goes(Place),
+    Goes(CounterState),
 }
 
 /// Where something is seen.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct CounterState {
     pub(super) process: usize,
     pub(super) shard: Option<ShardId>,
     pub(super) fence: Option<FenceEpoch>,
@@ -52,7 +52,7 @@ impl Sights {
 
 /// The type of counters, as one life of a process has it.
 pub(super) struct CounterType {
-    pub(super) line: VaultLine,
+    pub(super) line: FencedStoreLine,
     pub(super) sights: Sights,
     pub(super) nested: Nested,
 }
@@ -68,14 +68,14 @@ pub(super) enum Nested {
 /// A counter that is awake.
 pub(super) struct Counter {
     name: Arc<str>,
-    place: Place,
+    place: CounterState,
     /// What is stored; not known after a write whose outcome is not.
     row: Option<Row>,
     _awake: Awake,
 }
 
 /// Tells when an object goes, however it does.
-struct Awake(Sights, Place);
+struct Awake(Sights, CounterState);
 
 impl Drop for Awake {
     fn drop(&mut self) {
@@ -155,7 +155,7 @@ impl ObjectType for CounterType {
 
     async fn activate(&self, activation: &Activation) -> Result<Counter, ObjectError> {
         let (process, shard) = (self.line.process, activation.shard);
-        let place = Place { process, shard, fence: activation.fence };
+        let place = CounterState { process, shard, fence: activation.fence };
         self.sights.note(Sight::Wakes(place.clone()));
         let awake = Awake(self.sights.clone(), place.clone());
         let name = activation.object.id.as_str().into();

@@ -15,21 +15,21 @@ use shardwright_store::memory::{MemoryOptions, MemoryStore};
 use super::Report;
 use super::calls::Ask;
 use super::counter::{COUNTER, Sight, Sights};
+use super::fenced_store::FencedStore;
 use super::oracle::balance::{Planned, judge_in_flight, judge_moves, judge_round_trips};
 use super::oracle::ownership::{Awake, Effects, begins, holds, judge_claim, judge_targets};
 use super::settings::Settings;
+use super::stored_state::{Step, Stored, StoredState};
 use super::tally::ClusterTally;
-use super::truth::{Step, Stored, Truth};
-use super::vault::Vault;
 use super::wire::Wires;
 use crate::director::message;
-use crate::ground::env::SimEnv;
-use crate::ground::executor::{Clockwork, Executor, Home, TaskId};
-use crate::ground::weather::Weather;
-use crate::ground::{BEGINNING_US, StoreClock};
 use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::clusters::{ClusterBug, plans_by};
 use crate::rng::Rng;
+use crate::runtime::env::SimEnv;
+use crate::runtime::executor::{Clockwork, Executor, Home, TaskId};
+use crate::runtime::faults::Faults;
+use crate::runtime::{BEGINNING_US, StoreClock};
 use crate::trace::Trace;
 
 pub(super) type SimNode = Node;
@@ -89,10 +89,10 @@ pub(super) struct Director {
     pub(super) clock: Clockwork,
     pub(super) executor: Executor,
     pub(super) store: MemoryStore,
-    pub(super) weather: Weather,
+    pub(super) faults: Faults,
     pub(super) wires: Wires,
-    pub(super) vault: Vault,
-    pub(super) truth: Truth,
+    pub(super) fenced_store: FencedStore,
+    pub(super) stored: StoredState,
     pub(super) settings: Settings,
     pub(super) rng: Rng,
     pub(super) processes: Vec<Process>,
@@ -135,17 +135,17 @@ impl Director {
         let keys = options.cluster_keys().map_err(|error| error.to_string())?;
         let num_shards = options.config.sharding.num_shards;
         let everything = options.keys.everything();
-        let weather = Weather::new(Rng::new(rng.next()), settings.serves_stale);
-        weather.lock().is_stormy = !settings.is_calm;
+        let faults = Faults::new(Rng::new(rng.next()), settings.serves_stale);
+        faults.lock().is_stormy = !settings.is_calm;
         let wires = Wires::new(Rng::new(rng.next()), !settings.is_calm);
         let mut director = Self {
             executor: Executor::new(clock.clone()),
             clock,
             store,
-            weather,
+            faults,
             wires,
-            vault: Vault::default(),
-            truth: Truth::new(keys, everything, num_shards),
+            fenced_store: FencedStore::default(),
+            stored: StoredState::new(keys, everything, num_shards),
             rng,
             processes: Vec::new(),
             calls: BTreeMap::new(),
@@ -215,8 +215,8 @@ impl Director {
             self.trace.line(format_args!("VIOLATION of {}: {}", finding.oracle, finding.text));
         }
         self.tally.simulated_ms = (self.clock.now_us() - BEGINNING_US) / 1_000;
-        self.tally.stale_writes = self.vault.lock().refused;
-        self.tally.store_faults = std::mem::take(&mut self.weather.lock().faults);
+        self.tally.stale_writes = self.fenced_store.lock().refused;
+        self.tally.store_faults = std::mem::take(&mut self.faults.lock().counts);
         self.tally.faults = std::mem::take(&mut self.wires.lock().faults);
         Report { findings, tally: self.tally, trace: self.trace }
     }
@@ -301,14 +301,14 @@ impl Director {
 
     /// Judges what was stored, then what was seen, then what was answered.
     fn settle(&mut self) -> Result<(), Finding> {
-        let unread = self.truth.unread(&self.store, &self.weather);
+        let unread = self.stored.unread(&self.store, &self.faults);
         for stored in unread.map_err(|text| Finding { oracle: ASSERTIONS.name, text })? {
             self.judge(&stored)?;
         }
         for sight in self.sights.take() {
             self.see(sight)?;
         }
-        let effects = std::mem::take(&mut self.vault.lock().effects);
+        let effects = std::mem::take(&mut self.fenced_store.lock().effects);
         for effect in effects {
             self.effects.judge(effect)?;
         }
@@ -356,7 +356,7 @@ impl Director {
             match step {
                 Step::Claim { shard, after } => {
                     self.tally.claims += 1;
-                    judge_claim(&self.truth, *shard, after)?;
+                    judge_claim(&self.stored, *shard, after)?;
                     let author = stored.author.map(|author| author.process);
                     if let (None, Some(process)) = (&after.holder, author) {
                         // What was awake and is gone was seen before it was released.
@@ -372,12 +372,12 @@ impl Director {
                     });
                     let writer = author.and_then(|author| self.processes.get(author.process));
                     let writer = writer.map(|process| &process.address);
-                    judge_targets(&self.truth, *after, writer)?;
+                    judge_targets(&self.stored, *after, writer)?;
                     self.tally.moves += changes.len() as u64;
                     if writer.is_some() {
                         let plan = Planned::new(&self.settings.options.config, changes, now_us);
-                        let moved = judge_moves(&self.truth, &plan)?;
-                        judge_round_trips(&self.truth, &plan)?;
+                        let moved = judge_moves(&self.stored, &plan)?;
+                        judge_round_trips(&self.stored, &plan)?;
                         led = moved.then_some(changes);
                     }
                 }
@@ -385,10 +385,10 @@ impl Director {
                 Step::Member => {}
             }
         }
-        self.truth.apply(stored, now_us);
+        self.stored.apply(stored, now_us);
         if let Some(changes) = led {
             let plan = Planned::new(&self.settings.options.config, changes, now_us);
-            judge_in_flight(&self.truth, &plan)?;
+            judge_in_flight(&self.stored, &plan)?;
         }
         Ok(())
     }
@@ -442,12 +442,12 @@ impl Director {
                 let Some(process) = self.processes.get(place.process) else { return Ok(()) };
                 let is_robbed = process.robbed_us.is_some_and(|at_us| now_us < at_us + ttl_us);
                 if !is_robbed {
-                    begins(&self.truth, &process.address, &place)?;
+                    begins(&self.stored, &process.address, &place)?;
                 }
             }
             Sight::Ends { place, call } => {
                 let Some(process) = self.processes.get(place.process) else { return Ok(()) };
-                let holds = holds(&self.truth, &process.address, &place);
+                let holds = holds(&self.stored, &process.address, &place);
                 if !holds && process.robbed_us.is_none() {
                     self.lost_calls.insert(call);
                 }

@@ -7,8 +7,8 @@ use shardwright_contracts::ShardId;
 
 use super::director::{Director, Later, Running, SimCluster, Word, tell};
 use super::oracle::calls::failed_in_calm;
-use crate::ground::executor::{Home, TaskId};
 use crate::oracle::Finding;
+use crate::runtime::executor::{Home, TaskId};
 
 impl Director {
     /// Somebody does something to the cluster, as planned.
@@ -76,7 +76,7 @@ impl Director {
     }
 
     fn some_member(&mut self) -> Option<shardwright_placement::NodeAddress> {
-        let members: Vec<_> = self.truth.members.keys().cloned().collect();
+        let members: Vec<_> = self.stored.members.keys().cloned().collect();
         self.rng.pick(&members).cloned()
     }
 
@@ -90,7 +90,8 @@ impl Director {
     fn pin_some(&mut self) {
         let shard = self.some_shard();
         let to = if self.rng.chance(600) { self.some_member() } else { None };
-        let is_pinned = self.truth.aims.get(&shard).is_some_and(|aim| aim.target.flags.is_pinned());
+        let is_pinned =
+            self.stored.aims.get(&shard).is_some_and(|aim| aim.target.flags.is_pinned());
         if is_pinned {
             self.operate(format!("unpin shard {shard}"), |cluster| async move {
                 settled(cluster.unpin(shard).await)
@@ -117,7 +118,7 @@ impl Director {
     /// How many nodes are up and not about to go.
     fn staying(&self) -> usize {
         let stays = |node: &&super::director::Process| {
-            let is_marked = self.truth.is_draining(&node.address);
+            let is_marked = self.stored.is_draining(&node.address);
             matches!(node.running, Running::Node(_)) && !node.draining && !is_marked
         };
         self.processes.iter().filter(stays).count()

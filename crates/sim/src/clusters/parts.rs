@@ -8,19 +8,19 @@ use shardwright_placement::{NodeAddress, TargetChunks};
 
 use super::counter::{CounterType, Nested};
 use super::director::Director;
-use super::vault::VaultLine;
+use super::fenced_store::FencedStoreLine;
 use super::wire::Wire;
-use crate::ground::link::Link;
 use crate::planted::clusters::{ClusterBug, ClusterTamper};
 use crate::planted::objects::{DoctoredType, EarlyRelease, RetryingTransport};
+use crate::runtime::link::Link;
 
 impl Director {
     /// A process's line to the store.
     pub(super) fn link(&self, process: usize) -> Link {
         let (store, limits, clock) = (self.store.clone(), self.settings.store, self.clock.clone());
-        let link = Link::new(store, limits, clock, self.weather.clone(), process);
+        let link = Link::new(store, limits, clock, self.faults.clone(), process);
         match self.bug {
-            Some(bug) => link.tampered(ClusterTamper::of(bug, self.truth.keys.clone())),
+            Some(bug) => link.tampered(ClusterTamper::of(bug, self.stored.keys.clone())),
             None => link,
         }
     }
@@ -45,8 +45,9 @@ impl Director {
         transport: &Arc<dyn Transport>,
         link: &Link,
     ) -> DoctoredType<CounterType> {
-        let (clock, wires, vault) = (self.clock.clone(), self.wires.clone(), self.vault.clone());
-        let line = VaultLine { clock: clock.clone(), wires, vault, process, life };
+        let (clock, wires, fenced_store) =
+            (self.clock.clone(), self.wires.clone(), self.fenced_store.clone());
+        let line = FencedStoreLine { clock: clock.clone(), wires, fenced_store, process, life };
         let nested = match self.bug {
             Some(ClusterBug::NestedNotAdmitted) => {
                 Nested::Apart(address.clone(), Arc::clone(transport))
@@ -55,7 +56,7 @@ impl Director {
         };
         let node = EarlyRelease {
             link: link.clone(),
-            keys: self.truth.keys.clone(),
+            keys: self.stored.keys.clone(),
             chunks: TargetChunks::of(self.settings.options.config.sharding.num_shards),
             address: address.clone(),
             clock,

@@ -37,7 +37,7 @@ impl Director {
                 0..860 => self.client_act(),
                 860..920 => self.operator_act(),
                 _ if self.settings.is_calm => self.client_act(),
-                _ => self.mishap(),
+                _ => self.next_fault(),
             }
         }
         Ok(())
@@ -55,7 +55,7 @@ impl Director {
             if self.healed && step % 2 == 0 && step < 200 {
                 self.client_act();
             }
-            why = missing_for_rest(&self.truth, &weighed);
+            why = missing_for_rest(&self.stored, &weighed);
             let gates_open = self.processes.iter().filter(|process| process.is_gate);
             let mut gates_open = gates_open.map(|gate| &gate.running);
             let is_open = gates_open.all(|running| matches!(running, Running::Gate(_)));
@@ -80,10 +80,10 @@ impl Director {
         self.note(format_args!("the world heals"));
         self.healed = true;
         {
-            let mut weather = self.weather.lock();
-            (weather.is_stormy, weather.is_full, weather.serves_stale) = (false, false, false);
-            weather.cuts.clear();
-            weather.claimless.clear();
+            let mut faults = self.faults.lock();
+            (faults.is_stormy, faults.is_full, faults.serves_stale) = (false, false, false);
+            faults.cuts.clear();
+            faults.claimless.clear();
         }
         {
             let mut wires = self.wires.lock();
@@ -101,7 +101,7 @@ impl Director {
         self.put_right()?;
         let nodes = self.settings.nodes + self.settings.spare_nodes;
         self.come_to_rest(nodes)?;
-        if self.ordeal(nodes)? {
+        if self.takeover(nodes)? {
             self.put_right()?;
             self.come_to_rest(nodes)?;
         }
@@ -127,8 +127,8 @@ impl Director {
             if !self.operations.is_empty() || !self.processes.iter().all(is_up) {
                 continue;
             }
-            let drained = self.truth.drained.iter().next().cloned();
-            let pinned = self.truth.aims.iter().find(|(_, aim)| aim.target.flags.is_pinned());
+            let drained = self.stored.drained.iter().next().cloned();
+            let pinned = self.stored.aims.iter().find(|(_, aim)| aim.target.flags.is_pinned());
             let pinned = pinned.map(|(shard, _)| *shard);
             if let Some(node) = drained {
                 self.set_drained(node, false);
@@ -136,7 +136,7 @@ impl Director {
                 self.operate(format!("unpin shard {shard}"), |cluster| async move {
                     settled(cluster.unpin(shard).await)
                 });
-            } else if self.truth.header.frozen {
+            } else if self.stored.header.frozen {
                 self.set_frozen(false);
             } else {
                 return Ok(());
@@ -151,7 +151,7 @@ impl Director {
         let counters: Vec<_> =
             self.counted.iter().map(|(name, sum)| (name.clone(), *sum)).collect();
         for (name, (acknowledged, unknown)) in &counters {
-            let row = self.vault.lock().rows.get(name).copied().unwrap_or_default();
+            let row = self.fenced_store.lock().rows.get(name).copied().unwrap_or_default();
             judge_counter(name, row.value, *acknowledged, *unknown)?;
             let Ok(id) = ObjectId::parse(name) else { continue };
             let (key, timeout) = (ObjectKey::new(COUNTER, id), Duration::from_secs(4));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shardwright_api::{CallError, UnknownWhy};
 
 use crate::fault::faults;
-use crate::ground::fault::StoreFault;
+use crate::runtime::fault::StoreFault;
 use crate::tally::merge;
 
 /// Counts of what happened, of one seed or of many.

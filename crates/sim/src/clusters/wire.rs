@@ -11,8 +11,8 @@ use shardwright_placement::NodeAddress;
 use tokio::sync::oneshot;
 
 use super::tally::ClusterFault;
-use crate::ground::executor::{Clockwork, Home};
 use crate::rng::Rng;
+use crate::runtime::executor::{Clockwork, Home};
 
 /// How long it takes to find out that nobody can be connected to.
 const CONNECT_US: u64 = 20_000;

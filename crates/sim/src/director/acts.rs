@@ -5,8 +5,8 @@ use shardwright_coordination::RunStatus;
 use super::{Ask, Director, Findings, Later, Subject};
 use crate::actor::{Actor, Intent, Operator, Pending, Scene};
 use crate::fault::Fault;
-use crate::ground::executor::TaskId;
-use crate::ground::fault::StoreFault;
+use crate::runtime::executor::TaskId;
+use crate::runtime::fault::StoreFault;
 
 /// How often a sender retries an unknown outcome before it gives up.
 const ATTEMPTS_MAX: u32 = 4;

@@ -4,12 +4,12 @@ use shardwright_contracts::{BoxFuture, InfraError, RunId, TenantId};
 use shardwright_runs::{Retention, RunAddress};
 
 use super::{Call, Director, Findings};
-use crate::ground::executor::TaskId;
 use crate::keyspace::Point;
 use crate::model::Model;
 use crate::oracle::Finding;
 use crate::request::{Answer, Request, RequestExt};
 use crate::rng::Rng;
+use crate::runtime::executor::TaskId;
 use crate::tally::RunTally;
 
 /// A request of an actor, or a chore of a process.

@@ -10,11 +10,11 @@ use super::reference::Reference;
 use super::settings::Interface;
 use crate::director::lock;
 use crate::fault::Fault;
-use crate::ground::executor::TaskId;
 use crate::planted::protocol_doctor::Doctored;
 use crate::request::operation::CollectClaimCandidates;
 use crate::request::{Answer, Reply, Request, RequestExt};
 use crate::rng::Rng;
+use crate::runtime::executor::TaskId;
 use crate::visible::RunView;
 
 /// A request that the reference executed, and all that can be known of what it did.

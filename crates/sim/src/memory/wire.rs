@@ -13,9 +13,9 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use super::server::Server;
 use crate::director::lock;
 use crate::fault::Fault;
-use crate::ground::executor::{Clockwork, Home, TaskId};
 use crate::request::{Answer, Request};
 use crate::rng::Rng;
+use crate::runtime::executor::{Clockwork, Home, TaskId};
 
 /// How long a caller waits for an answer, in milliseconds.
 const TIMEOUT_MS: (u64, u64) = (20, 120);

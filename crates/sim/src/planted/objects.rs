@@ -16,8 +16,8 @@ use shardwright_placement::{Claim, NodeAddress, TargetChunks};
 use shardwright_store::{Commit, Expect, Store, Versioned};
 
 use super::clusters::ClusterBug;
-use crate::ground::executor::{Clockwork, Home};
-use crate::ground::link::Link;
+use crate::runtime::executor::{Clockwork, Home};
+use crate::runtime::link::Link;
 
 /// A type of objects with a bug around it, or with none.
 pub(crate) struct DoctoredType<T> {

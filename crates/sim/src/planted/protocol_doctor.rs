@@ -24,7 +24,7 @@ use crate::visible::RunView;
 const OWN_OPS: u64 = 1 << 50;
 
 type Address = (TenantId, RunId);
-type Place = (TenantId, ShardKey);
+type ShardPlace = (TenantId, ShardKey);
 
 /// A backend with a bug around it, if one is planted.
 pub(crate) struct Doctored<B> {
@@ -109,18 +109,18 @@ struct ProtocolDoctor {
     tenants: BTreeSet<TenantId>,
     configs: BTreeMap<Address, RunConfig>,
     /// How each shard was last handed out.
-    granted: BTreeMap<Place, RestoredShardState>,
+    granted: BTreeMap<ShardPlace, RestoredShardState>,
     /// How often each was handed out in a row, progress or not.
-    attempts: BTreeMap<Place, u32>,
+    attempts: BTreeMap<ShardPlace, u32>,
     /// Operations that took effect, by the record that remembers them.
     executed: BTreeMap<(Address, Option<ShardId>), Vec<OpId>>,
     /// What was split: the residual, or a later child, and the parent with its end before.
-    residuals: BTreeSet<Place>,
-    later_children: BTreeSet<Place>,
-    last_children: BTreeSet<Place>,
-    ends: BTreeMap<Place, Vec<u8>>,
-    unparked: BTreeSet<Place>,
-    completed: BTreeMap<Place, LogicalTime>,
+    residuals: BTreeSet<ShardPlace>,
+    later_children: BTreeSet<ShardPlace>,
+    last_children: BTreeSet<ShardPlace>,
+    ends: BTreeMap<ShardPlace, Vec<u8>>,
+    unparked: BTreeSet<ShardPlace>,
+    completed: BTreeMap<ShardPlace, LogicalTime>,
     asked: BTreeMap<(Address, WorkerId), ShardId>,
     statuses: BTreeMap<Address, RunStatus>,
     watermarked: BTreeSet<Address>,

@@ -11,8 +11,8 @@ use shardwright_worker::extent::Extent;
 use shardwright_worker::sink::{Segment, Sink, SinkError};
 
 use super::bugs;
-use crate::ground::env::SimEnv;
 use crate::oracle::Finding;
+use crate::runtime::env::SimEnv;
 use crate::workers::sink::{Shelf, ShelfSegment, failed};
 use crate::workers::source::{Numbers, first_at, key};
 use crate::workers::{ACTS, live_with};

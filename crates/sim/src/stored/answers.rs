@@ -13,16 +13,16 @@ use shardwright_coordination::{
 use shardwright_runs::RunAddress;
 use shardwright_store::Revision;
 
-use super::books::Address;
-use super::ledger::{CallRecord, CallState, INERT, Ledger, QUARANTINE, Version};
+use super::call_log::{CallLog, CallRecord, CallState, INERT, QUARANTINE, Version};
+use super::record_checks::Address;
 use super::steps::is_inert;
 use crate::director::{Ask, Told};
-use crate::ground::executor::TaskId;
-use crate::ground::weather::STALE_MAX;
 use crate::model::{Model, TenantModel};
-use crate::oracle::{Finding, Observation, Oracle, TENANTS, TRUTH};
+use crate::oracle::{Finding, Observation, Oracle, REFUSALS, TENANTS};
 use crate::request::operation::{ChangeRun, CreateRun};
 use crate::request::{Answer, Reply, Request, RequestExt};
+use crate::runtime::executor::TaskId;
+use crate::runtime::faults::STALE_MAX;
 
 pub(crate) const ACKNOWLEDGED: &Oracle = &Oracle::of_the_world(
     "what was acknowledged is done",
@@ -60,7 +60,7 @@ pub(super) fn finding(oracle: &Oracle, text: String) -> Finding {
     Finding { oracle: oracle.name, text }
 }
 
-impl Ledger {
+impl CallLog {
     /// Judges an answer and keeps it in mind.
     pub(crate) fn answered(
         &mut self,
@@ -71,11 +71,11 @@ impl Ledger {
         let moment = (self.seen(), self.now_ms());
         let Some(call) = self.calls.get_mut(&task) else { return Ok(()) };
         call.state = CallState::Answered(told.clone());
-        call.not_after = Some(self.books.clock);
+        call.not_after = Some(self.records.clock);
         call.ended_ms = Some(moment.1);
         let behind = if terms.serves_stale { STALE_MAX } else { 0 };
         let from = Revision::new(call.started.get().saturating_sub(behind));
-        let times = [LogicalTime::from_millis(call.not_before_ms), self.books.clock];
+        let times = [LogicalTime::from_millis(call.not_before_ms), self.records.clock];
         let Some(call) = self.calls.get(&task) else { return Ok(()) };
         match (&call.ask, told) {
             (Ask::Request { tenant, request, .. }, Told::Answer(outcome)) => {
@@ -197,7 +197,7 @@ impl Ledger {
     /// Whether a run was being taken away at some moment of a call. Once nothing is left of it,
     /// it is not there, and nothing else may be told of it.
     fn was_going(&self, case: &Case<'_>) -> bool {
-        let is_left = self.books.runs.contains_key(&case.address);
+        let is_left = self.records.runs.contains_key(&case.address);
         let was_left = self.gone.get(&case.address).is_some_and(|gone| *gone > case.from);
         was_left || (is_left && self.collected.contains(&case.address))
     }
@@ -246,7 +246,7 @@ impl Ledger {
             return Ok(());
         }
         let name = case.request.label();
-        Err(finding(TRUTH, format!("a {name} was refused: {refusal:?}")))
+        Err(finding(REFUSALS, format!("a {name} was refused: {refusal:?}")))
     }
 
     /// Whether a refusal was true at some moment of the call.
@@ -256,7 +256,7 @@ impl Ledger {
         let moments = versions.iter().map(|version| version.run.as_deref());
         absent.into_iter().chain(moments).any(|run| {
             let model = self.model_of(case.address, run);
-            case.times.iter().any(|now| TRUTH.verdict(&case.observation(*now), &model).is_ok())
+            case.times.iter().any(|now| REFUSALS.verdict(&case.observation(*now), &model).is_ok())
         })
     }
 

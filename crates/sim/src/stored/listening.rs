@@ -7,7 +7,7 @@ use shardwright_contracts::OpId;
 use shardwright_coordination::{EventKind, RunTransition, StateTransitionEvent};
 use shardwright_runs::{Heard, Listener};
 
-use super::ledger::{CallRecord, Ledger};
+use super::call_log::{CallLog, CallRecord};
 use crate::oracle::{Finding, Oracle};
 use crate::request::Request;
 use crate::request::operation::{Acquire, ChangeRun, Claim};
@@ -30,7 +30,7 @@ pub(super) fn heard(listener: &mut Listener) -> Vec<StateTransitionEvent> {
     events
 }
 
-impl Ledger {
+impl CallLog {
     /// Judges an event.
     pub(super) fn told(&mut self, event: &StateTransitionEvent) -> Result<(), Finding> {
         let StateTransitionEvent { tenant, run, kind, .. } = event;
@@ -54,7 +54,7 @@ impl Ledger {
         let address = (event.tenant, event.run);
         let Some(at_ms) = self.decided_at_ms(event) else { return false };
         let may_be_it = |call: &&CallRecord| {
-            let not_after_ms = call.not_after.unwrap_or(self.books.clock).as_millis();
+            let not_after_ms = call.not_after.unwrap_or(self.records.clock).as_millis();
             (call.not_before_ms..=not_after_ms).contains(&at_ms)
         };
         let requests = self.calls.values().filter(may_be_it);

@@ -13,8 +13,8 @@ use shardwright_coordination::{IdempotentOutcome, RunStatus, ShardStatus};
 use shardwright_store::Revision;
 
 use super::answers::Case;
-use super::books::Address;
-use super::ledger::{CallRecord, Ledger, Version};
+use super::call_log::{CallLog, CallRecord, Version};
+use super::record_checks::Address;
 use crate::request::operation::Release;
 use crate::request::{Answer, Reply, Request};
 
@@ -64,7 +64,7 @@ impl Offers {
     }
 }
 
-impl Ledger {
+impl CallLog {
     /// Whether a process may have had nothing to offer. Where reads may be stale, it may have tried
     /// what is free and found it taken.
     pub(super) fn may_offer_nothing(&self, case: &Case<'_>) -> bool {

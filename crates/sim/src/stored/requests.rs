@@ -12,14 +12,14 @@ use shardwright_runs::records::SplitAsk;
 use shardwright_store::{Change, ChangeSet};
 
 use super::answers::Case;
-use super::books::Address;
-use super::ledger::{CallRecord, CallState, Ledger};
+use super::call_log::{CallLog, CallRecord, CallState};
+use super::record_checks::Address;
 use super::steps::{EXPLAINED, is_inert};
 use crate::director::Told;
-use crate::ground::executor::TaskId;
 use crate::oracle::Finding;
 use crate::request::operation::{DeclineSplit, RequestSplit};
 use crate::request::{Request, RequestExt};
+use crate::runtime::executor::TaskId;
 
 impl CallRecord {
     pub(super) fn request_of(&self, (tenant, run): Address) -> Option<&Request> {
@@ -55,7 +55,7 @@ impl Case<'_> {
     }
 }
 
-impl Ledger {
+impl CallLog {
     /// What may have been asked for in a run: who asked whom, and the call.
     fn splits_asked(
         &self,
@@ -77,7 +77,7 @@ impl Ledger {
             return false;
         };
         self.splits_asked(case.address).any(|(shard, by, call)| {
-            let until = call.not_after.unwrap_or(self.books.clock);
+            let until = call.not_after.unwrap_or(self.records.clock);
             let until = until.saturating_add(call.patience_ms().unwrap_or_default());
             (shard == key.shard) != (by == *requester) && until > case.times[0]
         })
@@ -86,7 +86,7 @@ impl Ledger {
     /// Whether a holder may have been asked just that.
     pub(super) fn was_asked(&self, case: &Case<'_>, told: &SplitRequest) -> bool {
         let SplitRequest { requester, asked_at, expires_at } = *told;
-        let clock = self.books.clock;
+        let clock = self.records.clock;
         self.splits_asked(case.address).any(|(shard, by, call)| {
             let patience_ms = call.patience_ms().unwrap_or_default();
             (Some(shard), by) == (case.request.shard_id(), requester)
@@ -107,7 +107,7 @@ impl Ledger {
         else {
             return Ok(());
         };
-        let silent = |change: &&Change| match self.books.keys.parse(&change.key) {
+        let silent = |change: &&Change| match self.records.keys.parse(&change.key) {
             Some(StoreKey::View(_, _, ViewKey::Ask(_))) => {
                 !change.now.as_ref().is_some_and(|now| {
                     SplitAsk::decode(&now.value).is_ok_and(|ask| ask.slot.not_before.is_some())
@@ -130,7 +130,7 @@ impl Ledger {
         let is_it = |call: &CallRecord| match call.request_of(case.address) {
             Some(Request::DeclineSplit(DeclineSplit { lease, pause_ms })) => {
                 Some(lease.key().shard) == case.request.shard_id()
-                    && call.may_be_decided(*pause_ms, told.not_before, self.books.clock)
+                    && call.may_be_decided(*pause_ms, told.not_before, self.records.clock)
             }
             _ => false,
         };

@@ -13,7 +13,7 @@ use shardwright_coordination::{
 };
 
 use super::answers::{Case, SHOWN, finding};
-use super::ledger::{Ledger, Version};
+use super::call_log::{CallLog, Version};
 use crate::oracle::Finding;
 use crate::request::operation::{CollectClaimCandidates, ListShards};
 use crate::request::{Reply, Request, RequestExt};
@@ -22,7 +22,7 @@ use crate::request::{Reply, Request, RequestExt};
 /// still.
 const VIEW_BEHIND_MS: u64 = 4_000;
 
-impl Ledger {
+impl CallLog {
     /// Judges what an answer shows.
     pub(super) fn judge_shown(&self, case: &Case<'_>, reply: &Reply) -> Result<(), Finding> {
         let was_so = match reply {

@@ -9,7 +9,7 @@ use shardwright_coordination::{
 };
 use shardwright_runs::records::Run;
 
-use super::books::Address;
+use super::record_checks::Address;
 use crate::director::Ask;
 use crate::keyspace::Point;
 use crate::oracle::{Finding, Oracle};

@@ -12,23 +12,23 @@ use shardwright_runs::keys::RunKeys;
 use shardwright_runs::{Listener, Retention, Sessions, StoredCoordinator};
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
-use super::books::Books;
-use super::ledger::{CallRecord, CallState, Ledger};
-use super::mishap::{self, Damage, StoreLater};
+use super::call_log::{CallLog, CallRecord, CallState};
+use super::fault_plan::{self, Damage, StoreLater};
+use super::record_checks::RecordChecks;
 use super::settings::Settings;
 use super::{StoredDirector, listening};
 use crate::director::{Ask, Call, Cast, Director, Findings, Subject, Tenant, Told, lock};
-use crate::ground::env::SimEnv;
-use crate::ground::executor::{Clockwork, Home, TaskId};
-use crate::ground::link::Link;
-use crate::ground::weather::Weather;
-use crate::ground::{BEGINNING_US, StoreClock};
 use crate::model::Model;
 use crate::oracle::Finding;
 use crate::planted::stored::StoredBug;
 use crate::planted::stored_doctor::StoredDoctor;
 use crate::planted::stored_tamper::{Rumours, StoredTamper};
 use crate::rng::Rng;
+use crate::runtime::env::SimEnv;
+use crate::runtime::executor::{Clockwork, Home, TaskId};
+use crate::runtime::faults::Faults;
+use crate::runtime::link::Link;
+use crate::runtime::{BEGINNING_US, StoreClock};
 use crate::tally::RunTally;
 use crate::trace::Trace;
 
@@ -50,8 +50,8 @@ pub(crate) struct Stored {
     pub(super) clock: Clockwork,
     pub(super) store: MemoryStore,
     pub(super) keys: RunKeys,
-    pub(super) weather: Weather,
-    pub(super) ledger: Ledger,
+    pub(super) faults: Faults,
+    pub(super) log: CallLog,
     pub(super) settings: Settings,
     pub(super) calendars: Vec<Calendar>,
     pub(super) damage: Vec<Damage>,
@@ -70,7 +70,7 @@ pub(super) fn world(seed: u64, keep_trace: bool, bug: Option<StoredBug>) -> Stor
     let store = MemoryStore::with_options(Arc::new(StoreClock(clock.clone())), options);
     let keys = RunKeys::new(Keyspace::bare());
     for _ in 0..settings.restored {
-        mishap::restore(&store, keys.keyspace());
+        fault_plan::restore(&store, keys.keyspace());
     }
     let floor = u64::from(settings.restored) << FENCE_BITS;
     let tenants = Tenant::all(&settings.workers);
@@ -83,18 +83,18 @@ pub(super) fn world(seed: u64, keep_trace: bool, bug: Option<StoredBug>) -> Stor
         bytes_capacity: None,
     };
     let has_sessions = matches!(settings.engine.sessions, Sessions::Bound { .. });
-    let books = Books::new(keys.clone(), settings.engine.limits, has_sessions);
+    let records = RecordChecks::new(keys.clone(), settings.engine.limits, has_sessions);
     let serves_stale = settings.terms.serves_stale || bug == Some(StoredBug::CachedRefusalTold);
-    let weather = Weather::new(Rng::new(rng.next()), serves_stale);
+    let faults = Faults::new(Rng::new(rng.next()), serves_stale);
     let calendars = (0..settings.processes).map(|_| Calendar::default()).collect();
     let (processes, open_runs) = (settings.processes, settings.open_runs);
     let cast = Cast { processes, tenants, open_runs };
     let subject = Stored {
         clock: clock.clone(),
         store,
-        ledger: Ledger::new(books, model, keys.keyspace().everything()),
+        log: CallLog::new(records, model, keys.keyspace().everything()),
         keys,
-        weather,
+        faults,
         calendars,
         damage: Vec::new(),
         listeners: (0..settings.processes).map(|_| None).collect(),
@@ -110,7 +110,7 @@ impl Stored {
     /// A process's line to the store, with a planted bug in it if there is one.
     fn link(&self, process: usize) -> Link {
         let (store, limits, clock) = (self.store.clone(), self.settings.store, self.clock.clone());
-        let link = Link::new(store, limits, clock, self.weather.clone(), process);
+        let link = Link::new(store, limits, clock, self.faults.clone(), process);
         let Some(bug) = self.bug else { return link };
         let interval_ms = self.settings.engine.clock_mark_interval_ms;
         let (keys, rumours) = (self.keys.clone(), Arc::clone(&self.rumours));
@@ -135,7 +135,7 @@ impl Stored {
         let offsets = self.calendars.iter().map(|it| it.off_ms.load(Ordering::Relaxed));
         let furthest = offsets.map(|off_ms| now_ms.saturating_add_signed(off_ms)).max();
         let interval_ms = self.settings.engine.clock_mark_interval_ms;
-        self.ledger.books.ceiling.rise(now_ms, furthest.unwrap_or(now_ms), interval_ms);
+        self.log.records.ceiling.rise(now_ms, furthest.unwrap_or(now_ms), interval_ms);
     }
 }
 
@@ -145,14 +145,14 @@ impl Subject for Stored {
     const MISUSE: (u64, u64) = (150, 120);
 
     fn model(&self) -> &Model {
-        &self.ledger.model
+        &self.log.model
     }
 
     fn open(director: &mut StoredDirector, process: usize) {
         let subject = &mut director.subject;
         // A stale read shows an older mark.
         let is_exact = !subject.settings.terms.serves_stale;
-        let floor_ms = if is_exact { subject.ledger.books.clock.as_millis() } else { 0 };
+        let floor_ms = if is_exact { subject.log.records.clock.as_millis() } else { 0 };
         let Some(calendar) = subject.calendars.get_mut(process) else { return };
         calendar.floor_ms = floor_ms;
         let off_ms = Arc::clone(&calendar.off_ms);
@@ -215,7 +215,7 @@ impl Subject for Stored {
 
     fn called(director: &mut StoredDirector, task: TaskId, ask: Ask, call: &Call) {
         let life = director.processes.get(call.process).map_or(0, |process| process.life);
-        let Stored { ledger, store, calendars, .. } = &mut director.subject;
+        let Stored { log, store, calendars, .. } = &mut director.subject;
         let Some(calendar) = calendars.get(call.process) else { return };
         let off_ms = calendar.off_ms.load(Ordering::Relaxed);
         let wall_ms = call.since_ms.saturating_add_signed(off_ms);
@@ -224,16 +224,16 @@ impl Subject for Stored {
             Ask::Request { tenant, request, .. } => request.run().map(|run| (*tenant, run)),
             Ask::Collect(_) | Ask::ListActive => None,
         };
-        let told = address.and_then(|address| ledger.told_watermarks.get(&address));
+        let told = address.and_then(|address| log.told_watermarks.get(&address));
         let watermark = told.cloned().flatten();
         let life = (call.process, life);
         let mut record = CallRecord::new(ask, life, store.revision(), call.since_ms, not_before_ms);
         record.watermark = watermark;
-        ledger.calls.insert(task, record);
+        log.calls.insert(task, record);
     }
 
     fn abandoned(&mut self, task: TaskId, now_ms: u64) {
-        if let Some(record) = self.ledger.calls.get_mut(&task) {
+        if let Some(record) = self.log.calls.get_mut(&task) {
             record.state = CallState::Abandoned;
             record.ended_ms = Some(now_ms);
         }
@@ -242,10 +242,10 @@ impl Subject for Stored {
     fn follow(director: &mut StoredDirector) -> Result<(), Findings> {
         let Director { subject, tally, trace, clock, .. } = director;
         subject.look_at_calendars();
-        let Stored { ledger, store, weather, .. } = subject;
-        ledger.follow(store, clock.now_ms(), weather, &mut tally.counts, trace)?;
+        let Stored { log, store, faults, .. } = subject;
+        log.follow(store, clock.now_ms(), faults, &mut tally.counts, trace)?;
         for event in subject.published() {
-            subject.ledger.told(&event).map_err(|finding| vec![finding])?;
+            subject.log.told(&event).map_err(|finding| vec![finding])?;
         }
         Ok(())
     }
@@ -256,14 +256,14 @@ impl Subject for Stored {
         told: &Told,
     ) -> Result<(), Finding> {
         let Director { subject, tally, .. } = director;
-        let record = subject.ledger.calls.get(&task);
+        let record = subject.log.calls.get(&task);
         if let (Some(request), Told::Answer(answer)) =
             (record.and_then(|it| it.ask.request()), told)
         {
             tally.outcome(request, answer);
         }
         let terms = subject.settings.terms;
-        subject.ledger.answered(task, told, terms)
+        subject.log.answered(task, told, terms)
     }
 
     fn pause_us(rng: &mut Rng) -> u64 {
@@ -287,7 +287,7 @@ impl Subject for Stored {
                 director.operate(tenant);
             }
             915..927 => chore(director),
-            _ => director.mishap(),
+            _ => director.next_fault(),
         }
         Ok(())
     }
@@ -307,24 +307,24 @@ impl Subject for Stored {
 
     fn heal(director: &mut StoredDirector) {
         {
-            let mut weather = director.subject.weather.lock();
-            weather.is_stormy = false;
-            weather.is_full = false;
-            weather.serves_stale = false;
-            weather.cuts.clear();
+            let mut faults = director.subject.faults.lock();
+            faults.is_stormy = false;
+            faults.is_full = false;
+            faults.serves_stale = false;
+            faults.cuts.clear();
         }
         director.subject.store.let_sessions_outlive(Duration::ZERO);
     }
 
     /// Deletes everything, until nothing is left.
     fn conclude(director: &mut StoredDirector) -> Result<(), Findings> {
-        let ledger = &director.subject.ledger;
-        let runs = ledger.model.tenants.values().flat_map(|tenant| tenant.runs.values());
+        let log = &director.subject.log;
+        let runs = log.model.tenants.values().flat_map(|tenant| tenant.runs.values());
         director.tally.counts.runs =
             runs.filter(|run| run.status == RunStatus::Done).count() as u64;
-        director.tally.collected = ledger.collected.len() as u64;
+        director.tally.collected = log.collected.len() as u64;
         for _ in 0..COLLECTIONS_MAX {
-            if director.subject.ledger.books.leftovers().is_none() {
+            if director.subject.log.records.leftovers().is_none() {
                 return Ok(());
             }
             if director.calls.is_empty() {
@@ -336,12 +336,12 @@ impl Subject for Stored {
             director.run_until_act()?;
             director.check_stuck()?;
         }
-        let left = director.subject.ledger.books.leftovers();
+        let left = director.subject.log.records.leftovers();
         left.map_or(Ok(()), |finding| Err(vec![finding]))
     }
 
     fn count(&self, tally: &mut RunTally) {
-        tally.add_store_faults(&self.weather.lock().faults);
+        tally.add_store_faults(&self.faults.lock().counts);
     }
 }
 

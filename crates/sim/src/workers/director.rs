@@ -19,18 +19,18 @@ use super::script::{Call, Script, Sight};
 use super::settings::{CALENDAR_OFF_MS, Settings};
 use super::sink::Shelf;
 use super::source::{Numbers, ranges};
+use super::stored_state::{RUN, StoredState, TENANT};
 use super::tally::WorkerTally;
-use super::truth::{RUN, TENANT, Truth};
 use crate::director::message;
-use crate::ground::env::SimEnv;
-use crate::ground::executor::{Clockwork, Executor, Home};
-use crate::ground::link::Link;
-use crate::ground::weather::Weather;
-use crate::ground::{BEGINNING_US, StoreClock};
 use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::workers::{Doctored, WorkerBug};
 use crate::rng::Rng;
-use crate::stored::books::Books;
+use crate::runtime::env::SimEnv;
+use crate::runtime::executor::{Clockwork, Executor, Home};
+use crate::runtime::faults::Faults;
+use crate::runtime::link::Link;
+use crate::runtime::{BEGINNING_US, StoreClock};
+use crate::stored::record_checks::RecordChecks;
 use crate::trace::Trace;
 
 /// How long a process waits before it retries what it needs to start.
@@ -71,9 +71,9 @@ pub(super) struct Director {
     pub(super) clock: Clockwork,
     pub(super) executor: Executor,
     pub(super) store: MemoryStore,
-    pub(super) weather: Weather,
+    pub(super) faults: Faults,
     pub(super) script: Script,
-    pub(super) truth: Truth,
+    pub(super) stored: StoredState,
     pub(super) settings: Settings,
     pub(super) rng: Rng,
     /// Worker processes, and the operator's behind them.
@@ -105,20 +105,20 @@ impl Director {
         let clock = Clockwork::new(BEGINNING_US);
         let options = MemoryOptions { limits: settings.store, ..MemoryOptions::default() };
         let store = MemoryStore::with_options(Arc::new(StoreClock(clock.clone())), options);
-        let weather = Weather::new(Rng::new(rng.next()), settings.serves_stale);
-        weather.lock().is_stormy = !settings.is_calm;
+        let faults = Faults::new(Rng::new(rng.next()), settings.serves_stale);
+        faults.lock().is_stormy = !settings.is_calm;
         let script = Script::new(clock.clone(), Rng::new(rng.next()), !settings.is_calm);
-        let keys = Truth::keys();
+        let keys = StoredState::keys();
         let has_sessions = matches!(settings.engine.sessions, Sessions::Bound { .. });
-        let books = Books::new(keys.clone(), settings.engine.limits, has_sessions);
+        let records = RecordChecks::new(keys.clone(), settings.engine.limits, has_sessions);
         let usable_us = settings.run.lease_duration_ms.get() * 1_000 / 10 * 9;
         let mut director = Self {
             executor: Executor::new(clock.clone()),
             clock,
             store,
-            weather,
+            faults,
             script,
-            truth: Truth::new(books, keys.keyspace().everything(), usable_us),
+            stored: StoredState::new(records, keys.keyspace().everything(), usable_us),
             rng,
             processes: Vec::new(),
             operator: None,
@@ -164,7 +164,7 @@ impl Director {
             self.trace.line(format_args!("VIOLATION of {}: {}", finding.oracle, finding.text));
         }
         self.tally.simulated_ms = (self.clock.now_us() - BEGINNING_US) / 1_000;
-        self.tally.store_faults = std::mem::take(&mut self.weather.lock().faults);
+        self.tally.store_faults = std::mem::take(&mut self.faults.lock().counts);
         let mut script = self.script.lock();
         self.tally.faults = std::mem::take(&mut script.faults);
         self.tally.events = std::mem::take(&mut script.events);
@@ -191,7 +191,7 @@ impl Director {
         let (clock, words) = (self.clock.clone(), self.words.clone());
         let env = SimEnv::new(clock.clone(), process, off_ms, chance);
         let (store, limits) = (self.store.clone(), self.settings.store);
-        let link = Link::new(store, limits, clock.clone(), self.weather.clone(), process);
+        let link = Link::new(store, limits, clock.clone(), self.faults.clone(), process);
         let (script, settings, bug) = (self.script.clone(), self.settings.clone(), self.bug);
         self.note(format_args!("process {process} starts its life {life}"));
         self.clock.spawn(Home::Process(process), async move {
@@ -264,7 +264,7 @@ impl Director {
     fn settle(&mut self) -> Result<(), Finding> {
         self.look_at_calendars();
         let now_us = self.clock.now_us();
-        for moved in self.truth.follow(&self.store, &self.weather, now_us)? {
+        for moved in self.stored.follow(&self.store, &self.faults, now_us)? {
             self.tally.commits += 1;
             judge_commit(&self.script, &moved)?;
         }
@@ -284,14 +284,14 @@ impl Director {
         match sight {
             Sight::Begins(call) => {
                 self.busy.insert(call.slot);
-                judge_lease(&self.truth, &call, now_us)?;
+                judge_lease(&self.stored, &call, now_us)?;
                 for other in self.running() {
                     if other.number != call.number {
-                        judge_alone(&self.truth, &call, &other, self.is_skewed)?;
+                        judge_alone(&self.stored, &call, &other, self.is_skewed)?;
                     }
                 }
             }
-            Sight::GoesOn(call) => judge_lease(&self.truth, &call, now_us)?,
+            Sight::GoesOn(call) => judge_lease(&self.stored, &call, now_us)?,
             Sight::Kills { process } => self.crash(process),
             Sight::BegunTwice(shard, fence) => {
                 let text = format!("segment {shard} {fence:?} was created twice");
@@ -311,7 +311,7 @@ impl Director {
 
     /// Judges the handler calls that go on when all that can run at this moment has run.
     fn judge_live(&self, now_us: u64) -> Result<(), Finding> {
-        self.running().iter().try_for_each(|call| judge_lease(&self.truth, call, now_us))
+        self.running().iter().try_for_each(|call| judge_lease(&self.stored, call, now_us))
     }
 
     fn hear(&mut self, word: Word) {
@@ -344,7 +344,7 @@ impl Director {
         let furthest = offs.max().unwrap_or_default();
         let interval_ms = self.settings.engine.clock_mark_interval_ms;
         let calendar_ms = now_ms.saturating_add_signed(furthest);
-        self.truth.books.ceiling.rise(now_ms, calendar_ms, interval_ms);
+        self.stored.records.ceiling.rise(now_ms, calendar_ms, interval_ms);
     }
 }
 
@@ -358,7 +358,8 @@ async fn open(link: &Link, env: &SimEnv, settings: &Settings, clock: &Clockwork)
     loop {
         let (link, env) = (link.clone(), env.clone());
         let opened =
-            Coordinator::open(link, env, Truth::keys().keyspace().clone(), settings.engine).await;
+            Coordinator::open(link, env, StoredState::keys().keyspace().clone(), settings.engine)
+                .await;
         if let Ok(coordinator) = opened {
             let _refused = create_run(&coordinator, TENANT, RUN, settings.run, &ranges).await;
             // A run that was paused or ended since cannot be made again, and is there.

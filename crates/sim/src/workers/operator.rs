@@ -7,9 +7,9 @@ use shardwright_coordination::{AsyncRunManagement, RunStatus, ShardStatus};
 
 use super::director::{Director, Word, report};
 use super::source::left;
+use super::stored_state::{RUN, TENANT};
 use super::tally::WorkerFault;
-use super::truth::{RUN, TENANT};
-use crate::ground::executor::Home;
+use crate::runtime::executor::Home;
 
 /// How often an order is sent again with the same op id.
 const ATTEMPTS: u32 = 6;
@@ -40,7 +40,7 @@ impl Director {
         let is_parked = |status: ShardStatus| status == ShardStatus::Parked;
         let has_any = |mut left: Range<u64>| left.any(&deserves);
         let parked: Vec<ShardId> = self
-            .truth
+            .stored
             .shards()
             .filter(|shard| is_parked(shard.head.status) && has_any(left(shard)))
             .map(|shard| shard.head.key.shard)
@@ -61,7 +61,7 @@ impl Director {
 
     /// Sends an order, unless one is under way.
     pub(super) fn order(&mut self, order: Order) {
-        let is_active = self.truth.status() == Some(RunStatus::Active);
+        let is_active = self.stored.status() == Some(RunStatus::Active);
         let (Some(coordinator), None, true) = (&self.operator, self.ordered, is_active) else {
             return;
         };

@@ -10,7 +10,7 @@ use super::handler::items_in;
 use super::script::{Call, Script};
 use super::sink::digest;
 use super::source::{left, passed};
-use super::truth::{Moved, Truth};
+use super::stored_state::{Moved, StoredState};
 use crate::oracle::{Finding, Oracle};
 
 pub(super) const ONCE: &Oracle = &Oracle::of_the_world(
@@ -183,8 +183,8 @@ pub(super) fn judge_stale(
 }
 
 /// Judges a handler call whose process runs.
-pub(super) fn judge_lease(truth: &Truth, call: &Call, now_us: u64) -> Result<(), Finding> {
-    let until_us = truth.grant(call.shard, call.fence).map(|grant| grant.usable_until_us);
+pub(super) fn judge_lease(stored: &StoredState, call: &Call, now_us: u64) -> Result<(), Finding> {
+    let until_us = stored.grant(call.shard, call.fence).map(|grant| grant.usable_until_us);
     ensure(LEASE, until_us.is_some_and(|until_us| now_us <= until_us), || {
         let (number, shard) = (call.number, call.shard);
         format!("call {number} works on shard {shard} at {now_us}, allowed until {until_us:?}")
@@ -193,7 +193,7 @@ pub(super) fn judge_lease(truth: &Truth, call: &Call, now_us: u64) -> Result<(),
 
 /// Judges a call that begins beside one whose process runs.
 pub(super) fn judge_alone(
-    truth: &Truth,
+    stored: &StoredState,
     begun: &Call,
     other: &Call,
     is_skewed: bool,
@@ -201,7 +201,7 @@ pub(super) fn judge_alone(
     let shared = begun.items.iter().find(|item| other.items.contains(item));
     let is_same = (begun.shard, begun.fence) == (other.shard, other.fence);
     let is_over =
-        |call: &Call| truth.grant(call.shard, call.fence).is_none_or(|grant| grant.session_ended);
+        |call: &Call| stored.grant(call.shard, call.fence).is_none_or(|grant| grant.session_ended);
     let may_overlap = !is_same && (is_skewed || is_over(begun) || is_over(other));
     ensure(ALONE, shared.is_none() || may_overlap, || {
         format!("{begun:?} begins while {other:?} goes on")
@@ -222,12 +222,12 @@ pub(super) fn judge_straggler(shards: usize, workers: usize) -> Result<(), Findi
 }
 
 /// What keeps the run from its end; none if it has ended as it should.
-pub(super) fn missing_for_end(truth: &Truth, bad: &BTreeSet<u64>) -> Option<String> {
-    let status = truth.status();
+pub(super) fn missing_for_end(stored: &StoredState, bad: &BTreeSet<u64>) -> Option<String> {
+    let status = stored.status();
     if matches!(status, Some(RunStatus::Done | RunStatus::Cancelled)) {
         return None;
     }
-    let with = |wanted| truth.shards().filter(move |shard| shard.head.status == wanted);
+    let with = |wanted| stored.shards().filter(move |shard| shard.head.status == wanted);
     let active = with(ShardStatus::Active).count();
     let parked: BTreeSet<u64> = with(ShardStatus::Parked).flat_map(left).collect();
     let spared: Vec<&u64> = parked.difference(bad).collect();

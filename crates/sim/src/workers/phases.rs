@@ -28,13 +28,13 @@ impl Director {
                 };
             self.run_until_act()?;
             // Nothing is left to disturb.
-            if self.truth.status().is_some_and(RunStatus::is_terminal) {
+            if self.stored.status().is_some_and(RunStatus::is_terminal) {
                 return Ok(());
             }
             match self.rng.below(1_000) {
-                0..60 => self.mishap(),
+                0..60 => self.next_fault(),
                 60..85 => self.operator_act(),
-                85..150 if self.truth.is_paused() => self.order(Order::Resume),
+                85..150 if self.stored.is_paused() => self.order(Order::Resume),
                 _ => {}
             }
         }
@@ -53,9 +53,9 @@ impl Director {
         self.note(format_args!("the world heals"));
         self.healed = true;
         {
-            let mut weather = self.weather.lock();
-            (weather.is_stormy, weather.is_full, weather.serves_stale) = (false, false, false);
-            weather.cuts.clear();
+            let mut faults = self.faults.lock();
+            (faults.is_stormy, faults.is_full, faults.serves_stale) = (false, false, false);
+            faults.cuts.clear();
         }
         self.script.lock().is_stormy = false;
         self.store.let_sessions_outlive(Duration::ZERO);
@@ -68,13 +68,13 @@ impl Director {
         for _ in 0..STEPS {
             self.next_act_us = self.clock.now_us() + STEP_US;
             self.run_until_act()?;
-            missing = missing_for_end(&self.truth, &bad);
+            missing = missing_for_end(&self.stored, &bad);
             // What is under way may still undo it.
             quiet_us = if missing.is_none() { quiet_us + STEP_US } else { 0 };
             if quiet_us > QUIET_US && self.ordered.is_none() {
                 break;
             }
-            if self.truth.is_paused() {
+            if self.stored.is_paused() {
                 self.order(Order::Resume);
             } else {
                 self.unpark_any(|item| !bad.contains(&item));
@@ -88,7 +88,7 @@ impl Director {
     fn judge_results(&mut self) -> Result<(), Finding> {
         let mut found: BTreeMap<u64, Vec<ShardId>> = BTreeMap::new();
         let mut rest = BTreeSet::new();
-        for shard in self.truth.shards() {
+        for shard in self.stored.shards() {
             for item in named(&self.script, shard)? {
                 found.entry(item).or_default().push(shard.head.key.shard);
             }
@@ -98,7 +98,7 @@ impl Director {
         }
         once_in_all(&found)?;
         lost_in_all(self.settings.items, &found, &rest)?;
-        let shards = self.truth.shards().count();
+        let shards = self.stored.shards().count();
         if self.settings.is_lopsided {
             judge_straggler(shards, self.busy.len())?;
         }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use shardwright_contracts::{FenceEpoch, ShardId};
 
 use super::tally::WorkerFault;
-use crate::ground::executor::Clockwork;
 use crate::rng::Rng;
+use crate::runtime::executor::Clockwork;
 
 /// A call of the handler that has begun and is neither answered nor dropped.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ pub(super) const CALENDAR_OFF_MS: u64 = 30;
 /// The shape of one world.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// Whether nothing fails in it: no storm, no mishap, no failing item.
+    /// Whether nothing fails in it: no storm, no fault_plan, no failing item.
     pub(super) is_calm: bool,
     /// Whether all items are in one shard, with work for every worker.
     pub(super) is_lopsided: bool,

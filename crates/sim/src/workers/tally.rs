@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::fault::faults;
-use crate::ground::fault::StoreFault;
+use crate::runtime::fault::StoreFault;
 use crate::tally::merge;
 
 /// Counts of what happened, of one seed or of many.

@@ -10,7 +10,7 @@ use shardwright_sim::planted::clusters::ClusterBug;
 use shardwright_sim::planted::protocol::ProtocolBug;
 use shardwright_sim::planted::stored::StoredBug;
 use shardwright_sim::planted::workers::WorkerBug;
-use shardwright_sim::planted::{Bug, hunt, hunt_with};
+use shardwright_sim::planted::{Bug, find_all, find_with};
 use shardwright_sim::stored::{self, StoredWorld};
 use shardwright_sim::sweep::Sweep;
 use shardwright_sim::workers::{self, WorkerWorld};
@@ -18,15 +18,15 @@ use shardwright_sim::workers::{self, WorkerWorld};
 fn every_bug_is_caught_and_catches_cover<B: Bug>(oracles: &[&Oracle]) {
     let mut caught_by: BTreeSet<&str> = BTreeSet::new();
     let mut escaped = Vec::new();
-    for hunted in hunt::<B>() {
-        match hunted.catch {
-            Some(catch) => caught_by.extend(catch.oracles),
+    for hunted in find_all::<B>() {
+        match hunted.detection {
+            Some(detection) => caught_by.extend(detection.oracles),
             None => escaped.push(hunted.defect.name),
         }
     }
     assert!(escaped.is_empty(), "escaped: {escaped:?}");
     for oracle in oracles {
-        let catches = caught_by.contains(oracle.name) || hunt_with::<B>(oracle.name).is_some();
+        let catches = caught_by.contains(oracle.name) || find_with::<B>(oracle.name).is_some();
         assert!(catches, "nothing was caught by: {}", oracle.sentence);
     }
 }

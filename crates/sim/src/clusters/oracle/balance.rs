@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use shardwright_placement::{ClusterConfig, NodeAddress};
 
 use super::ensure;
-use crate::clusters::truth::{Aim, Change, LAG_US, Truth};
+use crate::clusters::stored_state::{Aim, Change, LAG_US, StoredState};
 use crate::oracle::{Finding, Oracle};
 
 pub(in crate::clusters) const BUDGETS: &Oracle = &Oracle::of_the_world(
@@ -64,14 +64,14 @@ struct InFlight {
 
 /// Counts what every leader must count: what was moved to a member that can have it, has not
 /// arrived since, and is not stuck.
-fn in_flight(truth: &Truth, plan: &Planned<'_>) -> InFlight {
+fn in_flight(stored: &StoredState, plan: &Planned<'_>) -> InFlight {
     let mut found = InFlight::default();
-    for (shard, aim) in &truth.aims {
-        let Some(target) = aim.target.node.as_ref().filter(|_| counts(truth, aim, plan)) else {
+    for (shard, aim) in &stored.aims {
+        let Some(target) = aim.target.node.as_ref().filter(|_| counts(stored, aim, plan)) else {
             continue;
         };
         found.in_all += 1;
-        let giver = truth.holder_since(*shard, plan.known_us());
+        let giver = stored.holder_since(*shard, plan.known_us());
         for node in giver.into_iter().chain([target]) {
             *found.per_node.entry(node.clone()).or_default() += 1;
         }
@@ -79,34 +79,34 @@ fn in_flight(truth: &Truth, plan: &Planned<'_>) -> InFlight {
     found
 }
 
-fn counts(truth: &Truth, aim: &Aim, plan: &Planned<'_>) -> bool {
+fn counts(stored: &StoredState, aim: &Aim, plan: &Planned<'_>) -> bool {
     let is_stuck = plan.age_ms(aim) >= plan.config.stuck_after_ms;
     let is_just_written = aim.at_us == plan.now_us;
     let target = aim.target.node.as_ref();
-    let is_open = target.and_then(|node| truth.open_since(node)).is_some_and(|since_us| {
+    let is_open = target.and_then(|node| stored.open_since(node)).is_some_and(|since_us| {
         since_us <= aim.at_us && (since_us <= plan.known_us() || is_just_written)
     });
     aim.is_moved() && !aim.arrived && !is_stuck && is_open
 }
 
 /// How many shards a leader moved, and how many of them could have stayed.
-fn moved(truth: &Truth, plan: &Planned<'_>) -> (u32, u32) {
+fn moved(stored: &StoredState, plan: &Planned<'_>) -> (u32, u32) {
     let (mut moves, mut voluntary) = (0, 0);
     for change in plan.changes {
-        let aim = truth.aims.get(&change.shard);
+        let aim = stored.aims.get(&change.shard);
         let (Some(from), Some(to)) =
             (aim.and_then(|aim| aim.target.node.as_ref()), change.after.node.as_ref())
         else {
             continue;
         };
         // A shard that is left where it is served is not sent anywhere.
-        if from == to || truth.seems_served(change.shard, to, plan.known_us()) {
+        if from == to || stored.seems_served(change.shard, to, plan.known_us()) {
             continue;
         }
         moves += 1;
         // Of a claim that is newer a leader may not have heard, and take its target for stuck.
-        let holds = truth.holder_since(change.shard, plan.known_us()) == Some(from);
-        let is_open = truth.open_since(from).is_some_and(|since| since <= plan.known_us());
+        let holds = stored.holder_since(change.shard, plan.known_us()) == Some(from);
+        let is_open = stored.open_since(from).is_some_and(|since| since <= plan.known_us());
         voluntary += u32::from(holds && is_open);
     }
     (moves, voluntary)
@@ -114,7 +114,7 @@ fn moved(truth: &Truth, plan: &Planned<'_>) -> (u32, u32) {
 
 /// Judges what a leader wrote by what was before, and tells whether it moved anything.
 pub(in crate::clusters) fn judge_moves(
-    before: &Truth,
+    before: &StoredState,
     plan: &Planned<'_>,
 ) -> Result<bool, Finding> {
     let (moves, voluntary) = moved(before, plan);
@@ -128,7 +128,7 @@ pub(in crate::clusters) fn judge_moves(
 
 /// Judges what is on its way after a leader has moved something.
 pub(in crate::clusters) fn judge_in_flight(
-    after: &Truth,
+    after: &StoredState,
     plan: &Planned<'_>,
 ) -> Result<(), Finding> {
     let InFlight { in_all, per_node } = in_flight(after, plan);
@@ -150,21 +150,21 @@ pub(in crate::clusters) fn judge_in_flight(
 
 /// Judges what a leader wrote by what was before.
 pub(in crate::clusters) fn judge_round_trips(
-    truth: &Truth,
+    stored: &StoredState,
     plan: &Planned<'_>,
 ) -> Result<(), Finding> {
     for change in plan.changes {
-        let Some(aim) = truth.aims.get(&change.shard) else { continue };
+        let Some(aim) = stored.aims.get(&change.shard) else { continue };
         let (Some(there), Some(back)) = (&aim.target.node, &change.after.node) else { continue };
         if there == back || aim.before.as_ref() != Some(back) {
             continue;
         }
-        let holder = truth.holder(change.shard).map(|holder| &holder.address);
+        let holder = stored.holder(change.shard).map(|holder| &holder.address);
         // Whoever came, left or was drained since may be seen otherwise by the leader, and it may
         // have heard of a target before it hears of what came earlier elsewhere.
         let surely_known_us = aim.at_us.min(plan.known_us());
         let can_stay = holder == Some(there)
-            && truth.open_since(there).is_some_and(|since_us| since_us <= surely_known_us);
+            && stored.open_since(there).is_some_and(|since_us| since_us <= surely_known_us);
         let passed_ms = plan.age_ms(aim);
         // Leaders go by whole milliseconds.
         ensure(ROUND_TRIPS, !can_stay || passed_ms + 1 >= plan.config.move_cooldown_ms, || {
@@ -177,18 +177,18 @@ pub(in crate::clusters) fn judge_round_trips(
 
 /// What is missing for a cluster of these nodes to be at rest, if anything is.
 pub(in crate::clusters) fn missing_for_rest(
-    truth: &Truth,
+    stored: &StoredState,
     nodes: &BTreeMap<NodeAddress, NonZeroU32>,
 ) -> Option<String> {
-    if !nodes.keys().eq(truth.members.keys()) {
-        return Some(format!("members are {:?}", truth.members.keys()));
+    if !nodes.keys().eq(stored.members.keys()) {
+        return Some(format!("members are {:?}", stored.members.keys()));
     }
-    if let Some(node) = nodes.keys().find(|node| truth.is_draining(node)) {
+    if let Some(node) = nodes.keys().find(|node| stored.is_draining(node)) {
         return Some(format!("{node} drains"));
     }
     let mut held: BTreeMap<&NodeAddress, u32> = nodes.keys().map(|node| (node, 0)).collect();
-    for (shard, aim) in &truth.aims {
-        let holder = truth.holder(*shard).map(|holder| &holder.address);
+    for (shard, aim) in &stored.aims {
+        let holder = stored.holder(*shard).map(|holder| &holder.address);
         if holder.is_none() || holder != aim.target.node.as_ref() {
             let target = &aim.target.node;
             return Some(format!("shard {shard} is at {holder:?} and should be at {target:?}"));

@@ -6,9 +6,9 @@ use shardwright_contracts::ShardId;
 use shardwright_placement::{Claim, NodeAddress, TargetHeader};
 
 use super::{broken, ensure};
-use crate::clusters::counter::Place;
-use crate::clusters::truth::Truth;
-use crate::clusters::vault::Effect;
+use crate::clusters::counter::CounterState;
+use crate::clusters::fenced_store::Effect;
+use crate::clusters::stored_state::StoredState;
 use crate::oracle::{Finding, Oracle};
 
 pub(in crate::clusters) const CLAIMS: &Oracle = &Oracle::of_the_world(
@@ -48,11 +48,11 @@ pub(in crate::clusters) const TAKING_OVER: &Oracle = &Oracle::of_the_world(
 
 /// Judges a claim or a release by what was stored before.
 pub(in crate::clusters) fn judge_claim(
-    truth: &Truth,
+    stored: &StoredState,
     shard: ShardId,
     after: &Claim,
 ) -> Result<(), Finding> {
-    let before = truth.claims.get(&shard);
+    let before = stored.claims.get(&shard);
     let fence = before.map(|before| before.fence);
     let Some(claimer) = &after.holder else {
         let had = before.is_some_and(|before| before.holder.is_some());
@@ -60,13 +60,13 @@ pub(in crate::clusters) fn judge_claim(
             format!("shard {shard} was released by {after:?}, and before it was {before:?}")
         });
     };
-    ensure(CLAIMS, truth.is_live(claimer), || {
+    ensure(CLAIMS, stored.is_live(claimer), || {
         format!("shard {shard} was claimed by {claimer:?}, which is no member")
     })?;
     if before == Some(after) {
         return Ok(());
     }
-    let held_by = truth.holder(shard);
+    let held_by = stored.holder(shard);
     ensure(CLAIMS, held_by.is_none(), || {
         format!("shard {shard} was claimed by {claimer:?} though {held_by:?} has it")
     })?;
@@ -77,13 +77,13 @@ pub(in crate::clusters) fn judge_claim(
 
 /// Judges a write of targets by a node, or by an operator if it is none.
 pub(in crate::clusters) fn judge_targets(
-    truth: &Truth,
+    stored: &StoredState,
     after: TargetHeader,
     writer: Option<&NodeAddress>,
 ) -> Result<(), Finding> {
-    let (before, next) = (truth.header.version, after.version);
+    let (before, next) = (stored.header.version, after.version);
     ensure(LEADING, next == before.next(), || format!("version {next} was written over {before}"))?;
-    let leader = truth.leader.as_ref().map(|leader| &leader.address);
+    let leader = stored.leader.as_ref().map(|leader| &leader.address);
     ensure(LEADING, writer.is_none() || writer == leader, || {
         format!("version {next} was written by {writer:?} while {leader:?} led")
     })
@@ -115,21 +115,25 @@ impl Effects {
 }
 
 /// Whether a node has a shard under a fence. One whose session ended before its time cannot know.
-pub(in crate::clusters) fn holds(truth: &Truth, node: &NodeAddress, place: &Place) -> bool {
+pub(in crate::clusters) fn holds(
+    stored: &StoredState,
+    node: &NodeAddress,
+    place: &CounterState,
+) -> bool {
     let Some(shard) = place.shard else { return true };
-    let Some(claim) = truth.claims.get(&shard) else { return false };
+    let Some(claim) = stored.claims.get(&shard) else { return false };
     let is_its = claim.holder.as_ref().is_some_and(|holder| holder.address == *node);
     is_its && Some(claim.fence) == place.fence
 }
 
 /// Judges an object that begins to answer a call.
 pub(in crate::clusters) fn begins(
-    truth: &Truth,
+    stored: &StoredState,
     node: &NodeAddress,
-    place: &Place,
+    place: &CounterState,
 ) -> Result<(), Finding> {
-    ensure(SERVING, holds(truth, node, place), || {
-        let claim = place.shard.and_then(|shard| truth.claims.get(&shard));
+    ensure(SERVING, holds(stored, node, place), || {
+        let claim = place.shard.and_then(|shard| stored.claims.get(&shard));
         format!("{node} serves by {place:?}, and the shard is {claim:?}")
     })
 }
@@ -146,13 +150,13 @@ pub(in crate::clusters) struct Awake {
 }
 
 impl Awake {
-    pub(in crate::clusters) fn woke(&mut self, place: &Place) {
+    pub(in crate::clusters) fn woke(&mut self, place: &CounterState) {
         if let Some(shard) = place.shard {
             *self.objects.entry((place.process, shard)).or_default() += 1;
         }
     }
 
-    pub(in crate::clusters) fn went(&mut self, place: &Place) {
+    pub(in crate::clusters) fn went(&mut self, place: &CounterState) {
         if let Some(shard) = place.shard
             && let Some(count) = self.objects.get_mut(&(place.process, shard))
         {
@@ -177,15 +181,15 @@ pub(in crate::clusters) struct Waiting {
 }
 
 impl Waiting {
-    pub(in crate::clusters) fn new(truth: &Truth, on_trial: Option<NodeAddress>) -> Self {
-        Self { shards: truth.aims.keys().copied().collect(), on_trial }
+    pub(in crate::clusters) fn new(stored: &StoredState, on_trial: Option<NodeAddress>) -> Self {
+        Self { shards: stored.aims.keys().copied().collect(), on_trial }
     }
 
     /// Looks who has them now, and tells whether somebody has had each.
-    pub(in crate::clusters) fn look(&mut self, truth: &Truth) -> bool {
-        self.shards.retain(|shard| truth.holder(*shard).is_none());
+    pub(in crate::clusters) fn look(&mut self, stored: &StoredState) -> bool {
+        self.shards.retain(|shard| stored.holder(*shard).is_none());
         let is_tried = |shard: &&ShardId| {
-            let meant = truth.aims.get(shard).and_then(|aim| aim.target.node.as_ref());
+            let meant = stored.aims.get(shard).and_then(|aim| aim.target.node.as_ref());
             self.on_trial.is_some() && meant == self.on_trial.as_ref()
         };
         let allowed = self.shards.iter().filter(is_tried).count().min(1);
@@ -193,9 +197,9 @@ impl Waiting {
     }
 
     /// What is wrong if nobody has had some of them for too long.
-    pub(in crate::clusters) fn too_long(&self, truth: &Truth) -> Finding {
+    pub(in crate::clusters) fn too_long(&self, stored: &StoredState) -> Finding {
         let meant = |shard: &ShardId| {
-            let aim = truth.aims.get(shard);
+            let aim = stored.aims.get(shard);
             (shard.as_raw(), aim.and_then(|aim| aim.target.node.clone()))
         };
         let shards: Vec<_> = self.shards.iter().map(meant).collect();

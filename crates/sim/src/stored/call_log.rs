@@ -13,16 +13,16 @@ use shardwright_runs::records::Run;
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{ChangeSet, Revision, StoreRange};
 
-use super::books::{Address, Books, REMOVAL, TIME, Touched};
 use super::offers::{Life, Offers};
+use super::record_checks::{Address, REMOVAL, RecordChecks, TIME, Touched};
 use super::steps::{self, Asked, EXPLAINED, Step};
 use crate::director::{Ask, Told};
-use crate::ground::executor::TaskId;
-use crate::ground::weather::{Author, Weather};
 use crate::model::{Model, RunModel};
 use crate::oracle::{Finding, OF_STEPS, Observation, Oracle, judge_by};
 use crate::request::operation::Renew;
 use crate::request::{Reply, Request, RequestExt};
+use crate::runtime::executor::TaskId;
+use crate::runtime::faults::{Author, Faults};
 use crate::tally::Tally;
 use crate::trace::Trace;
 use crate::visible::RunView;
@@ -103,8 +103,8 @@ pub(crate) struct Version {
 }
 
 /// The history so far.
-pub(crate) struct Ledger {
-    pub(crate) books: Books,
+pub(crate) struct CallLog {
+    pub(crate) records: RecordChecks,
     pub(crate) model: Model,
     pub(crate) calls: BTreeMap<TaskId, CallRecord>,
     pub(crate) versions: BTreeMap<Address, Vec<Version>>,
@@ -131,10 +131,10 @@ pub(crate) struct Ledger {
     views: BTreeMap<Address, RunView>,
 }
 
-impl Ledger {
-    pub(crate) fn new(books: Books, model: Model, everything: StoreRange) -> Self {
+impl CallLog {
+    pub(crate) fn new(records: RecordChecks, model: Model, everything: StoreRange) -> Self {
         Self {
-            books,
+            records,
             model,
             calls: BTreeMap::new(),
             versions: BTreeMap::new(),
@@ -170,7 +170,7 @@ impl Ledger {
         &mut self,
         store: &MemoryStore,
         now_ms: u64,
-        weather: &Weather,
+        faults: &Faults,
         tally: &mut Tally,
         trace: &mut Trace,
     ) -> Result<(), Vec<Finding>> {
@@ -183,8 +183,8 @@ impl Ledger {
         let sets = sets.map_err(|_| vec![unread()])?;
         self.seen = now;
         let (authors, twice) = {
-            let mut weather = weather.lock();
-            (std::mem::take(&mut weather.authors), std::mem::take(&mut weather.applied_twice))
+            let mut faults = faults.lock();
+            (std::mem::take(&mut faults.authors), std::mem::take(&mut faults.applied_twice))
         };
         if let Some(text) = twice.into_iter().next() {
             return Err(vec![Finding { oracle: ONCE.name, text }]);
@@ -207,8 +207,8 @@ impl Ledger {
             trace.line(format_args!("r{} something was scribbled", set.revision));
             return Ok(());
         }
-        let touched = self.books.apply(set).map_err(|finding| vec![finding])?;
-        self.books.check(&touched).map_err(|finding| vec![finding])?;
+        let touched = self.records.apply(set).map_err(|finding| vec![finding])?;
+        self.records.check(&touched).map_err(|finding| vec![finding])?;
         self.check_damaged(&touched)?;
         self.note_unbound(&touched);
         let task = author.and_then(|author| author.task);
@@ -219,7 +219,7 @@ impl Ledger {
             self.hear(set.revision, &step, task)?;
         }
         self.remember(set.revision, &touched);
-        for address in touched.runs.keys().filter(|it| !self.books.runs.contains_key(*it)) {
+        for address in touched.runs.keys().filter(|it| !self.records.runs.contains_key(*it)) {
             self.gone.insert(*address, set.revision);
             // Whoever retries late may make a run of that name anew.
             self.events.retain(|(of, _)| of != address);
@@ -229,7 +229,7 @@ impl Ledger {
 
     fn check_damaged(&mut self, touched: &Touched) -> Result<(), Vec<Finding>> {
         for ((address, shard), what) in &touched.shards {
-            let is_there = self.books.runs.get(address).is_some_and(|run| {
+            let is_there = self.records.runs.get(address).is_some_and(|run| {
                 run.shards.get(shard).is_some_and(|shard| shard.record.is_some())
             });
             if !is_there {
@@ -248,7 +248,7 @@ impl Ledger {
             if touched.shards.contains_key(&(*address, *shard)) {
                 continue;
             }
-            let book = self.books.runs.get(address).and_then(|run| run.shards.get(shard));
+            let book = self.records.runs.get(address).and_then(|run| run.shards.get(shard));
             let is_unbound = book.is_some_and(|book| book.owner.is_none());
             let run = self.model.tenants.get_mut(&address.0);
             let run = run.and_then(|tenant| tenant.runs.get_mut(&address.1));
@@ -274,18 +274,18 @@ impl Ledger {
             }
         }
         for ((address, id), what) in &touched.shards {
-            let Some(book) = self.books.runs.get(address) else { continue };
+            let Some(book) = self.records.runs.get(address) else { continue };
             let Some(run) = &book.run else { continue };
             let was = touched.runs.get(address).map(|before| before.as_ref());
             let was_staged = was.flatten().unwrap_or(run).status == RunStatus::Initializing;
             let has_begun = book.manifest.is_some();
-            if self.books.is_going(*address) || was_staged || !has_begun {
+            if self.records.is_going(*address) || was_staged || !has_begun {
                 continue;
             }
             let after = book.shards.get(id).and_then(|shard| shard.record.as_ref());
             let step = match (&what.before, after) {
                 (Some(before), Some(after)) => {
-                    let not_after = self.books.clock;
+                    let not_after = self.records.clock;
                     let asked = Asked { ask: ask.as_ref(), not_before, not_after };
                     steps::of_shard(*address, &run.config, before, after, asked)
                 }
@@ -304,7 +304,7 @@ impl Ledger {
             return Err(vec![Finding { oracle: EXPLAINED.name, text }]);
         }
         for address in &touched.watermarks {
-            if let Some(view) = self.books.view(*address) {
+            if let Some(view) = self.records.view(*address) {
                 steps.push(steps::of_watermark(*address, view.progress));
             }
         }
@@ -317,8 +317,8 @@ impl Ledger {
         before: Option<&Run>,
         ask: Option<&Ask>,
     ) -> Result<Option<Step>, Vec<Finding>> {
-        let after = self.books.runs.get(&address).and_then(|book| book.run.as_ref());
-        if after.is_none() || self.books.is_going(address) {
+        let after = self.records.runs.get(&address).and_then(|book| book.run.as_ref());
+        if after.is_none() || self.records.is_going(address) {
             self.collected.insert(address);
             self.views.remove(&address);
             if let Some(tenant) = self.model.tenants.get_mut(&address.0) {
@@ -339,7 +339,7 @@ impl Ledger {
         task: Option<TaskId>,
     ) -> Result<(), Vec<Finding>> {
         let address = (step.tenant, step.request.run_id());
-        let after = self.books.view(address);
+        let after = self.records.view(address);
         let before = self.views.remove(&address);
         let seen = Observation {
             now: step.now,
@@ -429,7 +429,7 @@ impl Ledger {
         let runs: BTreeSet<Address> = shards.chain(touched.runs.keys().copied()).collect();
         for address in runs {
             let run = self.model.run(address.0, address.1).cloned().map(Rc::new);
-            let view = self.books.view(address);
+            let view = self.records.view(address);
             let (record, shards) = match view {
                 Some(view) => (Some(Rc::new(view.record)), view.shards),
                 None => (None, Vec::new()),

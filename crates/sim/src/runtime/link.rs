@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::executor::{Clockwork, Home};
 use super::fault::StoreFault;
-use super::weather::{Author, Cut, Fate, Journey, STALE_MAX, TIMEOUT_US, Weather};
+use super::faults::{Author, Cut, Delivery, Faults, Journey, STALE_MAX, TIMEOUT_US};
 use crate::planted::tamper::{Tamper, Untouched};
 
 /// How many changes a process may be behind.
@@ -27,7 +27,7 @@ pub(crate) struct Link {
     store: MemoryStore,
     limits: StoreLimits,
     clock: Clockwork,
-    weather: Weather,
+    faults: Faults,
     process: usize,
     tamper: Arc<dyn Tamper>,
 }
@@ -50,10 +50,10 @@ impl Link {
         store: MemoryStore,
         limits: StoreLimits,
         clock: Clockwork,
-        weather: Weather,
+        faults: Faults,
         process: usize,
     ) -> Self {
-        Self { store, limits, clock, weather, process, tamper: Arc::new(Untouched) }
+        Self { store, limits, clock, faults, process, tamper: Arc::new(Untouched) }
     }
 
     /// The same line with a bug on it.
@@ -64,11 +64,11 @@ impl Link {
     /// Lets a request other than a commit go to the store, or get lost.
     async fn reach(&self) -> Result<(), StoreError> {
         let (delay_us, fails) = {
-            let mut weather = self.weather.lock();
-            (weather.delay_us(), weather.strikes(12, StoreFault::ReadFailed))
+            let mut faults = self.faults.lock();
+            (faults.delay_us(), faults.strikes(12, StoreFault::ReadFailed))
         };
         self.clock.sleep_us(delay_us).await;
-        if fails || self.weather.lock().cut(self.process) != Cut::Nothing {
+        if fails || self.faults.lock().cut(self.process) != Cut::Nothing {
             self.clock.sleep_us(TIMEOUT_US).await;
             return Err(unavailable());
         }
@@ -79,9 +79,9 @@ impl Link {
     fn moment(&self) -> Revision {
         self.store.expire_sessions();
         let now = self.store.revision();
-        let mut weather = self.weather.lock();
-        if weather.serves_stale && weather.strikes(150, StoreFault::ReadStale) {
-            let behind = weather.rng.between(1, STALE_MAX);
+        let mut faults = self.faults.lock();
+        if faults.serves_stale && faults.strikes(150, StoreFault::ReadStale) {
+            let behind = faults.rng.between(1, STALE_MAX);
             return Revision::new(now.get().saturating_sub(behind));
         }
         now
@@ -96,31 +96,31 @@ impl Link {
         reply: oneshot::Sender<Result<Revision, CommitError>>,
     ) {
         self.clock.sleep_us(journey.there_us).await;
-        let is_claimless = self.weather.lock().claimless.contains(&self.process);
-        let fate = match self.weather.lock().cut(self.process) {
-            Cut::Everything => Fate::Lose,
+        let is_claimless = self.faults.lock().claimless.contains(&self.process);
+        let delivery = match self.faults.lock().cut(self.process) {
+            Cut::Everything => Delivery::Lose,
             Cut::Nothing | Cut::Replies if is_claimless && claims(&commit) => {
-                Fate::Refuse { is_full: false }
+                Delivery::Refuse { is_full: false }
             }
-            Cut::Nothing | Cut::Replies => journey.fate,
+            Cut::Nothing | Cut::Replies => journey.delivery,
         };
-        let result = match fate {
-            Fate::Arrive => self.apply(&commit, journey.number, author).await,
-            Fate::Lose => return self.say_nothing(reply, journey.reset).await,
-            Fate::Refuse { is_full } => {
+        let result = match delivery {
+            Delivery::Arrive => self.apply(&commit, journey.number, author).await,
+            Delivery::Lose => return self.say_nothing(reply, journey.reset).await,
+            Delivery::Refuse { is_full } => {
                 let kind = if is_full { FaultKind::Full } else { FaultKind::Unreachable };
                 Err(CommitError::NotApplied(Fault::new(kind, "the store takes nothing now")))
             }
         };
         self.clock.sleep_us(journey.back_us).await;
-        let is_cut = self.weather.lock().cut(self.process) != Cut::Nothing;
+        let is_cut = self.faults.lock().cut(self.process) != Cut::Nothing;
         if is_cut || journey.reply_lost {
             return self.say_nothing(reply, journey.reset).await;
         }
         // Whoever asked may have given up.
         let _given_up = reply.send(result);
         // Nothing comes of what was refused, however often it was sent.
-        if let (Some(again_us), Fate::Arrive) = (journey.again_us, fate) {
+        if let (Some(again_us), Delivery::Arrive) = (journey.again_us, delivery) {
             self.clock.sleep_us(again_us).await;
             let _unheard = self.apply(&commit, journey.number, author).await;
         }
@@ -129,7 +129,7 @@ impl Link {
     /// Leaves the sender waiting, or hangs up.
     async fn say_nothing<T>(&self, reply: oneshot::Sender<T>, reset: bool) {
         if reset {
-            self.weather.lock().fault(StoreFault::ConnectionReset);
+            self.faults.lock().fault(StoreFault::ConnectionReset);
         } else {
             self.clock.sleep_us(2 * TIMEOUT_US).await;
         }
@@ -144,14 +144,14 @@ impl Link {
     ) -> Result<Revision, CommitError> {
         let result = self.store.commit(commit.clone()).await;
         if let Ok(revision) = &result {
-            self.weather.lock().note_applied(number, commit, *revision, author);
+            self.faults.lock().note_applied(number, commit, *revision, author);
         }
         result
     }
 
     async fn give_sign(&self, session: SessionId) -> Result<(), SessionError> {
         self.reach().await?;
-        if self.weather.lock().strikes(40, StoreFault::KeepAliveLost) {
+        if self.faults.lock().strikes(40, StoreFault::KeepAliveLost) {
             return Err(unavailable().into());
         }
         self.store.keep_alive(session).await
@@ -173,20 +173,20 @@ impl Link {
             };
             let Some(next) = next else { return };
             let (delay_us, breaks) = {
-                let mut weather = self.weather.lock();
-                let mut delay_us = weather.delay_us();
-                if weather.strikes(25, StoreFault::WatchDelayed) {
-                    delay_us += weather.rng.between(50_000, 700_000);
+                let mut faults = self.faults.lock();
+                let mut delay_us = faults.delay_us();
+                if faults.strikes(25, StoreFault::WatchDelayed) {
+                    delay_us += faults.rng.between(50_000, 700_000);
                 }
-                (delay_us, weather.strikes(12, StoreFault::WatchBroken))
+                (delay_us, faults.strikes(12, StoreFault::WatchBroken))
             };
             self.clock.sleep_us(delay_us).await;
-            while self.weather.lock().cut(self.process) != Cut::Nothing && !sender.is_closed() {
+            while self.faults.lock().cut(self.process) != Cut::Nothing && !sender.is_closed() {
                 self.clock.sleep_us(20_000).await;
             }
             let is_compacted = seen < self.store.inspect(|state| state.compacted());
             if is_compacted {
-                self.weather.lock().fault(StoreFault::WatchCompacted);
+                self.faults.lock().fault(StoreFault::WatchCompacted);
             }
             match next {
                 Ok(set) if !breaks && !is_compacted => {
@@ -208,7 +208,7 @@ impl Store for Link {
         let moment = self.moment();
         let snapshot = self.store.inspect(|state| state.load(keys, moment));
         let snapshot = self.tamper.loaded(keys, snapshot);
-        let back_us = self.weather.lock().delay_us();
+        let back_us = self.faults.lock().delay_us();
         self.clock.sleep_us(back_us).await;
         Ok(snapshot)
     }
@@ -218,12 +218,12 @@ impl Store for Link {
         let moment = self.moment();
         let found = self.store.inspect(|state| state.scan(range, &page, moment));
         let back_us = {
-            let mut weather = self.weather.lock();
+            let mut faults = self.faults.lock();
             // It can happen only between two pages, and pages here are large.
-            if page.after.is_none() && weather.strikes(15, StoreFault::ScanMoved) {
+            if page.after.is_none() && faults.strikes(15, StoreFault::ScanMoved) {
                 return Err(ScanError::Moved);
             }
-            weather.delay_us()
+            faults.delay_us()
         };
         self.clock.sleep_us(back_us).await;
         found.map(|page| self.tamper.scanned(page))
@@ -235,7 +235,7 @@ impl Store for Link {
             return Ok(self.store.revision());
         };
         let author = Author { process: self.process, task: self.clock.current(), is_vandal: false };
-        let journey = self.weather.lock().journey();
+        let journey = self.faults.lock().journey();
         let (reply, answer) = oneshot::channel();
         self.clock.spawn(Home::Network, self.clone().carry(commit, journey, author, reply));
         let outcome = match self.clock.within(TIMEOUT_US, answer).await {

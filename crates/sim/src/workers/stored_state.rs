@@ -9,9 +9,9 @@ use shardwright_runs::keys::RunKeys;
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{Revision, StoreRange};
 
-use crate::ground::weather::Weather;
 use crate::oracle::{ASSERTIONS, Finding};
-use crate::stored::books::{Books, Touched};
+use crate::runtime::faults::Faults;
+use crate::stored::record_checks::{RecordChecks, Touched};
 
 pub(super) const TENANT: TenantId = TenantId::from_bytes([7; 32]);
 pub(super) const RUN: RunId = RunId::from_raw(1);
@@ -34,8 +34,8 @@ pub(super) struct Moved {
 }
 
 /// What is stored.
-pub(super) struct Truth {
-    pub(super) books: Books,
+pub(super) struct StoredState {
+    pub(super) records: RecordChecks,
     everything: StoreRange,
     pub(super) seen: Revision,
     /// How long a lease is used after it was asked for.
@@ -44,11 +44,11 @@ pub(super) struct Truth {
     grants: BTreeMap<(ShardId, FenceEpoch), Grant>,
 }
 
-impl Truth {
-    pub(super) fn new(books: Books, everything: StoreRange, usable_us: u64) -> Self {
+impl StoredState {
+    pub(super) fn new(records: RecordChecks, everything: StoreRange, usable_us: u64) -> Self {
         let seen = Revision::ZERO;
         let (owners, grants) = (BTreeMap::new(), BTreeMap::new());
-        Self { books, everything, seen, usable_us, owners, grants }
+        Self { records, everything, seen, usable_us, owners, grants }
     }
 
     pub(super) fn keys() -> RunKeys {
@@ -59,7 +59,7 @@ impl Truth {
     pub(super) fn follow(
         &mut self,
         store: &MemoryStore,
-        weather: &Weather,
+        faults: &Faults,
         now_us: u64,
     ) -> Result<Vec<Moved>, Finding> {
         let now = store.revision();
@@ -72,10 +72,10 @@ impl Truth {
             text: "the history was compacted before it was read".to_owned(),
         })?;
         self.seen = now;
-        let authors = std::mem::take(&mut weather.lock().authors);
+        let authors = std::mem::take(&mut faults.lock().authors);
         let mut moved = Vec::new();
         for set in &sets {
-            let touched = self.books.apply(set)?;
+            let touched = self.records.apply(set)?;
             self.note_owners(&touched, authors.contains_key(&set.revision));
             self.note_grants(&touched, now_us);
             moved.extend(self.cursors(touched));
@@ -86,7 +86,7 @@ impl Truth {
     /// Notes leases that ended with a session.
     fn note_owners(&mut self, touched: &Touched, is_commit: bool) {
         for (address, shard) in &touched.owners {
-            let book = self.books.runs.get(address).and_then(|run| run.shards.get(shard));
+            let book = self.records.runs.get(address).and_then(|run| run.shards.get(shard));
             let owner = book.and_then(|book| book.owner);
             let before = match owner {
                 Some(owner) => self.owners.insert(*shard, owner.fence),
@@ -106,7 +106,7 @@ impl Truth {
     /// to the same deadline: its commit changes nothing of the record.
     fn note_grants(&mut self, touched: &Touched, now_us: u64) {
         for ((address, shard), what) in &touched.shards {
-            let book = self.books.runs.get(address).and_then(|run| run.shards.get(shard));
+            let book = self.records.runs.get(address).and_then(|run| run.shards.get(shard));
             let Some(record) = book.and_then(|book| book.record.as_ref()) else { continue };
             let Some(LeaseHolder { deadline, .. }) = record.head.lease else { continue };
             let usable_until_us = now_us + self.usable_us;
@@ -121,7 +121,7 @@ impl Truth {
     fn cursors(&self, touched: Touched) -> Vec<Moved> {
         let progressed = touched.shards.into_iter().filter(|(_, what)| what.progressed);
         let moved = progressed.filter_map(|((address, shard), what)| {
-            let book = self.books.runs.get(&address)?.shards.get(&shard)?;
+            let book = self.records.runs.get(&address)?.shards.get(&shard)?;
             let (before, after) = (what.before?, book.record.clone()?);
             (before.cursor != after.cursor).then_some(Moved { before, after })
         });
@@ -135,18 +135,18 @@ impl Truth {
 
     /// The run's status, once it exists.
     pub(super) fn status(&self) -> Option<RunStatus> {
-        let run = self.books.runs.get(&(TENANT, RUN))?.run.as_ref()?;
+        let run = self.records.runs.get(&(TENANT, RUN))?.run.as_ref()?;
         Some(run.status)
     }
 
     pub(super) fn is_paused(&self) -> bool {
-        let run = self.books.runs.get(&(TENANT, RUN)).and_then(|book| book.run.as_ref());
+        let run = self.records.runs.get(&(TENANT, RUN)).and_then(|book| book.run.as_ref());
         run.is_some_and(|run| run.paused)
     }
 
     /// The shards of the run.
     pub(super) fn shards(&self) -> impl Iterator<Item = &ShardRecord> {
-        let run = self.books.runs.get(&(TENANT, RUN));
+        let run = self.records.runs.get(&(TENANT, RUN));
         let shards = run.into_iter().flat_map(|run| run.shards.values());
         shards.filter_map(|shard| shard.record.as_ref())
     }

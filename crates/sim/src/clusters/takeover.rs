@@ -1,4 +1,4 @@
-//! Something that would be lost in chaos: in fair weather one node keeps its session and claims
+//! Something that would be lost in chaos: in fair faults one node keeps its session and claims
 //! nothing, and another dies. Others must have its shards in time all the same.
 
 use shardwright_contracts::ShardId;
@@ -18,14 +18,14 @@ const PINS: usize = 2;
 
 impl Director {
     /// Lets it happen to some of the nodes, and tells whether it did.
-    pub(super) fn ordeal(&mut self, nodes: usize) -> Result<bool, Finding> {
+    pub(super) fn takeover(&mut self, nodes: usize) -> Result<bool, Finding> {
         if nodes < 3 || self.rng.chance(400) {
             return Ok(false);
         }
         let idle = self.rng.index(nodes);
         self.refuse_claims(idle);
         let on_trial = self.rng.chance(500) && self.let_it_be_noticed(idle)?;
-        let leader = self.truth.leader.clone();
+        let leader = self.stored.leader.clone();
         let is_leader =
             |address: NodeAddress| leader.as_ref().is_some_and(|leader| leader.address == address);
         // Only the leader knows who is on trial.
@@ -38,7 +38,7 @@ impl Director {
             self.bury(process)?;
             self.watch_over(idle, on_trial.then_some(leader).flatten().as_ref())?;
         }
-        self.weather.lock().claimless.clear();
+        self.faults.lock().claimless.clear();
         Ok(true)
     }
 
@@ -51,9 +51,9 @@ impl Director {
     fn let_it_be_noticed(&mut self, idle: usize) -> Result<bool, Finding> {
         let Some(node) = self.address(idle) else { return Ok(false) };
         let is_of_others = |shard: &&ShardId| {
-            self.truth.holder(**shard).is_some_and(|holder| holder.address != node)
+            self.stored.holder(**shard).is_some_and(|holder| holder.address != node)
         };
-        let Some(shard) = self.truth.aims.keys().find(is_of_others).copied() else {
+        let Some(shard) = self.stored.aims.keys().find(is_of_others).copied() else {
             return Ok(false);
         };
         let to = node.clone();
@@ -62,7 +62,7 @@ impl Director {
         });
         let stuck_after_ms = self.settings.options.config.stuck_after_ms;
         let meant = |director: &Self| {
-            let aim = director.truth.aims.get(&shard);
+            let aim = director.stored.aims.get(&shard);
             aim.is_some_and(|aim| aim.target.node.as_ref() == Some(&node))
         };
         if !self.wait_until(SOON_MS, meant)? {
@@ -83,9 +83,9 @@ impl Director {
         }
         let Some(node) = self.address(process) else { return Ok(()) };
         let is_its = |shard: &&ShardId| {
-            self.truth.holder(**shard).is_some_and(|holder| holder.address == node)
+            self.stored.holder(**shard).is_some_and(|holder| holder.address == node)
         };
-        let shards: Vec<_> = self.truth.aims.keys().filter(is_its).copied().take(PINS).collect();
+        let shards: Vec<_> = self.stored.aims.keys().filter(is_its).copied().take(PINS).collect();
         for shard in shards {
             self.operate(format!("pin shard {shard}"), |cluster| async move {
                 settled(cluster.pin(shard, None).await)
@@ -101,22 +101,22 @@ impl Director {
         self.note(format_args!("process {process} dies"));
         self.stop(process);
         let ttl_ms = self.settings.options.session_ttl.as_millis() as u64;
-        self.wait_until(ttl_ms * 2, |director| !director.truth.members.contains_key(&node))
+        self.wait_until(ttl_ms * 2, |director| !director.stored.members.contains_key(&node))
             .map(drop)
     }
 
     /// Judges whether others have what a node had that has just gone. If who leads has known that
     /// the idle one does not claim, it waits for nothing else.
     fn watch_over(&mut self, idle: usize, knows: Option<&NodeInstance>) -> Result<(), Finding> {
-        let is_known = knows.is_some() && knows == self.truth.leader.as_ref();
+        let is_known = knows.is_some() && knows == self.stored.leader.as_ref();
         let stuck_after_ms = self.settings.options.config.stuck_after_ms;
         let limit_ms = if is_known { SOON_MS } else { SOON_MS + stuck_after_ms };
         let on_trial = self.address(idle).filter(|_| is_known);
-        let mut waiting = Waiting::new(&self.truth, on_trial);
-        if self.wait_until(limit_ms, |director| waiting.look(&director.truth))? {
+        let mut waiting = Waiting::new(&self.stored, on_trial);
+        if self.wait_until(limit_ms, |director| waiting.look(&director.stored))? {
             return Ok(());
         }
-        Err(waiting.too_long(&self.truth))
+        Err(waiting.too_long(&self.stored))
     }
 
     /// Lets everything go on until something is so, and tells whether it is by then.

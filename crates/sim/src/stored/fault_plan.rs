@@ -11,10 +11,10 @@ use shardwright_store::memory::MemoryStore;
 use shardwright_store::{Commit, Expect, Key, Revision, Store};
 
 use super::StoredDirector;
-use super::books::Address;
+use super::record_checks::Address;
 use crate::director::Later;
-use crate::ground::fault::StoreFault;
-use crate::ground::weather::{Author, Cut};
+use crate::runtime::fault::StoreFault;
+use crate::runtime::faults::{Author, Cut};
 
 /// What happens to a store or a calendar at some time.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Damage {
 
 impl StoredDirector {
     /// Something goes wrong.
-    pub(super) fn mishap(&mut self) {
+    pub(super) fn next_fault(&mut self) {
         let process = self.rng.index(self.processes.len());
         let kind = self.rng.weighted(&[
             (10, 0),
@@ -66,7 +66,7 @@ impl StoredDirector {
             Some(3) => self.cut_off(process, Cut::Replies, StoreFault::RepliesCut),
             Some(4) => self.set_clock(process),
             Some(5) => {
-                self.subject.weather.lock().is_full = true;
+                self.subject.faults.lock().is_full = true;
                 let long = self.rng.between(10, 250);
                 self.note(format_args!("the disk is full for {long} ms"));
                 self.after_ms(long, Later::Of(StoreLater::DiskFree));
@@ -95,7 +95,7 @@ impl StoredDirector {
         let long = self.rng.between(20, 900);
         self.fault(None, Some(fault));
         self.note(format_args!("process {} loses {cut:?} for {long} ms", process + 1));
-        self.subject.weather.lock().cuts.insert(process, cut);
+        self.subject.faults.lock().cuts.insert(process, cut);
         self.after_ms(long, Later::Of(StoreLater::Reconnect(process)));
     }
 
@@ -123,7 +123,7 @@ impl StoredDirector {
     /// What was asked before a calendar is set back may be answered at an earlier time.
     fn set_back(&mut self, process: usize, by_ms: u64) {
         for (task, _) in self.calls.iter().filter(|(_, call)| call.process == process) {
-            if let Some(record) = self.subject.ledger.calls.get_mut(task) {
+            if let Some(record) = self.subject.log.calls.get_mut(task) {
                 record.not_before_ms = record.not_before_ms.saturating_sub(by_ms);
             }
         }
@@ -151,12 +151,12 @@ impl StoredDirector {
     fn compact(&mut self) {
         self.fault(None, Some(StoreFault::Compacted));
         // The history is judged before it is forgotten.
-        let seen = self.subject.ledger.seen();
+        let seen = self.subject.log.seen();
         self.subject.store.compact(seen);
     }
 
     pub(super) fn any_active(&mut self) -> Option<Address> {
-        let tenants = self.subject.ledger.model.tenants.iter();
+        let tenants = self.subject.log.model.tenants.iter();
         let active: Vec<Address> = tenants
             .flat_map(|(tenant, state)| {
                 state.runs.iter().map(|(run, state)| (*tenant, *run, state))
@@ -183,18 +183,18 @@ impl StoredDirector {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if let std::task::Poll::Ready(Ok(revision)) = done.as_mut().poll(&mut context) {
             let author = Author { process: 0, task: None, is_vandal: true };
-            self.subject.weather.lock().authors.insert(revision, author);
+            self.subject.faults.lock().authors.insert(revision, author);
         }
     }
 
     fn damage(&mut self) {
         let Some(address) = self.any_active() else { return };
         let (tenant, run) = address;
-        let shards = self.subject.ledger.model.run(tenant, run).map(|run| &run.shards);
+        let shards = self.subject.log.model.run(tenant, run).map(|run| &run.shards);
         let shards: Vec<_> = shards.into_iter().flat_map(|shards| shards.keys().copied()).collect();
         let Some(shard) = self.rng.pick(&shards).copied() else { return };
         let place = (address, shard);
-        if self.subject.ledger.damaged.contains(&place) {
+        if self.subject.log.damaged.contains(&place) {
             return;
         }
         let key = self.subject.keys.progress(tenant, ShardKey::new(run, shard));
@@ -207,8 +207,8 @@ impl StoredDirector {
         self.note(format_args!("shard {shard} of run {run} is damaged"));
         let mut bytes = found.value.to_vec();
         bytes.truncate(bytes.len() / 2);
-        self.subject.ledger.damaged.insert(place);
-        self.subject.ledger.harmed.insert(place);
+        self.subject.log.damaged.insert(place);
+        self.subject.log.harmed.insert(place);
         self.scribble(&key, bytes.into());
         self.subject.damage.push(Damage { key, value: found.value, place });
         let long = self.rng.between(100, 1_500);
@@ -218,9 +218,9 @@ impl StoredDirector {
     pub(super) fn happen_later(&mut self, what: StoreLater) {
         match what {
             StoreLater::Reconnect(process) => {
-                self.subject.weather.lock().cuts.remove(&process);
+                self.subject.faults.lock().cuts.remove(&process);
             }
-            StoreLater::DiskFree => self.subject.weather.lock().is_full = false,
+            StoreLater::DiskFree => self.subject.faults.lock().is_full = false,
             StoreLater::SessionsInTime => self.subject.store.let_sessions_outlive(Duration::ZERO),
             StoreLater::Storm { address, left } if !self.healed => self.storm(address, left),
             StoreLater::Storm { .. } => {}
@@ -235,7 +235,7 @@ impl StoredDirector {
             }
             StoreLater::Repair => {
                 for Damage { key, value, place } in std::mem::take(&mut self.subject.damage) {
-                    if self.subject.ledger.damaged.remove(&place) {
+                    if self.subject.log.damaged.remove(&place) {
                         self.scribble(&key, value);
                     }
                 }

@@ -4,8 +4,8 @@
 pub(crate) mod env;
 pub(crate) mod executor;
 pub(crate) mod fault;
+pub(crate) mod faults;
 pub(crate) mod link;
-pub(crate) mod weather;
 
 use std::time::Duration;
 

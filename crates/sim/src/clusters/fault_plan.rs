@@ -8,13 +8,13 @@ use shardwright_store::{Commit, Expect, Revision, Store};
 
 use super::director::{Director, Later, Running};
 use super::tally::ClusterFault;
-use crate::ground::executor::TaskId;
-use crate::ground::fault::StoreFault;
-use crate::ground::weather::{Author, Cut};
+use crate::runtime::executor::TaskId;
+use crate::runtime::fault::StoreFault;
+use crate::runtime::faults::{Author, Cut};
 
 impl Director {
     /// Something goes wrong.
-    pub(super) fn mishap(&mut self) {
+    pub(super) fn next_fault(&mut self) {
         let process = self.victim();
         let kind = self.rng.weighted(&[
             (14, 0),
@@ -39,7 +39,7 @@ impl Director {
             Some(4) => self.cut_wire(process),
             Some(5) if self.settings.sets_clocks => self.set_clock(process),
             Some(6) => {
-                self.weather.lock().is_full = true;
+                self.faults.lock().is_full = true;
                 let long = self.rng.between(10, 400);
                 self.note(format_args!("the disk is full for {long} ms"));
                 self.after_ms(long, Later::DiskFree);
@@ -54,7 +54,7 @@ impl Director {
             Some(9) => {
                 self.store_fault(StoreFault::Compacted);
                 // The history is judged before it is forgotten.
-                self.store.compact(self.truth.seen);
+                self.store.compact(self.stored.seen);
             }
             Some(10) => self.depose(),
             Some(12) => {
@@ -67,7 +67,7 @@ impl Director {
     }
 
     fn store_fault(&mut self, fault: StoreFault) {
-        self.weather.lock().fault(fault);
+        self.faults.lock().fault(fault);
     }
 
     fn fault(&mut self, fault: ClusterFault) {
@@ -85,7 +85,7 @@ impl Director {
     }
 
     fn leader_process(&self) -> Option<usize> {
-        let leader = self.truth.leader.as_ref()?;
+        let leader = self.stored.leader.as_ref()?;
         self.processes.iter().position(|process| process.address == leader.address)
     }
 
@@ -156,7 +156,7 @@ impl Director {
         self.note_if_leader(process);
         self.store_fault(fault);
         self.note(format_args!("process {process} loses {cut:?} of the store for {long} ms"));
-        self.weather.lock().cuts.insert(process, cut);
+        self.faults.lock().cuts.insert(process, cut);
         self.after_ms(long, Later::Reconnect(process));
     }
 
@@ -181,7 +181,7 @@ impl Director {
     pub(super) fn refuse_claims(&mut self, process: usize) {
         self.fault(ClusterFault::ClaimsRefused);
         self.note(format_args!("process {process} can claim nothing"));
-        self.weather.lock().claimless.insert(process);
+        self.faults.lock().claimless.insert(process);
     }
 
     fn set_clock(&mut self, process: usize) {
@@ -198,7 +198,7 @@ impl Director {
     /// Ends the session of some node before its time.
     fn end_session(&mut self) {
         let members: Vec<_> =
-            self.truth.members.iter().map(|(node, now)| (node.clone(), now.session)).collect();
+            self.stored.members.iter().map(|(node, now)| (node.clone(), now.session)).collect();
         let Some((node, Some(session))) = self.rng.pick(&members).cloned() else { return };
         self.store_fault(StoreFault::SessionEndedEarly);
         self.note(format_args!("session {session} of {node} ends early"));
@@ -227,7 +227,7 @@ impl Director {
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if let std::task::Poll::Ready(Ok(revision)) = done.as_mut().poll(&mut context) {
             let author = Author { process: 0, task: None, is_vandal: true };
-            self.weather.lock().authors.insert(revision, author);
+            self.faults.lock().authors.insert(revision, author);
             self.fault(ClusterFault::LeaderDeposed);
         }
     }
@@ -251,14 +251,14 @@ impl Director {
                 self.note(format_args!("process {process} goes on"));
             }
             Later::Reconnect(process) => {
-                self.weather.lock().cuts.remove(&process);
+                self.faults.lock().cuts.remove(&process);
             }
             Later::Rewire(one, other) => {
                 self.wires.lock().cuts.remove(&(one, other));
             }
-            Later::DiskFree => self.weather.lock().is_full = false,
+            Later::DiskFree => self.faults.lock().is_full = false,
             Later::ClaimsTaken(process) => {
-                self.weather.lock().claimless.remove(&process);
+                self.faults.lock().claimless.remove(&process);
             }
             Later::SessionsInTime => self.store.let_sessions_outlive(Duration::ZERO),
             Later::Undrain(node) => self.set_drained(node, false),

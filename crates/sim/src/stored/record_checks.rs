@@ -49,21 +49,21 @@ pub(crate) const DECODES: &Oracle =
 
 /// All that is stored of a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RunBook {
+pub(crate) struct RunRecords {
     pub(crate) run: Option<Run>,
     pub(crate) manifest: Option<Manifest>,
     pub(crate) gate: Option<Gate>,
     pub(crate) count: Option<Count>,
     pub(crate) staged: bool,
     pub(crate) watermark: Option<Box<[u8]>>,
-    pub(crate) shards: BTreeMap<ShardId, ShardBook>,
+    pub(crate) shards: BTreeMap<ShardId, ShardRecords>,
     /// Who waits or asks, and whether each is bound to a session.
     others: BTreeMap<ViewKey, bool>,
 }
 
 /// All that is stored of a shard.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ShardBook {
+pub(crate) struct ShardRecords {
     definition: Option<Definition>,
     progress: Option<Progress>,
     pub(crate) record: Option<ShardRecord>,
@@ -93,12 +93,12 @@ pub(crate) struct TouchedShard {
 }
 
 /// Everything that is stored.
-pub(crate) struct Books {
+pub(crate) struct RecordChecks {
     pub(super) keys: RunKeys,
     limits: ShardLimits,
     /// Whether sessions are used at all.
     sessions: bool,
-    pub(crate) runs: BTreeMap<Address, RunBook>,
+    pub(crate) runs: BTreeMap<Address, RunRecords>,
     quotas: BTreeMap<TenantId, u64>,
     total: u64,
     pub(crate) clock: LogicalTime,
@@ -111,7 +111,7 @@ fn finding(oracle: &Oracle, text: String) -> Finding {
     Finding { oracle: oracle.name, text }
 }
 
-impl Books {
+impl RecordChecks {
     pub(crate) fn new(keys: RunKeys, limits: ShardLimits, sessions: bool) -> Self {
         Self {
             keys,
@@ -398,7 +398,7 @@ fn decode<T: Record>(now: Option<&Versioned>) -> Result<Option<T>, Finding> {
     decoded.map_err(|error| finding(DECODES, error.to_string()))
 }
 
-impl ShardBook {
+impl ShardRecords {
     fn join(&mut self) -> Result<(), Finding> {
         self.record = match (&self.definition, &self.progress) {
             (Some(definition), Some(progress)) => {
@@ -416,7 +416,7 @@ impl ShardBook {
     }
 }
 
-impl RunBook {
+impl RunRecords {
     fn note_other(&mut self, key: ViewKey, is_there: bool, is_bound: bool) {
         if is_there {
             self.others.insert(key, is_bound);
@@ -471,7 +471,7 @@ impl RunBook {
     }
 }
 
-impl ShardBook {
+impl ShardRecords {
     fn check(&self) -> Result<(), (&'static Oracle, String)> {
         let Some(record) = &self.record else { return Err((TOGETHER, "no records".into())) };
         let head = &record.head;

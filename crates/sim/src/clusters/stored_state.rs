@@ -13,7 +13,7 @@ use shardwright_placement::{
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{ChangeSet, Revision, SessionId, StoreRange};
 
-use crate::ground::weather::{Author, Weather};
+use crate::runtime::faults::{Author, Faults};
 
 /// How long it may take until a leader that can write has heard of something.
 pub(super) const LAG_US: u64 = 3_000_000;
@@ -73,7 +73,7 @@ pub(super) struct Stored {
 }
 
 /// What is stored.
-pub(super) struct Truth {
+pub(super) struct StoredState {
     pub(super) keys: ClusterKeys,
     everything: StoreRange,
     pub(super) seen: Revision,
@@ -91,7 +91,7 @@ pub(super) struct Truth {
     pub(super) leader: Option<NodeInstance>,
 }
 
-impl Truth {
+impl StoredState {
     pub(super) fn new(keys: ClusterKeys, everything: StoreRange, num_shards: ShardCount) -> Self {
         Self {
             keys,
@@ -114,7 +114,7 @@ impl Truth {
     pub(super) fn unread(
         &mut self,
         store: &MemoryStore,
-        weather: &Weather,
+        faults: &Faults,
     ) -> Result<Vec<Stored>, String> {
         let now = store.revision();
         if now == self.seen {
@@ -123,7 +123,7 @@ impl Truth {
         let sets = store.inspect(|state| state.changes(&self.everything, self.seen, now));
         let sets = sets.map_err(|_| "the history was forgotten before it was read".to_owned())?;
         self.seen = now;
-        let authors = std::mem::take(&mut weather.lock().authors);
+        let authors = std::mem::take(&mut faults.lock().authors);
         sets.iter().map(|set| self.take_apart(set, authors.get(&set.revision).copied())).collect()
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Author {
 
 /// What is to become of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Delivery {
     Arrive,
     Lose,
     Refuse { is_full: bool },
@@ -45,7 +45,7 @@ pub(crate) enum Fate {
 pub(crate) struct Journey {
     pub(crate) number: u64,
     pub(crate) there_us: u64,
-    pub(crate) fate: Fate,
+    pub(crate) delivery: Delivery,
     pub(crate) back_us: u64,
     pub(crate) reply_lost: bool,
     /// Whether a lost answer is noticed at once.
@@ -53,11 +53,11 @@ pub(crate) struct Journey {
     pub(crate) again_us: Option<u64>,
 }
 
-/// The weather, shared by everything that is under way.
+/// The faults, shared by everything that is under way.
 #[derive(Clone)]
-pub(crate) struct Weather(Arc<Mutex<State>>);
+pub(crate) struct Faults(Arc<Mutex<State>>);
 
-/// The weather of one moment.
+/// The faults of one moment.
 pub(crate) struct State {
     pub(crate) rng: Rng,
     pub(crate) is_stormy: bool,
@@ -67,7 +67,7 @@ pub(crate) struct State {
     pub(crate) cuts: BTreeMap<usize, Cut>,
     /// Processes that can neither claim nor release shards of a cluster.
     pub(crate) claimless: BTreeSet<usize>,
-    pub(crate) faults: BTreeMap<StoreFault, u64>,
+    pub(crate) counts: BTreeMap<StoreFault, u64>,
     /// Who wrote each revision.
     pub(crate) authors: BTreeMap<Revision, Author>,
     /// Commits that were applied twice though that must be impossible.
@@ -77,7 +77,7 @@ pub(crate) struct State {
     applied: BTreeSet<u64>,
 }
 
-impl Weather {
+impl Faults {
     pub(crate) fn new(rng: Rng, serves_stale: bool) -> Self {
         Self(Arc::new(Mutex::new(State {
             rng,
@@ -86,7 +86,7 @@ impl Weather {
             is_full: false,
             cuts: BTreeMap::new(),
             claimless: BTreeSet::new(),
-            faults: BTreeMap::new(),
+            counts: BTreeMap::new(),
             authors: BTreeMap::new(),
             applied_twice: Vec::new(),
             next_number: 0,
@@ -102,7 +102,7 @@ impl Weather {
 
 impl State {
     pub(crate) fn fault(&mut self, fault: StoreFault) {
-        *self.faults.entry(fault).or_default() += 1;
+        *self.counts.entry(fault).or_default() += 1;
     }
 
     /// Whether something that goes wrong `permille` times in a thousand does so now.
@@ -134,7 +134,7 @@ impl State {
         let mut journey = Journey {
             number: self.next_number,
             there_us: self.delay_us(),
-            fate: Fate::Arrive,
+            delivery: Delivery::Arrive,
             back_us: self.delay_us(),
             reply_lost: false,
             reset: self.is_stormy && self.rng.chance(400),
@@ -142,11 +142,11 @@ impl State {
         };
         if self.is_full {
             self.fault(StoreFault::DiskFull);
-            journey.fate = Fate::Refuse { is_full: true };
+            journey.delivery = Delivery::Refuse { is_full: true };
         } else if self.strikes(14, StoreFault::NotApplied) {
-            journey.fate = Fate::Refuse { is_full: false };
+            journey.delivery = Delivery::Refuse { is_full: false };
         } else if self.strikes(14, StoreFault::CommitLost) {
-            journey.fate = Fate::Lose;
+            journey.delivery = Delivery::Lose;
         } else if self.strikes(26, StoreFault::ReplyLost) {
             journey.reply_lost = true;
         } else if self.strikes(14, StoreFault::CommitLate) {

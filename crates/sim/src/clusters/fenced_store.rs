@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::tally::ClusterFault;
 use super::wire::Wires;
-use crate::ground::executor::{Clockwork, Home};
+use crate::runtime::executor::{Clockwork, Home};
 
 /// How long a node waits for an answer of the store of objects.
 const TIMEOUT_US: u64 = 80_000;
@@ -54,7 +54,7 @@ pub(super) enum Denial {
 
 /// The store, shared by everything that is under way.
 #[derive(Clone, Default)]
-pub(super) struct Vault(Arc<Mutex<State>>);
+pub(super) struct FencedStore(Arc<Mutex<State>>);
 
 #[derive(Default)]
 pub(super) struct State {
@@ -65,7 +65,7 @@ pub(super) struct State {
     pub(super) refused: u64,
 }
 
-impl Vault {
+impl FencedStore {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // What is inside is whole after every statement.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -98,15 +98,15 @@ impl State {
 
 /// A node's line to the store of objects.
 #[derive(Clone)]
-pub(super) struct VaultLine {
+pub(super) struct FencedStoreLine {
     pub(super) clock: Clockwork,
     pub(super) wires: Wires,
-    pub(super) vault: Vault,
+    pub(super) fenced_store: FencedStore,
     pub(super) process: usize,
     pub(super) life: u32,
 }
 
-impl VaultLine {
+impl FencedStoreLine {
     pub(super) async fn ask(&self, deed: Deed) -> Result<Row, Denial> {
         let (reply, answer) = oneshot::channel();
         self.clock.spawn(Home::Network, self.clone().carry(deed, reply));
@@ -131,7 +131,7 @@ impl VaultLine {
         if is_lost {
             return;
         }
-        let result = self.vault.lock().apply(&deed, (self.process, self.life));
+        let result = self.fenced_store.lock().apply(&deed, (self.process, self.life));
         self.clock.sleep_us(back_us).await;
         if !is_unheard {
             // Whoever asked may have given up.

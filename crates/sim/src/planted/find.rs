@@ -1,4 +1,4 @@
-//! The hunt for planted bugs, on all cores.
+//! The search for planted bugs, on all cores.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,12 +7,12 @@ use std::thread;
 
 use super::{Bug, Defect};
 
-/// The name of the threads that hunt. Panics are expected there.
-const THREAD: &str = "hunt";
+/// The name of the threads that search. Panics are expected there.
+const THREAD: &str = "planted";
 
 /// How a planted bug was caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Catch {
+pub struct Detection {
     /// The seed whose world showed it.
     pub seed: u64,
     /// The oracles that saw it in the step that gave it away.
@@ -21,37 +21,37 @@ pub struct Catch {
 
 /// A bug and how it was caught, if it was.
 #[derive(Clone, Debug)]
-pub struct Hunted {
+pub struct Found {
     /// The bug's row.
     pub defect: Defect,
     /// None if it escaped.
-    pub catch: Option<Catch>,
+    pub detection: Option<Detection>,
 }
 
-/// Hunts for every bug of one kind of world. The results have the order of the table.
+/// Looks for every bug of one kind of world. The results have the order of the table.
 #[must_use]
-pub fn hunt<B: Bug>() -> Vec<Hunted> {
-    hunt_named::<B>("")
+pub fn find_all<B: Bug>() -> Vec<Found> {
+    find_named::<B>("")
 }
 
-/// Hunts for the bugs whose names contain `name`.
+/// Looks for the bugs whose names contain `name`.
 #[must_use]
-pub fn hunt_named<B: Bug>(name: &str) -> Vec<Hunted> {
+pub fn find_named<B: Bug>(name: &str) -> Vec<Found> {
     let named = B::ALL.iter().copied().filter(|bug| bug.defect().name.contains(name));
     let named: Vec<B> = named.collect();
-    each(&named, |bug| Hunted { defect: bug.defect(), catch: find(*bug) })
+    each(&named, |bug| Found { defect: bug.defect(), detection: find(*bug) })
 }
 
-/// Hunts for one bug: in the world of its recorded seed, then in those of the first seeds.
+/// Looks for one bug: in the world of its recorded seed, then in those of the first seeds.
 ///
-/// A catch by the recorded oracle is preferred to one by another.
-pub fn find<B: Bug>(bug: B) -> Option<Catch> {
+/// A detection by the recorded oracle is preferred to one by another.
+pub fn find<B: Bug>(bug: B) -> Option<Detection> {
     let Defect { seed, caught_by, .. } = bug.defect();
     let mut other = None;
     for seed in std::iter::once(seed).chain(0..B::SEEDS_MAX) {
         match caught(bug, seed) {
-            Some(catch) if catch.oracles.contains(&caught_by) => return Some(catch),
-            catch => other = other.or(catch),
+            Some(detection) if detection.oracles.contains(&caught_by) => return Some(detection),
+            detection => other = other.or(detection),
         }
     }
     other
@@ -60,21 +60,21 @@ pub fn find<B: Bug>(bug: B) -> Option<Catch> {
 /// Looks for a bug that a given oracle catches, in the worlds of the first seeds. Bugs whose row
 /// names the oracle come first.
 #[must_use]
-pub fn hunt_with<B: Bug>(oracle: &str) -> Option<Catch> {
+pub fn find_with<B: Bug>(oracle: &str) -> Option<Detection> {
     let is_its = |bug: &B| bug.defect().caught_by == oracle;
     let (its, others): (Vec<B>, Vec<B>) = B::ALL.iter().copied().partition(is_its);
     [its, others].into_iter().find_map(|bugs| {
         (0..B::SEEDS_MAX).find_map(|seed| {
             let catches = each(&bugs, |bug| caught(*bug, seed));
-            catches.into_iter().flatten().find(|catch| catch.oracles.contains(&oracle))
+            catches.into_iter().flatten().find(|detection| detection.oracles.contains(&oracle))
         })
     })
 }
 
-fn caught<B: Bug>(bug: B, seed: u64) -> Option<Catch> {
+fn caught<B: Bug>(bug: B, seed: u64) -> Option<Detection> {
     let findings = bug.live(seed);
     let oracles: Vec<_> = findings.iter().map(|finding| finding.oracle).collect();
-    (!oracles.is_empty()).then_some(Catch { seed, oracles })
+    (!oracles.is_empty()).then_some(Detection { seed, oracles })
 }
 
 /// Does something for each, on all cores.
@@ -92,14 +92,14 @@ fn each<T: Sync, R: Send>(all: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             let spawned = thread::Builder::new().name(THREAD.to_owned()).spawn_scoped(scope, work);
-            assert!(spawned.is_ok(), "no thread for a hunt: {:?}", spawned.err());
+            assert!(spawned.is_ok(), "no thread for a search: {:?}", spawned.err());
         }
     });
     done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
-/// Lets hunting threads panic without a message. A planted bug may trip an assertion of the
-/// product: that is a catch, not a crash.
+/// Lets searching threads panic without a message. A planted bug may trip an assertion of the
+/// product: that is a detection, not a crash.
 fn expect_panics() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -7,14 +7,14 @@ use shardwright_runs::Sessions;
 use shardwright_store::{Revision, ScanFrom};
 
 use super::director::{Director, Later};
+use super::stored_state::{RUN, StoredState, TENANT};
 use super::tally::WorkerFault;
-use super::truth::{RUN, TENANT, Truth};
-use crate::ground::fault::StoreFault;
-use crate::ground::weather::Cut;
+use crate::runtime::fault::StoreFault;
+use crate::runtime::faults::Cut;
 
 impl Director {
     /// Something goes wrong.
-    pub(super) fn mishap(&mut self) {
+    pub(super) fn next_fault(&mut self) {
         let process = self.rng.index(self.processes.len());
         let kinds = [(16, 0), (16, 1), (10, 2), (8, 3), (7, 4), (4, 5), (8, 6), (6, 7), (5, 8)];
         match self.rng.weighted(&kinds) {
@@ -24,7 +24,7 @@ impl Director {
             Some(3) => self.cut_off(process, Cut::Replies, StoreFault::RepliesCut),
             Some(4) => self.set_clock(process),
             Some(5) => {
-                self.weather.lock().is_full = true;
+                self.faults.lock().is_full = true;
                 let long = self.rng.between(10, 300);
                 self.note(format_args!("the disk is full for {long} ms"));
                 self.after_ms(long, Later::DiskFree);
@@ -39,13 +39,13 @@ impl Director {
             _ => {
                 self.store_fault(StoreFault::Compacted);
                 // The history is judged before it is forgotten.
-                self.store.compact(self.truth.seen);
+                self.store.compact(self.stored.seen);
             }
         }
     }
 
     fn store_fault(&mut self, fault: StoreFault) {
-        self.weather.lock().fault(fault);
+        self.faults.lock().fault(fault);
     }
 
     /// Notes a fault that meets a process whose handlers run.
@@ -91,7 +91,7 @@ impl Director {
         self.store_fault(fault);
         self.note_if_busy(process, WorkerFault::CutInHandler);
         self.note(format_args!("process {process} loses {cut:?} for {long} ms"));
-        self.weather.lock().cuts.insert(process, cut);
+        self.faults.lock().cuts.insert(process, cut);
         self.after_ms(long, Later::Reconnect(process));
     }
 
@@ -127,7 +127,7 @@ impl Director {
         if self.settings.engine.sessions == Sessions::Unbound {
             return;
         }
-        let range = Truth::keys().view(TENANT, RUN);
+        let range = StoredState::keys().view(TENANT, RUN);
         let page = ScanFrom::first(1_000);
         let found = self.store.inspect(|state| state.scan(&range, &page, Revision::new(u64::MAX)));
         let entries = found.map(|page| page.entries).unwrap_or_default();
@@ -162,10 +162,10 @@ impl Director {
                 }
             }
             Later::Reconnect(process) => {
-                self.weather.lock().cuts.remove(&process);
+                self.faults.lock().cuts.remove(&process);
             }
             Later::SetCalendar { process, by } => self.set_calendar(process, by),
-            Later::DiskFree => self.weather.lock().is_full = false,
+            Later::DiskFree => self.faults.lock().is_full = false,
             Later::SessionsInTime => self.store.let_sessions_outlive(Duration::ZERO),
         }
     }
