@@ -30,7 +30,7 @@ use crate::oracle::{ASSERTIONS, Finding, LIVENESS};
 use crate::request::{Answer, Request, RequestExt};
 use crate::rng::Rng;
 use crate::runtime::BEGINNING_US;
-use crate::runtime::executor::{Clockwork, Executor, Home, TaskId};
+use crate::runtime::executor::{Agenda, Clockwork, Executor, Home, TaskId};
 use crate::runtime::fault::StoreFault;
 use crate::tally::RunTally;
 use crate::trace::Trace;
@@ -92,8 +92,7 @@ pub(crate) struct Director<S: Subject> {
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) open_runs: usize,
     pub(crate) calls: BTreeMap<TaskId, Call>,
-    later: BTreeMap<(u64, u64), Later<S::Later>>,
-    next_later: u64,
+    later: Agenda<Later<S::Later>>,
     pub(crate) next_op: u64,
     pub(crate) next_act_us: u64,
     pub(crate) healed: bool,
@@ -129,8 +128,7 @@ impl<S: Subject> Director<S> {
             tenants,
             open_runs,
             calls: BTreeMap::new(),
-            later: BTreeMap::new(),
-            next_later: 0,
+            later: Agenda::default(),
             next_op: 0,
             next_act_us: BEGINNING_US,
             healed: false,
@@ -230,9 +228,8 @@ impl<S: Subject> Director<S> {
     }
 
     pub(crate) fn after_ms(&mut self, delay_ms: u64, what: Later<S::Later>) {
-        self.next_later += 1;
         let at = self.clock.now_us() + delay_ms * 1_000;
-        self.later.insert((at, self.next_later), what);
+        self.later.schedule(at, what);
     }
 
     /// Runs tasks and time until the next act.
@@ -246,7 +243,7 @@ impl<S: Subject> Director<S> {
                 return Ok(());
             }
             let of_subject = self.subject.next_moment_us(now);
-            let later = self.later.keys().next().map(|(at, _)| *at);
+            let later = self.later.next_us();
             let timer = self.executor.next_timer_us();
             let moments = [timer, of_subject, later, Some(self.next_act_us)];
             let next = moments.into_iter().flatten().min().unwrap_or(now);

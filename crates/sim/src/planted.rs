@@ -5,8 +5,8 @@
 //! that worlds with different bugs run side by side.
 //!
 //! Each bug has a row in a table, a [`Defect`]. The row names the seed whose world showed the bug
-//! last, and the oracle that caught it there. A search tries that seed first and searches only if the
-//! bug escapes.
+//! last, and the oracle that caught it there. A search tries that seed first, and others only if
+//! the bug escapes.
 
 pub mod clusters;
 mod find;

@@ -27,7 +27,7 @@ use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::clusters::{ClusterBug, plans_by};
 use crate::rng::Rng;
 use crate::runtime::env::SimEnv;
-use crate::runtime::executor::{Clockwork, Executor, Home, TaskId};
+use crate::runtime::executor::{Agenda, Clockwork, Executor, Home, TaskId};
 use crate::runtime::faults::Faults;
 use crate::runtime::{BEGINNING_US, StoreClock};
 use crate::trace::Trace;
@@ -105,7 +105,7 @@ pub(super) struct Director {
     pub(super) counted: BTreeMap<Arc<str>, (u64, u64)>,
     /// Calls that ended on a node that had lost the shard.
     pub(super) lost_calls: BTreeSet<u64>,
-    pub(super) later: BTreeMap<(u64, u64), Later>,
+    pub(super) later: Agenda<Later>,
     pub(super) next_act_us: u64,
     pub(super) healed: bool,
     /// Whether everything has come to rest, so that no call may fail any more.
@@ -117,7 +117,6 @@ pub(super) struct Director {
     pub(super) sights: Sights,
     awake: Awake,
     effects: Effects,
-    next_later: u64,
 }
 
 impl Director {
@@ -154,7 +153,7 @@ impl Director {
             operators: BTreeSet::new(),
             counted: BTreeMap::new(),
             lost_calls: BTreeSet::new(),
-            later: BTreeMap::new(),
+            later: Agenda::default(),
             next_act_us: BEGINNING_US,
             healed: false,
             resting: false,
@@ -165,7 +164,6 @@ impl Director {
             sights: Sights::default(),
             awake: Awake::default(),
             effects: Effects::default(),
-            next_later: 0,
             settings,
         };
         director.tally.seeds = 1;
@@ -272,9 +270,8 @@ impl Director {
     }
 
     pub(super) fn after_ms(&mut self, delay_ms: u64, what: Later) {
-        self.next_later += 1;
         let at = self.clock.now_us() + delay_ms * 1_000;
-        self.later.insert((at, self.next_later), what);
+        self.later.schedule(at, what);
     }
 
     /// Lets everything go on until somebody is to act again.
@@ -289,7 +286,7 @@ impl Director {
             }
             let expiry = self.store.until_next_expiry();
             let expiry = expiry.map(|left| now + (left.as_micros() as u64).max(1));
-            let later = self.later.keys().next().map(|(at, _)| *at);
+            let later = self.later.next_us();
             let moments = [self.executor.next_timer_us(), expiry, later, Some(self.next_act_us)];
             let next = moments.into_iter().flatten().min().unwrap_or(now);
             self.executor.advance_to(next.max(now));
@@ -458,10 +455,7 @@ impl Director {
 
     /// Does what was going to happen by now.
     fn do_later(&mut self) {
-        while let Some(due) =
-            self.later.first_entry().filter(|first| first.key().0 <= self.clock.now_us())
-        {
-            let what = due.remove();
+        while let Some(what) = self.later.take_due(self.clock.now_us()) {
             self.happen(what);
         }
     }

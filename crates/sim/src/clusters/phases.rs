@@ -79,19 +79,14 @@ impl Director {
     pub(super) fn heal(&mut self) -> Result<(), Finding> {
         self.note(format_args!("the world heals"));
         self.healed = true;
-        {
-            let mut faults = self.faults.lock();
-            (faults.is_stormy, faults.is_full, faults.serves_stale) = (false, false, false);
-            faults.cuts.clear();
-            faults.claimless.clear();
-        }
+        self.faults.lock().stop();
         {
             let mut wires = self.wires.lock();
             wires.is_stormy = false;
             wires.cuts.clear();
         }
         self.store.let_sessions_outlive(Duration::ZERO);
-        for what in std::mem::take(&mut self.later).into_values() {
+        for what in self.later.take_all() {
             self.happen(what);
         }
         self.put_right()?;

@@ -235,10 +235,7 @@ impl<S: Subject> Director<S> {
 
     /// Does what was scheduled for now or before.
     pub(super) fn do_later(&mut self) {
-        while let Some(due) =
-            self.later.first_entry().filter(|first| first.key().0 <= self.clock.now_us())
-        {
-            let what = due.remove();
+        while let Some(what) = self.later.take_due(self.clock.now_us()) {
             self.happen(what);
         }
     }

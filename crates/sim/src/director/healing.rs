@@ -14,7 +14,7 @@ impl<S: Subject> Director<S> {
         self.healed = true;
         self.note(format_args!("the world heals"));
         S::heal(self);
-        for what in std::mem::take(&mut self.later).into_values() {
+        for what in self.later.take_all() {
             self.happen(what);
         }
         for _ in 0..ACTS_MAX {

@@ -262,6 +262,41 @@ impl Executor {
     }
 }
 
+/// What a director has scheduled, in the order of time.
+pub(crate) struct Agenda<T> {
+    entries: BTreeMap<(u64, u64), T>,
+    next: u64,
+}
+
+impl<T> Default for Agenda<T> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), next: 0 }
+    }
+}
+
+impl<T> Agenda<T> {
+    pub(crate) fn schedule(&mut self, at_us: u64, what: T) {
+        self.next += 1;
+        self.entries.insert((at_us, self.next), what);
+    }
+
+    /// When the next entry is due.
+    pub(crate) fn next_us(&self) -> Option<u64> {
+        self.entries.keys().next().map(|(at_us, _)| *at_us)
+    }
+
+    /// Takes the next entry, if it is due.
+    pub(crate) fn take_due(&mut self, now_us: u64) -> Option<T> {
+        let due = self.entries.first_entry().filter(|first| first.key().0 <= now_us);
+        due.map(|due| due.remove())
+    }
+
+    /// Takes all entries, due or not.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        std::mem::take(&mut self.entries).into_values()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

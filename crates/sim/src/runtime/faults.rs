@@ -101,6 +101,13 @@ impl Faults {
 }
 
 impl State {
+    /// Nothing goes wrong any more.
+    pub(crate) fn stop(&mut self) {
+        (self.is_stormy, self.is_full, self.serves_stale) = (false, false, false);
+        self.cuts.clear();
+        self.claimless.clear();
+    }
+
     pub(crate) fn fault(&mut self, fault: StoreFault) {
         *self.counts.entry(fault).or_default() += 1;
     }

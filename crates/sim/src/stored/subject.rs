@@ -306,13 +306,7 @@ impl Subject for Stored {
     }
 
     fn heal(director: &mut StoredDirector) {
-        {
-            let mut faults = director.subject.faults.lock();
-            faults.is_stormy = false;
-            faults.is_full = false;
-            faults.serves_stale = false;
-            faults.cuts.clear();
-        }
+        director.subject.faults.lock().stop();
         director.subject.store.let_sessions_outlive(Duration::ZERO);
     }
 

@@ -1,6 +1,6 @@
 //! The world: worker processes, their operator, and when each part is judged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,7 +26,7 @@ use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::workers::{Doctored, WorkerBug};
 use crate::rng::Rng;
 use crate::runtime::env::SimEnv;
-use crate::runtime::executor::{Clockwork, Executor, Home};
+use crate::runtime::executor::{Agenda, Clockwork, Executor, Home};
 use crate::runtime::faults::Faults;
 use crate::runtime::link::Link;
 use crate::runtime::{BEGINNING_US, StoreClock};
@@ -81,7 +81,7 @@ pub(super) struct Director {
     pub(super) operator: Option<Coordinator>,
     /// What the operator waits for.
     pub(super) ordered: Option<Order>,
-    pub(super) later: BTreeMap<(u64, u64), Later>,
+    pub(super) later: Agenda<Later>,
     pub(super) next_act_us: u64,
     pub(super) healed: bool,
     pub(super) is_skewed: bool,
@@ -90,7 +90,6 @@ pub(super) struct Director {
     pub(super) tally: WorkerTally,
     pub(super) trace: Trace,
     pub(super) words: Arc<Mutex<Vec<Word>>>,
-    next_later: u64,
     bug: Option<WorkerBug>,
 }
 
@@ -123,7 +122,7 @@ impl Director {
             processes: Vec::new(),
             operator: None,
             ordered: None,
-            later: BTreeMap::new(),
+            later: Agenda::default(),
             next_act_us: BEGINNING_US,
             healed: false,
             is_skewed: false,
@@ -131,7 +130,6 @@ impl Director {
             tally: WorkerTally::default(),
             trace: Trace::new(keep_trace),
             words: Arc::default(),
-            next_later: 0,
             bug,
             settings,
         };
@@ -232,9 +230,8 @@ impl Director {
     }
 
     pub(super) fn after_ms(&mut self, delay_ms: u64, what: Later) {
-        self.next_later += 1;
         let at = self.clock.now_us() + delay_ms * 1_000;
-        self.later.insert((at, self.next_later), what);
+        self.later.schedule(at, what);
     }
 
     /// Runs everything until the next act.
@@ -250,7 +247,7 @@ impl Director {
             }
             let expiry = self.store.until_next_expiry();
             let expiry = expiry.map(|left| now + (left.as_micros() as u64).max(1));
-            let later = self.later.keys().next().map(|(at, _)| *at);
+            let later = self.later.next_us();
             let moments = [self.executor.next_timer_us(), expiry, later, Some(self.next_act_us)];
             let next = moments.into_iter().flatten().min().unwrap_or(now);
             self.executor.advance_to(next.max(now));

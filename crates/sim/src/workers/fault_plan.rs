@@ -144,10 +144,7 @@ impl Director {
 
     /// Does what was due by now.
     pub(super) fn do_later(&mut self) {
-        while let Some(due) =
-            self.later.first_entry().filter(|first| first.key().0 <= self.clock.now_us())
-        {
-            let what = due.remove();
+        while let Some(what) = self.later.take_due(self.clock.now_us()) {
             self.happen(what);
         }
     }

@@ -52,14 +52,10 @@ impl Director {
     pub(super) fn heal(&mut self) -> Result<(), Finding> {
         self.note(format_args!("the world heals"));
         self.healed = true;
-        {
-            let mut faults = self.faults.lock();
-            (faults.is_stormy, faults.is_full, faults.serves_stale) = (false, false, false);
-            faults.cuts.clear();
-        }
+        self.faults.lock().stop();
         self.script.lock().is_stormy = false;
         self.store.let_sessions_outlive(Duration::ZERO);
-        for what in std::mem::take(&mut self.later).into_values() {
+        for what in self.later.take_all() {
             self.happen(what);
         }
         let bad: BTreeSet<u64> =
