@@ -17,17 +17,17 @@
 //! pool.
 #![forbid(unsafe_code)]
 
-mod blocking;
+mod io;
 mod lines;
 #[cfg(feature = "objects")]
 mod objects;
 mod remainder;
-mod shelf;
 mod sink;
 mod split;
 mod tree;
-mod trouble;
+mod walk_cache;
 
+pub use io::io_error;
 pub use lines::{LineConnector, LineOptions, Separator, spool};
 #[cfg(feature = "objects")]
 pub use objects::{ListingOrder, ObjectConnector};
@@ -35,4 +35,3 @@ pub use sink::{FileSegment, FolderSink};
 #[cfg(feature = "objects")]
 pub use sink::{ObjectSegment, ObjectSink};
 pub use tree::{TreeConnector, TreeOptions};
-pub use trouble::io_error;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use shardwright_contracts::RunId;
 use shardwright_process::scan::ScanHandler;
 use shardwright_process::{
-    BatchInput, Guard, PersistentProcess, ProcessPerBatch, ProcessPerItem, Template,
+    BatchInput, PersistentProcess, ProcessGuard, ProcessPerBatch, ProcessPerItem, Template,
 };
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Assignment, Batch, Handler, ItemFailure, Outcome};
@@ -40,13 +40,13 @@ impl Command {
         let spill = output.spill();
         Ok(match description.mode {
             Mode::Item => {
-                Self::Item(ProcessPerItem::new(template, Arc::new(Guard::start()?), spill))
+                Self::Item(ProcessPerItem::new(template, Arc::new(ProcessGuard::start()?), spill))
             }
             Mode::Batch { size, null } => {
                 let is_null =
                     null || matches!(description.source, Source::Lines { null: true, .. });
                 let input = if is_null { BatchInput::Nul } else { BatchInput::Lines };
-                let (guard, size) = (Arc::new(Guard::start()?), usize::try_from(size)?);
+                let (guard, size) = (Arc::new(ProcessGuard::start()?), usize::try_from(size)?);
                 Self::Batch(ProcessPerBatch::new(template, guard, spill, size, input))
             }
             Mode::Persistent => {

@@ -5,7 +5,7 @@ use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
-use super::guard::Guard;
+use super::guard::ProcessGuard;
 use super::item::{failure_line, line};
 use super::output::Output;
 use super::run::{Failed, Finished, Invocation};
@@ -41,7 +41,7 @@ impl BatchInput {
 /// and on its input otherwise.
 pub struct ProcessPerBatch {
     template: Template,
-    guard: Arc<Guard>,
+    guard: Arc<ProcessGuard>,
     spill: Spill,
     size: usize,
     input: BatchInput,
@@ -52,7 +52,7 @@ impl ProcessPerBatch {
     #[must_use]
     pub const fn new(
         template: Template,
-        guard: Arc<Guard>,
+        guard: Arc<ProcessGuard>,
         spill: Spill,
         size: usize,
         input: BatchInput,

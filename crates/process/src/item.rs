@@ -6,7 +6,7 @@ use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::{Item, Payload};
 use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
-use super::guard::Guard;
+use super::guard::ProcessGuard;
 use super::output::Output;
 use super::record::{ItemRecord, KeyText};
 use super::run::{Finished, Invocation};
@@ -16,14 +16,14 @@ use super::template::Template;
 /// Runs a program for each item.
 pub struct ProcessPerItem {
     template: Template,
-    guard: Arc<Guard>,
+    guard: Arc<ProcessGuard>,
     spill: Spill,
 }
 
 impl ProcessPerItem {
     /// Runs `template`, under `guard`.
     #[must_use]
-    pub const fn new(template: Template, guard: Arc<Guard>, spill: Spill) -> Self {
+    pub const fn new(template: Template, guard: Arc<ProcessGuard>, spill: Spill) -> Self {
         Self { template, guard, spill }
     }
 }

@@ -1,6 +1,6 @@
 //! Handlers that are programs.
 //!
-//! Every program lives in a process group of its own that a [guard](Guard) gives it. The
+//! Every program lives in a process group of its own that a [guard](ProcessGuard) gives it. The
 //! group is killed when the work is dropped, and by a tiny process in it when the pipe from its
 //! worker closes: so no child survives its worker, however that ended.
 //!
@@ -20,7 +20,7 @@ mod spill;
 mod template;
 
 pub use batch::{BatchInput, ProcessPerBatch};
-pub use guard::{Guard, GuardError};
+pub use guard::{ProcessGuard, ProcessGuardError};
 pub use item::ProcessPerItem;
 pub use persistent::{PersistentError, PersistentProcess};
 pub use record::{ItemRecord, KeyText};

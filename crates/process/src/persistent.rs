@@ -1,9 +1,9 @@
-//! Programs that stay up and are fed items.
+//! Persistent programs, which process many items.
 //!
-//! One program for each place of a worker. It is told what to do in lines of JSON on a descriptor
-//! of its own and answers on another, so that its output stays its own. One that misbehaves or
-//! dies is replaced, and what it had in hand is given to its successor: item by item, so that the
-//! one that kills programs is found out and no other suffers for it.
+//! Each slot of a worker has one program. It reads lines of JSON from a descriptor of its own and
+//! answers on another, so that its stdout stays free. A program that violates the protocol or dies
+//! is replaced, and its unfinished items go to its successor one by one. So an item that kills
+//! programs is found, and no other item is blamed for it.
 
 mod error;
 mod link;
@@ -30,39 +30,39 @@ use super::template::Template;
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Assignment, Batch, Handler, ItemFailure, Outcome};
 
-/// Most items that are handed over at once. More would wait for each other.
+/// Most items per batch. The items of a larger batch would wait for each other.
 const BATCH_ITEMS: usize = 64;
-/// Batches that a program has in hand at a time, if it may have many items.
+/// Batches that a program holds at a time, if it may hold many items.
 const BATCHES: usize = 4;
-/// How long a program has to end when there is nothing more to do.
+/// How long a program may take to exit after its input was closed.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 
-/// Feeds items to programs that stay up.
+/// Passes items to persistent programs.
 pub struct PersistentProcess {
     program: Program,
     spill: Spill,
     in_flight: usize,
-    places: Mutex<BTreeMap<WorkerId, Arc<Place>>>,
+    slots: Mutex<BTreeMap<WorkerId, Arc<ProcessSlot>>>,
 }
 
-/// The program of one place of a worker.
+/// The program of one slot of a worker.
 #[derive(Default)]
-struct Place {
-    /// Shared by those whose items may be in a program's hands together.
+struct ProcessSlot {
+    /// Locked shared by batches that the program may hold together, exclusively by an item alone.
     company: RwLock<()>,
     starting: tokio::sync::Mutex<()>,
-    state: Mutex<PlaceState>,
+    state: Mutex<SlotState>,
 }
 
 #[derive(Default)]
-struct PlaceState {
+struct SlotState {
     link: Option<Arc<Link>>,
-    /// Items that a program died of when it had nothing else in hand.
+    /// Items that killed a program which held nothing else.
     suspects: BTreeSet<(ShardId, FenceEpoch, u64)>,
 }
 
-impl Place {
-    fn state(&self) -> MutexGuard<'_, PlaceState> {
+impl ProcessSlot {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,8 +72,8 @@ impl Place {
 }
 
 impl PersistentProcess {
-    /// Runs `template` with up to `in_flight` items in its hands. What it writes goes to files in
-    /// `logs`; when items are taken from it, it has to let go of them within `grace`.
+    /// Runs `template` with up to `in_flight` items per program. Its stdout and stderr go to files
+    /// in `logs`. Items that are revoked must be given up within `grace`.
     #[must_use]
     pub fn new(
         template: Template,
@@ -83,71 +83,70 @@ impl PersistentProcess {
         grace: Duration,
     ) -> Self {
         let program = Program { template, logs: logs.into(), grace };
-        Self { program, spill, in_flight: in_flight.max(1), places: Mutex::default() }
+        Self { program, spill, in_flight: in_flight.max(1), slots: Mutex::default() }
     }
 
-    /// How many batches to hand over at a time, so that as many items as were asked for are in a
-    /// program's hands.
+    /// How many batches to process at a time, so that a program holds as many items as requested.
     #[must_use]
     pub fn batches_in_flight(&self) -> usize {
         self.in_flight / self.batch_size()
     }
 
-    /// Starts a program and ends it again, to learn whether it speaks the protocol at all.
+    /// Starts a program and ends it, to check that it speaks the protocol.
     pub async fn try_out(&self, run: RunId) -> Result<(), PersistentError> {
         let link = self.program.start(run, WorkerId::from_raw(0)).await?;
         close(&link).await;
         Ok(())
     }
 
-    fn place(&self, worker: WorkerId) -> Arc<Place> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(places.entry(worker).or_default())
+    fn slot(&self, worker: WorkerId) -> Arc<ProcessSlot> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(worker).or_default())
     }
 
-    /// The program of a place, which is started if there is none.
+    /// The program of a slot; starts one if there is none.
     async fn link(
         &self,
-        place: &Place,
+        slot: &ProcessSlot,
         assignment: &Assignment,
     ) -> Result<Arc<Link>, PersistentError> {
-        if let Some(link) = place.link() {
+        if let Some(link) = slot.link() {
             return Ok(link);
         }
-        let _one_at_a_time = place.starting.lock().await;
-        if let Some(link) = place.link() {
+        let _one_at_a_time = slot.starting.lock().await;
+        if let Some(link) = slot.link() {
             return Ok(link);
         }
         let link = self.program.start(assignment.run, assignment.worker).await?;
-        place.state().link = Some(Arc::clone(&link));
+        slot.state().link = Some(Arc::clone(&link));
         Ok(link)
     }
 
-    /// Has a program work on a batch, once.
-    async fn pass(&self, place: &Place, batch: &Batch<'_>) -> Result<Answers, ItemFailure> {
-        let link = self.link(place, batch.assignment).await.map_err(|error| unready(&error))?;
+    /// Passes a batch to the program once.
+    async fn pass(&self, slot: &ProcessSlot, batch: &Batch<'_>) -> Result<Answers, ItemFailure> {
+        let link = self.link(slot, batch.assignment).await.map_err(|error| unready(&error))?;
         Ok(link.submit(batch).answers().await)
     }
 
-    /// Has a program work on an item and on nothing else.
-    async fn alone(&self, place: &Place, batch: &Batch<'_>) -> Outcome {
+    /// Passes an item to a program that holds nothing else.
+    async fn alone(&self, slot: &ProcessSlot, batch: &Batch<'_>) -> Outcome {
         let suspect = (batch.assignment.shard, batch.assignment.fence, batch.sequence);
         let Answers { answers, lost, was_alone } = {
-            let _alone = place.company.write().await;
-            self.pass(place, batch).await?
+            let _alone = slot.company.write().await;
+            self.pass(slot, batch).await?
         };
         if let Some(Some(answer)) = answers.into_iter().next() {
-            place.state().suspects.remove(&suspect);
+            slot.state().suspects.remove(&suspect);
             let done = answer?;
             return self.record(batch, 0, done).await;
         }
         if was_alone {
-            place.state().suspects.insert(suspect);
+            slot.state().suspects.insert(suspect);
         }
         Err(lost.map_or_else(unanswered, |error| failure(&error)))
     }
 
-    /// The line of an item that is done.
+    /// The result line of a completed item.
     async fn record(&self, batch: &Batch<'_>, index: usize, done: Done) -> Outcome {
         let Done { took, output } = done;
         let output = if output.len() <= self.spill.inline_bytes {
@@ -162,9 +161,9 @@ impl PersistentProcess {
         line(item, &Finished { took, output }, batch.attempt, None)
     }
 
-    fn tell(&self, assignment: &Assignment, write: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(link) = self.place(assignment.worker).link() {
-            link.tell(write);
+    fn send(&self, assignment: &Assignment, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(link) = self.slot(assignment.worker).link() {
+            link.send(write);
         }
     }
 }
@@ -179,14 +178,14 @@ impl Handler for PersistentProcess {
     }
 
     async fn process(&self, batch: Batch<'_>) -> Vec<Outcome> {
-        let place = self.place(batch.assignment.worker);
+        let slot = self.slot(batch.assignment.worker);
         let suspect = (batch.assignment.shard, batch.assignment.fence, batch.sequence);
-        if batch.attempt > 1 && place.state().suspects.contains(&suspect) {
-            return vec![self.alone(&place, &batch).await];
+        if batch.attempt > 1 && slot.state().suspects.contains(&suspect) {
+            return vec![self.alone(&slot, &batch).await];
         }
         let passed = {
-            let _in_company = place.company.read().await;
-            self.pass(&place, &batch).await
+            let _in_company = slot.company.read().await;
+            self.pass(&slot, &batch).await
         };
         let Answers { answers, lost, was_alone } = match passed {
             Ok(passed) => passed,
@@ -200,13 +199,13 @@ impl Handler for PersistentProcess {
                 (Some(Err(failure)), _) => Err(failure),
                 (None, Some(error)) if was_alone => {
                     let Assignment { shard, fence, .. } = *batch.assignment;
-                    place.state().suspects.insert((shard, fence, sequence));
+                    slot.state().suspects.insert((shard, fence, sequence));
                     Err(failure(error))
                 }
-                // It need not have been this one, and whoever it was shows when it is alone.
+                // Another item may have killed the program; passing each alone shows which.
                 (None, _) => {
                     let items = batch.items.get(index..=index).unwrap_or_default();
-                    self.alone(&place, &Batch { sequence, items, ..batch }).await
+                    self.alone(&slot, &Batch { sequence, items, ..batch }).await
                 }
             };
             outcomes.push(outcome);
@@ -215,31 +214,30 @@ impl Handler for PersistentProcess {
     }
 
     fn committed(&self, assignment: &Assignment, key: &[u8]) {
-        self.tell(assignment, |out| message::checkpoint(out, assignment, key));
+        self.send(assignment, |out| message::checkpoint(out, assignment, key));
     }
 
     fn divided(&self, assignment: &Assignment, end: &[u8]) {
-        self.tell(assignment, |out| message::split(out, assignment, end));
+        self.send(assignment, |out| message::split(out, assignment, end));
     }
 
     async fn close(&self) {
-        let places =
-            std::mem::take(&mut *self.places.lock().unwrap_or_else(PoisonError::into_inner));
-        let links: Vec<Arc<Link>> = places.values().filter_map(|place| place.link()).collect();
-        // All at once: each has something to finish.
+        let slots = std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
+        let links: Vec<Arc<Link>> = slots.values().filter_map(|slot| slot.link()).collect();
+        // In parallel: each program finishes its items first.
         futures_util::future::join_all(links.iter().map(|link| close(link))).await;
     }
 }
 
-/// Nobody feeds them any more, so they may end.
+/// Closes the input of the programs, so that they exit.
 impl Drop for PersistentProcess {
     fn drop(&mut self) {
-        let places = self.places.get_mut().unwrap_or_else(PoisonError::into_inner);
-        places.values().filter_map(|place| place.link()).for_each(|link| link.close());
+        let slots = self.slots.get_mut().unwrap_or_else(PoisonError::into_inner);
+        slots.values().filter_map(|slot| slot.link()).for_each(|link| link.close());
     }
 }
 
-/// Lets a program end by itself, but not for ever.
+/// Waits for a program to exit, and kills it after a timeout.
 async fn close(link: &Link) {
     link.close();
     if timeout(CLOSE_WAIT, link.is_gone.notified()).await.is_err() {
@@ -248,7 +246,7 @@ async fn close(link: &Link) {
     }
 }
 
-/// There is no program to give items to, so none of them can be the cause.
+/// No program could be started, so no item is the cause.
 fn unready(error: &PersistentError) -> ItemFailure {
     match error {
         PersistentError::Start { error: reason, .. } => without_program(reason, error.to_string()),
@@ -256,11 +254,11 @@ fn unready(error: &PersistentError) -> ItemFailure {
     }
 }
 
-/// The program was lost with what it had in hand.
+/// The program ended with items unfinished.
 fn failure(error: &PersistentError) -> ItemFailure {
     ItemFailure::retryable(error.to_string())
 }
 
 fn unanswered() -> ItemFailure {
-    ItemFailure::retryable("the worker did not say what came of this item")
+    ItemFailure::retryable("the worker returned no outcome for this item")
 }

@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::guard::{Group, Guard, GuardError};
+use super::guard::{Group, ProcessGuard, ProcessGuardError};
 use super::item::row_of;
 use super::output::{Gathered, Output, Unkept, keep_last};
 use super::spill::Spill;
@@ -27,7 +27,7 @@ const LEFTOVER_WAIT: Duration = Duration::from_millis(500);
 
 /// A program, what it gets, and under which right.
 pub(super) struct Invocation<'a> {
-    pub(super) guard: &'a Guard,
+    pub(super) guard: &'a ProcessGuard,
     pub(super) program: &'a OsStr,
     pub(super) arguments: Vec<OsString>,
     pub(super) input: Option<Vec<u8>>,
@@ -77,7 +77,7 @@ impl Invocation<'_> {
     /// its failure: nobody is to work beside the next try.
     pub(super) async fn run(self) -> Result<Finished, Failed> {
         let start = Instant::now();
-        let unguarded = |error: GuardError| {
+        let unguarded = |error: ProcessGuardError| {
             Failed::Other(ItemFailure::retryable(error.to_string()).of_worker())
         };
         let group = self.guard.take().map_err(unguarded)?;

@@ -1,21 +1,21 @@
 //! The built-in handler: looking for secrets.
 //!
-//! Each item leaves one [line](ScanRecord) in the results, whether something was found in it or
-//! not, so that results tell what was looked at. What a secret is says `shardwright-scan`.
+//! Each item leaves one [line](ScanRecord) in the results, with or without findings, so that the
+//! results list all scanned items. `shardwright-scan` defines what a secret is.
 
 mod file;
 #[cfg(feature = "objects")]
 mod object;
-mod record;
 
+use std::io;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[cfg(feature = "objects")]
 use object_store::ObjectStore;
+use serde::{Deserialize, Serialize};
 
-pub use record::ScanRecord;
 pub use shardwright_scan::report::{Totals, uri};
 pub use shardwright_scan::{
     FileReport, Format, Report, RuleSet, RulesError, Scanner, Scratch, Secrecy, Skipped,
@@ -24,9 +24,43 @@ pub use shardwright_scan::{
 use shardwright_worker::connector::{Item, Payload};
 use shardwright_worker::handler::{Batch, Handler, ItemFailure, Outcome};
 
-/// How many items are worked on in one go: enough to make up for the change of threads, few
-/// enough that not much is done twice after a kill.
+use crate::record::{KeyText, to_line};
+
+/// Items per batch: enough to outweigh the change of threads, few enough that little is repeated
+/// after a kill.
 const BATCH: usize = 16;
+
+/// The line that a scanned item leaves in the results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScanRecord<'a> {
+    /// Its key.
+    #[serde(borrow)]
+    pub key: KeyText<'a>,
+    /// Its size in bytes.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Number of the try, if not the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// What was found.
+    #[serde(flatten)]
+    pub report: FileReport,
+}
+
+impl<'a> ScanRecord<'a> {
+    fn new(item: &'a Item, attempt: u32, report: FileReport) -> Self {
+        Self {
+            key: KeyText::new(&item.key),
+            bytes: item.size.unwrap_or_default(),
+            attempt: (attempt > 1).then_some(attempt),
+            report,
+        }
+    }
+
+    fn to_line(&self) -> io::Result<Vec<u8>> {
+        to_line(self)
+    }
+}
 
 /// Looks for secrets in items.
 #[derive(Clone)]

@@ -74,7 +74,8 @@ pub mod handler {
 #[cfg(feature = "process")]
 pub mod process {
     pub use shardwright_process::{
-        BatchInput, Guard, PersistentProcess, ProcessPerBatch, ProcessPerItem, Spill, Template,
+        BatchInput, PersistentProcess, ProcessGuard, ProcessPerBatch, ProcessPerItem, Spill,
+        Template,
     };
 }
 

@@ -1,4 +1,4 @@
-//! Working on a batch until each of its items is done or has failed for good.
+//! Processing a batch until each of its items is done or has failed permanently.
 
 use std::pin::pin;
 
@@ -7,10 +7,10 @@ use shardwright_contracts::Env;
 
 use crate::connector::Item;
 use crate::handler::{Assignment, Batch, FailureCause, Handler, ItemFailure, Outcome};
-use crate::retry::RetryPolicy;
-use crate::stop::StopSignal;
+use crate::options::RetryPolicy;
+use crate::signals::StopSignal;
 
-/// An item, and what came of it in the end.
+/// An item with its final outcome.
 #[derive(Debug)]
 pub(crate) struct Attempted {
     pub(crate) item: Item,
@@ -18,25 +18,25 @@ pub(crate) struct Attempted {
     pub(crate) retries: u32,
 }
 
-/// A batch to work on, and how.
+/// A batch to process, and the retry policy.
 pub(crate) struct Attempts<'a> {
     pub(crate) env: &'a dyn Env,
     pub(crate) policy: &'a RetryPolicy,
-    /// What ends it early, if anything does.
+    /// Ends the retries early, if set.
     pub(crate) stop: Option<&'a StopSignal>,
     pub(crate) assignment: &'a Assignment,
-    /// The number of the first item.
+    /// Sequence number of the first item.
     pub(crate) sequence: u64,
     pub(crate) items: Vec<Item>,
 }
 
-/// Works on a batch. Items that fail are tried again one by one, so that none is held
-/// responsible for its neighbours: who failed in company gets one try alone at once, which is not
-/// one of those that the policy allows. What is the worker's own fault is tried with one of them:
-/// it would be the same with the others.
+/// Processes a batch. Failed items are retried one by one, so that no item is blamed for another
+/// of its batch: an item that failed in a batch gets one try alone at once, beside those that the
+/// policy allows. A failure of the worker itself is retried with one item only, because all others
+/// would fail alike.
 ///
-/// Once `stop` is told, no item is tried again: the first that would be and those after it are not
-/// among what is given, as if they had not been begun.
+/// After `stop`, nothing is retried: the first item that would be, and all after it, are left out
+/// of the result as if they had not been started.
 pub(crate) async fn attempt<H: Handler>(handler: &H, attempts: Attempts<'_>) -> Vec<Attempted> {
     let Attempts { env, policy, stop, assignment, sequence, items } = attempts;
     let mut outcomes = handler
@@ -63,7 +63,7 @@ pub(crate) async fn attempt<H: Handler>(handler: &H, attempts: Attempts<'_>) -> 
             retries += 1;
             if let Some(retry @ 1..) = retries.checked_sub(beside_policy) {
                 let mut waited = pin!(env.sleep(policy.wait(retry, env.random())).fuse());
-                let mut stopped = pin!(told(stop).fuse());
+                let mut stopped = pin!(stopped(stop).fuse());
                 select_biased! {
                     () = stopped => return attempted,
                     () = waited => {}
@@ -81,7 +81,7 @@ pub(crate) async fn attempt<H: Handler>(handler: &H, attempts: Attempts<'_>) -> 
     attempted
 }
 
-async fn told(stop: Option<&StopSignal>) {
+async fn stopped(stop: Option<&StopSignal>) {
     match stop {
         Some(stop) => stop.stopped().await,
         None => std::future::pending().await,
@@ -89,5 +89,5 @@ async fn told(stop: Option<&StopSignal>) {
 }
 
 fn unanswered() -> ItemFailure {
-    ItemFailure::retryable("the handler did not say what came of this item")
+    ItemFailure::retryable("the handler returned no outcome for this item")
 }

@@ -1,4 +1,4 @@
-//! Putting a worker together.
+//! The builder of workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,19 +7,17 @@ use shardwright_contracts::{Env, RunId, TenantId};
 use shardwright_coordination::{AsyncRunManagement as _, Backend};
 use tokio::sync::Mutex;
 
-use crate::bells::Bells;
 use crate::connector::Connector;
 use crate::erased::{DynConnector, DynHandler, DynSink};
 use crate::error::WorkerError;
 use crate::event::Observer;
 use crate::handler::Handler;
-use crate::options::WorkerOptions;
-use crate::retry::RetryPolicy;
+use crate::options::{RetryPolicy, WorkerOptions};
+use crate::signals::{StopSignal, WakeUps};
 use crate::sink::{NullSink, Sink};
-use crate::stop::StopSignal;
 use crate::worker::{RunOutcome, Shared, Worker};
 
-/// Between two tries of something that the store did not do.
+/// Waits between retries of store operations.
 const BACKOFF: RetryPolicy = RetryPolicy {
     retries: u32::MAX,
     first_wait: Duration::from_millis(20),
@@ -35,6 +33,10 @@ pub struct WorkerBuilder<B, C, H, E> {
     env: E,
     settings: Settings,
 }
+
+/// A builder whose required parts are all set.
+pub type CompleteWorkerBuilder =
+    WorkerBuilder<ChosenBackend, ChosenConnector, ChosenHandler, ChosenEnv>;
 
 /// The backend of a worker.
 pub struct ChosenBackend(Arc<dyn Backend>);
@@ -72,21 +74,21 @@ impl WorkerBuilder<(), (), (), ()> {
 }
 
 impl<B, C, H, E> WorkerBuilder<B, C, H, E> {
-    /// Where the run is coordinated.
+    /// Sets the backend that coordinates the run.
     pub fn backend(self, backend: impl Backend + 'static) -> WorkerBuilder<ChosenBackend, C, H, E> {
         let Self { connector, handler, env, settings, .. } = self;
         let backend = ChosenBackend(Arc::new(backend));
         WorkerBuilder { backend, connector, handler, env, settings }
     }
 
-    /// Where the items are.
+    /// Sets the source of items.
     pub fn connector(self, connector: impl Connector) -> WorkerBuilder<B, ChosenConnector, H, E> {
         let Self { backend, handler, env, settings, .. } = self;
         let connector = ChosenConnector(Arc::new(connector));
         WorkerBuilder { backend, connector, handler, env, settings }
     }
 
-    /// What is done with each item.
+    /// Sets the handler of items.
     pub fn handler(self, handler: impl Handler) -> WorkerBuilder<B, C, ChosenHandler, E> {
         let Self { backend, connector, env, settings, .. } = self;
         WorkerBuilder {
@@ -98,34 +100,34 @@ impl<B, C, H, E> WorkerBuilder<B, C, H, E> {
         }
     }
 
-    /// Time, tasks and chance.
+    /// Sets the environment: clock, tasks and randomness.
     pub fn env(self, env: impl Env) -> WorkerBuilder<B, C, H, ChosenEnv> {
         let Self { backend, connector, handler, settings, .. } = self;
         WorkerBuilder { backend, connector, handler, env: ChosenEnv(Arc::new(env)), settings }
     }
 
-    /// Where results go; unless it is said, nowhere.
+    /// Sets the sink of results [default: `NullSink`].
     #[must_use]
     pub fn sink(mut self, sink: impl Sink) -> Self {
         self.settings.sink = Arc::new(sink);
         self
     }
 
-    /// How it works.
+    /// Sets the options.
     #[must_use]
     pub fn options(mut self, options: WorkerOptions) -> Self {
         self.settings.options = options;
         self
     }
 
-    /// What can tell it to stop.
+    /// Sets the signal that stops the worker.
     #[must_use]
     pub fn stop(mut self, stop: StopSignal) -> Self {
         self.settings.stop = stop;
         self
     }
 
-    /// Who wants to know what it does.
+    /// Sets the receiver of events.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.settings.observer = observer;
@@ -133,8 +135,8 @@ impl<B, C, H, E> WorkerBuilder<B, C, H, E> {
     }
 }
 
-impl WorkerBuilder<ChosenBackend, ChosenConnector, ChosenHandler, ChosenEnv> {
-    /// Looks the run up, and makes the worker.
+impl CompleteWorkerBuilder {
+    /// Loads the run and builds the worker.
     pub async fn build(self) -> Result<Worker, WorkerError> {
         let Self { backend, connector, handler, env, settings } = self;
         let Settings { tenant, run, sink, options, stop, observer } = settings;
@@ -153,14 +155,14 @@ impl WorkerBuilder<ChosenBackend, ChosenConnector, ChosenHandler, ChosenEnv> {
             observer,
             backoff: BACKOFF,
             claiming: Mutex::new(()),
-            bells: Bells::default(),
+            wake_ups: WakeUps::default(),
             retry_limit: record.config.max_shard_retries,
             lease: Duration::from_millis(record.config.lease_duration_ms.get()),
         };
         Ok(Worker { shared: Arc::new(shared) })
     }
 
-    /// Makes the worker and lets it work; see [`Worker::run`].
+    /// Builds the worker and runs it; see [`Worker::run`].
     pub async fn run(self) -> Result<RunOutcome, WorkerError> {
         self.build().await?.run().await
     }

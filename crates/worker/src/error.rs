@@ -6,56 +6,56 @@ use crate::connector::ConnectorError;
 use crate::extent::TokenEnvelopeError;
 use crate::sink::SinkError;
 
-/// Why a worker gave up. Whatever it held has been given back or will be when its lease ends.
+/// Why a worker stopped. The shards it held are released, or will be when their leases expire.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// The run has been ended by somebody.
+    /// The run was ended by another process or an operator.
     #[error("the run has ended: it is {status:?}")]
     RunEnded {
-        /// As what.
+        /// Its status.
         status: RunStatus,
     },
-    /// The store failed, or did not answer for too long.
+    /// The store failed, or did not answer in time.
     #[error(transparent)]
     Store(#[from] InfraError),
-    /// The run protocol refused something that a worker does not expect to be refused.
+    /// The run protocol rejected an operation that should not fail.
     #[error(transparent)]
     Coordination(Box<CoordError>),
-    /// The run protocol refused an operation on a shard.
+    /// The run protocol rejected an operation on a shard.
     #[error("shard {shard}: {error}")]
     Refused {
         /// The shard.
         shard: ShardId,
-        /// What it said.
+        /// The rejection.
         error: Box<CoordError>,
     },
     /// The source failed.
     #[error("the source cannot be read")]
     Source(#[from] ConnectorError),
-    /// The results could not be written.
+    /// Results could not be written.
     #[error("the results cannot be written")]
     Sink(#[from] SinkError),
-    /// A shard's cursor is of something else.
+    /// A shard's cursor was not written by a worker.
     #[error("shard {shard}: {error}")]
     ForeignCursor {
         /// The shard.
         shard: ShardId,
-        /// What is wrong with it.
+        /// What is wrong with its token.
         error: TokenEnvelopeError,
     },
-    /// A failing item cannot be set aside, because there is no room for another shard. What was
-    /// done is committed, and the item is the next to be worked on.
+    /// A failing item cannot be parked, because the limit of shards is reached. What is done is
+    /// committed; the item is the next to be processed.
     #[error(
         "too many items are parked: {item} failed as well, and cannot be set aside ({reason}); \
          nothing is lost: mend what makes them fail, and start again"
     )]
     TooManyParked {
-        /// What the item is called.
+        /// The item's name.
         item: String,
-        /// What the run protocol said.
+        /// The rejection.
         reason: SplitInvalid,
     },
-    /// The result of a failed item could not be written, and the item cannot be set aside.
+    /// The failure of an item could not be recorded, and the item cannot be parked.
     #[error("shard {shard}: the failure of an item cannot be recorded: {detail}")]
     Unrecorded {
         /// The shard.
@@ -70,7 +70,7 @@ pub enum WorkerError {
         /// What is missing.
         detail: String,
     },
-    /// A part of the worker died.
+    /// A task of the worker panicked.
     #[error("a part of the worker stopped without a word")]
     SlotDied,
 }

@@ -1,113 +1,112 @@
-//! What a worker tells about its work while it goes on.
+//! Events that a worker reports.
 
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_coordination::ParkReason;
 
 use crate::connector::SkipReports;
 
-/// Something that happened.
+/// An event of a worker.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum WorkerEvent<'a> {
     /// A shard was acquired.
     Claimed {
-        /// Which.
+        /// The shard.
         shard: ShardId,
-        /// Under which fence.
+        /// Its new fence.
         fence: FenceEpoch,
-        /// Its range.
+        /// Start of its range.
         start: &'a [u8],
-        /// Its range's end.
+        /// End of its range.
         end: &'a [u8],
-        /// The last key that is done.
+        /// The last completed key.
         after: Option<&'a [u8]>,
     },
-    /// An item is done, and everything before it in its shard is.
+    /// An item and all before it in its shard are done.
     Done {
         /// The shard.
         shard: ShardId,
         /// The item.
         key: &'a [u8],
-        /// How many bytes it stands for.
+        /// Its size in bytes.
         bytes: u64,
-        /// How often it was tried again.
+        /// Number of retries.
         retries: u32,
     },
-    /// What is done has been committed.
+    /// The cursor was committed.
     Committed {
         /// The shard.
         shard: ShardId,
-        /// Up to where.
+        /// The cursor's key.
         key: &'a [u8],
-        /// How many items the shard has behind it.
+        /// Items done in the shard.
         items: u64,
-        /// How many bytes.
+        /// Bytes done in the shard.
         bytes: u64,
     },
-    /// The rest of a shard became a new one.
+    /// The rest of a shard was split off.
     Split {
         /// The shard.
         shard: ShardId,
-        /// The new one.
+        /// The new shard.
         residual: ShardId,
-        /// Where the new one begins.
+        /// Start of the new shard.
         boundary: &'a [u8],
     },
-    /// Somebody asked for a part of a shard, and there is none that could be given, for now at
-    /// least.
+    /// A split was requested of a shard that cannot be split now.
     Indivisible {
         /// The shard.
         shard: ShardId,
-        /// What is being worked on.
+        /// The last key handed out.
         key: Option<&'a [u8]>,
     },
-    /// An item failed for good in a run whose cursors move when items are handed out.
+    /// An item failed permanently in a run whose cursors move at dispatch.
     Failed {
         /// The shard.
         shard: ShardId,
         /// The item.
         key: &'a [u8],
-        /// What is known about it.
+        /// What went wrong.
         detail: &'a str,
     },
-    /// An item failed for good and is set aside.
+    /// An item failed permanently and was parked.
     Parked {
-        /// The shard, whose rest is that item.
+        /// The shard that holds nothing but the item now.
         shard: ShardId,
         /// The item.
         key: &'a [u8],
-        /// Why.
+        /// The reason.
         reason: ParkReason,
-        /// What is known about it.
+        /// What went wrong.
         detail: &'a str,
-        /// How often it was tried again before that.
+        /// Number of retries before that.
         retries: u32,
     },
-    /// A shard is done.
+    /// A shard was completed.
     Completed {
-        /// Which.
+        /// The shard.
         shard: ShardId,
     },
-    /// A shard was given back.
+    /// A shard was released.
     Released {
-        /// Which.
+        /// The shard.
         shard: ShardId,
     },
-    /// A shard is somebody else's now, or nobody's.
+    /// The lease of a shard was lost.
     Lost {
-        /// Which.
+        /// The shard.
         shard: ShardId,
-        /// How that came to be known.
+        /// How the worker learned of it.
         reason: &'a str,
     },
-    /// The store refused a write, because the shard had another owner by then.
+    /// The store rejected a write, because the shard had another owner by then.
     Refused {
-        /// Which.
+        /// The shard.
         shard: ShardId,
     },
-    /// A write that was repeated had taken effect before, and was done once.
+    /// A retried write had taken effect before, and was applied once.
     Replayed {
-        /// Which shard's.
+        /// The shard.
         shard: ShardId,
     },
     /// Entries of the source were skipped. Reading a page again, in this worker or the next,
@@ -116,24 +115,24 @@ pub enum WorkerEvent<'a> {
         /// The skipped entries, and how many per reason.
         reports: &'a SkipReports,
     },
-    /// There is nothing to claim at the moment.
+    /// No shard can be claimed now.
     Idle,
     /// The run is paused.
     Paused,
-    /// The store does not answer, or the source; it is asked again.
+    /// The store or the source failed; the call will be retried.
     Trouble {
-        /// What it said.
+        /// The error message.
         message: &'a str,
     },
 }
 
-/// Somebody who wants to know. It is called from the middle of the work, so it should be quick.
+/// Receives events. It is called in the middle of the work, so it must be quick.
 pub trait Observer: Send + Sync + 'static {
-    /// Something happened to the worker's slot of that number.
+    /// Receives an event of the worker's slot with this number.
     fn event(&self, slot: usize, event: WorkerEvent<'_>);
 }
 
-/// Nobody wants to know.
+/// Ignores events.
 impl Observer for () {
     fn event(&self, _: usize, _: WorkerEvent<'_>) {}
 }

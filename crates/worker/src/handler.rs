@@ -1,4 +1,4 @@
-//! What is done with each item.
+//! Handlers: what processes items.
 
 use std::fmt;
 use std::future::Future;
@@ -8,8 +8,8 @@ use shardwright_coordination::ParkReason;
 
 use crate::connector::Item;
 
-/// Under which right items are worked on. Run, shard, fence and an item's sequence together name
-/// one attempt of one owner, and make an idempotency key for effects outside.
+/// The lease under which items are processed. Run, shard, fence and an item's sequence together
+/// name one attempt of one owner: an idempotency key for external effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The run.
@@ -18,80 +18,80 @@ pub struct Assignment {
     pub shard: ShardId,
     /// The fence of the lease.
     pub fence: FenceEpoch,
-    /// Who works on it.
+    /// The holder.
     pub worker: WorkerId,
 }
 
-/// Items to be worked on together.
+/// Items to process together.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// Under which right.
+    /// The lease.
     pub assignment: &'a Assignment,
-    /// The number of the first item, counted from the moment the shard was acquired.
+    /// Sequence number of the first item, counted from the acquisition of the shard.
     pub sequence: u64,
     /// The items, in key order.
     pub items: &'a [Item],
-    /// Which try it is, counted from 1.
+    /// Number of the try, from 1.
     pub attempt: u32,
 }
 
-/// What came of an item: the bytes to append to the results, which may be none.
+/// The outcome of an item: bytes to append to the results, which may be empty, or a failure.
 pub type Outcome = Result<Vec<u8>, ItemFailure>;
 
-/// An item could not be worked on.
+/// Why an item failed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ItemFailure {
-    /// Why, if it is to be parked for it.
+    /// Reason to record if the item is parked.
     pub reason: ParkReason,
-    /// What is known about it, for whoever looks at it later.
+    /// Message for the operator.
     pub detail: String,
-    /// Whether another try may help.
+    /// Whether a retry may succeed.
     pub is_retryable: bool,
-    /// Whose it is.
+    /// What caused it.
     pub cause: FailureCause,
 }
 
-/// Whose failure it was.
+/// What caused a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCause {
-    /// The item's, or that of something that was worked on with it. An item that failed in company
-    /// is tried alone, however few tries there are.
+    /// The item, or another of its batch. An item that failed in a batch is tried alone once,
+    /// beside the tries of the retry policy.
     Unclear,
-    /// The item's own.
+    /// The item itself.
     Item,
-    /// The worker's: it lacks what any item would need. So none is set aside; when no more tries
-    /// are left, the worker gives back what it has, and stops.
+    /// The worker, which lacks something that every item needs. No item is parked for it: after
+    /// the last try, the worker releases its shards and stops.
     Worker,
 }
 
 impl ItemFailure {
-    /// Something went wrong that may go well another time.
+    /// A failure that a retry may fix.
     #[must_use]
     pub fn retryable(detail: impl Into<String>) -> Self {
         let (reason, detail) = (ParkReason::TooManyErrors, detail.into());
         Self { reason, detail, is_retryable: true, cause: FailureCause::Unclear }
     }
 
-    /// Something went wrong that will go wrong every time.
+    /// A failure that no retry fixes.
     #[must_use]
     pub fn fatal(reason: ParkReason, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into(), is_retryable: false, cause: FailureCause::Unclear }
     }
 
-    /// The same, with nothing but the item itself as the cause.
+    /// The same failure, caused by the item itself.
     #[must_use]
     pub fn own(self) -> Self {
         Self { cause: FailureCause::Item, ..self }
     }
 
-    /// The same, with nothing about the item as the cause.
+    /// The same failure, caused by the worker.
     #[must_use]
     pub fn of_worker(self) -> Self {
         Self { cause: FailureCause::Worker, ..self }
     }
 }
 
-/// What went wrong may quote an item.
+/// The detail may quote an item.
 impl fmt::Debug for ItemFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ItemFailure")
@@ -103,46 +103,45 @@ impl fmt::Debug for ItemFailure {
     }
 }
 
-/// What is done with items.
+/// Processes items.
 ///
-/// A future that is dropped has lost its shard: whatever it does outside must stop.
+/// A dropped future means that the shard was lost: external effects must stop then.
 pub trait Handler: Send + Sync + 'static {
-    /// How many items to hand over at once.
+    /// Most items per batch.
     fn batch_size(&self) -> usize {
         1
     }
 
-    /// What to append to the results for an item that failed for good and cannot be set aside,
-    /// because its run's cursors move when items are handed out. If even that fails, the worker
-    /// stops: it would lose the item.
+    /// The result of an item that failed permanently and cannot be parked, because the cursors of
+    /// its run move at dispatch. If this fails too, the worker stops, so as not to lose the item.
     fn failure_record(&self, item: &Item, failure: &ItemFailure) -> Outcome {
         let _ = (item, failure);
         Ok(Vec::new())
     }
 
-    /// Works on a batch, and says of each item, in order, what came of it.
+    /// Processes a batch, and returns the outcome of each item, in order.
     fn process(&self, batch: Batch<'_>) -> impl Future<Output = Vec<Outcome>> + Send;
 
-    /// Everything of a shard up to `key` is committed and never comes again.
+    /// Called when all items of a shard up to `key` are committed, and will not be repeated.
     fn committed(&self, assignment: &Assignment, key: &[u8]) {
         let _ = (assignment, key);
     }
 
-    /// The rest of a shard from `end` on is a shard of its own now.
+    /// Called when the rest of a shard from `end` on was split off.
     fn divided(&self, assignment: &Assignment, end: &[u8]) {
         let _ = (assignment, end);
     }
 
-    /// Nothing more comes.
+    /// Called after the last batch.
     fn close(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
 
-/// A handler made of a function of one item; see [`each`].
+/// A handler that calls a function for each item; see [`each`].
 pub struct Each<F>(F);
 
-/// Makes a handler of a function of one item.
+/// Makes a handler of a function that processes one item.
 pub fn each<F, R>(function: F) -> Each<F>
 where
     F: Fn(Item) -> R + Send + Sync + 'static,

@@ -1,16 +1,15 @@
-//! One shard, from the moment it is acquired until it is somebody else's.
+//! One shard, from its acquisition until it is completed, parked, released or lost.
 //!
-//! Three things go on side by side: the work, the renewal of the lease, and telling others how far
-//! the work is. When a renewal is refused or comes too late, the work is dropped where it stands:
-//! its results were not committed, so they do not exist. Only where the work is just about to end
-//! the shard, a refusal may mean that it has, and the answer is waited for while the lease lasts.
+//! Three tasks run side by side: the work, the renewal of the lease, and publishing estimates. When
+//! a renewal is rejected or late, the work is dropped: its results were not committed, so they do
+//! not exist. While the work is ending the shard, a rejected renewal may mean that it has ended, so
+//! the answer is awaited while the lease is valid.
 
-mod advice;
-mod care;
 mod commit;
+mod crash_policy;
 mod divide;
+mod estimate_state;
 mod feed;
-mod give_back;
 mod lease_cell;
 mod ledger;
 mod poison;
@@ -25,8 +24,8 @@ use shardwright_contracts::{ShardId, WorkerId};
 use shardwright_coordination::{CoordError, IdempotentOutcome, InfraError, RestoredShardState};
 use tokio::sync::MutexGuard;
 
-use self::advice::Advice;
-use self::care::{Alone, Solitude};
+use self::crash_policy::{ExclusiveClaim, Exclusivity};
+use self::estimate_state::EstimateState;
 use self::lease_cell::LeaseCell;
 use self::work::Work;
 use crate::error::WorkerError;
@@ -46,11 +45,11 @@ pub(crate) enum End {
 /// Why work on a shard stopped before its end.
 #[derive(Debug)]
 pub(crate) enum Stopped {
-    /// The shard is not ours any more.
+    /// The lease was lost.
     Lost(String),
-    /// It was somebody else's already when something was to be written.
+    /// The store rejected a write, because the lease was no longer valid.
     Refused(String),
-    /// Nothing more can be done here.
+    /// The worker cannot go on.
     Failed(WorkerError),
 }
 
@@ -60,7 +59,7 @@ impl From<WorkerError> for Stopped {
     }
 }
 
-/// Who holds what.
+/// The worker slot that holds a shard.
 pub(crate) struct Holder<'w> {
     pub(crate) shared: &'w Shared,
     pub(crate) slot: usize,
@@ -68,8 +67,8 @@ pub(crate) struct Holder<'w> {
 }
 
 impl Holder<'_> {
-    /// Works on a shard that was acquired after `asked_at`. While `turn` is kept, nobody else of
-    /// this worker acquires one.
+    /// Works on a shard whose claim was sent at `asked_at`. While `turn` is held, no other slot of
+    /// this worker acquires a shard.
     pub(crate) async fn hold<'t>(
         &'t self,
         state: RestoredShardState,
@@ -78,9 +77,9 @@ impl Holder<'_> {
     ) -> Result<End, WorkerError> {
         let shard = state.lease.key().shard;
         let (options, limit) = (&self.shared.options, self.shared.retry_limit);
-        let alone = Alone::of(state.fruitless_acquires, limit, options);
-        let solitude = Solitude::begin(alone, self.shared.env.monotonic(), turn);
-        self.tell(WorkerEvent::Claimed {
+        let exclusivity = Exclusivity::of(state.fruitless_acquires, limit, options);
+        let exclusive = ExclusiveClaim::begin(exclusivity, self.shared.env.monotonic(), turn);
+        self.report(WorkerEvent::Claimed {
             shard,
             fence: state.lease.fence(),
             start: state.spec.as_spec_ref().start(),
@@ -88,73 +87,73 @@ impl Holder<'_> {
             after: state.cursor.as_update().last_key(),
         });
         let lease = LeaseCell::new(state.lease, asked_at + self.shared.usable_lease());
-        let advice = Advice::new(&state, self.shared.env.monotonic());
+        let estimate = EstimateState::new(&state, self.shared.env.monotonic());
         let assignment = Assignment {
             run: self.shared.run,
             shard,
             fence: state.lease.fence(),
             worker: self.worker,
         };
-        let ended = match Work::new(self, &assignment, &lease, &advice, state, solitude) {
-            Ok(work) => self.work_on(work, &lease, &advice).await,
+        let ended = match Work::new(self, &assignment, &lease, &estimate, state, exclusive) {
+            Ok(work) => self.work_on(work, &lease, &estimate).await,
             Err(error) => Err(Stopped::Failed(error)),
         };
         match ended {
             Ok(end) => Ok(end),
             Err(Stopped::Lost(reason)) => {
-                self.tell(WorkerEvent::Lost { shard, reason: &reason });
+                self.report(WorkerEvent::Lost { shard, reason: &reason });
                 Ok(End::Lost)
             }
             Err(Stopped::Refused(reason)) => {
-                self.tell(WorkerEvent::Refused { shard });
-                self.tell(WorkerEvent::Lost { shard, reason: &reason });
+                self.report(WorkerEvent::Refused { shard });
+                self.report(WorkerEvent::Lost { shard, reason: &reason });
                 Ok(End::Lost)
             }
             Err(Stopped::Failed(error)) => {
-                self.give_up(&lease).await;
+                self.abandon(&lease).await;
                 Err(error)
             }
         }
     }
 
-    /// Works for as long as the lease can be kept.
+    /// Works while the lease can be renewed.
     async fn work_on(
         &self,
         work: Work<'_>,
         lease: &LeaseCell,
-        advice: &Advice,
+        estimate: &EstimateState,
     ) -> Result<End, Stopped> {
         let mut kept = pin!(self.keep(lease).fuse());
         let mut work = pin!(work.run().fuse());
-        let mut advising = pin!(self.advise(lease, advice).fuse());
+        let mut publishing = pin!(self.publish_estimates(lease, estimate).fuse());
         select_biased! {
             lost = kept => Err(Stopped::Lost(lost)),
             ended = work => ended,
-            never = advising => match never {},
+            never = publishing => match never {},
         }
     }
 
-    pub(crate) fn tell(&self, event: WorkerEvent<'_>) {
+    pub(crate) fn report(&self, event: WorkerEvent<'_>) {
         self.shared.observer.event(self.slot, event);
     }
 
-    /// Tells if an operation had taken effect before, and was not done a second time.
+    /// Reports an operation that was answered from the op log.
     fn note_replay<T>(&self, shard: ShardId, outcome: &IdempotentOutcome<T>) {
         if outcome.is_replay() {
-            self.tell(WorkerEvent::Replayed { shard });
+            self.report(WorkerEvent::Replayed { shard });
         }
     }
 
-    /// Waits a little before something is tried again that the store did not do.
+    /// Reports a failure of the store, and waits before the retry.
     pub(crate) async fn pause_after(&self, failures: &mut u32, error: &InfraError) {
-        self.tell(WorkerEvent::Trouble { message: &error.to_string() });
+        self.report(WorkerEvent::Trouble { message: &error.to_string() });
         let wait = self.shared.backoff.wait(*failures + 1, self.shared.env.random());
         *failures = failures.saturating_add(1);
         self.shared.env.sleep(wait).await;
     }
 }
 
-/// What a refusal of an operation on a held shard means: it is lost, or nothing helps.
+/// Classifies a rejection of an operation on a held shard: the lease is lost, or the worker fails.
 pub(crate) fn stopped_by(shard: ShardId, refusal: impl Into<CoordError>) -> Stopped {
     match refusal.into() {
         lost @ (CoordError::StaleFence(_)

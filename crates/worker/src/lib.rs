@@ -30,29 +30,23 @@ pub mod handler;
 pub mod sink;
 
 mod attempt;
-mod bells;
 mod builder;
-mod create;
 mod erased;
 mod error;
 mod event;
 mod hold;
 mod options;
 mod pace;
-mod retry;
+mod signals;
 mod slot;
-mod stop;
 mod straggler;
 mod tracker;
 mod worker;
 
-pub use builder::WorkerBuilder;
-pub use create::create_run;
+pub use builder::{CompleteWorkerBuilder, WorkerBuilder};
 pub use error::WorkerError;
 pub use event::{Observer, WorkerEvent};
 pub use handler::{Handler, ItemFailure, each};
-pub use options::WorkerOptions;
-pub use retry::RetryPolicy;
-
-pub use stop::StopSignal;
-pub use worker::{RunOutcome, Worker};
+pub use options::{RetryPolicy, WorkerOptions};
+pub use signals::StopSignal;
+pub use worker::{RunOutcome, Worker, create_run};

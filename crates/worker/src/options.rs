@@ -1,33 +1,34 @@
+//! How a worker works, and how often it retries.
+
 use std::time::Duration;
 
 use crate::connector::PageLimit;
-use crate::retry::RetryPolicy;
 
-/// How a worker works. The defaults suit most.
+/// Options of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerOptions {
-    /// How many shards it works on at a time.
+    /// Shards held at a time.
     pub slots: usize,
-    /// How many batches of one shard it works on at a time.
+    /// Batches of one shard processed at a time.
     pub in_flight: usize,
-    /// After how long what is done is committed. What is done since then is done again if the
-    /// worker is killed.
+    /// Longest time between two commits. What was done since the last is repeated if the worker
+    /// is killed.
     pub commit_interval: Duration,
-    /// After how many items it is committed even if that time is not over.
+    /// Most items between two commits.
     pub commit_items: u64,
-    /// How often a failing item is tried.
+    /// Retries of failing items.
     pub retry: RetryPolicy,
-    /// How much of the source is read ahead.
+    /// Most of the source that is read ahead.
     pub page: PageLimit,
-    /// When the rest of a shard is too small to be divided.
+    /// Shortest remaining time for which a part of a shard is split off.
     pub least_split: Duration,
-    /// How often a holder tells how far it is, at most.
+    /// Time between two published estimates.
     pub estimate_interval: Duration,
-    /// How often in a row a shard may be acquired without progress before its next item is taken
-    /// for what kills workers, and set aside unseen. Two at least: once in company, once alone.
-    /// Whoever kills workers on purpose should allow for more: nobody can tell why one was lost.
+    /// Acquires in a row without progress after which a shard's next item is parked unprocessed,
+    /// as the item that kills workers. At least two: once beside other shards, once alone. Raise it
+    /// where workers are killed on purpose, because the reason of a loss is unknown.
     pub crash_limit: u32,
-    /// How long a store may fail to answer before the worker gives up.
+    /// How long the store may fail before the worker returns the error.
     pub patience: Duration,
 }
 
@@ -44,6 +45,57 @@ impl Default for WorkerOptions {
             estimate_interval: Duration::from_secs(1),
             crash_limit: 10,
             patience: Duration::from_secs(120),
+        }
+    }
+}
+
+/// How often an item is retried before it counts as failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Tries after the first.
+    pub retries: u32,
+    /// Wait before the first retry.
+    pub first_wait: Duration,
+    /// Longest wait.
+    pub longest_wait: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        let (first_wait, longest_wait) = (Duration::from_millis(200), Duration::from_secs(30));
+        Self { retries: 2, first_wait, longest_wait }
+    }
+}
+
+impl RetryPolicy {
+    /// The wait before retry number `retry`, counted from 1. It doubles each time, and `chance`
+    /// takes off up to a half, so that items that failed together are not retried together.
+    #[must_use]
+    pub fn wait(&self, retry: u32, chance: u64) -> Duration {
+        let doublings = retry.saturating_sub(1).min(31);
+        let longest = self.first_wait.saturating_mul(1 << doublings).min(self.longest_wait);
+        let thousandths = u32::try_from(chance % 500).unwrap_or_default();
+        longest.saturating_sub(longest / 1_000 * thousandths)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        let policy = RetryPolicy::default();
+        let waits = [1, 2, 3, 8, 9, 40].map(|retry| policy.wait(retry, 0).as_millis());
+        assert_eq!(waits, [200, 400, 800, 25_600, 30_000, 30_000]);
+    }
+
+    #[test]
+    fn chance_takes_off_less_than_a_half() {
+        let policy = RetryPolicy::default();
+        for chance in 0..2_000 {
+            let wait = policy.wait(1, chance).as_millis();
+            assert!((100..=200).contains(&wait), "{wait}");
         }
     }
 }

@@ -1,20 +1,20 @@
-//! How fast a shard goes, and when it will be done.
+//! The speed of a shard, and when it will be done.
 
 use std::time::Duration;
 
 use shardwright_coordination::WorkEstimate;
 
-/// After this long, half of what is known about the speed is from since then.
+/// Half-life of the moving average of the speed.
 const HALF_LIFE: Duration = Duration::from_secs(4);
 
-/// What there may be left of a shard.
+/// What is left of a shard, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) items: Option<u64>,
     pub(crate) bytes: Option<u64>,
 }
 
-/// The speed of a shard, of which the last seconds count most.
+/// The speed of a shard, as a moving average.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     since: Duration,
@@ -46,7 +46,7 @@ impl Pace {
         self.done_bytes = self.done_bytes.saturating_add(bytes);
     }
 
-    /// Takes what was done since the last time into account.
+    /// Adds what was done since the last measurement to the average.
     #[expect(clippy::cast_precision_loss, reason = "a speed need not be exact")]
     pub(crate) fn measure(&mut self, now: Duration) {
         let elapsed = now.saturating_sub(self.measured).as_secs_f64();
@@ -55,7 +55,7 @@ impl Pace {
         }
         let items = (self.done_items - self.items_then) as f64 / elapsed;
         let bytes = (self.done_bytes - self.bytes_then) as f64 / elapsed;
-        // At first there is nothing to average with.
+        // The first measurement has nothing to average with.
         let is_first = self.measured == self.since;
         let old = if is_first { 0.0 } else { 0.5_f64.powf(elapsed / HALF_LIFE.as_secs_f64()) };
         self.items_per_second = self.items_per_second.mul_add(old, items * (1.0 - old));
@@ -64,7 +64,7 @@ impl Pace {
         self.measured = now;
     }
 
-    /// What to tell others. Bytes tell more than items where both are known.
+    /// The estimate to publish. It takes the longer of the times by bytes and by items.
     pub(crate) fn estimate(&self, left: Left, is_indivisible: bool) -> WorkEstimate {
         let by_bytes = left.bytes.and_then(|bytes| time_for(bytes, self.bytes_per_second));
         let by_items = left.items.and_then(|items| time_for(items, self.items_per_second));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_tell_before_something_is_done() {
+    fn there_is_no_prediction_before_something_is_done() {
         let mut pace = Pace::new(seconds(10));
         assert_eq!(left_ms(&pace, 5), None);
         pace.measure(seconds(11));

@@ -1,14 +1,11 @@
-//! Where results go.
+//! Sinks: where results go.
 //!
-//! A sink keeps one segment per shard and fence. What was appended counts when a committed cursor
-//! names it; see [`crate::extent`].
-
-mod discard;
+//! A sink keeps one segment per shard and fence. Appended bytes count once a committed cursor names
+//! them; see [`crate::extent`].
 
 use std::future::Future;
 use std::io;
 
-pub use discard::NullSink;
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, ShardKey};
 
 use crate::extent::Extent;
@@ -16,46 +13,46 @@ use crate::extent::Extent;
 /// Why results could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
-    /// The place of results failed.
+    /// The file system or object store failed.
     #[error("{place}: {error}")]
     Io {
-        /// Where.
+        /// The segment or folder.
         place: String,
-        /// What it said.
+        /// The error.
         error: io::Error,
     },
-    /// A segment holds less than was made durable, or something else.
+    /// A segment does not hold what was committed.
     #[error("{place} does not hold the results that were committed: {problem}")]
     Damaged {
-        /// Where.
+        /// The segment or folder.
         place: String,
         /// What is wrong.
         problem: &'static str,
     },
-    /// A shard's results are on other machines, in as many pieces as there may be.
+    /// The results of a shard are on other machines, in the largest allowed number of extents.
     #[error(
         "the results of shard {shard} are in too many pieces, all of them on other machines: let \
          one of those go on with it, which brings its own together"
     )]
     Scattered {
-        /// Which.
+        /// The shard.
         shard: ShardId,
     },
 }
 
-/// A place for results.
+/// Stores results.
 pub trait Sink: Send + Sync + 'static {
-    /// What a holder appends to.
+    /// The segment that a holder appends to.
     type Segment: Segment;
 
-    /// Begins the segment of a shard and fence, empty.
+    /// Starts the empty segment of a shard and fence.
     fn begin(
         &self,
         shard: ShardKey,
         fence: FenceEpoch,
     ) -> impl Future<Output = Result<Self::Segment, SinkError>> + Send;
 
-    /// Reads the bytes of an extent piece by piece, and checks them when all are read.
+    /// Reads an extent piece by piece, and checks its digest at the end.
     fn read(
         &self,
         run: RunId,
@@ -63,23 +60,62 @@ pub trait Sink: Send + Sync + 'static {
         piece: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
     ) -> impl Future<Output = Result<(), SinkError>> + Send;
 
-    /// Whether an extent lies on another machine, and only that one can read it.
+    /// Whether only another machine can read an extent.
     fn is_elsewhere(&self, _run: RunId, _extent: &Extent) -> bool {
         false
     }
 
-    /// Takes away the segments of a run.
+    /// Deletes the segments of a run.
     fn discard(&self, run: RunId) -> impl Future<Output = Result<(), SinkError>> + Send;
 }
 
-/// What a holder appends to.
+/// The segment that a holder appends to.
 pub trait Segment: Send + 'static {
-    /// Appends the result of an item. It need not be durable yet.
+    /// Appends the result of an item, not yet durable.
     fn append(&mut self, result: &[u8]) -> Result<(), SinkError>;
 
-    /// Counts results that were appended as `bytes` of a copy.
+    /// Appends bytes copied from another segment, which hold the results of `items` items.
     fn append_copied(&mut self, bytes: &[u8], items: u64) -> Result<(), SinkError>;
 
-    /// Makes durable what was appended; nothing if nothing ever was.
+    /// Makes the appended bytes durable; returns none if the segment is empty.
     fn sync(&mut self) -> impl Future<Output = Result<Option<Extent>, SinkError>> + Send;
+}
+
+/// Discards results, for handlers whose effects are elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NullSink;
+
+impl Sink for NullSink {
+    type Segment = Self;
+
+    async fn begin(&self, _: ShardKey, _: FenceEpoch) -> Result<Self, SinkError> {
+        Ok(Self)
+    }
+
+    async fn read(
+        &self,
+        _: RunId,
+        _: Extent,
+        _: &mut (dyn FnMut(&[u8]) -> io::Result<()> + Send),
+    ) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    async fn discard(&self, _: RunId) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+impl Segment for NullSink {
+    fn append(&mut self, _: &[u8]) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn append_copied(&mut self, _: &[u8], _: u64) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    async fn sync(&mut self) -> Result<Option<Extent>, SinkError> {
+        Ok(None)
+    }
 }

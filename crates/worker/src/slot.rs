@@ -1,4 +1,4 @@
-//! One place of a worker: holds one shard at a time.
+//! A slot of a worker: holds one shard at a time.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use shardwright_coordination::{
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 use crate::hold::Holder;
-use crate::straggler::worth_asking;
+use crate::straggler::worth_splitting;
 use crate::worker::{RunOutcome, Shared};
 
-/// How long somebody who has nothing to do waits at first before looking again by itself.
+/// First wait of an idle slot before it checks again by itself.
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
-/// And how long at most.
+/// Longest such wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// How long a request for a part of a shard stands.
+/// How long a split request stays valid.
 const PATIENCE_MS: u64 = 10_000;
 
-/// One place of a worker.
+/// A slot of a worker.
 pub(crate) struct Slot {
     shared: Arc<Shared>,
     number: usize,
     worker: WorkerId,
 }
 
-/// What to do after a look for work.
+/// What to do after a claim.
 enum Next {
     Claim,
     End(RunOutcome),
@@ -40,12 +40,12 @@ enum Next {
 
 impl Slot {
     pub(crate) fn new(shared: Arc<Shared>, number: usize) -> Self {
-        // Nobody else ever had the name.
+        // Random, so that no other slot ever had the id.
         let worker = WorkerId::from_raw(shared.env.random());
         Self { shared, number, worker }
     }
 
-    /// Claims and works until there is nothing left to do.
+    /// Claims and processes shards until nothing is left.
     pub(crate) async fn run(&self) -> Result<RunOutcome, WorkerError> {
         let shared = &*self.shared;
         let holder = Holder { shared, slot: self.number, worker: self.worker };
@@ -59,7 +59,7 @@ impl Slot {
             let asked_at = shared.env.monotonic();
             let claimed =
                 shared.backend.claim_next_available(shared.tenant, shared.run, self.worker).await;
-            // Whoever gets nothing lets others try.
+            // A slot that got no shard drops its turn.
             let next = match claimed.map(|state| (state, turn)) {
                 Ok((state, turn)) => {
                     wait = SHORTEST_WAIT;
@@ -73,7 +73,7 @@ impl Slot {
                     Ok(Next::Claim)
                 }
                 Err(ClaimError::RunPaused(_)) => {
-                    holder.tell(WorkerEvent::Paused);
+                    holder.report(WorkerEvent::Paused);
                     self.wait_for_work(LONGEST_WAIT).await;
                     Ok(Next::Claim)
                 }
@@ -99,7 +99,7 @@ impl Slot {
         Ok(RunOutcome::Stopped)
     }
 
-    /// Finds out whether anything is left, asks for a part of it, and waits.
+    /// Checks whether anything is left, requests a split of it, and waits.
     async fn idle(&self, holder: &Holder<'_>, wait: &mut Duration) -> Result<Next, WorkerError> {
         let shared = &*self.shared;
         let progress = shared.backend.get_run_progress(shared.tenant, shared.run).await;
@@ -111,46 +111,46 @@ impl Slot {
             }
             RunTerminalEvaluation::StillActive => {}
         }
-        holder.tell(WorkerEvent::Idle);
-        // Something that can be claimed needs no asking.
+        holder.report(WorkerEvent::Idle);
+        // No split is needed while shards can be claimed.
         if progress.leased == progress.active {
-            self.ask().await?;
+            self.request_split().await?;
         }
         self.wait_for_work(*wait).await;
         *wait = wait.saturating_mul(2).min(LONGEST_WAIT);
         Ok(Next::Claim)
     }
 
-    /// Ends the run.
+    /// Completes the run.
     async fn finish(&self) -> Result<Next, WorkerError> {
         let shared = &*self.shared;
         let op = OpId::from_raw(shared.env.random());
         match shared.backend.complete_run(shared.tenant, shared.run, op).await {
             Ok(_) => Ok(Next::End(RunOutcome::Done)),
             Err(RunTransitionError::RunTerminal(ended)) => ended_as(ended.status).map(Next::End),
-            // Somebody unparked something just now.
+            // A shard was unparked meanwhile.
             Err(RunTransitionError::RunUnfinished(_)) => Ok(Next::Claim),
             Err(error) => Err(WorkerError::coordination(error)),
         }
     }
 
-    /// Asks the holder that will be last for a part of its work.
-    async fn ask(&self) -> Result<(), WorkerError> {
+    /// Requests a split of the shard that will take longest.
+    async fn request_split(&self) -> Result<(), WorkerError> {
         let shared = &*self.shared;
         let estimates = shared.backend.list_estimates(shared.tenant, shared.run).await?;
         let least = shared.options.least_split.saturating_mul(2).as_millis();
         let least = u64::try_from(least).unwrap_or(u64::MAX);
-        for shard in worth_asking(&estimates, shared.env.wall_clock(), least) {
+        for shard in worth_splitting(&estimates, shared.env.wall_clock(), least) {
             let key = ShardKey::new(shared.run, shard);
             let asked =
                 shared.backend.request_split(shared.tenant, key, self.worker, PATIENCE_MS).await;
             match asked {
                 Ok(()) => {
-                    shared.bells.ring(shard);
+                    shared.wake_ups.wake(shard);
                     return Ok(());
                 }
                 Err(SplitRequestError::BackendError(error)) => return Err(error.into()),
-                // Somebody else has asked, or it is not held any more: the next one, then.
+                // Requested by another worker, or not held any more: try the next.
                 Err(_) => {}
             }
         }

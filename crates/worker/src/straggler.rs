@@ -1,13 +1,13 @@
-//! Whom to ask for a part of their work.
+//! Which shards are worth splitting.
 
 use shardwright_contracts::{LogicalTime, ShardId};
 use shardwright_coordination::HeldEstimate;
 
-/// The shards worth asking for, the one that will take longest first.
+/// The shards of which a split is worth requesting, the one that will take longest first.
 ///
-/// An estimate is as old as it is: what has passed since is over. A holder that cannot tell comes
-/// behind those who can, since it may be nearly done.
-pub(crate) fn worth_asking(
+/// The age of an estimate is subtracted from it. Shards without an estimate of the time left come
+/// last, since they may be nearly done.
+pub(crate) fn worth_splitting(
     estimates: &[HeldEstimate],
     now: LogicalTime,
     least_left_ms: u64,
@@ -44,18 +44,18 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_that_will_be_last_is_asked_first() {
+    fn the_shard_that_will_take_longest_comes_first() {
         let one_item =
             WorkEstimate { left_ms: Some(90_000), is_indivisible: true, ..WorkEstimate::default() };
         let estimates = [
             held(1, 1_000, Some(3_000)),
-            held(2, 1_900, Some(2_500)), // In truth the later of the two.
+            held(2, 1_900, Some(2_500)), // Ends later than the first.
             held(3, 2_000, None),
             held(4, 1_000, Some(1_050)), // Nearly done.
             HeldEstimate { estimate: one_item, ..held(5, 2_000, None) },
         ];
         let now = LogicalTime::from_millis(2_000);
-        let asked = worth_asking(&estimates, now, 200);
+        let asked = worth_splitting(&estimates, now, 200);
         assert_eq!(asked, [2, 1, 3].map(ShardId::from_raw));
     }
 }

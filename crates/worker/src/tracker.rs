@@ -1,18 +1,18 @@
-//! Which items are done, when they finish in any order.
+//! Which items are done, where they finish in any order.
 //!
-//! A cursor says that everything up to a key is done. So it may only move over items that are all
-//! done, however many behind them are done as well.
+//! A cursor states that everything up to a key is done. So it moves over the completed prefix only,
+//! however many items behind it are done as well.
 
 use std::collections::VecDeque;
 
-/// Items in the order in which they were handed out, with what came of them.
+/// Items in the order in which they were handed out, with their outcomes.
 #[derive(Debug)]
 pub(crate) struct Tracker<T> {
     first: u64,
     outcomes: VecDeque<Option<T>>,
 }
 
-/// The place of an item.
+/// The position of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
@@ -21,13 +21,13 @@ impl<T> Tracker<T> {
         Self { first: 0, outcomes: VecDeque::new() }
     }
 
-    /// Notes that the next item was handed out.
+    /// Adds the next item.
     pub(crate) fn start(&mut self) -> Ticket {
         self.outcomes.push_back(None);
         Ticket(self.first + self.outcomes.len() as u64 - 1)
     }
 
-    /// Notes what came of an item.
+    /// Records the outcome of an item.
     pub(crate) fn finish(&mut self, ticket: Ticket, outcome: T) {
         let index = ticket.0.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(slot) = index.and_then(|index| self.outcomes.get_mut(index)) {
@@ -35,7 +35,7 @@ impl<T> Tracker<T> {
         }
     }
 
-    /// The outcome of the first item of which none was taken, if it is done.
+    /// Removes the first item and returns its outcome, if it is done.
     pub(crate) fn take_first(&mut self) -> Option<T> {
         let done = self.outcomes.front_mut()?.take()?;
         self.outcomes.pop_front();
@@ -43,7 +43,7 @@ impl<T> Tracker<T> {
         Some(done)
     }
 
-    /// How many items were handed out whose outcome was not taken.
+    /// Number of items that were not removed.
     pub(crate) fn len(&self) -> usize {
         self.outcomes.len()
     }

@@ -5,19 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use shardwright_contracts::{Env, RunId, TenantId};
-use shardwright_coordination::Backend;
+use shardwright_contracts::{
+    CursorUpdate, Env, InitialShardInput, OpId, RunId, ShardId, ShardSpecRef, TenantId,
+};
+use shardwright_coordination::{
+    AsyncRunManagement as _, Backend, CreateRunWithShardsError, RunConfig,
+};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::bells::Bells;
 use crate::builder::WorkerBuilder;
+use crate::connector::KeyRange;
 use crate::erased::{DynConnector, DynHandler, DynSink};
 use crate::error::WorkerError;
 use crate::event::Observer;
-use crate::options::WorkerOptions;
-use crate::retry::RetryPolicy;
+use crate::options::{RetryPolicy, WorkerOptions};
+use crate::signals::{StopSignal, WakeUps};
 use crate::slot::Slot;
-use crate::stop::StopSignal;
+
+/// The op id under which a run is created, equal in all processes: all but the first replay it.
+const CREATE_RUN: OpId = OpId::from_raw(1);
 
 /// What the slots of a worker share.
 pub(crate) struct Shared {
@@ -32,54 +38,49 @@ pub(crate) struct Shared {
     pub(crate) stop: StopSignal,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) backoff: RetryPolicy,
-    /// Slots claim in turn, and whoever got a shard that may kill workers keeps the turn for a
-    /// time or until it has made progress: a shard that was acquired meanwhile would be blamed as
-    /// well.
+    /// Slots claim in turn. The holder of a shard that may kill workers keeps the turn for a time
+    /// or until it has made progress: a shard acquired meanwhile would be blamed as well.
     pub(crate) claiming: Mutex<()>,
-    pub(crate) bells: Bells,
+    pub(crate) wake_ups: WakeUps,
     /// How often a shard may be acquired without progress before it parks itself.
     pub(crate) retry_limit: Option<NonZeroU32>,
     pub(crate) lease: Duration,
 }
 
 impl Shared {
-    /// For how long a lease is used after it was asked for. The rest of it is for the work to
-    /// stop in.
+    /// How long a lease is used after it was requested. In the rest of it the work stops.
     pub(crate) fn usable_lease(&self) -> Duration {
         self.lease / 10 * 9
     }
 }
 
-/// How a worker's part of a run ended.
+/// How a run ended for one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
-    /// Everything is done, and so is the run.
+    /// All shards and the run are done.
     Done,
-    /// Everything is done but what is parked.
+    /// Only parked shards are left.
     Parked {
-        /// How many shards are.
+        /// Number of parked shards.
         shards: u32,
     },
-    /// The worker was told to stop.
+    /// The worker was stopped.
     Stopped,
 }
 
-/// Works on the shards of one run.
+/// Processes the shards of one run.
 pub struct Worker {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Worker {
-    /// Begins to put a worker for a run together.
+    /// Starts building a worker for a run.
     #[must_use]
     pub fn builder(tenant: TenantId, run: RunId) -> WorkerBuilder<(), (), (), ()> {
         WorkerBuilder::new(tenant, run)
     }
-}
 
-impl Worker {
-    /// Works until the run is done, or nothing but parked shards is left of it, or it is told to
-    /// stop.
+    /// Works until the run is done, only parked shards are left, or the worker is stopped.
     pub async fn run(self) -> Result<RunOutcome, WorkerError> {
         let shared = self.shared;
         let mut endings: FuturesUnordered<_> = (0..shared.options.slots.max(1))
@@ -87,18 +88,18 @@ impl Worker {
                 let (sender, ending) = oneshot::channel();
                 let slot = Slot::new(Arc::clone(&shared), number);
                 shared.env.spawn(Box::pin(async move {
-                    // Whoever waited for it may be gone.
+                    // The caller may have dropped the future.
                     let _gone = sender.send(slot.run().await);
                 }));
                 ending
             })
             .collect();
         let mut worst = Ok(RunOutcome::Done);
-        // As they end: one that has failed must not wait for one that goes on.
+        // In the order in which they end: a failure must not wait for a slot that goes on.
         while let Some(ending) = endings.next().await {
             let ending = ending.unwrap_or(Err(WorkerError::SlotDied));
             if ending.is_err() {
-                // The others give back what they have.
+                // The other slots release their shards.
                 shared.stop.stop();
             }
             worst = worse(worst, ending);
@@ -108,7 +109,29 @@ impl Worker {
     }
 }
 
-/// Of two endings the one that says more: a failure, then a stop, then what is parked.
+/// Creates a run whose first shards are `ranges`, as a connector proposes them. Repeating the call
+/// with the same arguments, in any process, finds the run created.
+pub async fn create_run(
+    backend: &(impl Backend + ?Sized),
+    tenant: TenantId,
+    run: RunId,
+    config: RunConfig,
+    ranges: &[KeyRange],
+) -> Result<(), CreateRunWithShardsError> {
+    let shard = |(range, id)| {
+        let KeyRange { start, end }: &KeyRange = range;
+        InitialShardInput {
+            shard: ShardId::from_raw(id),
+            spec: ShardSpecRef::new(start, end, b""),
+            cursor: CursorUpdate::initial(),
+        }
+    };
+    let shards: Vec<InitialShardInput<'_>> = ranges.iter().zip(0..).map(shard).collect();
+    backend.create_run_with_shards(tenant, run, config, &shards, CREATE_RUN).await?;
+    Ok(())
+}
+
+/// The more important of two outcomes: a failure, then a stop, then parked shards.
 fn worse(
     one: Result<RunOutcome, WorkerError>,
     other: Result<RunOutcome, WorkerError>,

@@ -5,7 +5,6 @@ mod keys;
 mod page;
 mod saved;
 mod source;
-mod spool;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,14 +16,14 @@ use shardwright_worker::connector::{
     SourceFingerprint,
 };
 
-use crate::blocking::blocking;
+use crate::io::{blocking, open_source};
 use crate::split::share;
 use index::{RowIndex, RowStart};
 use keys::RowKeys;
 use saved::Counted;
 use source::Source;
 
-pub use spool::spool;
+pub use source::spool;
 
 /// What ends a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,9 +105,8 @@ impl LineConnector {
         path: impl Into<PathBuf>,
         options: LineOptions,
     ) -> Result<Self, ConnectorError> {
-        let path = path.into();
-        let lines = blocking(move || Lines::open(&path, &options, SystemTime::now())).await?;
-        Ok(Self { lines: Arc::new(lines) })
+        let open = move |path: PathBuf| Lines::open(&path, &options, SystemTime::now());
+        Ok(Self { lines: open_source(path, open).await? })
     }
 
     /// How many rows there are.

@@ -1,14 +1,14 @@
-//! The file that rows are read from.
+//! The file that rows are read from, and how a pipe becomes one.
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use shardwright_worker::connector::ConnectorError;
 
 use super::index::{IndexBuilder, LongRow, RowIndex, RowStart};
-use crate::trouble::io_error;
+use crate::io::{blocking, io_error};
 
 /// How much is read at once where the amount is not given.
 const CHUNK: usize = 1 << 16;
@@ -190,4 +190,28 @@ impl Source {
             }
         }
     }
+}
+
+/// Copies a stream, such as a pipe, into the file at `path`; returns the number of bytes.
+///
+/// The file appears whole and durable, or not at all: an interrupted copy leaves only a temporary
+/// file beside it.
+pub async fn spool(
+    reader: impl Read + Send + 'static,
+    path: impl Into<PathBuf>,
+) -> Result<u64, ConnectorError> {
+    let path = path.into();
+    blocking(move || copy(reader, &path).map_err(io_error("spool into", &path))).await
+}
+
+fn copy(mut reader: impl Read, path: &Path) -> io::Result<u64> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".spool-").tempfile_in(folder)?;
+    let bytes = io::copy(&mut reader, file.as_file_mut())?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    // Makes the name durable as well.
+    File::open(folder)?.sync_all()?;
+    Ok(bytes)
 }

@@ -1,6 +1,6 @@
 //! Points between keys that are likely to have keys around them.
 
-use super::place::valid_start;
+use super::prefix::valid_start;
 
 /// How many characters of a point are worked out.
 const DIGITS: usize = 7;

@@ -2,7 +2,7 @@
 
 mod between;
 mod open;
-mod place;
+mod prefix;
 mod probe;
 mod walk;
 
@@ -19,12 +19,12 @@ use shardwright_worker::connector::{
     SkipReason, SkipReports, SourceEstimate, SourceFingerprint,
 };
 
-use crate::blocking::blocking;
+use crate::io::blocking;
 use crate::remainder::Remainder;
-use crate::shelf::Shelf;
 use crate::split::even_cuts;
+use crate::walk_cache::WalkCache;
 use open::Opened;
-use place::Place;
+use prefix::ObjectPrefix;
 use walk::{FlatWalk, FolderWalk, Found, Walk};
 
 /// Below every path: control characters are in none.
@@ -67,13 +67,13 @@ pub enum ListingOrder {
 /// each empty object is asked after once to tell them apart.
 pub struct ObjectConnector {
     bucket: Bucket,
-    walks: Shelf<Walk>,
+    walks: WalkCache<Walk>,
     listed_at_ms: Option<u64>,
 }
 
 struct Bucket {
     store: Arc<dyn ObjectStore>,
-    place: Place,
+    objects: ObjectPrefix,
     url: String,
     order: ListingOrder,
 }
@@ -116,8 +116,8 @@ impl ObjectConnector {
     fn over(store: Arc<dyn ObjectStore>, prefix: Path, url: String, order: ListingOrder) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let listed_at_ms = since.and_then(|since| u64::try_from(since.as_millis()).ok());
-        let bucket = Bucket { store, place: Place::new(prefix), url, order };
-        Self { bucket, walks: Shelf::new(), listed_at_ms }
+        let bucket = Bucket { store, objects: ObjectPrefix::new(prefix), url, order };
+        Self { bucket, walks: WalkCache::new(), listed_at_ms }
     }
 
     /// The store itself, for jobs that read objects by the paths of their items.
@@ -184,7 +184,7 @@ impl Bucket {
     /// left there for the next page.
     async fn read(
         &self,
-        shelf: Option<&Shelf<Walk>>,
+        shelf: Option<&WalkCache<Walk>>,
         remainder: Remainder,
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
@@ -256,7 +256,7 @@ impl Bucket {
                 skipped.add(key.as_bytes(), SkipReason::FolderMarker, None);
             } else {
                 let url = format!("{}/{key}", self.url.trim_end_matches('/'));
-                let payload = Payload::Object { path: self.place.full(&key), url, modified_ms };
+                let payload = Payload::Object { path: self.objects.full(&key), url, modified_ms };
                 items.push(Item { key: Bytes::from(key), size: Some(size), payload });
             }
         }
@@ -264,7 +264,7 @@ impl Bucket {
     }
 
     async fn exists(&self, key: &str) -> Result<bool, ConnectorError> {
-        let Some(path) = self.place.path(key) else {
+        let Some(path) = self.objects.path(key) else {
             return Ok(false);
         };
         match self.store.head(&path).await {

@@ -53,8 +53,8 @@ pub(super) struct FlatWalk {
 
 impl FlatWalk {
     pub(super) fn begin(bucket: &Bucket, remainder: &Remainder) -> Self {
-        let prefix = Some(bucket.place.prefix());
-        let listed = match bucket.place.offset(remainder) {
+        let prefix = Some(bucket.objects.prefix());
+        let listed = match bucket.objects.offset(remainder) {
             Some(offset) => bucket.store.list_with_offset(prefix, &offset),
             None => bucket.store.list(prefix),
         };
@@ -69,7 +69,7 @@ impl FlatWalk {
     ) -> Result<Option<Found>, ConnectorError> {
         while let Some(listed) = self.listed.next().await {
             let object = listed.map_err(bucket.failed("list"))?;
-            let Some(key) = bucket.place.key(&object.location) else {
+            let Some(key) = bucket.objects.key(&object.location) else {
                 continue;
             };
             if self.last.as_deref().is_some_and(|last| key <= last) {
@@ -175,14 +175,14 @@ pub(super) async fn list_folder(
     key: &str,
     remainder: &Remainder,
 ) -> object_store::Result<Vec<Entry>> {
-    let Bucket { store, place, .. } = bucket;
-    let path = if key.is_empty() { Some(place.prefix().clone()) } else { place.path(key) };
+    let Bucket { store, objects, .. } = bucket;
+    let path = if key.is_empty() { Some(objects.prefix().clone()) } else { objects.path(key) };
     let Some(path) = path else {
         return Ok(Vec::new());
     };
     let listed = store.list_with_delimiter(Some(&path)).await?;
     let folders = listed.common_prefixes.iter().filter_map(|folder| {
-        let key = format!("{}/", place.key(folder)?);
+        let key = format!("{}/", objects.key(folder)?);
         remainder.reaches_into(key.as_bytes()).then_some(Entry {
             key,
             size: None,
@@ -190,7 +190,7 @@ pub(super) async fn list_folder(
         })
     });
     let objects = listed.objects.iter().filter_map(|object| {
-        let found = place.key(&object.location)?;
+        let found = objects.key(&object.location)?;
         // The placeholder of the folder itself is called as the folder is.
         let inside = found.starts_with(key) && remainder.contains(found.as_bytes());
         inside.then(|| Entry {

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, statat};
 use rustix::io::Errno;
 
-use super::identity::{Identities, Identity};
+use super::exclusions::{Identities, Identity};
 use crate::remainder::Remainder;
 
 /// What an entry is, as far as a walk cares.

@@ -1,7 +1,6 @@
 //! The files of a directory tree.
 
-mod identity;
-mod ignore_rules;
+mod exclusions;
 mod listing;
 mod survey;
 mod walk;
@@ -20,12 +19,11 @@ use shardwright_worker::connector::{
     SkipReports, SourceEstimate, SourceFingerprint,
 };
 
-use crate::blocking::blocking;
+use crate::io::{blocking, io_error, open_source};
 use crate::remainder::Remainder;
-use crate::shelf::Shelf;
 use crate::split::{even_cuts, nearest_cut};
-use crate::trouble::io_error;
-use identity::{Identities, Identity};
+use crate::walk_cache::WalkCache;
+use exclusions::{Identities, Identity};
 use listing::{Listed, Listing, path_below};
 use survey::{Survey, survey};
 use walk::{Gaps, Walk};
@@ -64,7 +62,7 @@ pub struct TreeOptions {
 /// A walk holds the entries still to come of the folders it stands in, nothing else.
 pub struct TreeConnector {
     tree: Arc<Tree>,
-    walks: Arc<Shelf<Walk>>,
+    walks: Arc<WalkCache<Walk>>,
 }
 
 /// How a folder is listed.
@@ -93,9 +91,8 @@ impl TreeConnector {
         root: impl Into<PathBuf>,
         options: TreeOptions,
     ) -> Result<Self, ConnectorError> {
-        let root = root.into();
-        let tree = blocking(move || Tree::open(root, &options)).await?;
-        Ok(Self { tree: Arc::new(tree), walks: Arc::new(Shelf::new()) })
+        let tree = open_source(root, move |root| Tree::open(root, &options)).await?;
+        Ok(Self { tree, walks: Arc::new(WalkCache::new()) })
     }
 
     /// The range that holds every path there can be.
@@ -176,7 +173,7 @@ impl Tree {
             }
         }
         let rules_above = if options.respect_gitignore {
-            Some(ignore_rules::from_above(&root).map_err(opening(&shown))?)
+            Some(exclusions::from_above(&root).map_err(opening(&shown))?)
         } else {
             None
         };
@@ -200,12 +197,12 @@ impl Tree {
         let key = key.strip_suffix(b"/").unwrap_or(key);
         let is_repository = key == b".git" || key.ends_with(b"/.git");
         let path = || path_below(&self.root, key);
-        is_repository || ignore_rules::ignores(inside.chain(above), &path(), is_folder)
+        is_repository || exclusions::ignores(inside.chain(above), &path(), is_folder)
     }
 
     fn page(
         &self,
-        walks: &Shelf<Walk>,
+        walks: &WalkCache<Walk>,
         remainder: Remainder,
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
@@ -240,7 +237,7 @@ impl Tree {
         Ok(page)
     }
 
-    fn estimate(&self, walks: &Shelf<Walk>, remainder: &Remainder) -> SourceEstimate {
+    fn estimate(&self, walks: &WalkCache<Walk>, remainder: &Remainder) -> SourceEstimate {
         // A walk that stands in a large folder has counted it; to list it again would cost more
         // than an estimate may.
         let to_come = walks.peek(remainder, |walk| walk.to_come(remainder, SIZES_SAMPLED));
@@ -345,7 +342,7 @@ mod tests {
 
     fn page(tree: &Tree, limit: PageLimit) -> Result<Page, ConnectorError> {
         let whole = Remainder::of(&TreeConnector::whole_range(), None);
-        tree.page(&Shelf::new(), whole, limit)
+        tree.page(&WalkCache::new(), whole, limit)
     }
 
     #[test]

@@ -6,8 +6,8 @@ use shardwright_contracts::limits::MAX_KEY_SIZE;
 use shardwright_worker::connector::Quantity;
 
 use super::Tree;
-use super::identity::Identity;
-use super::ignore_rules::{self, Rules};
+use super::exclusions::Identity;
+use super::exclusions::{self, Rules};
 use super::listing::{Kind, Listed, Listing, path_below};
 use crate::remainder::Remainder;
 use crate::split::Piece;
@@ -96,7 +96,7 @@ impl Surveyor<'_> {
         if self.tree.rules_above.is_some()
             && let Some(node) = self.nodes.get_mut(folder)
         {
-            node.rules = ignore_rules::of_folder(&path).unwrap_or_default();
+            node.rules = exclusions::of_folder(&path).unwrap_or_default();
         }
         let before = self.items;
         // Of a folder too large for what is left, every so manieth entry stands for its

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use shardwright_contracts::limits::MAX_KEY_SIZE;
 use shardwright_worker::connector::{ConnectorError, SkipReason, SkipReports};
 
-use super::identity::Identity;
-use super::ignore_rules::{self, Rules};
+use super::exclusions::Identity;
+use super::exclusions::{self, Rules};
 use super::listing::{Kind, Listed, Listing, path_below};
 use super::{KEY_SPACE_END, Tree};
+use crate::io::{io_error, is_trouble, may_pass};
 use crate::remainder::Remainder;
-use crate::trouble::{io_error, is_trouble, may_pass};
 
 /// The folders on the way to where a walk stands, outermost first.
 ///
@@ -223,7 +223,7 @@ fn open_folder(
 }
 
 fn rules(path: &Path, prefix: &[u8], gaps: &mut Gaps<'_>) -> io::Result<Rules> {
-    match ignore_rules::of_folder(path) {
+    match exclusions::of_folder(path) {
         Err(error) if gaps.is_to_stay(&error) => {
             let key = [prefix, b".gitignore"].concat();
             gaps.skipped.add(&key, SkipReason::Unreadable, Some(error.to_string()));

@@ -12,6 +12,8 @@ use shardwright_worker::connector::{
 };
 use tempfile::TempDir;
 
+use crate::support::read_whole;
+
 struct Fixture {
     folder: TempDir,
     path: PathBuf,
@@ -26,11 +28,7 @@ impl Fixture {
     }
 
     async fn open(&self) -> LineConnector {
-        self.open_with(LineOptions::default()).await.unwrap()
-    }
-
-    async fn open_with(&self, options: LineOptions) -> Result<LineConnector, ConnectorError> {
-        LineConnector::open_with(&self.path, options).await
+        LineConnector::open(&self.path).await.unwrap()
     }
 }
 
@@ -39,10 +37,7 @@ fn nul() -> LineOptions {
 }
 
 async fn everything(lines: &LineConnector) -> Vec<Item> {
-    let limit = PageLimit { bytes: usize::MAX, ..PageLimit::items(usize::MAX) };
-    let page = lines.page(&lines.whole_range(), &Position::start(), limit).await.unwrap();
-    assert!(page.ended);
-    page.items
+    read_whole(lines, &lines.whole_range()).await.items
 }
 
 fn texts(items: &[Item]) -> Vec<&[u8]> {
@@ -69,7 +64,7 @@ async fn every_row_is_an_item_and_the_last_needs_no_newline() {
 #[tokio::test]
 async fn rows_that_end_with_a_zero_byte_may_hold_newlines() {
     let fixture = Fixture::new(b"a\nb\r\0\0c");
-    let items = everything(&fixture.open_with(nul()).await.unwrap()).await;
+    let items = everything(&LineConnector::open_with(&fixture.path, nul()).await.unwrap()).await;
     assert_eq!(texts(&items), [&b"a\nb\r"[..], b"", b"c"]);
 }
 
@@ -85,7 +80,7 @@ async fn an_empty_file_has_no_rows_and_one_range() {
 async fn a_row_that_is_too_long_is_named() {
     let fixture = Fixture::new(b"short\nfar too long\nshort");
     let options = LineOptions { row_bytes_max: 8, ..LineOptions::default() };
-    let refused = fixture.open_with(options).await;
+    let refused = LineConnector::open_with(&fixture.path, options).await;
     assert!(matches!(refused, Err(ConnectorError::RowTooLong { row: 1, limit: 8, .. })));
 }
 
@@ -175,7 +170,11 @@ async fn the_fingerprint_is_the_content_and_the_separator() {
     assert!(expected.identity.starts_with("lines newline 8 blake3:"), "{expected}");
     assert!(expected.is_same_source(&print(same.open().await).await));
     assert!(!expected.is_same_source(&print(other.open().await).await));
-    assert!(!expected.is_same_source(&print(one.open_with(nul()).await.unwrap()).await));
+    assert!(
+        !expected.is_same_source(
+            &print(LineConnector::open_with(&one.path, nul()).await.unwrap()).await
+        )
+    );
 }
 
 #[tokio::test]
@@ -246,7 +245,7 @@ fn files_with_any_content_conform() {
         let fixture = Fixture::new(&content);
         let options = if by_zero { nul() } else { LineOptions::default() };
         let items = runtime.block_on(async {
-            let lines = fixture.open_with(options).await.unwrap();
+            let lines = LineConnector::open_with(&fixture.path, options).await.unwrap();
             conformance::check(&lines).await
         });
         let expected = plain_rows(&content, if by_zero { 0 } else { b'\n' });

@@ -8,4 +8,5 @@
 mod lines;
 mod listing_server;
 mod objects;
+mod support;
 mod tree;

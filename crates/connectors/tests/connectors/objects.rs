@@ -17,6 +17,7 @@ use shardwright_worker::connector::{
 use tempfile::TempDir;
 
 use crate::listing_server::ListingServer;
+use crate::support::read_whole;
 
 async fn fill(store: &dyn ObjectStore, objects: &BTreeMap<String, usize>) {
     for (key, size) in objects {
@@ -33,11 +34,7 @@ fn connector(store: Arc<dyn ObjectStore>, order: ListingOrder) -> ObjectConnecto
 }
 
 async fn everything(objects: &ObjectConnector) -> Page {
-    let limit = PageLimit { bytes: usize::MAX, ..PageLimit::items(usize::MAX) };
-    let whole = ObjectConnector::whole_range();
-    let page = objects.page(&whole, &Position::start(), limit).await.unwrap();
-    assert!(page.ended);
-    page
+    read_whole(objects, &ObjectConnector::whole_range()).await
 }
 
 fn keys(items: &[Item]) -> Vec<&str> {

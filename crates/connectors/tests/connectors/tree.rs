@@ -17,6 +17,8 @@ use shardwright_worker::connector::{
 };
 use tempfile::TempDir;
 
+use crate::support::read_whole;
+
 fn below(root: &Path, key: &[u8]) -> PathBuf {
     root.join(OsStr::from_bytes(key))
 }
@@ -31,15 +33,8 @@ async fn open(root: &Path) -> TreeConnector {
     TreeConnector::open(root).await.unwrap()
 }
 
-async fn open_with(root: &Path, options: TreeOptions) -> TreeConnector {
-    TreeConnector::open_with(root, options).await.unwrap()
-}
-
 async fn everything(tree: &TreeConnector) -> (Vec<Item>, Vec<SkipReport>) {
-    let limit = PageLimit { bytes: usize::MAX, ..PageLimit::items(usize::MAX) };
-    let whole = TreeConnector::whole_range();
-    let page = tree.page(&whole, &Position::start(), limit).await.unwrap();
-    assert!(page.ended);
+    let page = read_whole(tree, &TreeConnector::whole_range()).await;
     (page.items, page.skipped.kept().to_vec())
 }
 
@@ -115,7 +110,7 @@ async fn a_state_folder_is_not_entered_under_any_name() {
         state_folders: vec![state.clone(), state.join("store/db")],
         ..TreeOptions::default()
     };
-    let tree = open_with(root, options.clone()).await;
+    let tree = TreeConnector::open_with(root, options.clone()).await.unwrap();
     // Under another name it is the same folder.
     fs::rename(&state, root.join("renamed")).unwrap();
     let (items, skipped) = everything(&tree).await;
@@ -212,7 +207,7 @@ async fn ignore_rules_are_respected_on_request_and_only_then() {
     fs::write(root.join(".gitignore"), "*.log\n!keep.log\ntarget/\n/top\n").unwrap();
     fs::write(root.join("src/.gitignore"), "!b.log\nc\n").unwrap();
     let options = TreeOptions { respect_gitignore: true, ..TreeOptions::default() };
-    let tree = open_with(root, options.clone()).await;
+    let tree = TreeConnector::open_with(root, options.clone()).await.unwrap();
     let (items, _) = everything(&tree).await;
     let expected: [&[u8]; 4] = [b".gitignore", b"keep.log", b"src/.gitignore", b"src/b.log"];
     assert_eq!(keys(&items), expected);
@@ -220,7 +215,8 @@ async fn ignore_rules_are_respected_on_request_and_only_then() {
     let estimate = tree.estimate(&whole, None).await.unwrap();
     assert_eq!(estimate.items, Quantity::Exact(4));
     // The rules of the repository around a tree hold in it as well.
-    let (items, _) = everything(&open_with(&root.join("src"), options).await).await;
+    let (items, _) =
+        everything(&TreeConnector::open_with(root.join("src"), options).await.unwrap()).await;
     assert_eq!(keys(&items), [&b".gitignore"[..], b"b.log"]);
     let (items, _) = everything(&open(root).await).await;
     assert_eq!(items.len(), 9);
@@ -293,7 +289,7 @@ async fn a_page_from_the_middle_opens_only_the_folders_on_its_way() {
     // Folders of state are reported by whoever comes to them.
     let state_folders = ["a", "c"].map(|name| folder.path().join(name)).to_vec();
     let options = TreeOptions { state_folders, ..TreeOptions::default() };
-    let tree = open_with(folder.path(), options).await;
+    let tree = TreeConnector::open_with(folder.path(), options).await.unwrap();
     assert_eq!(everything(&tree).await.1.len(), 2);
     let range = KeyRange::new("b/1", "b/3");
     let page = tree.page(&range, &Position::behind("b/1"), PageLimit::default()).await.unwrap();

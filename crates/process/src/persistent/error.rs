@@ -1,72 +1,71 @@
 use std::io;
 
 use super::message::VERSION;
-use crate::GuardError;
+use crate::ProcessGuardError;
 
-/// What is wrong with a program that is to stay up. It is started anew, and what it had is given
-/// to its successor.
+/// Why a persistent program is replaced. Its unfinished items go to its successor.
 #[derive(Debug, thiserror::Error)]
 pub enum PersistentError {
-    /// There is no such program, or it may not be run.
+    /// The program does not exist, or is not executable.
     #[error("{program} cannot be started: {error}")]
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// It could not be put under guard.
+    /// Its process group could not be started.
     #[error(transparent)]
-    Guard(#[from] GuardError),
-    /// No pipes could be had for it, or no file for what it writes.
-    #[error("no descriptors can be had for the worker: {0}")]
+    Guard(#[from] ProcessGuardError),
+    /// No pipes for its messages, or no files for its output.
+    #[error("no descriptors are available for the worker: {0}")]
     Descriptors(#[source] io::Error),
-    /// It did not begin with its version.
+    /// No hello in time.
     #[error("the worker did not say hello within {seconds} s; does it speak the worker protocol?")]
     NoHello {
-        /// How long it had.
+        /// The timeout.
         seconds: u64,
     },
-    /// It said something else first.
+    /// Another message before hello.
     #[error("the worker's first line is no hello; does it speak the worker protocol?")]
     HelloNotFirst,
-    /// It speaks another version.
+    /// Another version of the protocol.
     #[error("the worker speaks version {found} of the protocol; known is {known}", known = VERSION)]
     Version {
-        /// Which.
+        /// Its version.
         found: u64,
     },
-    /// A line of it makes no sense.
-    #[error("the worker said what makes no sense: {line}")]
+    /// A line that is no message.
+    #[error("the worker sent a malformed line: {line}")]
     Malformed {
         /// The beginning of the line.
         line: String,
     },
-    /// A line of it has no end.
-    #[error("the worker began a line of more than {limit} bytes")]
+    /// A line beyond the limit.
+    #[error("the worker sent a line of more than {limit} bytes")]
     TooLong {
-        /// The longest line that is read.
+        /// The limit.
         limit: usize,
     },
-    /// It answered for an item that it does not have.
-    #[error("the worker answered for item {id}, which it does not have")]
+    /// An answer for an item that it does not hold.
+    #[error("the worker answered for item {id}, which it does not hold")]
     UnknownItem {
-        /// The id it gave.
+        /// The id.
         id: u64,
     },
-    /// It is gone.
-    #[error("the worker ended unasked: {how}")]
+    /// It exited before its input was closed.
+    #[error("the worker ended unexpectedly: {how}")]
     Ended {
-        /// How it ended, and what it said last.
+        /// Exit status, and the end of its stderr.
         how: String,
     },
-    /// It will not answer any more, but has not ended.
-    #[error("the worker closed its answers before it had given them all")]
+    /// It closed its output, but has not exited.
+    #[error("the worker closed its output before it had answered for all items")]
     Closed,
-    /// It went on with what is not its own any more.
-    #[error("the worker did not give items back within {milliseconds} ms")]
+    /// It did not give up revoked items.
+    #[error("the worker did not give up revoked items within {milliseconds} ms")]
     Deaf {
-        /// How long it had.
+        /// The timeout.
         milliseconds: u128,
     },
 }

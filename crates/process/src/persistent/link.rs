@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::PersistentError;
-use super::message::{self, Heard, VERSION};
+use super::message::{self, Incoming, VERSION};
 
 /// What came of an item.
 pub(super) type Answer = Result<Done, ItemFailure>;
@@ -103,7 +103,7 @@ impl Link {
         state.ended.take().and_then(Arc::into_inner)
     }
 
-    /// Gives a batch to the program.
+    /// Passes a batch to the program.
     pub(super) fn submit(self: &Arc<Self>, batch: &Batch<'_>) -> Ticket {
         let (sender, answers) = oneshot::channel();
         let mut state = self.state();
@@ -124,8 +124,8 @@ impl Link {
         Ticket { link: Arc::clone(self), first, answers }
     }
 
-    /// Tells the program something, if it still listens.
-    pub(super) fn tell(&self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Sends the program a message, if its input is open.
+    pub(super) fn send(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         if state.ended.is_none() && !state.is_closing {
             write(&mut state.out);
@@ -134,16 +134,16 @@ impl Link {
         }
     }
 
-    /// Takes in some lines of the program.
-    pub(super) fn hear<'l>(
+    /// Processes lines of the program.
+    pub(super) fn receive<'l>(
         &self,
         lines: impl Iterator<Item = &'l [u8]>,
     ) -> Result<(), PersistentError> {
         let mut state = self.state();
-        lines.map(message::parse).try_for_each(|heard| state.hear(heard?))
+        lines.map(message::parse).try_for_each(|message| state.receive(message?))
     }
 
-    /// Takes back what nobody waits for any more, and ends the program if it does not let go.
+    /// Revokes the items of a dropped batch, and kills the program if it does not give them up.
     fn withdraw(self: &Arc<Self>, first: u64) {
         let mut state = self.state();
         let Some(waiting) = state.waiting.remove(&first) else { return };
@@ -154,7 +154,7 @@ impl Link {
         drop(state);
         self.to_write.notify_one();
         let link = Arc::clone(self);
-        // Whoever drops a future may do so outside of the runtime.
+        // A future may be dropped outside of the runtime.
         self.runtime.spawn(async move {
             tokio::time::sleep(link.grace).await;
             if ids.iter().any(|id| link.state().revoked.contains(id)) {
@@ -163,20 +163,20 @@ impl Link {
         });
     }
 
-    /// What is to be written now; none if nothing ever will be again.
+    /// Takes the pending output; none if nothing will follow.
     pub(super) fn take_output(&self) -> Option<Vec<u8>> {
         let mut state = self.state();
         let is_last = state.ended.is_some() || state.is_closing && state.out.is_empty();
         (!is_last).then(|| std::mem::take(&mut state.out))
     }
 
-    /// Lets the program end by itself: there is nothing more to do.
+    /// Closes the input of the program, so that it exits.
     pub(super) fn close(&self) {
         self.state().is_closing = true;
         self.to_write.notify_one();
     }
 
-    /// Ends it. Whoever waits learns why.
+    /// Kills the program and fails all pending batches with the error.
     pub(super) fn end(&self, error: PersistentError) {
         let mut state = self.state();
         if state.ended.is_none() {
@@ -196,20 +196,20 @@ impl Link {
 }
 
 impl State {
-    fn hear(&mut self, heard: Heard<'_>) -> Result<(), PersistentError> {
-        match heard {
-            Heard::Hello { version: VERSION } => match self.hello.take() {
-                // Whoever waited for it may be gone.
+    fn receive(&mut self, message: Incoming<'_>) -> Result<(), PersistentError> {
+        match message {
+            Incoming::Hello { version: VERSION } => match self.hello.take() {
+                // The receiver may have timed out.
                 Some(hello) => {
                     let _gone = hello.send(());
                     Ok(())
                 }
                 None => Err(PersistentError::Malformed { line: "a second hello".to_owned() }),
             },
-            Heard::Hello { version: found } => Err(PersistentError::Version { found }),
+            Incoming::Hello { version: found } => Err(PersistentError::Version { found }),
             _ if self.hello.is_some() => Err(PersistentError::HelloNotFirst),
-            Heard::Done { id, output } => self.answer(id, |took| Ok(Done { took, output })),
-            Heard::Failed { id, detail, may_retry } => self.answer(id, |_| {
+            Incoming::Done { id, output } => self.answer(id, |took| Ok(Done { took, output })),
+            Incoming::Failed { id, detail, may_retry } => self.answer(id, |_| {
                 let failure = if may_retry {
                     ItemFailure::retryable(detail)
                 } else {
@@ -217,7 +217,7 @@ impl State {
                 };
                 Err(failure.own())
             }),
-            Heard::Revoked { id } => {
+            Incoming::Revoked { id } => {
                 if self.revoked.remove(&id) {
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! The lines that a program and its worker exchange; `docs/worker-protocol.md` tells the rest.
+//! The lines that a program and its worker exchange; see `docs/worker-protocol.md`.
 
 use std::borrow::Cow;
 
@@ -11,15 +11,16 @@ use super::PersistentError;
 use crate::record::KeyText;
 use crate::template::text_of;
 
-/// The version of the protocol that is spoken here.
+/// The protocol version.
 pub(super) const VERSION: u64 = 1;
 
-/// Some of a line that makes no sense, for whoever looks for the mistake.
+/// Bytes of a malformed line that are shown.
 const SHOWN_BYTES: usize = 120;
 
+/// A message to a program.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Told<'a> {
+enum Outgoing<'a> {
     Hello { version: u64, run: String },
     Item(ItemLine<'a>),
     Checkpoint { shard: String, fence: u64, key: KeyText<'a> },
@@ -40,21 +41,21 @@ struct ItemLine<'a> {
     attempt: u32,
 }
 
-impl Told<'_> {
+impl Outgoing<'_> {
     fn write(&self, out: &mut Vec<u8>) {
-        // Nothing in it can fail to be written: there are no maps and no foreign types.
+        // Cannot fail: there are no maps and no foreign types in it.
         let _written = serde_json::to_writer(&mut *out, self);
         out.push(b'\n');
     }
 }
 
-/// The first line.
+/// Writes the first line.
 pub(super) fn hello(out: &mut Vec<u8>, run: RunId) {
     let run = format!("{:016x}", run.as_raw());
-    Told::Hello { version: VERSION, run }.write(out);
+    Outgoing::Hello { version: VERSION, run }.write(out);
 }
 
-/// A line for each item of a batch; the first has the id `first`.
+/// Writes a line for each item of a batch; the first has the id `first`.
 pub(super) fn items(out: &mut Vec<u8>, first: u64, batch: &Batch<'_>) {
     let Assignment { shard, fence, .. } = batch.assignment;
     let shard = format!("{:016x}", shard.as_raw());
@@ -70,38 +71,38 @@ pub(super) fn items(out: &mut Vec<u8>, first: u64, batch: &Batch<'_>) {
             sequence: batch.sequence + index,
             attempt: batch.attempt,
         };
-        Told::Item(line).write(out);
+        Outgoing::Item(line).write(out);
     }
 }
 
-/// Everything of a shard up to `key` is committed.
+/// Writes that all items of a shard up to `key` are committed.
 pub(super) fn checkpoint(out: &mut Vec<u8>, assignment: &Assignment, key: &[u8]) {
     let (shard, fence) = (format!("{:016x}", assignment.shard.as_raw()), assignment.fence.as_raw());
-    Told::Checkpoint { shard, fence, key: KeyText::new(key) }.write(out);
+    Outgoing::Checkpoint { shard, fence, key: KeyText::new(key) }.write(out);
 }
 
-/// A shard ends before `end` from now on.
+/// Writes that a shard ends before `end` now.
 pub(super) fn split(out: &mut Vec<u8>, assignment: &Assignment, end: &[u8]) {
     let (shard, fence) = (format!("{:016x}", assignment.shard.as_raw()), assignment.fence.as_raw());
-    Told::Split { shard, fence, end: KeyText::new(end) }.write(out);
+    Outgoing::Split { shard, fence, end: KeyText::new(end) }.write(out);
 }
 
-/// Items are not to be worked on any more.
+/// Writes that items are revoked.
 pub(super) fn revoke(out: &mut Vec<u8>, ids: &[u64]) {
-    Told::Revoke { ids }.write(out);
+    Outgoing::Revoke { ids }.write(out);
 }
 
-/// What a program says.
+/// A message of a program.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard<'a> {
+pub(super) enum Incoming<'a> {
     Hello { version: u64 },
     Done { id: u64, output: Vec<u8> },
     Failed { id: u64, detail: Cow<'a, str>, may_retry: bool },
     Revoked { id: u64 },
 }
 
-/// All that a line of a program may hold. Flat, because it is read a hundred thousand times a
-/// second; what is not known is passed over, so that later versions may say more.
+/// All fields that a line of a program may have. Flat, because it is parsed a hundred thousand times
+/// a second. Unknown fields are ignored, so that later versions can add some.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(rename = "type")]
@@ -124,29 +125,29 @@ enum Kind {
     Revoked,
 }
 
-/// Reads a line of a program.
-pub(super) fn parse(line: &[u8]) -> Result<Heard<'_>, PersistentError> {
+/// Parses a line of a program.
+pub(super) fn parse(line: &[u8]) -> Result<Incoming<'_>, PersistentError> {
     let malformed = || PersistentError::Malformed { line: shown(line) };
     let Line { kind, version, id, output, detail, retry } =
         serde_json::from_slice(line).map_err(|_| malformed())?;
     if let Kind::Hello = kind {
-        return Ok(Heard::Hello { version: version.ok_or_else(malformed)? });
+        return Ok(Incoming::Hello { version: version.ok_or_else(malformed)? });
     }
     let id = id.ok_or_else(malformed)?;
     Ok(match kind {
         Kind::Done => {
             let output = output.map(|output| output.to_bytes().ok_or_else(malformed));
-            Heard::Done { id, output: output.transpose()?.unwrap_or_default() }
+            Incoming::Done { id, output: output.transpose()?.unwrap_or_default() }
         }
         Kind::Failed => {
-            let detail = detail.unwrap_or(Cow::Borrowed("the worker did not say why"));
-            Heard::Failed { id, detail, may_retry: retry.unwrap_or(true) }
+            let detail = detail.unwrap_or(Cow::Borrowed("the worker gave no reason"));
+            Incoming::Failed { id, detail, may_retry: retry.unwrap_or(true) }
         }
-        Kind::Revoked | Kind::Hello => Heard::Revoked { id },
+        Kind::Revoked | Kind::Hello => Incoming::Revoked { id },
     })
 }
 
-/// The beginning of a line, without anything that a terminal obeys.
+/// The beginning of a line, with control characters escaped.
 fn shown(line: &[u8]) -> String {
     let mut text = String::new();
     for byte in line.iter().take(SHOWN_BYTES) {
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_as_documented() {
+    fn messages_are_as_documented() {
         let documented = include_str!("../../../../docs/worker-protocol.md");
         let payload = Payload::Row { number: 7, bytes: Bytes::from_static(b"./data/a/b") };
         let item = Item { key: Bytes::from_static(b"a/b"), size: Some(12), payload };
@@ -203,28 +204,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_base64_both_ways() {
+    fn bytes_that_are_not_text_are_base64_both_ways() {
         let payload = Payload::Row { number: 0, bytes: Bytes::from_static(b"\xff") };
         let item = Item { key: Bytes::from_static(b"k"), size: None, payload };
         let assignment = assignment();
         let batch = Batch { assignment: &assignment, sequence: 0, items: &[item], attempt: 2 };
         assert!(written(|out| items(out, 1, &batch)).contains(r#""item":{"base64":"/w=="}"#));
         let done = parse(br#"{"type":"done","id":1,"output":{"base64":"/w=="}}"#).unwrap();
-        assert_eq!(done, Heard::Done { id: 1, output: vec![0xff] });
+        assert_eq!(done, Incoming::Done { id: 1, output: vec![0xff] });
     }
 
     #[test]
-    fn a_program_may_say_more_than_is_known_and_leave_out_what_is_not_needed() {
+    fn unknown_fields_are_ignored_and_optional_ones_may_be_left_out() {
         let done = parse(br#"{"type":"done","id":1,"mood":"good"}"#).unwrap();
-        assert_eq!(done, Heard::Done { id: 1, output: Vec::new() });
+        assert_eq!(done, Incoming::Done { id: 1, output: Vec::new() });
         let failed = parse(br#"{"type":"failed","id":2,"detail":"no\nluck","retry":false}"#);
         let detail = Cow::Borrowed("no\nluck");
-        assert_eq!(failed.unwrap(), Heard::Failed { id: 2, detail, may_retry: false });
-        assert_eq!(parse(br#"{"type":"revoked","id":3}"#).unwrap(), Heard::Revoked { id: 3 });
+        assert_eq!(failed.unwrap(), Incoming::Failed { id: 2, detail, may_retry: false });
+        assert_eq!(parse(br#"{"type":"revoked","id":3}"#).unwrap(), Incoming::Revoked { id: 3 });
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_with_the_line() {
+    fn a_malformed_line_is_in_the_error() {
         for line in [
             "",
             "done 1",

@@ -200,7 +200,7 @@ async fn read_lines(link: &Link, mut from: Receiver) -> PersistentError {
             (rest, scanned) = (behind, 0);
             Some(line)
         });
-        if let Err(error) = link.hear(lines) {
+        if let Err(error) = link.receive(lines) {
             return error;
         }
         scanned = rest.len();

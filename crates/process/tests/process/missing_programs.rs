@@ -7,13 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shardwright_contracts::CursorSemantics::Completed;
-use shardwright_process::{BatchInput, Guard, ProcessPerBatch, ProcessPerItem, Spill, Template};
-use shardwright_worker::{Handler, RunOutcome, Worker, WorkerError};
+use shardwright_process::{
+    BatchInput, ProcessGuard, ProcessPerBatch, ProcessPerItem, Spill, Template,
+};
+use shardwright_worker::{Handler, RunOutcome, WorkerError};
 use tokio::time::timeout;
 
 use crate::support::{
-    Coordinator, Hurried, Journal, LONG, Numbers, RUN, TENANT, env, join, results, shards, sink,
-    start_with_lease,
+    Coordinator, Hurried, Journal, LONG, env, join, results, shards, sink, start_with_lease,
+    worker_with,
 };
 
 /// A run whose leases do not expire during a test.
@@ -24,11 +26,7 @@ async fn begin(count: usize, shards: usize) -> Coordinator {
 /// Works until the worker says that it cannot, and gives what it says.
 async fn unable(coordinator: &Coordinator, handler: impl Handler, journal: &Journal) -> String {
     let (_folder, sink) = sink();
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(join(coordinator).await)
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink)
+    let worker = worker_with(join(coordinator).await, handler, &sink)
         .env(Hurried(env()))
         .observer(Arc::new(journal.clone()));
     let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
@@ -46,7 +44,7 @@ fn template(program: &Path) -> Template {
 async fn a_missing_program_stops_the_run_and_when_it_is_there_the_run_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tool");
-    let guard = Arc::new(Guard::start().unwrap());
+    let guard = Arc::new(ProcessGuard::start().unwrap());
     let spill = Spill::new(folder.path().join("spill"), 1_000);
     let one_by_one = || ProcessPerItem::new(template(&program), Arc::clone(&guard), spill.clone());
     let together = || {
@@ -69,12 +67,7 @@ async fn a_missing_program_stops_the_run_and_when_it_is_there_the_run_goes_on() 
 /// Finishes with a handler, and counts its results.
 async fn gone_on(coordinator: &Coordinator, handler: impl Handler) -> usize {
     let (_folder, sink) = sink();
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(join(coordinator).await)
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env());
+    let worker = worker_with(join(coordinator).await, handler, &sink);
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
     results(coordinator, &sink).await.len()
 }
@@ -86,7 +79,7 @@ async fn output_for_which_there_is_no_place_stops_the_run_and_parks_nothing() {
     let no_folder = folder.path().join("file");
     fs::write(&no_folder, "").unwrap();
     let handler = |spill: &Path| {
-        let guard = Arc::new(Guard::start().unwrap());
+        let guard = Arc::new(ProcessGuard::start().unwrap());
         let command = ["sh", "-c", "head -c 5000 /dev/zero"].map(OsString::from);
         ProcessPerItem::new(Template::new(&command).unwrap(), guard, Spill::new(spill, 1_000))
     };

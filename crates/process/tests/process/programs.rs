@@ -12,7 +12,7 @@ use bytes::Bytes;
 use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::{FenceEpoch, RunId, ShardId, WorkerId};
 use shardwright_process::{
-    BatchInput, Guard, ItemRecord, ProcessPerBatch, ProcessPerItem, Spill, Template,
+    BatchInput, ItemRecord, ProcessGuard, ProcessPerBatch, ProcessPerItem, Spill, Template,
 };
 use shardwright_worker::connector::{Item, Payload};
 use shardwright_worker::handler::{Assignment, Batch, FailureCause, Handler, ItemFailure};
@@ -30,8 +30,8 @@ fn script(text: &str, folder: &Path) -> Template {
     template(&["sh", "-c", text, "sh", folder.to_str().unwrap()])
 }
 
-fn guard() -> Arc<Guard> {
-    Arc::new(Guard::start().unwrap())
+fn guard() -> Arc<ProcessGuard> {
+    Arc::new(ProcessGuard::start().unwrap())
 }
 
 fn spill(folder: &Path) -> Spill {

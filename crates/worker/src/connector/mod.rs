@@ -7,26 +7,23 @@
 //!
 //! Connectors for directory trees, files of rows and object stores are in `shardwright-connectors`.
 
-mod byte_split;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
-mod estimate;
-mod fingerprint;
 mod item;
 mod range;
 mod skip_report;
+mod source;
 
 use std::future::{Future, ready};
 use std::sync::Arc;
 
 pub use crate::erased::SharedConnector;
 pub use error::ConnectorError;
-pub use estimate::{Quantity, SourceEstimate};
-pub use fingerprint::SourceFingerprint;
 pub use item::{Item, Page, PageLimit, Payload, Position};
 pub use range::KeyRange;
 pub use skip_report::{SkipReason, SkipReport, SkipReports};
+pub use source::{Quantity, SourceEstimate, SourceFingerprint};
 
 /// A source that can be enumerated in key order within any range, from any key on.
 ///
@@ -73,7 +70,7 @@ pub trait Connector: Send + Sync + 'static {
         fraction: f64,
     ) -> impl Future<Output = Result<Option<Vec<u8>>, ConnectorError>> + Send {
         let _ = fraction;
-        byte_split::split_by_bytes(self, range, after)
+        range::split_by_bytes(self, range, after)
     }
 
     /// Ranges for a new run: about `wanted`, never more, of similar weight, each beginning where

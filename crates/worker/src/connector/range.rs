@@ -1,8 +1,14 @@
-//! Ranges of keys.
+//! Ranges of keys, and their division where nothing but the bytes is known.
 
 use std::fmt;
 
 use shardwright_contracts::Redacted;
+use shardwright_frontier::{KeyBuf, byte_midpoint};
+
+use super::{Connector, ConnectorError, PageLimit, Position};
+
+/// Probes of the upper half before it counts as empty. Each probe halves it.
+const PROBES: usize = 64;
 
 /// A half-open range of keys, `[start, end)`. An empty bound means no bound.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +55,34 @@ impl fmt::Debug for KeyRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyRange({}..{})", Redacted(&self.start), Redacted(&self.end))
     }
+}
+
+/// Splits a range by its bytes alone: the first key in the upper half of the possible keys behind
+/// `after`, or in a smaller part at the end if the upper half is empty.
+pub(super) async fn split_by_bytes<C: Connector + ?Sized>(
+    connector: &C,
+    range: &KeyRange,
+    after: Option<&[u8]>,
+) -> Result<Option<Vec<u8>>, ConnectorError> {
+    let from = after.map_or_else(Position::start, Position::behind);
+    let first = connector.page(range, &from, PageLimit::items(2)).await?;
+    // The first key stays, so the second is the earliest possible split.
+    let Some(second) = first.items.get(1).map(|item| item.key.to_vec()) else { return Ok(None) };
+    let mut end = range.end.clone();
+    for _ in 0..PROBES {
+        let Some(middle) = midpoint(&second, &end) else { break };
+        let upper = KeyRange::new(middle.clone(), range.end.clone());
+        let found = connector.page(&upper, &Position::start(), PageLimit::items(1)).await?;
+        match found.items.first() {
+            Some(item) => return Ok(Some(item.key.to_vec())),
+            None => end = middle,
+        }
+    }
+    Ok(Some(second))
+}
+
+fn midpoint(start: &[u8], end: &[u8]) -> Option<Vec<u8>> {
+    byte_midpoint(start, end, &mut KeyBuf::new()).map(<[u8]>::to_vec)
 }
 
 #[cfg(test)]

@@ -1,20 +1,26 @@
-//! Moving a shard's cursor, and ending.
+//! Moving a shard's cursor, completing a shard, and releasing it.
 
+use std::pin::pin;
+
+use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{CursorSemantics, CursorUpdate, OpId};
-use shardwright_coordination::{AsyncCoordinationBackend as _, CheckpointError, CompleteError};
+use shardwright_coordination::{
+    AsyncCoordinationBackend as _, CheckpointError, CompleteError, ReleaseError,
+};
 
+use super::lease_cell::LeaseCell;
 use super::work::Work;
-use super::{End, Stopped, stopped_by};
+use super::{End, Holder, Stopped, stopped_by};
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 
 impl Work<'_> {
-    /// A new operation id, to be kept for as long as one operation is repeated.
+    /// A new op id, kept while one operation is retried.
     pub(super) fn new_op(&self) -> OpId {
         OpId::from_raw(self.holder.shared.env.random())
     }
 
-    /// Where the cursor may stand.
+    /// The key to which the cursor may move.
     fn cursor_key(&self) -> Option<&[u8]> {
         match self.semantics {
             CursorSemantics::Completed => self.ledger.done(),
@@ -24,11 +30,11 @@ impl Work<'_> {
 
     /// Whether there is something to commit.
     pub(super) fn is_ahead(&self) -> bool {
-        // Where the cursor moves before the work, results come later.
+        // A cursor that moves at dispatch is ahead of the results.
         self.cursor_key() != self.ledger.committed() || self.ledger.has_uncommitted()
     }
 
-    /// Moves the cursor over what is done.
+    /// Moves the cursor over completed items.
     pub(super) async fn commit(&mut self) -> Result<(), Stopped> {
         let shared = self.holder.shared;
         let Some(key) = self.cursor_key().map(<[u8]>::to_vec) else { return Ok(()) };
@@ -56,11 +62,11 @@ impl Work<'_> {
         shared.handler.committed(self.assignment, &key);
         let (envelope, shard) = (self.ledger.envelope(), self.shard());
         let (items, bytes) = (envelope.items, envelope.bytes);
-        self.holder.tell(WorkerEvent::Committed { shard, key: &key, items, bytes });
+        self.holder.report(WorkerEvent::Committed { shard, key: &key, items, bytes });
         Ok(())
     }
 
-    /// Ends the shard: everything in it is done.
+    /// Completes the shard.
     pub(super) async fn complete(mut self) -> Result<End, Stopped> {
         let shared = self.holder.shared;
         let key = self.ledger.done().map(<[u8]>::to_vec);
@@ -87,17 +93,56 @@ impl Work<'_> {
         if let Some(key) = &key {
             shared.handler.committed(self.assignment, key);
         }
-        self.holder.tell(WorkerEvent::Completed { shard: self.shard() });
+        self.holder.report(WorkerEvent::Completed { shard: self.shard() });
         Ok(End::Completed)
     }
 
-    /// Commits what is done and gives the shard back.
+    /// Commits what is done and releases the shard.
     pub(super) async fn release(mut self) -> Result<End, Stopped> {
         if self.is_ahead() {
             self.commit().await?;
         }
-        let released = self.holder.give_back(self.lease).await;
+        let released = self.holder.release(self.lease).await;
         released.map_err(|refusal| stopped_by(self.shard(), refusal))?;
         self.unable.map_or(Ok(End::Released), |unable| Err(unable.into()))
+    }
+}
+
+impl Holder<'_> {
+    /// Releases the shard, and retries until the store answers.
+    pub(super) async fn release(&self, cell: &LeaseCell) -> Result<(), ReleaseError> {
+        let shared = self.shared;
+        let op = OpId::from_raw(shared.env.random());
+        let (shard, mut failures) = (cell.lease().key().shard, 0);
+        cell.begin_to_end();
+        loop {
+            let lease = cell.lease();
+            match shared.backend.release(shared.tenant, &lease, op).await {
+                Ok(outcome) => {
+                    self.note_replay(shard, &outcome);
+                    break;
+                }
+                Err(ReleaseError::BackendError(error)) if error.is_retryable() => {
+                    self.pause_after(&mut failures, &error).await;
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        self.report(WorkerEvent::Released { shard });
+        Ok(())
+    }
+
+    /// Releases a shard after a failure of the worker, as far as that succeeds while the lease is
+    /// valid. A lease that expires would look as if the next item had killed the worker.
+    pub(super) async fn abandon(&self, cell: &LeaseCell) {
+        let env = &self.shared.env;
+        let left = cell.usable_until().saturating_sub(env.monotonic());
+        let mut expired = pin!(env.sleep(left).fuse());
+        let mut released = pin!(self.release(cell).fuse());
+        select_biased! {
+            // The caller reports what stopped the work; this result adds nothing.
+            _result = released => {}
+            () = expired => {}
+        }
     }
 }

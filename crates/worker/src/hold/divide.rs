@@ -1,4 +1,4 @@
-//! Giving the rest of a shard to whoever has nothing to do.
+//! Splitting off the rest of a shard for an idle worker.
 
 use std::time::Duration;
 
@@ -10,42 +10,43 @@ use super::work::Work;
 use super::{Stopped, stopped_by};
 use crate::event::WorkerEvent;
 
-/// How long nobody is to ask for a part of what cannot be divided, for now or for good.
+/// How long no split is to be requested of a shard that cannot be split now.
 const INDIVISIBLE_FOR: Duration = Duration::from_secs(2);
-/// How long nobody is to ask for a part of what will be done soon.
+/// How long no split is to be requested of a shard that will be done soon.
 const SOON_DONE_FOR: Duration = Duration::from_millis(500);
-/// Which part of what is left is kept.
+/// The part of the remaining work that the holder keeps.
 const KEPT: f64 = 0.5;
 
-/// Whether a shard was divided.
+/// Whether a shard was split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Divided {
     Yes,
-    /// It is as it was, because the run protocol does not allow it.
+    /// Unchanged: the run protocol rejected the split.
     No(SplitInvalid),
 }
 
-/// Where what has not been handed out can be divided.
+/// Where the items not handed out yet can be split.
 enum Boundary {
     At(Vec<u8>),
-    /// Nowhere, unless more of it is read.
+    /// Nowhere, until more of the source is read.
     Nowhere,
-    /// The source could not be asked.
+    /// The source failed to answer.
     Unknown,
 }
 
 impl Work<'_> {
-    /// Answers a request for a part of the shard: with a part, or with a time to ask again.
+    /// Answers a split request: with a residual shard, or with a time to request again.
     pub(super) async fn answer(&mut self) -> Result<(), Stopped> {
-        let outlook = self.holder.outlook(self.advice).await;
+        let estimate = self.holder.estimate(self.estimate).await;
         let least = self.holder.shared.options.least_split.saturating_mul(2);
-        let is_soon_done = outlook.left_ms.is_some_and(|left| u128::from(left) < least.as_millis());
+        let is_soon_done =
+            estimate.left_ms.is_some_and(|left| u128::from(left) < least.as_millis());
         if is_soon_done {
             return self.decline(SOON_DONE_FOR).await;
         }
         let boundary = self.boundary().await;
-        // Nobody asks whoever says so, so it is said only where asking again would be in vain.
-        self.advice.indivisible(matches!(boundary, Boundary::Nowhere));
+        // No requests reach an indivisible shard, so it is published only where they would fail.
+        self.estimate.indivisible(matches!(boundary, Boundary::Nowhere));
         let has_divided = match &boundary {
             Boundary::At(key) => self.divide(key).await? == Divided::Yes,
             Boundary::Nowhere => false,
@@ -53,7 +54,7 @@ impl Work<'_> {
         };
         if !has_divided {
             let (shard, key) = (self.shard(), self.handed_out.as_deref());
-            self.holder.tell(WorkerEvent::Indivisible { shard, key });
+            self.holder.report(WorkerEvent::Indivisible { shard, key });
             return self.decline(INDIVISIBLE_FOR).await;
         }
         Ok(())
@@ -70,13 +71,13 @@ impl Work<'_> {
                 Err(_) => otherwise = Boundary::Unknown,
             }
         }
-        // Whoever works on something may give all that comes behind it away.
+        // A holder with items in progress may split off everything behind them.
         let middle = self.feed.middle(!self.tracker.is_empty());
         let middle = middle.filter(|key| key.as_slice() > self.spec.as_spec_ref().start());
         middle.map_or(otherwise, Boundary::At)
     }
 
-    /// Makes a new shard of everything from `boundary` on, if there may be one.
+    /// Splits off everything from `boundary` on, if the protocol allows it.
     pub(super) async fn divide(&mut self, boundary: &[u8]) -> Result<Divided, Stopped> {
         let shared = self.holder.shared;
         let spec = self.spec.clone();
@@ -106,10 +107,10 @@ impl Work<'_> {
         }
         self.lease.answered();
         self.feed.narrow(boundary);
-        self.advice.narrowed(boundary);
+        self.estimate.narrowed(boundary);
         shared.handler.divided(self.assignment, boundary);
         let shard = self.shard();
-        self.holder.tell(WorkerEvent::Split { shard, residual, boundary });
+        self.holder.report(WorkerEvent::Split { shard, residual, boundary });
         Ok(Divided::Yes)
     }
 
@@ -120,7 +121,7 @@ impl Work<'_> {
         self.lease.answered();
         match shared.backend.decline_split(shared.tenant, &lease, pause_ms).await {
             Ok(()) => Ok(()),
-            // Whoever asked will see that nothing comes of it.
+            // The request expires by itself.
             Err(DeclineError::BackendError(error)) if error.is_retryable() => Ok(()),
             Err(refusal) => Err(stopped_by(self.shard(), refusal)),
         }

@@ -4,20 +4,20 @@ use std::time::Duration;
 use shardwright_coordination::{HolderNotice, Lease, SplitRequest};
 use tokio::sync::Notify;
 
-/// The lease of a shard, as far as its holder knows, shared by what goes on beside each other.
+/// The lease of a held shard, shared by the tasks of its holder.
 #[derive(Debug)]
 pub(super) struct LeaseCell {
     state: Mutex<State>,
-    told: Notify,
+    noticed: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     lease: Lease,
-    /// On a clock that does not jump: when the work has to have stopped.
+    /// On the monotonic clock: when the work must have stopped.
     usable_until: Duration,
     notice: HolderNotice,
-    /// The last request that was answered.
+    /// The last answered request.
     answered: Option<SplitRequest>,
     is_ending: bool,
 }
@@ -26,7 +26,7 @@ impl LeaseCell {
     pub(super) fn new(lease: Lease, usable_until: Duration) -> Self {
         let notice = HolderNotice::default();
         let state = State { lease, usable_until, notice, answered: None, is_ending: false };
-        Self { state: Mutex::new(state), told: Notify::new() }
+        Self { state: Mutex::new(state), noticed: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -46,24 +46,23 @@ impl LeaseCell {
         (state.lease, state.usable_until) = (lease, usable_until);
     }
 
-    /// Takes what the holder was told with an answer. If that was nothing, what it heard before
-    /// still stands.
+    /// Records the notice of a reply. Without one, the last notice stands.
     pub(super) fn notice(&self, notice: Option<HolderNotice>) {
         let Some(mut notice) = notice else { return };
         let is_news = {
             let mut state = self.state();
-            // A renewal that was on its way while a request was answered still tells of it.
+            // A renewal that was in flight while the request was answered repeats it.
             notice.split_request.take_if(|request| state.answered == Some(*request));
             std::mem::replace(&mut state.notice, notice) != notice
         };
         if is_news {
-            self.told.notify_one();
+            self.noticed.notify_one();
         }
     }
 
-    /// Waits until the holder is told something new.
-    pub(super) async fn told(&self) {
-        self.told.notified().await;
+    /// Waits for a new notice.
+    pub(super) async fn noticed(&self) {
+        self.noticed.notified().await;
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -74,8 +73,8 @@ impl LeaseCell {
         self.state().notice.split_request
     }
 
-    /// From now on the store is told that the shard is done, set aside or given back, and may know
-    /// before the holder does.
+    /// Marks that the holder is completing, parking or releasing the shard: the store may apply
+    /// that before the holder learns of it.
     pub(super) fn begin_to_end(&self) {
         self.state().is_ending = true;
     }
@@ -84,7 +83,7 @@ impl LeaseCell {
         self.state().is_ending
     }
 
-    /// Whatever was asked has been answered.
+    /// Records that the pending split request was answered.
     pub(super) fn answered(&self) {
         let mut state = self.state();
         if let Some(request) = state.notice.split_request.take() {

@@ -1,7 +1,7 @@
-//! Setting aside an item that fails.
+//! Parking an item that fails.
 //!
-//! Everything before it is committed; what comes behind it becomes a shard of its own, for anybody
-//! to go on with; and what is left, which is the item alone, is parked.
+//! Everything before the item is committed, everything behind it is split off as a new shard, and
+//! the rest of the shard, which is the item alone, is parked.
 
 use shardwright_contracts::limits::MAX_PARK_DETAIL_SIZE;
 use shardwright_coordination::{AsyncCoordinationBackend as _, ParkError};
@@ -14,7 +14,7 @@ use crate::attempt::Attempted;
 use crate::error::WorkerError;
 use crate::event::WorkerEvent;
 
-/// How much of an item's name is kept, in letters.
+/// Characters of an item's name that are kept.
 const NAME_SHOWN: usize = 512;
 
 impl Work<'_> {
@@ -23,7 +23,7 @@ impl Work<'_> {
         let shared = self.holder.shared;
         let Err(failure) = failed.outcome else { return self.release().await };
         let key = failed.item.key.clone();
-        // What was begun behind it belongs to whoever gets the rest.
+        // Items started behind it belong to the residual shard.
         self.running.clear();
         if self.is_ahead() {
             self.commit().await?;
@@ -34,7 +34,7 @@ impl Work<'_> {
             && boundary < self.spec.as_spec_ref().end()
             && has_more
         {
-            // Parked whole, the shard would take along what nobody has tried.
+            // Parking the whole shard would park items that were never tried.
             if let Divided::No(reason) = self.divide(boundary).await? {
                 let item = failed.item.name();
                 return Err(WorkerError::TooManyParked { item, reason }.into());
@@ -54,26 +54,28 @@ impl Work<'_> {
                 Err(ParkError::BackendError(error)) if error.is_retryable() => {
                     self.holder.pause_after(&mut failures, &error).await;
                 }
-                Err(refusal) if says_less(&refusal, &mut described) => op = self.new_op(),
+                Err(refusal) if retry_without_detail(&refusal, &mut described) => {
+                    op = self.new_op()
+                }
                 Err(refusal) => return Err(stopped_by(self.shard(), refusal)),
             }
         }
         let (shard, reason) = (self.shard(), failure.reason);
         let (detail, retries) = (&failure.detail, failed.retries);
-        self.holder.tell(WorkerEvent::Parked { shard, key: &key, reason, detail, retries });
+        self.holder.report(WorkerEvent::Parked { shard, key: &key, reason, detail, retries });
         Ok(End::Parked)
     }
 }
 
-/// Whether a park that was refused is worth another operation that keeps nothing with the shard:
-/// better an item set aside without a word than a worker that stops for want of room.
-fn says_less(refusal: &ParkError, described: &mut String) -> bool {
+/// Whether to retry a rejected park without its detail: an item parked without a message is better
+/// than a worker that stops for want of space.
+fn retry_without_detail(refusal: &ParkError, described: &mut String) -> bool {
     let had_words = !std::mem::take(described).is_empty();
     had_words && matches!(refusal, ParkError::ResourceExhausted(_))
 }
 
-/// What to keep with a parked shard: which item, and what went wrong. The shard's range does not
-/// name the item if nothing came behind it.
+/// The detail of a parked shard: the item and what went wrong. The shard's range does not name the
+/// item if nothing came behind it.
 fn describe(name: &str, detail: &str) -> String {
     let mut described: String = name.chars().take(NAME_SHOWN).collect();
     described.push_str(if described.len() < name.len() { "\u{2026}: " } else { ": " });
@@ -81,7 +83,7 @@ fn describe(name: &str, detail: &str) -> String {
     described
 }
 
-/// The end of a text, which says most of what went wrong.
+/// The end of a message, which says most of what went wrong.
 fn tail(text: &str, most: usize) -> &str {
     let mut start = text.len().saturating_sub(most);
     while !text.is_char_boundary(start) {
@@ -105,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_for_words_there_is_one_more_try_without() {
+    fn without_space_for_the_detail_parking_is_retried_once_without_it() {
         let full = SlabFull::Bytes { requested: 9, free: 8, capacity: 10 };
         let mut described = "a/b: exit code 1".to_owned();
-        assert!(says_less(&ParkError::ResourceExhausted(full), &mut described));
+        assert!(retry_without_detail(&ParkError::ResourceExhausted(full), &mut described));
         assert_eq!(described, "");
-        assert!(!says_less(&ParkError::ResourceExhausted(full), &mut described));
+        assert!(!retry_without_detail(&ParkError::ResourceExhausted(full), &mut described));
         let too_large = ParkError::ParkDetailTooLarge(ParkDetailTooLarge { size: 2, max: 1 });
-        assert!(!says_less(&too_large, &mut "a/b".to_owned()));
+        assert!(!retry_without_detail(&too_large, &mut "a/b".to_owned()));
     }
 
     #[test]

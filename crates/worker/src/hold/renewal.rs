@@ -19,15 +19,15 @@ impl Holder<'_> {
     pub(super) async fn keep(&self, cell: &LeaseCell) -> String {
         let env = &self.shared.env;
         let interval = self.shared.usable_lease() / RENEWALS_PER_LEASE;
-        let bell = self.shared.bells.hang(cell.lease().key().shard);
+        let wake_up = self.shared.wake_ups.register(cell.lease().key().shard);
         loop {
             // The answer to a claim or a renewal may come when most of the lease is over.
             let wait = interval.min(self.left(cell));
-            let (sleep, rung) = (env.sleep(wait).fuse(), bell.rung().fuse());
-            let (mut sleep, mut rung) = (std::pin::pin!(sleep), std::pin::pin!(rung));
+            let (sleep, woken) = (env.sleep(wait).fuse(), wake_up.woken().fuse());
+            let (mut sleep, mut woken) = (std::pin::pin!(sleep), std::pin::pin!(woken));
             if !wait.is_zero() {
                 select_biased! {
-                    () = rung => {}
+                    () = woken => {}
                     () = sleep => {}
                 }
             }

@@ -1,4 +1,4 @@
-//! The work on a shard.
+//! The work on a shard: reading, handing out, settling and committing items.
 
 use std::error::Error as _;
 use std::pin::{Pin, pin};
@@ -10,8 +10,8 @@ use futures_util::{FutureExt, select_biased};
 use shardwright_contracts::{BoxFuture, CursorSemantics, ShardId, ShardSpec};
 use shardwright_coordination::{ParkReason, RestoredShardState};
 
-use super::advice::Advice;
-use super::care::{Care, Solitude};
+use super::crash_policy::{CrashPolicy, ExclusiveClaim};
+use super::estimate_state::EstimateState;
 use super::feed::Feed;
 use super::lease_cell::LeaseCell;
 use super::ledger::{Ledger, Tries};
@@ -24,12 +24,12 @@ use crate::extent::TokenEnvelope;
 use crate::handler::{Assignment, FailureCause, ItemFailure};
 use crate::tracker::{Ticket, Tracker};
 
-/// How many items may wait for one that is slow, for each that may be worked on.
+/// Items that may wait for a slow one, per item in progress.
 const WAITING_PER_RUNNING: usize = 8;
 
 type Reading<'w> = BoxFuture<'w, Result<Page, ConnectorError>>;
 
-/// A batch that is worked on.
+/// A batch in progress.
 pub(super) struct Running<'w> {
     tickets: Vec<Ticket>,
     attempted: BoxFuture<'w, Vec<Attempted>>,
@@ -44,31 +44,31 @@ impl Future for Running<'_> {
     }
 }
 
-/// Everything about the work on one shard.
+/// The state of the work on one shard.
 pub(super) struct Work<'w> {
     pub(super) holder: &'w Holder<'w>,
     pub(super) assignment: &'w Assignment,
     pub(super) lease: &'w LeaseCell,
-    pub(super) advice: &'w Advice,
+    pub(super) estimate: &'w EstimateState,
     pub(super) spec: ShardSpec,
     pub(super) semantics: CursorSemantics,
     pub(super) feed: Feed,
     pub(super) ledger: Ledger,
     pub(super) running: FuturesUnordered<Running<'w>>,
     pub(super) tracker: Tracker<Attempted>,
-    /// The last key that was handed out, here or before.
+    /// The last key handed out, by this or an earlier holder.
     pub(super) handed_out: Option<Vec<u8>>,
-    care: Care,
-    /// Items that were begun since the last commit.
+    crash_policy: CrashPolicy,
+    /// Items started since the last commit.
     begun: u64,
-    /// Kept until the shard has made progress, or for a time.
-    solitude: Option<Solitude<'w>>,
+    /// Held until the shard has made progress, or for a time.
+    exclusive: Option<ExclusiveClaim<'w>>,
     sequence: u64,
-    /// What keeps the worker from going on with any item.
+    /// Why the worker cannot process any item.
     pub(super) unable: Option<WorkerError>,
 }
 
-/// What woke the work up.
+/// Why the work was woken.
 enum Woken {
     Attempted(Vec<Ticket>, Vec<Attempted>),
     Read(Result<Page, ConnectorError>),
@@ -80,9 +80,9 @@ impl<'w> Work<'w> {
         holder: &'w Holder<'w>,
         assignment: &'w Assignment,
         lease: &'w LeaseCell,
-        advice: &'w Advice,
+        estimate: &'w EstimateState,
         shard: RestoredShardState,
-        solitude: Option<Solitude<'w>>,
+        exclusive: Option<ExclusiveClaim<'w>>,
     ) -> Result<Self, WorkerError> {
         let cursor = shard.cursor.as_update();
         let envelope = TokenEnvelope::decode(cursor.token())
@@ -93,13 +93,13 @@ impl<'w> Work<'w> {
         let in_hand = shared.options.in_flight * shared.handler.batch_size() * WAITING_PER_RUNNING;
         let fruitless = shard.fruitless_acquires;
         Ok(Self {
-            solitude,
-            care: Care::of(fruitless, shared.retry_limit, &shared.options, in_hand),
+            exclusive,
+            crash_policy: CrashPolicy::of(fruitless, shared.retry_limit, &shared.options, in_hand),
             begun: 0,
             holder,
             assignment,
             lease,
-            advice,
+            estimate,
             semantics: shard.cursor_semantics,
             feed,
             ledger: Ledger::new(
@@ -122,7 +122,7 @@ impl<'w> Work<'w> {
         self.assignment.shard
     }
 
-    /// Works until the shard is done, parked, given back or lost.
+    /// Works until the shard is completed, parked or released.
     pub(super) async fn run(mut self) -> Result<End, Stopped> {
         let (shared, mut failures) = (self.holder.shared, 0);
         self.ledger.gather(&*shared.sink).await.map_err(WorkerError::from)?;
@@ -135,7 +135,7 @@ impl<'w> Work<'w> {
             if let Some(failed) = self.settle().await? {
                 return self.isolate(failed).await;
             }
-            if let Care::SetAside { losses } = self.care
+            if let CrashPolicy::SetAside { losses } = self.crash_policy
                 && let Some(item) = self.feed.take(1).pop()
             {
                 return self.isolate(killer(item, losses)).await;
@@ -143,18 +143,18 @@ impl<'w> Work<'w> {
             if self.feed.has_ended() && self.feed.is_empty() && self.tracker.is_empty() {
                 return self.complete().await;
             }
-            // What waits to be tried again is left to whoever goes on with the shard.
+            // Pending retries are left to the next holder.
             if self.is_stopping() && self.running.is_empty() {
                 return self.release().await;
             }
             let now = shared.env.monotonic();
-            self.solitude.take_if(|alone| alone.left(now).is_some_and(|left| left.is_zero()));
+            self.exclusive.take_if(|claim| claim.left(now).is_some_and(|left| left.is_zero()));
             let in_hand = (self.tracker.len() + self.most_in_hand()) as u64;
             let is_due = self.ledger.is_due(now, in_hand, &shared.options);
             let is_due = is_due || self.is_part_done();
             if self.is_ahead() && is_due {
                 self.commit().await?;
-                self.solitude = None;
+                self.exclusive = None;
                 continue;
             }
             if self.lease.split_request().is_some() && !self.is_stopping() {
@@ -166,10 +166,10 @@ impl<'w> Work<'w> {
                 Woken::Read(Ok(page)) => {
                     (reading, failures) = (None, 0);
                     if !page.skipped.is_empty() {
-                        self.holder.tell(WorkerEvent::Skipped { reports: &page.skipped });
+                        self.holder.report(WorkerEvent::Skipped { reports: &page.skipped });
                     }
                     if !page.items.is_empty() {
-                        self.advice.indivisible(false);
+                        self.estimate.indivisible(false);
                     }
                     self.feed.add(page);
                 }
@@ -182,37 +182,37 @@ impl<'w> Work<'w> {
     }
 
     fn batch_size(&self) -> usize {
-        let most = usize::try_from(self.care.most_begun()).unwrap_or(usize::MAX);
+        let most = usize::try_from(self.crash_policy.most_begun()).unwrap_or(usize::MAX);
         self.holder.shared.handler.batch_size().min(most).max(1)
     }
 
-    /// How many items are worked on at a time.
+    /// Most items in progress at a time.
     fn most_in_hand(&self) -> usize {
         self.holder.shared.options.in_flight.max(1).saturating_mul(self.batch_size())
     }
 
-    /// How many items may still be begun before something has to be committed.
+    /// How many items may still be started before the next commit.
     fn most_to_begin(&self) -> usize {
-        let most = self.care.most_begun().saturating_sub(self.begun);
+        let most = self.crash_policy.most_begun().saturating_sub(self.begun);
         usize::try_from(most).unwrap_or(usize::MAX)
     }
 
-    /// Whether what may be worked on at a time is done, where that is less than usual.
+    /// Whether all items that the crash policy allows at a time are done.
     fn is_part_done(&self) -> bool {
         let is_done = match self.semantics {
             CursorSemantics::Completed => self.tracker.is_empty(),
             CursorSemantics::Dispatched => self.most_to_begin() == 0,
         };
-        matches!(self.care, Care::Careful { .. }) && is_done
+        matches!(self.crash_policy, CrashPolicy::Careful { .. }) && is_done
     }
 
-    /// Notes that everything up to the cursor is committed.
+    /// Records that everything up to the cursor is committed.
     pub(super) fn note_committed(&mut self) {
         let uncommitted = match self.semantics {
             CursorSemantics::Completed => self.tracker.len() as u64,
             CursorSemantics::Dispatched => 0,
         };
-        self.care.note_committed(self.begun.saturating_sub(uncommitted));
+        self.crash_policy.note_committed(self.begun.saturating_sub(uncommitted));
         self.begun = uncommitted;
     }
 
@@ -220,11 +220,11 @@ impl<'w> Work<'w> {
         self.holder.shared.stop.is_stopped() || self.lease.is_paused() || self.unable.is_some()
     }
 
-    /// Hands out as many batches as may be worked on at a time.
+    /// Hands out as many batches as may be in progress.
     fn hand_out(&mut self) {
         let shared = self.holder.shared;
         let batch = self.batch_size();
-        // A full batch is waited for, unless nothing more comes.
+        // Wait for a full batch, unless the source has ended.
         let is_ready = |feed: &Feed| !feed.is_empty() && !feed.wants_page(batch);
         let most_running = shared.options.in_flight.max(1);
         while self.running.len() < most_running
@@ -235,12 +235,12 @@ impl<'w> Work<'w> {
             let items = self.feed.take(batch.min(self.most_to_begin()));
             let Some(last) = items.last() else { return };
             self.begun += items.len() as u64;
-            self.advice.handed_out(&last.key);
+            self.estimate.handed_out(&last.key);
             self.handed_out = Some(last.key.to_vec());
             let tickets: Vec<Ticket> = items.iter().map(|_| self.tracker.start()).collect();
             let sequence = self.sequence;
             self.sequence += items.len() as u64;
-            // The cursor may be past an item already, and then nobody else would try it again.
+            // If the cursor may be past an item, no later holder would retry it.
             let stop = (self.semantics == CursorSemantics::Completed).then_some(&shared.stop);
             let attempts = Attempts {
                 env: &*shared.env,
@@ -254,7 +254,7 @@ impl<'w> Work<'w> {
         }
     }
 
-    /// Notes what came of a batch. Once the worker is found unable, nothing more is begun.
+    /// Records the outcomes of a batch. Once the worker is unable, nothing more is started.
     fn take_in(&mut self, tickets: Vec<Ticket>, attempted: Vec<Attempted>) {
         for (ticket, attempted) in tickets.into_iter().zip(attempted) {
             if let Err(ItemFailure { cause: FailureCause::Worker, detail, .. }) = &attempted.outcome
@@ -265,7 +265,7 @@ impl<'w> Work<'w> {
         }
     }
 
-    /// Writes down what is done, up to the first item that is not. Gives one that failed.
+    /// Records results up to the first item that is not done. Returns an item that failed.
     async fn settle(&mut self) -> Result<Option<Attempted>, Stopped> {
         let shared = self.holder.shared;
         while let Some(attempted) = self.tracker.take_first() {
@@ -276,12 +276,12 @@ impl<'w> Work<'w> {
                 Err(failure)
                     if failure.cause == FailureCause::Worker && !self.is_past(&item.key) =>
                 {
-                    return Err(self.give_in(failure).await);
+                    return Err(self.stop_unable(failure).await);
                 }
                 Err(failure) if self.semantics == CursorSemantics::Dispatched => {
-                    // The cursor is past it already, so it cannot be parked.
+                    // The cursor is past the item, so it cannot be parked.
                     let (shard, key) = (self.shard(), item.key.as_ref());
-                    self.holder.tell(WorkerEvent::Failed { shard, key, detail: &failure.detail });
+                    self.holder.report(WorkerEvent::Failed { shard, key, detail: &failure.detail });
                     shared.handler.failure_record(&item, &failure).map_err(|unwritten| {
                         let (shard, detail) = (self.shard(), unwritten.detail);
                         WorkerError::Unrecorded { shard, detail }
@@ -294,23 +294,23 @@ impl<'w> Work<'w> {
             let bytes = item.size.unwrap_or_default();
             let done = self.ledger.enter(&*shared.sink, &item.key, bytes, tries, &result).await;
             done.map_err(WorkerError::from)?;
-            self.advice.done(bytes);
+            self.estimate.done(bytes);
             let (shard, key) = (self.shard(), item.key.as_ref());
-            self.holder.tell(WorkerEvent::Done { shard, key, bytes, retries });
+            self.holder.report(WorkerEvent::Done { shard, key, bytes, retries });
         }
         Ok(None)
     }
 
-    /// Whether the cursor is past an item that is not settled, or has to move past it for the sake
-    /// of others.
+    /// Whether the cursor is past an item that is not settled, or has to pass it because later
+    /// results are not committed.
     fn is_past(&self, key: &[u8]) -> bool {
         let is_committed = self.ledger.committed().is_some_and(|committed| committed >= key);
         self.semantics == CursorSemantics::Dispatched
             && (is_committed || self.ledger.has_uncommitted())
     }
 
-    /// Keeps what is done before an item that no item is to blame for.
-    async fn give_in(&mut self, failure: ItemFailure) -> Stopped {
+    /// Commits what is done before the worker stops for a failure of its own.
+    async fn stop_unable(&mut self, failure: ItemFailure) -> Stopped {
         let may_commit = self.semantics == CursorSemantics::Completed && self.is_ahead();
         if may_commit && let Err(stopped) = self.commit().await {
             return stopped;
@@ -318,24 +318,24 @@ impl<'w> Work<'w> {
         WorkerError::Handler { detail: failure.detail }.into()
     }
 
-    /// Waits for whatever comes first.
+    /// Waits for the next event.
     async fn wake(&mut self, reading: &mut Option<Reading<'w>>) -> Woken {
-        // Where a batch is done already, no timer is needed.
+        // No timer is needed if a batch is done already.
         if let Some(Some((tickets, attempted))) = self.running.next().now_or_never() {
             return Woken::Attempted(tickets, attempted);
         }
         let shared = self.holder.shared;
         let now = shared.env.monotonic();
         let until_commit = self.ledger.until_due(now, &shared.options);
-        let until_company = self.solitude.as_ref().and_then(|alone| alone.left(now));
-        let until_due = until_company.map_or(until_commit, |left| left.min(until_commit));
-        let is_told_already = shared.stop.is_stopped();
+        let until_shared = self.exclusive.as_ref().and_then(|claim| claim.left(now));
+        let until_due = until_shared.map_or(until_commit, |left| left.min(until_commit));
+        let was_stopped = shared.stop.is_stopped();
         let mut due = pin!(shared.env.sleep(until_due).fuse());
-        let mut heard = pin!(self.lease.told().fuse());
-        let mut told = pin!(
+        let mut noticed = pin!(self.lease.noticed().fuse());
+        let mut stopped = pin!(
             async {
-                // Once told, what is in flight is waited for.
-                if is_told_already {
+                // After a stop, items in progress are awaited.
+                if was_stopped {
                     std::future::pending::<()>().await;
                 }
                 shared.stop.stopped().await;
@@ -357,17 +357,17 @@ impl<'w> Work<'w> {
             }
             page = read => Woken::Read(page),
             () = due => Woken::Nothing,
-            () = told => Woken::Nothing,
-            () = heard => Woken::Nothing,
+            () = stopped => Woken::Nothing,
+            () = noticed => Woken::Nothing,
         }
     }
 
-    /// How often a source is read again that fails with what may pass.
+    /// Retries of a source that fails with a transient error.
     fn source_retries(&self) -> u32 {
         self.holder.shared.options.retry.retries.max(8)
     }
 
-    /// Reads a page after so many failures and a wait: at last without the part that is in trouble.
+    /// Reads a page after some failures and a wait; the last try skips the failing part.
     fn read(&self, failures: u32, wait: Duration) -> Reading<'w> {
         let (shared, mut limit) = (self.holder.shared, self.holder.shared.options.page);
         if failures > self.source_retries() {
@@ -383,8 +383,8 @@ impl<'w> Work<'w> {
         })
     }
 
-    /// Reads again what failed, if that may help, and not at once. Meanwhile the work goes on with
-    /// what was read before.
+    /// Schedules a retry of a failed read, if the error is transient. Meanwhile the work goes on
+    /// with the items read before.
     fn read_again(
         &self,
         error: ConnectorError,
@@ -399,12 +399,12 @@ impl<'w> Work<'w> {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
         };
-        self.holder.tell(WorkerEvent::Trouble { message: &message });
+        self.holder.report(WorkerEvent::Trouble { message: &message });
         Ok(self.read(*failures, shared.backoff.wait(*failures, shared.env.random())))
     }
 }
 
-/// An item that workers were lost with, as if it had been tried once more.
+/// The outcome of an item that is parked unprocessed because workers were lost with it.
 fn killer(item: Item, losses: u32) -> Attempted {
     let detail = format!("{losses} workers in a row were lost before they were done with it");
     let outcome = Err(ItemFailure::fatal(ParkReason::Poisoned, detail));

@@ -9,7 +9,7 @@ use shardwright_contracts::{
     BoxFuture, CursorSemantics, CursorUpdate, Env, InitialShardInput, LogicalTime, OpId, RunId,
     ShardId, ShardSpecRef, TenantId,
 };
-use shardwright_coordination::{AsyncRunManagement, RunConfig, ShardLimits, ShardRecord};
+use shardwright_coordination::{AsyncRunManagement, Backend, RunConfig, ShardLimits, ShardRecord};
 use shardwright_engine::TokioEnv;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_runs::{EngineConfig, StoredCoordinator};
@@ -21,7 +21,9 @@ use shardwright_worker::connector::{
 };
 use shardwright_worker::extent::TokenEnvelope;
 use shardwright_worker::sink::Sink;
-use shardwright_worker::{Observer, RunOutcome, Worker, WorkerEvent, each};
+use shardwright_worker::{
+    CompleteWorkerBuilder, Handler, Observer, RunOutcome, Worker, WorkerEvent, each,
+};
 use tokio::time::timeout;
 
 pub(crate) const TENANT: TenantId = TenantId::from_bytes([1; 32]);
@@ -223,14 +225,28 @@ pub(crate) fn sink() -> (tempfile::TempDir, FolderSink) {
     (folder, sink)
 }
 
+/// A handler whose result is the item's key.
+pub(crate) fn write_keys() -> impl Handler {
+    each(|item: Item| async move { Ok(line(&item)) })
+}
+
+/// A worker on the run over numbers.
+pub(crate) fn worker_with(
+    backend: impl Backend + 'static,
+    handler: impl Handler,
+    sink: &FolderSink,
+) -> CompleteWorkerBuilder {
+    Worker::builder(TENANT, RUN)
+        .backend(backend)
+        .connector(Numbers)
+        .handler(handler)
+        .sink(sink.clone())
+        .env(env())
+}
+
 /// Finishes what is left.
 pub(crate) async fn finish(coordinator: &Coordinator, sink: &FolderSink) -> RunOutcome {
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(join(coordinator).await)
-        .connector(Numbers)
-        .handler(each(|item: Item| async move { Ok(line(&item)) }))
-        .sink(sink.clone())
-        .env(env());
+    let worker = worker_with(join(coordinator).await, write_keys(), sink);
     timeout(LONG, worker.run()).await.unwrap().unwrap()
 }
 

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use crate::support::{
     Coordinator, Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, finish, gives_up, join,
-    line, memory, number, results, shards, sink, start, start_with_lease,
+    line, memory, number, results, shards, sink, start, start_with_lease, worker_with, write_keys,
 };
 
 /// Loses the answer to the first commit with a certain write, and everything after it until
@@ -105,12 +105,7 @@ async fn work_with_lost_answer(
     let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let journal = Journal::default();
     let mender = Mender { hooks: Arc::clone(&hooks), journal: journal.clone() };
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(backend)
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(backend, handler, &sink)
         .options(WorkerOptions { commit_items: 1, ..WorkerOptions::default() })
         .stop(stop)
         .observer(Arc::new(mender));
@@ -129,7 +124,7 @@ async fn a_write_whose_answer_was_lost_is_repeated_takes_effect_once_and_is_told
     for is_the_one in cases {
         let coordinator = start(50, 1, Completed).await;
         let (_folder, sink) = sink();
-        let handler = each(|item: Item| async move { Ok(line(&item)) });
+        let handler = write_keys();
         let stop = StopSignal::default();
         let ending = work_with_lost_answer(&coordinator, &sink, is_the_one, handler, stop).await;
         assert_eq!(ending, RunOutcome::Done);
@@ -194,11 +189,7 @@ async fn what_a_paused_worker_writes_too_late_is_refused_and_told() {
         }
     });
     let journal = Journal::default();
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(join(&coordinator).await)
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
+    let worker = worker_with(join(&coordinator).await, handler, &sink)
         .env(Paused(env()))
         .options(WorkerOptions { commit_items: 1, ..WorkerOptions::default() })
         .observer(Arc::new(journal.clone()));

@@ -9,14 +9,12 @@ use shardwright_engine::keyspace::Keyspace;
 use shardwright_runs::{EngineConfig, StoredCoordinator};
 use shardwright_store::memory::{After, Before, HookedCall, Hooks};
 use shardwright_worker::connector::Item;
-use shardwright_worker::{
-    Handler, ItemFailure, RunOutcome, StopSignal, Worker, WorkerOptions, each,
-};
+use shardwright_worker::{Handler, ItemFailure, RunOutcome, StopSignal, WorkerOptions, each};
 use tokio::time::timeout;
 
 use crate::support::{
-    Journal, LONG, Numbers, RUN, TENANT, all, env, gives_up, line, memory, number, results, sink,
-    start_with_lease,
+    Journal, LONG, all, env, gives_up, line, memory, number, results, sink, start_with_lease,
+    worker_with, write_keys,
 };
 
 const LEASE_MS: u64 = 6_000;
@@ -53,12 +51,7 @@ async fn work_with_late_answer(
     let config = EngineConfig { skew_allowance_ms: 0, ..EngineConfig::default() };
     let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let journal = Journal::default();
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(backend)
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(backend, handler, &sink)
         .options(WorkerOptions { slots: 1, ..WorkerOptions::default() })
         .stop(stop)
         .observer(Arc::new(journal.clone()));
@@ -72,7 +65,7 @@ async fn work_with_late_answer(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_that_comes_after_the_completion_is_no_loss() {
-    let handler = each(|item: Item| async move { Ok(line(&item)) });
+    let handler = write_keys();
     let (ending, _, results) = work_with_late_answer(handler, StopSignal::default()).await;
     assert_eq!((ending, results), (RunOutcome::Done, 50));
 }

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::support::{
     Coordinator, Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, line, number,
-    results, shards, sink, start, start_with_lease,
+    results, shards, sink, start, start_with_lease, worker_with, write_keys,
 };
 
 fn often() -> WorkerOptions {
@@ -72,12 +72,7 @@ async fn what_is_done_behind_the_cursor_is_kept_at_a_stop() {
         stopping.stop();
         std::future::ready(())
     });
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(coordinator.clone(), handler, &sink)
         .options(often())
         .stop(stop)
         .observer(Arc::new(Reached { number: 1, told }));
@@ -119,12 +114,7 @@ async fn what_is_done_behind_the_cursor_is_kept_at_a_pause() {
         reached: Reached { number: 1, told },
         released: Arc::clone(&released),
     });
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(coordinator.clone(), handler, &sink)
         .options(often())
         .stop(stop.clone())
         .observer(observer);
@@ -164,12 +154,7 @@ async fn a_kill_loses_what_was_handed_out_and_nothing_else() {
         sticking.notify_one();
         std::future::pending()
     });
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(first.clone())
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(first.clone(), handler, &sink)
         .options(often())
         .observer(Arc::new(Reached { number: 2, told }));
     let working = tokio::spawn(worker.run());
@@ -227,7 +212,7 @@ async fn ten_starts_on_a_full_disk_make_no_item_look_like_a_killer() {
         let worker = Worker::builder(TENANT, RUN)
             .backend(join(&coordinator).await)
             .connector(Numbers)
-            .handler(each(|item: Item| async move { Ok(line(&item)) }))
+            .handler(write_keys())
             .sink(FullDisk { sink: sink.clone(), is_full_for: |_| true })
             .env(env())
             .options(WorkerOptions { crash_limit: 2, ..WorkerOptions::default() })

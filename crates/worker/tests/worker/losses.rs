@@ -10,15 +10,15 @@ use shardwright_coordination::{AsyncShardClaiming as _, ParkReason, ShardLimits}
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Batch, Outcome};
 use shardwright_worker::{
-    Handler, ItemFailure, Observer, RetryPolicy, RunOutcome, StopSignal, Worker, WorkerError,
-    WorkerEvent, WorkerOptions, each,
+    Handler, ItemFailure, Observer, RetryPolicy, RunOutcome, StopSignal, WorkerError, WorkerEvent,
+    WorkerOptions, each,
 };
 use tokio::sync::{Barrier, Semaphore};
 use tokio::time::timeout;
 
 use crate::support::{
-    Coordinator, Hurried, Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, key, line,
-    number, results, shards, sink, start, start_with_limit,
+    Coordinator, Hurried, Journal, LONG, RUN, TENANT, all, env, finish, join, key, line, number,
+    results, shards, sink, start, start_with_limit, worker_with, write_keys,
 };
 
 /// Somebody takes all shards and is never heard of again, so many times.
@@ -53,12 +53,7 @@ async fn shards_that_were_lost_once_are_worked_on_side_by_side() {
     let coordinator = start(6, 3, Completed).await;
     lose(&coordinator, 3, 1).await;
     let (_folder, sink) = sink();
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(together(3))
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(coordinator.clone(), together(3), &sink)
         .options(WorkerOptions { slots: 3, ..WorkerOptions::default() });
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(6));
@@ -96,13 +91,7 @@ async fn one_loss_of_everything_sets_nothing_aside_and_parks_nothing() {
     // As little patience with losses as there may be.
     let options = WorkerOptions { slots: SHARDS, crash_limit: 2, ..WorkerOptions::default() };
     let machine = join(&coordinator).await;
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(machine.clone())
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
-        .options(options);
+    let worker = worker_with(machine.clone(), handler, &sink).options(options);
     let working = tokio::spawn(worker.run());
     timeout(LONG, begun.wait()).await.unwrap();
     working.abort();
@@ -111,12 +100,7 @@ async fn one_loss_of_everything_sets_nothing_aside_and_parks_nothing() {
     let lost = shards(&coordinator).await;
     assert!(lost.iter().all(|shard| shard.head.fruitless_acquires == 1));
     let journal = Journal::default();
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(each(|item: Item| async move { Ok(line(&item)) }))
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(coordinator.clone(), write_keys(), &sink)
         .options(options)
         .observer(Arc::new(journal.clone()));
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
@@ -131,11 +115,7 @@ async fn one_that_was_lost_twice_is_alone_for_a_time_and_no_longer() {
     let (_folder, sink) = sink();
     let env = Hurried(env());
     let claims = Arc::new(Claims { env: env.clone(), at: Mutex::default() });
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(together(2))
-        .sink(sink.clone())
+    let worker = worker_with(coordinator.clone(), together(2), &sink)
         .env(env)
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
         .observer(Arc::clone(&claims) as Arc<dyn Observer>);
@@ -159,12 +139,7 @@ async fn when_nothing_more_can_be_set_aside_the_worker_says_so_and_nothing_is_lo
             Ok(line(&item))
         }
     });
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env());
+    let worker = worker_with(coordinator.clone(), handler, &sink);
     let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
     assert!(matches!(error, WorkerError::TooManyParked { .. }), "{error:?}");
     assert!(error.to_string().starts_with("too many items are parked: row 8 failed"), "{error}");
@@ -194,12 +169,7 @@ async fn where_there_may_be_no_more_shards_whoever_asks_for_a_part_is_told_no_ea
             Ok(line(&item))
         }
     });
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(coordinator.clone(), handler, &sink)
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
         .observer(Arc::new(Declined(asked)));
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Done);
@@ -255,13 +225,12 @@ async fn who_failed_in_company_is_tried_alone_even_if_nothing_is_tried_again() {
         let (_folder, sink) = sink();
         let tries = Arc::new(AtomicUsize::new(0));
         let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
-        let worker = Worker::builder(TENANT, RUN)
-            .backend(coordinator.clone())
-            .connector(Numbers)
-            .handler(AllOrNothing { bad: 47, is_own, tries: Arc::clone(&tries), stop: None })
-            .sink(sink.clone())
-            .env(env())
-            .options(WorkerOptions { retry, ..WorkerOptions::default() });
+        let worker = worker_with(
+            coordinator.clone(),
+            AllOrNothing { bad: 47, is_own, tries: Arc::clone(&tries), stop: None },
+            &sink,
+        )
+        .options(WorkerOptions { retry, ..WorkerOptions::default() });
         let ending = timeout(LONG, worker.run()).await.unwrap().unwrap();
         assert_eq!(ending, RunOutcome::Parked { shards: 1 });
         let bad = String::from_utf8(key(47)).unwrap();
@@ -278,13 +247,12 @@ async fn whoever_is_told_to_stop_tries_nobody_alone_who_failed_in_company() {
     let (_folder, sink) = sink();
     let (tries, stop) = (Arc::new(AtomicUsize::new(0)), StopSignal::default());
     let told = Some(stop.clone());
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(AllOrNothing { bad: 47, is_own: false, tries: Arc::clone(&tries), stop: told })
-        .sink(sink.clone())
-        .env(env())
-        .stop(stop);
+    let worker = worker_with(
+        coordinator.clone(),
+        AllOrNothing { bad: 47, is_own: false, tries: Arc::clone(&tries), stop: told },
+        &sink,
+    )
+    .stop(stop);
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Stopped);
     assert_eq!(tries.load(Ordering::Relaxed), 1);
     assert_eq!(results(&coordinator, &sink).await, all(40));

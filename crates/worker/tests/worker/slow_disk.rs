@@ -12,12 +12,12 @@ use shardwright_contracts::CursorSemantics::Completed;
 use shardwright_contracts::LogicalTime;
 use shardwright_worker::connector::Item;
 use shardwright_worker::extent::{MAX_EXTENTS, TokenEnvelope};
-use shardwright_worker::{RunOutcome, StopSignal, Worker, each};
+use shardwright_worker::{RunOutcome, StopSignal, each};
 use tokio::time::timeout;
 
 use crate::support::{
-    Coordinator, Journal, LONG, Numbers, RUN, TENANT, all, env, join, line, results, shards, sink,
-    start_with_lease,
+    Coordinator, Journal, LONG, RUN, all, join, line, results, shards, sink, start_with_lease,
+    worker_with, write_keys,
 };
 
 const LEASE_MS: u64 = 1_500;
@@ -30,13 +30,7 @@ async fn do_one(coordinator: &Coordinator, sink: &FolderSink) {
         told.stop();
         async move { Ok(line(&item)) }
     });
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(join(coordinator).await)
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
-        .stop(stop);
+    let worker = worker_with(join(coordinator).await, handler, &sink).stop(stop);
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Stopped);
 }
 
@@ -80,12 +74,7 @@ async fn whoever_brings_results_together_keeps_its_lease_however_long_that_takes
     let file = sink.segment_path(RUN, extents[20].shard, extents[20].fence);
     let bytes = hold_up(&file);
     let journal = Journal::default();
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(join(&coordinator).await)
-        .connector(Numbers)
-        .handler(each(|item: Item| async move { Ok(line(&item)) }))
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(join(&coordinator).await, write_keys(), &sink)
         .observer(Arc::new(journal.clone()));
     let working = tokio::spawn(worker.run());
     let (go_on, told) = mpsc::channel::<()>();

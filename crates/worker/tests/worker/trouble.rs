@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::support::{
     Hurried, Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, join, line, number, results,
-    sink, start_with_lease,
+    sink, start_with_lease, write_keys,
 };
 
 /// Numbers of which one is in trouble for ever.
@@ -59,7 +59,7 @@ async fn a_part_of_the_source_that_stays_in_trouble_is_passed_over_and_the_run_i
         let worker = Worker::builder(TENANT, RUN)
             .backend(join(&coordinator).await)
             .connector(Shaky { bad: 20, is_only_one, reads: Arc::clone(&reads) })
-            .handler(each(|item: Item| async move { Ok(line(&item)) }))
+            .handler(write_keys())
             .sink(sink.clone())
             .env(Hurried(env()))
             .options(WorkerOptions { page: PageLimit::items(8), ..WorkerOptions::default() })

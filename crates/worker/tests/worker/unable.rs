@@ -7,14 +7,12 @@ use shardwright_contracts::CursorSemantics::{self, Completed, Dispatched};
 use shardwright_coordination::ParkReason;
 use shardwright_worker::connector::Item;
 use shardwright_worker::handler::{Batch, Outcome};
-use shardwright_worker::{
-    Handler, ItemFailure, RunOutcome, Worker, WorkerError, WorkerOptions, each,
-};
+use shardwright_worker::{Handler, ItemFailure, RunOutcome, WorkerError, WorkerOptions, each};
 use tokio::time::timeout;
 
 use crate::support::{
-    Coordinator, Hurried, Journal, LONG, Numbers, RUN, TENANT, all, env, finish, join, line,
-    number, results, sink, start_with_lease,
+    Coordinator, Hurried, Journal, LONG, all, env, finish, join, line, number, results, sink,
+    start_with_lease, worker_with,
 };
 
 /// A run whose leases last for long, even where everything is in a hurry.
@@ -54,13 +52,13 @@ async fn what_the_worker_lacks_is_tried_with_one_item_and_what_was_done_is_kept(
     let coordinator = begin(40, 1, Completed).await;
     let (_folder, sink) = sink();
     let (journal, tries) = (Journal::default(), Arc::new(AtomicUsize::new(0)));
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(join(&coordinator).await)
-        .connector(Numbers)
-        .handler(Lacking { from: 25, batch: 10, tries: Arc::clone(&tries) })
-        .sink(sink.clone())
-        .env(Hurried(env()))
-        .observer(Arc::new(journal.clone()));
+    let worker = worker_with(
+        join(&coordinator).await,
+        Lacking { from: 25, batch: 10, tries: Arc::clone(&tries) },
+        &sink,
+    )
+    .env(Hurried(env()))
+    .observer(Arc::new(journal.clone()));
     let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
     assert!(error.to_string().contains("something is missing"), "{error}");
     assert_eq!(journal.count("parked"), 0, "{:?}", journal.lines());
@@ -93,12 +91,7 @@ async fn a_worker_that_is_found_unable_begins_nothing_more() {
         }
     });
     let (_folder, sink) = sink();
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(join(&coordinator).await)
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(join(&coordinator).await, handler, &sink)
         .options(WorkerOptions { in_flight: 2, ..WorkerOptions::default() });
     let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
     assert!(matches!(error, WorkerError::Handler { .. }), "{error:?}");
@@ -111,13 +104,13 @@ async fn where_cursors_move_first_what_the_worker_lacks_loses_nothing_without_a_
     for from in [0, 25] {
         let coordinator = begin(100, 1, Dispatched).await;
         let (_folder, sink) = sink();
-        let worker = Worker::builder(TENANT, RUN)
-            .backend(join(&coordinator).await)
-            .connector(Numbers)
-            .handler(Lacking { from, batch: 1, tries: Arc::default() })
-            .sink(sink.clone())
-            .env(Hurried(env()))
-            .options(WorkerOptions { in_flight: 3, ..WorkerOptions::default() });
+        let worker = worker_with(
+            join(&coordinator).await,
+            Lacking { from, batch: 1, tries: Arc::default() },
+            &sink,
+        )
+        .env(Hurried(env()))
+        .options(WorkerOptions { in_flight: 3, ..WorkerOptions::default() });
         let error = timeout(LONG, worker.run()).await.unwrap().unwrap_err();
         assert!(matches!(error, WorkerError::Handler { .. }), "{error:?}");
         assert_eq!(finish(&coordinator, &sink).await, RunOutcome::Done);

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::support::{
     Journal, LONG, Numbers, Paused, RUN, TENANT, all, env, join, key, line, number, results,
-    shards, sink, start, start_with_lease,
+    shards, sink, start, start_with_lease, worker_with, write_keys,
 };
 
 /// Never waits between tries.
@@ -40,16 +40,8 @@ async fn every_item_is_worked_on_once_and_the_run_is_done() {
         async move { Ok(line(&item)) }
     });
     let options = WorkerOptions { slots: 3, in_flight: 4, ..WorkerOptions::default() };
-    let ending = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
-        .options(options)
-        .run()
-        .await
-        .unwrap();
+    let ending =
+        worker_with(coordinator.clone(), handler, &sink).options(options).run().await.unwrap();
     assert_eq!((ending, calls.load(Ordering::Relaxed)), (RunOutcome::Done, 1_000));
     assert_eq!(results(&coordinator, &sink).await, all(1_000));
     let run = coordinator.get_run(TENANT, RUN).await.unwrap();
@@ -71,13 +63,7 @@ async fn stopping_and_going_on_sixty_times_changes_nothing_about_the_results() {
             }
             async move { Ok(line(&item)) }
         });
-        let worker = Worker::builder(TENANT, RUN)
-            .backend(join(&coordinator).await)
-            .connector(Numbers)
-            .handler(handler)
-            .sink(sink.clone())
-            .env(env())
-            .stop(stop);
+        let worker = worker_with(join(&coordinator).await, handler, &sink).stop(stop);
         match worker.run().await.unwrap() {
             RunOutcome::Stopped => stops += 1,
             RunOutcome::Done => break,
@@ -110,12 +96,7 @@ async fn whoever_stops_waits_for_no_other_try_and_what_failed_is_tried_again_lat
                 Ok(line(&item))
             }
         });
-        Worker::builder(TENANT, RUN)
-            .backend(coordinator.clone())
-            .connector(Numbers)
-            .handler(handler)
-            .sink(sink.clone())
-            .env(env())
+        worker_with(coordinator.clone(), handler, &sink)
             .options(WorkerOptions { slots: 1, in_flight: 4, retry, ..WorkerOptions::default() })
             .stop(stop)
     };
@@ -144,13 +125,7 @@ async fn a_failing_item_is_parked_alone_and_can_be_tried_again() {
             async move { if fails { failure() } else { Ok(line(&item)) } }
         });
         let options = WorkerOptions { in_flight: 3, ..impatient() };
-        Worker::builder(TENANT, RUN)
-            .backend(coordinator.clone())
-            .connector(Numbers)
-            .handler(handler)
-            .sink(sink.clone())
-            .env(env())
-            .options(options)
+        worker_with(coordinator.clone(), handler, &sink).options(options)
     };
     let journal = Journal::default();
     let ending = worker().observer(Arc::new(journal.clone())).run().await.unwrap();
@@ -277,12 +252,7 @@ async fn a_holder_gives_a_part_away_while_its_item_takes_long() {
             Ok(line(&item))
         }
     });
-    let worker = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
+    let worker = worker_with(coordinator.clone(), handler, &sink)
         .options(WorkerOptions { slots: 2, ..WorkerOptions::default() })
         .observer(Arc::new(UntilDivided(divided)));
     let ending = timeout(LONG, worker.run()).await.expect("the holder hears of the request");
@@ -300,12 +270,7 @@ async fn a_worker_with_nothing_to_do_gets_a_part_of_what_is_slow() {
         Ok(line(&item))
     });
     let options = WorkerOptions { slots: 4, ..WorkerOptions::default() };
-    let ending = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
+    let ending = worker_with(coordinator.clone(), handler, &sink)
         .options(options)
         .observer(Arc::new(journal.clone()))
         .run()
@@ -348,16 +313,8 @@ async fn results_of_a_holder_that_was_overtaken_do_not_exist() {
     working.abort();
     // Aborting the caller leaves the slot's task; what it holds goes with its session.
     first.close().await.unwrap();
-    let handler = each(|item: Item| async move { Ok(line(&item)) });
-    let ending = Worker::builder(TENANT, RUN)
-        .backend(coordinator.clone())
-        .connector(Numbers)
-        .handler(handler)
-        .sink(sink.clone())
-        .env(env())
-        .run()
-        .await
-        .unwrap();
+    let handler = write_keys();
+    let ending = worker_with(coordinator.clone(), handler, &sink).run().await.unwrap();
     assert_eq!(ending, RunOutcome::Done);
     assert_eq!(results(&coordinator, &sink).await, all(50));
 }
@@ -383,12 +340,7 @@ async fn a_holder_that_was_lost_by_chance_does_not_slow_its_successor_down() {
         coordinator.claim_next_available(TENANT, RUN, lost).await.unwrap();
         let commits = Arc::new(Commits::default());
         let (_folder, sink) = sink();
-        let ending = Worker::builder(TENANT, RUN)
-            .backend(join(&coordinator).await)
-            .connector(Numbers)
-            .handler(each(|item: Item| async move { Ok(line(&item)) }))
-            .sink(sink.clone())
-            .env(env())
+        let ending = worker_with(join(&coordinator).await, write_keys(), &sink)
             .options(WorkerOptions { in_flight: 64, ..WorkerOptions::default() })
             .observer(Arc::clone(&commits) as Arc<dyn Observer>)
             .run()

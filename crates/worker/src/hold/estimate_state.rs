@@ -1,4 +1,4 @@
-//! Telling others how far the work is.
+//! Publishing how much of a shard is left.
 
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,12 +11,12 @@ use super::lease_cell::LeaseCell;
 use crate::connector::KeyRange;
 use crate::pace::{Left, Pace};
 
-/// The first estimate comes soon, because whoever waits already has nothing to go by.
+/// The first estimate comes soon, because idle workers have none to decide by.
 const FIRST_AFTER: Duration = Duration::from_millis(50);
 
-/// How far the work is, shared with whoever tells it.
+/// The progress of the work, shared with the task that publishes estimates.
 #[derive(Debug)]
-pub(super) struct Advice {
+pub(super) struct EstimateState {
     state: Mutex<State>,
 }
 
@@ -24,12 +24,12 @@ pub(super) struct Advice {
 struct State {
     pace: Pace,
     range: KeyRange,
-    /// The last key that was handed out.
+    /// The last key handed to the handler.
     after: Option<Vec<u8>>,
     is_indivisible: bool,
 }
 
-impl Advice {
+impl EstimateState {
     pub(super) fn new(shard: &RestoredShardState, now: Duration) -> Self {
         let spec = shard.spec.as_spec_ref();
         let range = KeyRange { start: spec.start().to_vec(), end: spec.end().to_vec() };
@@ -62,7 +62,7 @@ impl Advice {
         self.state().is_indivisible = is_indivisible;
     }
 
-    fn place(&self) -> (KeyRange, Option<Vec<u8>>) {
+    fn position(&self) -> (KeyRange, Option<Vec<u8>>) {
         let state = self.state();
         (state.range.clone(), state.after.clone())
     }
@@ -76,25 +76,29 @@ impl Advice {
 
 impl Holder<'_> {
     /// What is left of a shard, and how long it will take.
-    pub(super) async fn outlook(&self, advice: &Advice) -> WorkEstimate {
-        let (range, after) = advice.place();
+    pub(super) async fn estimate(&self, state: &EstimateState) -> WorkEstimate {
+        let (range, after) = state.position();
         let left = match self.shared.connector.estimate(&range, after.as_deref()).await {
             Ok(left) => Left { items: left.items.value(), bytes: left.bytes.value() },
             Err(_) => Left::default(),
         };
-        advice.estimate(left, self.shared.env.monotonic())
+        state.estimate(left, self.shared.env.monotonic())
     }
 
-    /// Tells from time to time how far the work is, for ever. It is only advice, so nothing comes
-    /// of it when it fails.
-    pub(super) async fn advise(&self, cell: &LeaseCell, advice: &Advice) -> Infallible {
+    /// Publishes estimates periodically, without end. Failures are ignored: estimates only help to
+    /// choose what to split.
+    pub(super) async fn publish_estimates(
+        &self,
+        cell: &LeaseCell,
+        state: &EstimateState,
+    ) -> Infallible {
         let mut wait = FIRST_AFTER;
         loop {
             self.shared.env.sleep(wait).await;
             wait = self.shared.options.estimate_interval;
-            let estimate = self.outlook(advice).await;
+            let estimate = self.estimate(state).await;
             let (tenant, lease) = (self.shared.tenant, cell.lease());
-            let _told = self.shared.backend.publish_estimate(tenant, &lease, estimate).await;
+            let _ignored = self.shared.backend.publish_estimate(tenant, &lease, estimate).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where in a store the objects lie, and from where to list them.
+//! The prefix of a store below which the items are, and where to start listing it.
 
 use object_store::path::Path;
 
@@ -9,11 +9,11 @@ const LAST_CHARACTER: char = '\u{10ffff}';
 
 /// The folder of a store whose objects are the items. Keys are paths below it.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ObjectPrefix {
     prefix: Path,
 }
 
-impl Place {
+impl ObjectPrefix {
     pub(super) const fn new(prefix: Path) -> Self {
         Self { prefix }
     }
@@ -31,7 +31,7 @@ impl Place {
         path.strip_prefix(self.prefix.as_ref())?.strip_prefix('/').filter(|key| !key.is_empty())
     }
 
-    /// The whole path of a key, in words.
+    /// The whole path of a key, as text.
     pub(super) fn full(&self, key: &str) -> String {
         if self.prefix.is_root() { key.to_owned() } else { format!("{}/{key}", self.prefix) }
     }
@@ -95,7 +95,7 @@ mod tests {
     use shardwright_worker::connector::KeyRange;
 
     fn offset(prefix: &str, remainder: &Remainder) -> Option<String> {
-        Place::new(Path::from(prefix)).offset(remainder).map(String::from)
+        ObjectPrefix::new(Path::from(prefix)).offset(remainder).map(String::from)
     }
 
     fn from(lower: &[u8]) -> Remainder {
@@ -108,11 +108,11 @@ mod tests {
 
     #[test]
     fn keys_are_paths_below_the_prefix_by_whole_names() {
-        let place = Place::new(Path::from("a/b"));
-        let key = |path: &str| place.key(&Path::from(path)).map(str::to_owned);
+        let objects = ObjectPrefix::new(Path::from("a/b"));
+        let key = |path: &str| objects.key(&Path::from(path)).map(str::to_owned);
         assert_eq!(key("a/b/c/d").as_deref(), Some("c/d"));
         assert_eq!((key("a/b"), key("a/bc"), key("x")), (None, None, None));
-        assert_eq!(Place::new(Path::ROOT).key(&Path::from("a")), Some("a"));
+        assert_eq!(ObjectPrefix::new(Path::ROOT).key(&Path::from("a")), Some("a"));
     }
 
     #[test]
