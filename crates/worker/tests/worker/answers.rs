@@ -105,7 +105,7 @@ async fn work_with_lost_answer(
     let backend = StoredCoordinator::open(store, env(), Keyspace::default(), config).await.unwrap();
     let journal = Journal::default();
     let mender = Mender { hooks: Arc::clone(&hooks), journal: journal.clone() };
-    let worker = worker_with(backend, handler, &sink)
+    let worker = worker_with(backend, handler, sink)
         .options(WorkerOptions { commit_items: 1, ..WorkerOptions::default() })
         .stop(stop)
         .observer(Arc::new(mender));

@@ -30,7 +30,7 @@ async fn do_one(coordinator: &Coordinator, sink: &FolderSink) {
         told.stop();
         async move { Ok(line(&item)) }
     });
-    let worker = worker_with(join(coordinator).await, handler, &sink).stop(stop);
+    let worker = worker_with(join(coordinator).await, handler, sink).stop(stop);
     assert_eq!(timeout(LONG, worker.run()).await.unwrap().unwrap(), RunOutcome::Stopped);
 }
 
