@@ -11,7 +11,7 @@ use shardwright_engine::TokioEnv;
 use shardwright_placement::{ShardCount, Sharding};
 
 use crate::arguments::cluster::ClusterChoice;
-use crate::store::{AnyStore, OpenStore as _, Purpose, StoreAddress};
+use crate::store::{AnyStore, OpenMode, OpenStore as _, StoreAddress};
 
 /// The cluster protocol on whichever store was chosen.
 pub(crate) type AnyCluster = Cluster;
@@ -23,7 +23,7 @@ const MARGIN: u32 = 5;
 pub(crate) async fn open(
     address: &StoreAddress,
     choice: &ClusterChoice,
-    purpose: Purpose,
+    mode: OpenMode,
 ) -> anyhow::Result<AnyCluster> {
     anyhow::ensure!(
         *address != StoreAddress::Memory,
@@ -40,7 +40,7 @@ pub(crate) async fn open(
         }
         prefix => (None, prefix.clone()),
     };
-    let (store, keys) = address.connect_for(purpose, "clusters", namespace).await?;
+    let (store, keys) = address.connect_for(mode, "clusters", namespace).await?;
     let sharding = sharding_of(choice, Sharding::default());
     let mut options = ClusterOptions::new(choice.name.clone(), choice.behaviour.config(sharding));
     options.keys = keys;
@@ -50,14 +50,14 @@ pub(crate) async fn open(
     let unsaid = match find_cluster(&store, &options).await? {
         Some(FoundCluster::Decided(plan)) => plan.sharding,
         Some(FoundCluster::Text(_)) if choice.shards.is_some() => Sharding::default(),
-        Some(FoundCluster::Text(shards)) => sharding_in_text(shards, purpose)?,
+        Some(FoundCluster::Text(shards)) => sharding_in_text(shards, mode)?,
         None => Sharding::default(),
     };
     options.config.sharding = sharding_of(choice, unsaid);
     let env = TokioEnv::current().context("there is no runtime")?;
-    let opened = match purpose {
-        Purpose::Look => Cluster::open_existing(store, env, options).await,
-        Purpose::Work => Cluster::open(store, env, options).await,
+    let opened = match mode {
+        OpenMode::Read => Cluster::open_existing(store, env, options).await,
+        OpenMode::Write => Cluster::open(store, env, options).await,
     };
     opened.map_err(|error| match (error, &choice.seed_format) {
         (OpenError::NotThere, Some(prefix)) => anyhow::anyhow!(
@@ -92,11 +92,11 @@ fn sharding_of(choice: &ClusterChoice, unsaid: Sharding) -> Sharding {
 ///
 /// Whoever takes part decides it for good, and the others may be in the midst of writing their
 /// keys: so the keys alone only tell it to one who looks.
-fn sharding_in_text(shards: TextShards, purpose: Purpose) -> anyhow::Result<Sharding> {
+fn sharding_in_text(shards: TextShards, mode: OpenMode) -> anyhow::Result<Sharding> {
     let TextShards { at_least, is_whole } = shards;
-    let is_told = match purpose {
-        Purpose::Look => is_whole,
-        Purpose::Work => is_whole && at_least == ShardCount::DEFAULT,
+    let is_told = match mode {
+        OpenMode::Read => is_whole,
+        OpenMode::Write => is_whole && at_least == ShardCount::DEFAULT,
     };
     anyhow::ensure!(
         is_told,

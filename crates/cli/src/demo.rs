@@ -3,7 +3,7 @@
 //!
 //! Every node and every gate is a process of its own. Clients make a steady number of calls, each
 //! once and with a deadline. What may be asked of a cluster is then done to it, one thing after the
-//! other, and at the end the books of the clients are compared with what is stored.
+//! other, and at the end the logs of the clients are compared with the store.
 
 mod events;
 mod fleet;

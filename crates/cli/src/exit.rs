@@ -1,23 +1,30 @@
+//! Exit codes, and how signals end the program.
+
 use std::process::ExitCode;
 
-/// How the program ends. The numbers are part of its interface.
+use shardwright_worker::StopSignal;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::say::note;
+
+/// The exit code of the program, a part of its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All is well.
+    /// Success.
     Done = 0,
-    /// What was looked at is not as it should be, holds a secret, or broke a promise.
+    /// A check failed, a secret was found, or a promise was broken.
     Findings = 1,
-    /// Something went wrong, or was asked in a wrong way.
+    /// An error, or a wrong command line.
     Error = 2,
-    /// Everything is done but what is parked, has failed, or may not be read.
+    /// Done, except for parked, failed or unreadable items.
     Parked = 3,
     /// Too many items failed.
     TooManyFailures = 4,
-    /// Interrupted; the same command goes on.
+    /// Interrupted; the same command resumes the run.
     Interrupted = 130,
 }
 
-/// What the help says about them.
+/// The exit codes, for the help.
 pub(crate) const HELP: &str = "Exit codes:
   0    done
   1    scan: secrets were found; verify: something does not hold; demo: a promise was broken;
@@ -31,4 +38,27 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
     }
+}
+
+/// Stops the work at the first signal, and exits at the second. That loses nothing: what is
+/// committed stays, and programs are killed with this process.
+pub(crate) fn stop_on_signals(stop: StopSignal) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        note!("stopping: items that have begun are finished; once more to end at once");
+        stop.stop();
+        tokio::select! {
+            biased;
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        std::process::exit(Exit::Interrupted as i32);
+    });
+    Ok(())
 }

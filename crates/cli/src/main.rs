@@ -14,9 +14,11 @@ mod progress;
 mod say;
 mod scan;
 mod serve;
-mod signals;
 mod state;
 mod store;
+#[cfg(test)]
+#[path = "../../jobs/tests/support/mod.rs"]
+mod testing;
 mod view;
 mod work;
 

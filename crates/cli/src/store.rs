@@ -8,9 +8,11 @@ use crate::arguments::etcd::{check_access, flags_of};
 
 /// What a store is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Work,
-    Look,
+pub(crate) enum OpenMode {
+    /// Creates what is missing.
+    Write,
+    /// Fails if there is nothing.
+    Read,
 }
 
 /// Opens what an address names, for a command.
@@ -19,14 +21,14 @@ pub(crate) trait OpenStore {
     fn flags(&self) -> Vec<String>;
 
     /// Opens the coordinator of runs on the store.
-    async fn open(&self, purpose: Purpose) -> anyhow::Result<Coordinator>;
+    async fn open(&self, mode: OpenMode) -> anyhow::Result<Coordinator>;
 
     /// Opens the store, and returns what keys begin with there. One that is only looked at must be
     /// there already. `what` it is opened for is named if it is not. On etcd all keys begin with
     /// the namespace, if there is one.
     async fn connect_for(
         &self,
-        purpose: Purpose,
+        mode: OpenMode,
         what: &str,
         namespace: Option<&str>,
     ) -> anyhow::Result<(AnyStore, Keyspace)>;
@@ -41,19 +43,19 @@ impl OpenStore for StoreAddress {
         flags
     }
 
-    async fn open(&self, purpose: Purpose) -> anyhow::Result<Coordinator> {
-        let (store, keys) = self.connect_for(purpose, "runs", None).await?;
+    async fn open(&self, mode: OpenMode) -> anyhow::Result<Coordinator> {
+        let (store, keys) = self.connect_for(mode, "runs", None).await?;
         shardwright_jobs::open_on(store, keys, self.is_shared()).await
     }
 
     async fn connect_for(
         &self,
-        purpose: Purpose,
+        mode: OpenMode,
         what: &str,
         namespace: Option<&str>,
     ) -> anyhow::Result<(AnyStore, Keyspace)> {
         if let Some(folder) = self.folder()
-            && purpose == Purpose::Look
+            && mode == OpenMode::Read
             && !folder.is_dir()
         {
             let folder = folder.display();

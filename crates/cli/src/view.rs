@@ -18,8 +18,8 @@ use self::board::Told;
 pub(crate) use self::forecast::Amount;
 use self::live::Live;
 use crate::say::{note, say, write_data};
-use shardwright_jobs::books::Why;
 use shardwright_jobs::description::Description;
+use shardwright_jobs::journal::Why;
 use shardwright_jobs::receipt::Receipt;
 use shardwright_jobs::source::Source;
 

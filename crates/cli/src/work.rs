@@ -10,12 +10,12 @@ use shardwright_coordination::{AsyncRunManagement as _, RunName, RunStatus, RunT
 use shardwright_engine::TokioEnv;
 use shardwright_jobs::TENANT;
 use shardwright_jobs::begin::{Begun, HOW_TO_MAKE_ROOM};
-use shardwright_jobs::books::Books;
 use shardwright_jobs::command::Command;
 use shardwright_jobs::conclude::{Conclusion, is_settled};
 use shardwright_jobs::description::Description;
+use shardwright_jobs::journal::ProcessJournal;
 use shardwright_jobs::output::Output;
-use shardwright_jobs::source::Booked;
+use shardwright_jobs::source::JournaledSource;
 use shardwright_worker::{
     Observer, RetryPolicy, RunOutcome, StopSignal, Worker, WorkerError, WorkerOptions,
 };
@@ -24,12 +24,11 @@ use crate::arguments::WorkArguments;
 use crate::commands::runs::word;
 use crate::commands::transition::ensure_not_paused;
 use crate::commands::unpark::unpark_all;
-use crate::exit::Exit;
+use crate::exit::{Exit, stop_on_signals};
 use crate::failures::FailureWatch;
 use crate::progress::{self, Progress};
 use crate::say::note;
 use crate::scan::Scan;
-use crate::signals::stop_on_signals;
 use crate::store::Coordinator;
 use crate::view::View;
 
@@ -67,11 +66,11 @@ pub(crate) async fn work(
     let scan = task.scan();
     let record = coordinator.get_run(TENANT, run).await?;
     let view = View::new(json, name, description.source.clone());
-    let (stop, books) =
-        (StopSignal::default(), Books::new(output.books_folder(run), view.observer()));
-    let observer = Arc::clone(&books) as Arc<dyn Observer>;
+    let (stop, journal) =
+        (StopSignal::default(), ProcessJournal::new(output.journal_folder(run), view.observer()));
+    let observer = Arc::clone(&journal) as Arc<dyn Observer>;
     let failures = FailureWatch::new(arguments.max_failures, stop.clone(), observer);
-    let session = Session {
+    let context = WorkContext {
         coordinator,
         name,
         run,
@@ -83,7 +82,7 @@ pub(crate) async fn work(
     };
     match record.status {
         // A scan that was done before is not joined; this one was done between two looks.
-        RunStatus::Done => return session.end(scan.map_or(DONE_BEFORE, |_| "is done")).await,
+        RunStatus::Done => return context.end(scan.map_or(DONE_BEFORE, |_| "is done")).await,
         RunStatus::Failed | RunStatus::Cancelled => {
             let status = word(record.status, record.paused);
             anyhow::bail!("the run {name} is {status}; say --fresh to begin a new one");
@@ -108,11 +107,11 @@ pub(crate) async fn work(
     let progress = Progress::new(coordinator, run, &connector);
     progress::follow(&view, &progress, &description)?;
     let options = options(arguments, &command);
-    let booked = Booked { source: connector, books, output: output.clone(), run };
+    let source = JournaledSource { source: connector, journal, output: output.clone(), run };
     let ending = Worker::builder(TENANT, run)
         .backend(coordinator.clone())
         .env(TokioEnv::current().context("there is no runtime")?)
-        .connector(booked)
+        .connector(source)
         .handler(command)
         .sink(output.sink())
         .options(options)
@@ -121,11 +120,11 @@ pub(crate) async fn work(
         .run()
         .await;
     view.end();
-    session.ended(ending, &progress).await
+    context.ended(ending, &progress).await
 }
 
-/// What is needed to tell how a run ended.
-struct Session<'a> {
+/// What is needed to report how a run ended.
+struct WorkContext<'a> {
     coordinator: &'a Coordinator,
     name: RunName,
     run: RunId,
@@ -136,20 +135,20 @@ struct Session<'a> {
     failures: &'a FailureWatch,
 }
 
-impl Session<'_> {
-    /// Tells how the work ended.
+impl WorkContext<'_> {
+    /// Reports how the work ended.
     async fn ended(
         &self,
         ending: Result<RunOutcome, WorkerError>,
         progress: &Progress,
     ) -> anyhow::Result<Exit> {
         let Self { name, .. } = self;
-        // Whatever happened, others learn what was met here. Where a receipt is written, that is a
-        // part of it; where it is not, it hides nothing else that is to be told.
+        // Publish the journals in any case. Where a receipt is written, that is part of it;
+        // elsewhere a failure to publish hides no other error.
         if !matches!(ending, Ok(RunOutcome::Done | RunOutcome::Parked { .. }))
-            && let Err(error) = self.output.hand_in_books(self.run).await
+            && let Err(error) = self.output.publish_journals(self.run).await
         {
-            note!("others do not learn yet what was met in the source here: {error:#}");
+            note!("the journal of this process is not published yet: {error:#}");
         }
         match ending {
             Ok(RunOutcome::Done) => self.end("is done").await,
@@ -170,10 +169,10 @@ impl Session<'_> {
         }
     }
 
-    /// Writes results and receipt of a run in which everything was tried, and tells of them.
+    /// Writes and reports results and receipt of a run in which all items were tried.
     async fn end(&self, how: &str) -> anyhow::Result<Exit> {
         let Self { coordinator, name, run, view, description, output, .. } = *self;
-        output.hand_in_books(run).await?;
+        output.publish_journals(run).await?;
         let is_over = self.failures.is_over(coordinator, run, true).await?;
         let conclusion = Conclusion { coordinator, name, run, description, output };
         let receipt = conclusion.write().await?;
@@ -266,11 +265,11 @@ mod tests {
     use shardwright_coordination::{ShardLimitScope, ShardLimitViolation};
 
     use super::*;
+    use crate::testing::Bench;
     use shardwright_jobs::description::Results;
-    use shardwright_jobs::testing::Bench;
 
     #[tokio::test]
-    async fn books_that_cannot_be_handed_in_hide_no_other_ending() {
+    async fn journals_that_cannot_be_published_hide_no_other_error() {
         let bench = Bench::new().await;
         let begun = bench.begin(&bench.options("cat")).await.unwrap();
         let Begun { name, run, description, connector, .. } = begun;
@@ -279,12 +278,12 @@ mod tests {
         let progress = Progress::new(coordinator, run, &connector);
         let objects = Results::Objects { url: "memory:///results".to_owned() };
         let output = Output::of(&objects, &bench.state, name).await.unwrap();
-        // Something is in the way of the books.
-        let folder = output.books_folder(run);
+        // A file is in the way of the journals.
+        let folder = output.journal_folder(run);
         std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
         std::fs::write(&folder, "").unwrap();
         let failures = FailureWatch::new(None, StopSignal::default(), view.observer());
-        let session = Session {
+        let context = WorkContext {
             coordinator,
             name,
             run,
@@ -294,12 +293,12 @@ mod tests {
             scan: None,
             failures: &failures,
         };
-        let died = session.ended(Err(WorkerError::SlotDied), &progress).await.unwrap_err();
+        let died = context.ended(Err(WorkerError::SlotDied), &progress).await.unwrap_err();
         assert!(matches!(died.downcast_ref(), Some(WorkerError::SlotDied)), "{died:#}");
-        let unwritten = session.ended(Ok(RunOutcome::Done), &progress).await.unwrap_err();
+        let unwritten = context.ended(Ok(RunOutcome::Done), &progress).await.unwrap_err();
         let place = folder.display().to_string();
         assert!(format!("{unwritten:#}").contains(&place), "{unwritten:#}");
-        let stopped = session.ended(Ok(RunOutcome::Stopped), &progress).await;
+        let stopped = context.ended(Ok(RunOutcome::Stopped), &progress).await;
         assert_eq!(stopped.unwrap(), Exit::Interrupted);
     }
 

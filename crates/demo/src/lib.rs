@@ -21,4 +21,4 @@ mod verdict;
 pub use counter::{Counter, Counters, TYPE};
 pub use load::{Failure, Load, LoadOptions, Tally};
 pub use record::{Record, RecordError};
-pub use verdict::{Books, Trouble, Verdict};
+pub use verdict::{Recorded, Trouble, Verdict};

@@ -1,4 +1,4 @@
-//! Clients that count, and keep books of what becomes of their calls.
+//! Clients that count, and log the outcome of each call.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub struct LoadOptions {
 /// Clients at work.
 #[derive(Debug)]
 pub struct Load {
-    books: Arc<Books>,
+    log: Arc<CallLog>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -72,7 +72,7 @@ pub struct Failure {
 }
 
 #[derive(Debug)]
-struct Books {
+struct CallLog {
     start: Instant,
     tally: Mutex<Tally>,
 }
@@ -92,22 +92,22 @@ impl Load {
             Ok(GateClient::new(endpoint.connect_lazy()))
         };
         let gates = options.gates.iter().map(gate).collect::<Result<Vec<_>, _>>()?;
-        let books = Arc::new(Books { start: Instant::now(), tally: Mutex::default() });
+        let log = Arc::new(CallLog { start: Instant::now(), tally: Mutex::default() });
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(drive(options, gates, Arc::clone(&books), stopped));
-        Ok(Self { books, stop, task })
+        let task = tokio::spawn(drive(options, gates, Arc::clone(&log), stopped));
+        Ok(Self { log, stop, task })
     }
 
     /// How long it has been going on.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        self.books.start.elapsed()
+        self.log.start.elapsed()
     }
 
     /// What has become of calls so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
-        self.books.lock().clone()
+        self.log.lock().clone()
     }
 
     /// Makes no more calls, waits for those under way, and says what has become of all.
@@ -115,11 +115,11 @@ impl Load {
         self.stop.send_replace(true);
         // It ends by itself: each call has its deadline.
         let _ended = self.task.await;
-        self.books.lock().clone()
+        self.log.lock().clone()
     }
 }
 
-impl Books {
+impl CallLog {
     fn lock(&self) -> std::sync::MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,7 +167,7 @@ impl Books {
 async fn drive(
     options: LoadOptions,
     gates: Vec<GateClient<Channel>>,
-    books: Arc<Books>,
+    log: Arc<CallLog>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut calls = JoinSet::new();
@@ -181,14 +181,14 @@ async fn drive(
         }
         while calls.try_join_next().is_some() {}
         // By the clock, so that what was missed is made up for.
-        let due = books.start.elapsed().as_millis() * u128::from(options.rate) / 1_000;
+        let due = log.start.elapsed().as_millis() * u128::from(options.rate) / 1_000;
         while u128::from(begun) < due {
             let at = usize::try_from(begun).unwrap_or_default() % gates.len().max(1);
             let Some(gate) = gates.get(at) else { return };
             // Neighbours in time are not neighbours among counters.
             let counter = begun.wrapping_mul(7_919) % u64::from(options.counters.max(1));
-            let (gate, books) = (gate.clone(), Arc::clone(&books));
-            calls.spawn(one_call(gate, counter, options.deadline, books));
+            let (gate, log) = (gate.clone(), Arc::clone(&log));
+            calls.spawn(one_call(gate, counter, options.deadline, log));
             begun += 1;
         }
     }
@@ -199,9 +199,9 @@ async fn one_call(
     mut gate: GateClient<Channel>,
     counter: u64,
     deadline: Duration,
-    books: Arc<Books>,
+    log: Arc<CallLog>,
 ) {
-    let begun_at = books.begin();
+    let begun_at = log.begin();
     let mut request = Request::new(CallRequest {
         object_type: TYPE.to_owned(),
         object: format!("counter-{counter}"),
@@ -214,7 +214,7 @@ async fn one_call(
         Ok(Err(status)) => meaning(&status),
         Err(_) => Outcome::Unknown("no answer in time".to_owned()),
     };
-    books.end(counter, begun_at, deadline, outcome);
+    log.end(counter, begun_at, deadline, outcome);
 }
 
 fn meaning(status: &Status) -> Outcome {

@@ -19,8 +19,8 @@ pub struct Trouble {
     pub at: Duration,
 }
 
-/// All that is judged.
-pub struct Books<'a> {
+/// What is judged.
+pub struct Recorded<'a> {
     /// What clients recorded.
     pub tally: &'a Tally,
     /// What was done, in order.
@@ -49,8 +49,8 @@ pub struct Verdict {
 impl Verdict {
     /// Compares the records of clients with what is stored.
     #[must_use]
-    pub fn of(books: Books<'_>) -> Self {
-        let Books { tally, troubles, total, session, broken } = books;
+    pub fn of(recorded: Recorded<'_>) -> Self {
+        let Recorded { tally, troubles, total, session, broken } = recorded;
         let mut verdict = Self { broken, ..Self::default() };
         let allowed = session + SLACK;
         let mut unforgiven = Vec::new();
@@ -128,7 +128,7 @@ mod tests {
         let ms = Duration::from_millis;
         let troubles = [Trouble { name: "kill", at: ms(10_000) }];
         let (session, broken) = (ms(3_000), Vec::new());
-        Verdict::of(Books { tally, troubles: &troubles, total, session, broken })
+        Verdict::of(Recorded { tally, troubles: &troubles, total, session, broken })
     }
 
     #[test]

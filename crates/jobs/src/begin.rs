@@ -24,8 +24,7 @@ use crate::Coordinator;
 use crate::TENANT;
 use crate::agreement::Asked;
 use crate::description::{Description, Mode, Results};
-use crate::naming;
-use crate::options::JobOptions;
+use crate::options::{JobOptions, readable_name};
 use crate::output::{Output, default_folder};
 use crate::source::{AnyConnector, Source};
 
@@ -387,7 +386,7 @@ fn derived_name(source: &Source, options: &JobOptions) -> RunName {
     let dispatch = [u8::from(options.at_dispatch)];
     let mut parts: Vec<&[u8]> = vec![&identity, &mode, &dispatch];
     parts.extend(options.command.iter().map(|part| part.as_encoded_bytes()));
-    naming::derive(&shown, &parts)
+    readable_name(&shown, &parts)
 }
 
 /// Makes the run as it was written down. For all but the first it is there already.

@@ -5,8 +5,8 @@ use shardwright_coordination::{AsyncRunManagement as _, RunName, ShardRecord, Sh
 
 use crate::Coordinator;
 use crate::TENANT;
-use crate::books::Tally;
 use crate::description::Description;
+use crate::journal::Tally;
 use crate::output::{Built, Output};
 use crate::receipt::Receipt;
 
@@ -51,7 +51,7 @@ impl Conclusion<'_> {
         // have been here before, and would be replaced by one that knows less.
         let record = coordinator.get_run(TENANT, *run).await?;
         let mut tally = Tally::default();
-        output.books(*run).await?.iter().for_each(|books| tally.add(books));
+        output.journals(*run).await?.iter().for_each(|journal| tally.add(journal));
         let now = coordinator.inspect_shards(TENANT, *run).await?;
         // What was set aside may have been done meanwhile, too. Then a later file may be there
         // already, which an older one must not replace. If somebody is still at it, theirs is yet
@@ -116,8 +116,8 @@ mod tests {
         let (run, output) = (begun.run, &begun.output);
         let shards = bench.coordinator.inspect_shards(TENANT, run).await.unwrap();
         let built = output.build(run, &shards).await.unwrap();
-        let books = output.books_folder(run).join("books-of-another.jsonl");
-        std::fs::write(books, "{\"kind\":\"refused\"}\n").unwrap();
+        let journal = output.journal_folder(run).join("books-of-another.jsonl");
+        std::fs::write(journal, "{\"kind\":\"refused\"}\n").unwrap();
         end(&bench.coordinator, run).await.unwrap();
         let receipt = conclusion(&bench, &begun).publish(&shards, built).await.unwrap().unwrap();
         assert_eq!((receipt.stale_writes_refused, receipt.ended_at_ms.is_some()), (1, true));

@@ -1,4 +1,4 @@
-//! What is requested of a run.
+//! What is requested of a run, and the name that a run gets by default.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,6 +6,9 @@ use std::path::PathBuf;
 use shardwright_coordination::RunName;
 
 use crate::description::Mode;
+
+/// Longest part of a derived name that is taken from the source.
+const STEM: usize = 24;
 
 /// Which run is meant, and how it is made if it is not there.
 #[derive(Clone, Debug)]
@@ -64,5 +67,48 @@ impl Default for JobOptions {
 impl JobOptions {
     pub(crate) const fn is_scan(&self) -> bool {
         matches!(self.mode, Mode::Scan { .. })
+    }
+}
+
+/// The name that is derived from a source and a command: a readable part and a digest.
+pub(crate) fn readable_name(source: &str, distinguishing: &[&[u8]]) -> RunName {
+    let mut hasher = blake3::Hasher::new_derive_key("shardwright/cli/v1/run-name");
+    for part in distinguishing {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    let digest = hex::encode(hasher.finalize().as_bytes().get(..4).unwrap_or_default());
+    let last = source.rsplit('/').find(|part| !part.is_empty()).unwrap_or_default();
+    let plain =
+        last.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
+    let stem: String = plain.take(STEM).collect();
+    let stem = stem.trim_matches('-').to_ascii_lowercase();
+    let name = if stem.is_empty() { format!("run-{digest}") } else { format!("{stem}-{digest}") };
+    // Letters, digits and hyphens, at most 33 of them.
+    RunName::new(&name).unwrap_or_else(|_| fallback())
+}
+
+#[expect(clippy::unwrap_used, reason = "three letters are a name")]
+fn fallback() -> RunName {
+    RunName::new("run").unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_readable_and_the_same_for_the_same_work() {
+        let name = readable_name("/data/My Photos/", &[b"a", b"b"]);
+        assert_eq!(name, readable_name("/data/My Photos/", &[b"a", b"b"]));
+        assert!(name.as_str().starts_with("my-photos-"), "{name}");
+        assert_ne!(name, readable_name("/data/My Photos/", &[b"ab", b""]));
+    }
+
+    #[test]
+    fn every_source_gives_a_name() {
+        for source in ["", "/", "...", "\u{e9}\u{e9}", &"x".repeat(500), "s3://bucket/a b/c"] {
+            assert_ne!(readable_name(source, &[]).as_str(), "run", "{source}");
+        }
     }
 }

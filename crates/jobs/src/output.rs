@@ -22,8 +22,8 @@ use shardwright_worker::sink::{Sink, SinkError};
 
 pub use self::clear::remove;
 pub use self::marker::Replaced;
-use crate::books;
 use crate::description::{Results, path_of};
+use crate::journal;
 use crate::sink::AnySink;
 
 /// The name of the result file.
@@ -209,33 +209,33 @@ impl Output {
         self.clear_predecessors(run).await
     }
 
-    /// Where processes of this machine keep their books on a run.
-    pub fn books_folder(&self, run: RunId) -> PathBuf {
+    /// The folder of the journals of this machine's processes.
+    pub fn journal_folder(&self, run: RunId) -> PathBuf {
         self.folder.join(SEGMENTS).join(shown(run))
     }
 
-    /// Brings this machine's books to where everybody finds them.
-    pub async fn hand_in_books(&self, run: RunId) -> anyhow::Result<()> {
+    /// Publishes the journals of this machine, so that all machines find them.
+    pub async fn publish_journals(&self, run: RunId) -> anyhow::Result<()> {
         let Some(objects) = &self.objects else { return Ok(()) };
-        for (name, bytes) in books_in(&self.books_folder(run))? {
+        for (name, bytes) in journals_in(&self.journal_folder(run))? {
             objects.put(&format!("{SEGMENTS}/{}/{name}", shown(run)), bytes.into()).await?;
         }
         Ok(())
     }
 
-    /// The books of all processes that worked on a run, as far as this machine reaches them.
-    pub async fn books(&self, run: RunId) -> anyhow::Result<Vec<Vec<u8>>> {
+    /// The journals of all processes of a run, as far as this machine reaches them.
+    pub async fn journals(&self, run: RunId) -> anyhow::Result<Vec<Vec<u8>>> {
         let Some(objects) = &self.objects else {
-            let books = books_in(&self.books_folder(run))?;
-            return Ok(books.into_values().collect());
+            let journals = journals_in(&self.journal_folder(run))?;
+            return Ok(journals.into_values().collect());
         };
-        let mut books = Vec::new();
+        let mut journals = Vec::new();
         let mut names = objects.names(&format!("{SEGMENTS}/{}", shown(run))).await?;
         names.sort();
-        for name in names.iter().filter(|name| name.contains(&format!("/{}", books::PREFIX))) {
-            books.extend(objects.get(name).await?.map(Vec::from));
+        for name in names.iter().filter(|name| name.contains(&format!("/{}", journal::PREFIX))) {
+            journals.extend(objects.get(name).await?.map(Vec::from));
         }
-        Ok(books)
+        Ok(journals)
     }
 
     /// The folder in which the result file and the receipt can be read, if they are there; a
@@ -282,22 +282,22 @@ impl Output {
     }
 }
 
-/// The books in a folder, by their names.
-fn books_in(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
-    let mut books = BTreeMap::new();
+/// The journals in a folder, by their names.
+fn journals_in(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
+    let mut journals = BTreeMap::new();
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(books),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(journals),
         Err(error) => return Err(error).with_context(|| folder.display().to_string()),
     };
     for entry in entries {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if name.starts_with(books::PREFIX) {
-            books.insert(name, fs::read(entry.path())?);
+        if name.starts_with(journal::PREFIX) {
+            journals.insert(name, fs::read(entry.path())?);
         }
     }
-    Ok(books)
+    Ok(journals)
 }
 
 /// A file that can be read by whoever may read what others write here.

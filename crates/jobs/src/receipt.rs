@@ -8,8 +8,8 @@ use shardwright_coordination::{RunName, RunRecord, ShardRecord, ShardStatus};
 use shardwright_process::KeyText;
 use shardwright_worker::extent::TokenEnvelope;
 
-use crate::books::{Tally, Uncovered, Why};
 use crate::description::Description;
+use crate::journal::{Tally, Uncovered, Why};
 use crate::output::{Built, shown};
 use crate::readable::readable;
 

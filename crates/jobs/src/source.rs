@@ -1,6 +1,6 @@
 //! Where the items of a run come from.
 
-mod booked;
+mod journaled;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -20,7 +20,7 @@ use shardwright_worker::connector::{
     SourceEstimate, SourceFingerprint,
 };
 
-pub use self::booked::Booked;
+pub use self::journaled::JournaledSource;
 use crate::description::{Results, path_of, path_text};
 use crate::options::JobOptions;
 use crate::readable::{printable, readable};

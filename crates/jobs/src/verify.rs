@@ -4,13 +4,11 @@
 //! listing of the source, and the shards' ranges and digests from the store; it shares no code with
 //! what wrote the receipt, down to the reading of the token.
 
-mod books;
 mod listing;
 mod long_outputs;
 mod receipt;
 mod results;
 mod shards;
-mod token;
 mod uncovered;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +18,7 @@ use shardwright_contracts::{CursorSemantics, RunId};
 use shardwright_coordination::{AsyncRunManagement as _, RunName};
 
 use self::listing::{Claim, Missing};
-use self::results::Place;
+use self::results::ResultLocation;
 use crate::Coordinator;
 use crate::TENANT;
 use crate::description::Description;
@@ -86,8 +84,8 @@ pub struct Written<'a> {
     pub own_segments: Option<PathBuf>,
     /// The object store in which it is, if it is in one.
     pub objects: Option<&'a ObjectSink>,
-    /// What the processes wrote down that worked on it.
-    pub books: Vec<Vec<u8>>,
+    /// The journals of its processes.
+    pub journals: Vec<Vec<u8>>,
 }
 
 /// Compares everything with everything.
@@ -105,11 +103,12 @@ pub async fn verify(
     let results_path = written.folder.join("results.jsonl");
     let whole = shards::whole(&description.ranges()?, &mut findings);
     shards::compare_ends(&stored, &whole, &mut findings);
-    let place = written.own_segments.clone().map_or(Place::Shared, Place::Local);
-    let read = results::read(&results_path, &stored, &place, &mut findings)?;
+    let own_segments = written.own_segments.clone();
+    let location = own_segments.map_or(ResultLocation::Shared, ResultLocation::Local);
+    let read = results::read(&results_path, &stored, &location, &mut findings)?;
     long_outputs::compare(&results_path, written.objects, &mut findings).await?;
     let failed: u64 = stored.iter().map(|shard| shard.token.failed).sum();
-    if failed != read.failed && !place.is_local() {
+    if failed != read.failed && !location.is_local() {
         findings.add(format!("{failed} items failed, and the results say {}", read.failed));
     }
     let truth = receipt::Truth {
@@ -119,14 +118,14 @@ pub async fn verify(
         shards: &stored,
         results: &read,
         results_place: &written.results,
-        is_local: place.is_local(),
-        books: &books::read(&written.books),
+        is_local: location.is_local(),
+        journals: &receipt::add_up(&written.journals),
     };
     let receipt = written.folder.join("receipt.json");
     let admitted = receipt::compare(&receipt, &truth, &mut findings)?;
     if let Some(source) = source {
         let missing = match record.config.cursor_semantics {
-            _ if place.is_local() => Missing::Elsewhere,
+            _ if location.is_local() => Missing::Elsewhere,
             CursorSemantics::Dispatched => Missing::Foretold,
             CursorSemantics::Completed => Missing::Fault,
         };

@@ -34,15 +34,13 @@
 #![forbid(unsafe_code)]
 
 mod each;
-mod error;
 mod outcome;
 mod run;
 
 use std::path::PathBuf;
 
 pub use each::{IntoResult, ItemError};
-pub use error::{Error, Result};
-pub use outcome::{Ending, Outcome};
+pub use outcome::{Ending, Error, Outcome, Result};
 pub use run::Run;
 use shardwright_jobs::Coordinator;
 use shardwright_jobs::begin::state_folder;

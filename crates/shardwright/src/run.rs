@@ -8,11 +8,11 @@ use shardwright_contracts::RunId;
 use shardwright_coordination::{AsyncRunManagement as _, RunName, RunStatus, ShardStatus};
 use shardwright_engine::TokioEnv;
 use shardwright_jobs::begin::{Begun, begin_library};
-use shardwright_jobs::books::Books;
 use shardwright_jobs::conclude::Conclusion;
 use shardwright_jobs::description::Mode;
+use shardwright_jobs::journal::ProcessJournal;
 use shardwright_jobs::output::RESULTS;
-use shardwright_jobs::source::Booked;
+use shardwright_jobs::source::JournaledSource;
 use shardwright_jobs::{JobOptions, TENANT};
 use shardwright_worker::connector::{Connector, Item, SharedConnector};
 use shardwright_worker::extent::TokenEnvelope;
@@ -21,8 +21,7 @@ use shardwright_worker::{Observer, RunOutcome, StopSignal, Worker, WorkerOptions
 
 use crate::Shardwright;
 use crate::each::{Each, IntoResult, ItemError};
-use crate::error::{Error, Result};
-use crate::outcome::{Ending, Outcome};
+use crate::outcome::{Ending, Error, Outcome, Result};
 
 /// A run by its name, with what it is begun with if it is not there.
 pub struct Run<'a> {
@@ -142,10 +141,10 @@ impl<'a> Run<'a> {
             return self.conclude(&begun).await;
         }
         let Begun { run, connector, output, .. } = &begun;
-        let books = Books::new(output.books_folder(*run), Arc::clone(&self.observer));
-        let source = Booked {
+        let journal = ProcessJournal::new(output.journal_folder(*run), Arc::clone(&self.observer));
+        let source = JournaledSource {
             source: Arc::clone(connector),
-            books: Arc::clone(&books),
+            journal: Arc::clone(&journal),
             output: output.clone(),
             run: *run,
         };
@@ -157,11 +156,11 @@ impl<'a> Run<'a> {
             .sink(output.sink())
             .options(self.options)
             .stop(self.stop.clone())
-            .observer(books)
+            .observer(journal)
             .run()
             .await;
         // Whatever happened, other processes learn what was met in the source here.
-        let handed_in = output.hand_in_books(*run).await.map_err(Error::job);
+        let handed_in = output.publish_journals(*run).await.map_err(Error::job);
         match ending? {
             RunOutcome::Done | RunOutcome::Parked { .. } => {
                 handed_in?;

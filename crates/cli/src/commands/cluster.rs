@@ -10,14 +10,14 @@ use std::time::Duration;
 use crate::arguments::cluster::{ClusterArguments, ClusterCommand};
 use crate::cluster::open;
 use crate::exit::Exit;
-use crate::store::{Purpose, StoreAddress};
+use crate::store::{OpenMode, StoreAddress};
 
 pub(crate) async fn run(
     store: &StoreAddress,
     json: bool,
     arguments: &ClusterArguments,
 ) -> anyhow::Result<Exit> {
-    let cluster = open(store, &arguments.cluster, Purpose::Look).await?;
+    let cluster = open(store, &arguments.cluster, OpenMode::Read).await?;
     match &arguments.command {
         ClusterCommand::Status => status::run(&cluster, json),
         ClusterCommand::Plan => plan::run(&cluster, json),

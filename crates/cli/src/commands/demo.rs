@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use shardwright_demo::{Books, Load, LoadOptions, Trouble, Verdict};
+use shardwright_demo::{Load, LoadOptions, Recorded, Trouble, Verdict};
 
 use crate::arguments::demo::{DemoClusterArguments, DemoCommand};
 use crate::demo::{Event, Fleet, Mark, Movement, Phase, Reporter, Setup};
@@ -66,8 +66,8 @@ async fn show(
     let total = fleet.counters().total().await?;
     fleet.end().await?;
     let Played { phases, troubles, broken } = played;
-    let books = Books { tally: &tally, troubles: &troubles, total, session, broken };
-    let verdict = Verdict::of(books);
+    let recorded = Recorded { tally: &tally, troubles: &troubles, total, session, broken };
+    let verdict = Verdict::of(recorded);
     reporter.end(&phases, &tally, total, &verdict)?;
     Ok(if verdict.broken.is_empty() { Exit::Done } else { Exit::Findings })
 }

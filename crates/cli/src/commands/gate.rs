@@ -10,7 +10,7 @@ use crate::arguments::cluster::GateArguments;
 use crate::cluster::open;
 use crate::exit::Exit;
 use crate::serve::{Signals, bind, end_with_parent, follow_notices, listen, tell};
-use crate::store::{Purpose, StoreAddress};
+use crate::store::{OpenMode, StoreAddress};
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -20,7 +20,7 @@ pub(crate) async fn run(
     if arguments.attached {
         end_with_parent();
     }
-    let cluster = open(store, &arguments.cluster, Purpose::Work).await?;
+    let cluster = open(store, &arguments.cluster, OpenMode::Write).await?;
     let name = arguments.cluster.name.as_str();
     let (grpc, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;
     let http = bind(&arguments.http).await?;

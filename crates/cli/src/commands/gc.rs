@@ -18,7 +18,7 @@ use crate::arguments::GcArguments;
 use crate::commands::print_json;
 use crate::exit::Exit;
 use crate::say::{note, say};
-use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
+use crate::store::{Coordinator, OpenMode, OpenStore as _, StoreAddress};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// The lease of a run that nobody will work on.
@@ -29,7 +29,7 @@ pub(crate) async fn run(
     json: bool,
     arguments: &GcArguments,
 ) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
+    let coordinator = store.open(OpenMode::Read).await?;
     let state = store.state_folder();
     let state = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
     let kept_ms = arguments.keep_days.saturating_mul(DAY_MS);
@@ -189,7 +189,7 @@ mod tests {
     use shardwright_store::{Commit, Expect, Key, Store};
 
     use super::*;
-    use shardwright_jobs::testing::Bench;
+    use crate::testing::Bench;
 
     #[tokio::test]
     async fn a_run_that_was_never_begun_is_ended_when_it_is_old() {
@@ -200,7 +200,7 @@ mod tests {
         let at_once = GcArguments { keep_days: 0 };
         run(&bench.store, false, &at_once).await.unwrap();
         assert_eq!(bench.coordinator.list_labels(TENANT).await.unwrap().len(), 1);
-        let marker = output.books_folder(named).join("run.json");
+        let marker = output.journal_folder(named).join("run.json");
         let old = SystemTime::now() - Duration::from_millis(2 * DAY_MS);
         File::options().append(true).open(&marker).unwrap().set_modified(old).unwrap();
         run(&bench.store, false, &at_once).await.unwrap();
@@ -222,10 +222,10 @@ mod tests {
         let damaged = bench.begin(&bench.options("cat")).await.unwrap();
         let other = bench.begin(&bench.fresh("cat")).await.unwrap();
         end(&bench.coordinator, other.run).await.unwrap();
-        let (store, keys) = bench.store.connect_for(Purpose::Work, "runs", None).await.unwrap();
+        let (store, keys) = bench.store.connect_for(OpenMode::Write, "runs", None).await.unwrap();
         let key = RunKeys::new(keys).count(TENANT, damaged.run);
         scribble(&store, key).await;
-        let folder = |run| other.output.books_folder(run);
+        let folder = |run| other.output.journal_folder(run);
         assert!(folder(damaged.run).exists() && folder(other.run).exists());
         assert!(run(&bench.store, false, &GcArguments { keep_days: 0 }).await.is_err());
         assert!(bench.coordinator.get_run(TENANT, other.run).await.is_err());
@@ -238,13 +238,13 @@ mod tests {
         let damaged = bench.begin(&bench.options("cat")).await.unwrap();
         let other = bench.begin(&bench.fresh("cat")).await.unwrap();
         end(&bench.coordinator, other.run).await.unwrap();
-        let (store, keys) = bench.store.connect_for(Purpose::Work, "runs", None).await.unwrap();
+        let (store, keys) = bench.store.connect_for(OpenMode::Write, "runs", None).await.unwrap();
         scribble(&store, RunKeys::new(keys).run(TENANT, damaged.run)).await;
         assert_eq!(crate::commands::runs::run(&bench.store, false).await.unwrap(), Exit::Done);
         let told = run(&bench.store, false, &GcArguments { keep_days: 0 }).await.unwrap_err();
         assert!(told.to_string().contains(&shown(damaged.run)), "{told}");
         assert!(bench.coordinator.find_run(TENANT, other.name).await.unwrap().is_none());
-        assert!(!other.output.books_folder(other.run).exists());
+        assert!(!other.output.journal_folder(other.run).exists());
     }
 
     async fn scribble(store: &impl Store, key: Key) {
@@ -260,7 +260,7 @@ mod tests {
         let options = bench.options("cat");
         let replaced = bench.begin(&options).await.unwrap();
         // Whoever replaces it is lost before it is ended.
-        bench.name_instead_of(&options, Some(replaced.run)).await;
+        bench.name_instead_of(&replaced).await;
         let status = async || {
             let record = bench.coordinator.get_run(TENANT, replaced.run).await;
             record.map(|record| record.status)

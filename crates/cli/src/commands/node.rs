@@ -14,7 +14,7 @@ use crate::arguments::cluster::NodeArguments;
 use crate::cluster::{AnyCluster, counters, open};
 use crate::exit::Exit;
 use crate::serve::{Signals, end_with_parent, follow_notices, listen, tell};
-use crate::store::{Purpose, StoreAddress};
+use crate::store::{OpenMode, StoreAddress};
 
 /// How long a node that has handed everything over still tells callers so.
 const LINGER: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(crate) async fn run(
     if arguments.attached {
         end_with_parent();
     }
-    let cluster = open(store, &arguments.cluster, Purpose::Work).await?;
+    let cluster = open(store, &arguments.cluster, OpenMode::Write).await?;
     let name = arguments.cluster.name.as_str();
     let counters = counters(&cluster);
     let (listener, address) = listen(&arguments.listen, arguments.address.as_ref()).await?;

@@ -5,10 +5,10 @@ use shardwright_process::KeyText;
 use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
-use crate::store::{OpenStore as _, Purpose, StoreAddress};
+use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
+    let coordinator = store.open(OpenMode::Read).await?;
     let (run, _) = find(&coordinator, name).await?;
     let parked = coordinator.list_shards(TENANT, run, ShardFilter::parked()).await?;
     if parked.is_empty() && !json {

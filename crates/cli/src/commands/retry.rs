@@ -8,7 +8,7 @@ use shardwright_jobs::begin::{Found, resume, state_folder};
 use crate::arguments::RetryArguments;
 use crate::commands::find;
 use crate::exit::Exit;
-use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
+use crate::store::{Coordinator, OpenMode, OpenStore as _, StoreAddress};
 use crate::work::{Task, work};
 
 pub(crate) async fn run(
@@ -16,7 +16,7 @@ pub(crate) async fn run(
     json: bool,
     arguments: &RetryArguments,
 ) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
+    let coordinator = store.open(OpenMode::Read).await?;
     let name = match arguments.run {
         Some(name) => name,
         None => the_one_with_parked(&coordinator).await?,
@@ -50,9 +50,9 @@ mod tests {
 
     use super::*;
     use crate::arguments::{Arguments, Command};
+    use crate::testing::Bench;
     use shardwright_jobs::JobOptions;
     use shardwright_jobs::description::Mode;
-    use shardwright_jobs::testing::Bench;
 
     #[tokio::test]
     async fn what_cannot_be_tried_again_stays_parked() {
@@ -63,7 +63,7 @@ mod tests {
         };
         for (begun_with, why) in [
             (bench.scan_options(), "the rules of a scan are not kept with it"),
-            (JobOptions { mode: Mode::Persistent, ..bench.fresh("true") }, "ended unasked"),
+            (JobOptions { mode: Mode::Persistent, ..bench.fresh("true") }, "ended unexpectedly"),
         ] {
             let begun = bench.begin(&begun_with).await.unwrap();
             let run = begun.run;

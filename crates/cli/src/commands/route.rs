@@ -5,7 +5,7 @@ use crate::cluster::open;
 use crate::commands::print_json;
 use crate::exit::Exit;
 use crate::say::say;
-use crate::store::{Purpose, StoreAddress};
+use crate::store::{OpenMode, StoreAddress};
 
 pub(crate) async fn run(
     store: &StoreAddress,
@@ -13,7 +13,7 @@ pub(crate) async fn run(
     arguments: &RouteArguments,
 ) -> anyhow::Result<Exit> {
     let id = ObjectIdRef::parse(&arguments.object)?;
-    let cluster = open(store, &arguments.cluster, Purpose::Look).await?;
+    let cluster = open(store, &arguments.cluster, OpenMode::Read).await?;
     let table = cluster.view().routing(None, cluster.config());
     let explanation = table.explain(&arguments.object)?.to_string();
     if !json {

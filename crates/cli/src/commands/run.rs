@@ -6,7 +6,7 @@ use shardwright_process::Template;
 
 use crate::arguments::RunArguments;
 use crate::exit::Exit;
-use crate::store::{OpenStore as _, Purpose, StoreAddress};
+use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 use crate::work::{Task, work};
 
 pub(crate) async fn run(
@@ -20,7 +20,7 @@ pub(crate) async fn run(
         "a persistent command is started before there is an item: it cannot have a {{}}"
     );
     let state = state_folder(store)?;
-    let coordinator = store.open(Purpose::Work).await?;
+    let coordinator = store.open(OpenMode::Write).await?;
     let begun = begin(store, &coordinator, &state, &arguments.options()).await?;
     work(&coordinator, json, begun, &arguments.work, Task::Rest).await
 }

@@ -16,10 +16,10 @@ use crate::commands::print_json;
 use crate::exit::Exit;
 use crate::say::say;
 use crate::state::State;
-use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
+use crate::store::{Coordinator, OpenMode, OpenStore as _, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
+    let coordinator = store.open(OpenMode::Read).await?;
     let mut runs = Vec::new();
     for (run, job) in coordinator.list_labels(TENANT).await? {
         runs.extend(Listed::of(&coordinator, run, job).await?);

@@ -8,7 +8,7 @@ use shardwright_process::scan::{Format, RuleSet};
 use crate::arguments::ScanArguments;
 use crate::exit::Exit;
 use crate::scan::{Scan, ensure_writable};
-use crate::store::{OpenStore as _, Purpose, StoreAddress};
+use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 use crate::work::{Task, work};
 
 pub(crate) async fn run(
@@ -30,7 +30,7 @@ pub(crate) async fn run(
     let as_run = arguments.as_run(rules.digest());
     let options = as_run.options();
     let state = state_folder(store)?;
-    let coordinator = store.open(Purpose::Work).await?;
+    let coordinator = store.open(OpenMode::Write).await?;
     let scan = Scan { rules, arguments };
     loop {
         let begun = begin(store, &coordinator, &state, &options).await?;

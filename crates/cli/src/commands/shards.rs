@@ -5,10 +5,10 @@ use shardwright_process::KeyText;
 use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
-use crate::store::{OpenStore as _, Purpose, StoreAddress};
+use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
+    let coordinator = store.open(OpenMode::Read).await?;
     let (run, description) = find(&coordinator, name).await?;
     for shard in coordinator.list_shards(TENANT, run, ShardFilter::all()).await? {
         let id = shard.shard.to_string();

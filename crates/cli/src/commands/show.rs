@@ -10,10 +10,10 @@ use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
 use crate::state::State;
-use crate::store::{OpenStore as _, Purpose, StoreAddress};
+use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 
 pub(crate) async fn run(store: &StoreAddress, json: bool, name: RunName) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
+    let coordinator = store.open(OpenMode::Read).await?;
     let (run, description) = find(&coordinator, name).await?;
     let record = coordinator.get_run(TENANT, run).await?;
     let progress = coordinator.get_run_progress(TENANT, run).await?;

@@ -8,7 +8,7 @@ use crate::commands::runs::word;
 use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
-use crate::store::{OpenStore as _, Purpose, StoreAddress};
+use crate::store::{OpenMode, OpenStore as _, StoreAddress};
 
 /// Refuses to begin work on a paused run: whoever paused it may want somebody to have a look first,
 /// and whoever begins may have nobody who would let it go on.
@@ -34,7 +34,7 @@ pub(crate) async fn run(
     name: RunName,
     transition: Transition,
 ) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
+    let coordinator = store.open(OpenMode::Read).await?;
     let (run, _) = find(&coordinator, name).await?;
     let op = OpId::from_raw(fastrand::u64(..));
     let (changed, status, meaning) = match transition {

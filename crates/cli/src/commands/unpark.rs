@@ -6,14 +6,14 @@ use crate::arguments::UnparkArguments;
 use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::say;
-use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
+use crate::store::{Coordinator, OpenMode, OpenStore as _, StoreAddress};
 
 pub(crate) async fn run(
     store: &StoreAddress,
     json: bool,
     arguments: &UnparkArguments,
 ) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
+    let coordinator = store.open(OpenMode::Read).await?;
     let name = arguments.run.run;
     let (run, _) = find(&coordinator, name).await?;
     let unparked = if arguments.shards.is_empty() {

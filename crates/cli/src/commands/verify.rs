@@ -12,14 +12,14 @@ use crate::commands::{find, print_json};
 use crate::exit::Exit;
 use crate::say::{note, say};
 use crate::state::State;
-use crate::store::{Coordinator, OpenStore as _, Purpose, StoreAddress};
+use crate::store::{Coordinator, OpenMode, OpenStore as _, StoreAddress};
 
 pub(crate) async fn run(
     store: &StoreAddress,
     json: bool,
     arguments: &VerifyArguments,
 ) -> anyhow::Result<Exit> {
-    let coordinator = store.open(Purpose::Look).await?;
+    let coordinator = store.open(OpenMode::Read).await?;
     let name = arguments.run.run;
     let (run, description) = find(&coordinator, name).await?;
     anyhow::ensure!(
@@ -42,13 +42,13 @@ pub(crate) async fn run(
     if !missing.is_empty() {
         return told(json, name, &missing);
     }
-    let own = (description.results == Results::Local).then(|| output.books_folder(run));
+    let own = (description.results == Results::Local).then(|| output.journal_folder(run));
     let written = Written {
         folder: &folder,
         results: output.place(RESULTS),
         own_segments: own,
         objects: output.objects(),
-        books: output.books(run).await?,
+        journals: output.journals(run).await?,
     };
     let source = source.as_ref();
     let findings = verify(&coordinator, name, run, &description, &written, source).await?;

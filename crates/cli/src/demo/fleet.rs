@@ -12,7 +12,7 @@ use super::events::Event;
 use super::process::Process;
 use crate::arguments::cluster::ClusterChoice;
 use crate::cluster::{AnyCluster, counters, open};
-use crate::store::{AnyStore, OpenStore as _, Purpose, StoreAddress};
+use crate::store::{AnyStore, OpenMode, OpenStore as _, StoreAddress};
 
 /// How long the cluster may take to come to rest.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -83,7 +83,7 @@ impl Fleet {
             gates.push(setup.start("gate").await?);
         }
         let chosen = Chosen::try_parse_from(setup.cluster())?;
-        let cluster = open(&setup.store, &chosen.cluster, Purpose::Look).await?;
+        let cluster = open(&setup.store, &chosen.cluster, OpenMode::Read).await?;
         let counters = counters(&cluster);
         let fleet = Self { setup, nodes, gates, cluster, counters };
         fleet.at_rest().await?;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use shardwright_contracts::ShardId;
-use shardwright_jobs::books::Why;
+use shardwright_jobs::journal::Why;
 use shardwright_jobs::readable::{readable_bytes, readable_time};
 use shardwright_jobs::source::Source;
 use shardwright_worker::connector::{SkipReport, SkipReports};

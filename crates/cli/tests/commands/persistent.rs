@@ -73,9 +73,9 @@ fn a_command_that_does_not_speak_the_protocol_ends_the_run_with_the_reason() {
     let run = |command: &[&str]| {
         site.expect(2, &[&["run", "data", "--persistent", "--"], command].concat())
     };
-    assert!(run(&["true"]).contains("ended unasked: exit code 0"));
+    assert!(run(&["true"]).contains("ended unexpectedly: exit code 0"));
     assert!(run(&["sh", "-c", "echo no such table >&2; exit 3"]).contains("no such table"));
-    assert!(run(&["sh", "-c", "echo hi >&4"]).contains("makes no sense: hi"));
+    assert!(run(&["sh", "-c", "echo hi >&4"]).contains("malformed line: hi"));
     assert!(run(&["no-such-program"]).contains("no-such-program cannot be started"));
     assert!(run(&["cat", "{}"]).contains("cannot have a {}"));
     let other = r#"echo '{"type":"hello","version":7}' >&4; cat <&3"#;
@@ -103,10 +103,10 @@ fn only_the_item_that_kills_programs_is_set_aside() {
         let told = site.expect(if name == "repeats" { 0 } else { 3 }, &command);
         let expected = match name {
             "dies" => "exit code 9: no luck",
-            "babbles" => "makes no sense: nonsense",
-            "lies" => "item 123456, which it does not have",
+            "babbles" => "malformed line: nonsense",
+            "lies" => "item 123456, which it does not hold",
             "rambles" => "a line of more than 1048576 bytes",
-            "closes" => "closed its answers",
+            "closes" => "closed its output",
             _ => "",
         };
         assert!(told.contains(expected), "{name}: {told}");

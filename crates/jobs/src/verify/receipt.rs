@@ -1,5 +1,6 @@
-//! The receipt, field by field.
+//! The receipt, field by field, and the journals that it adds up.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -8,11 +9,53 @@ use shardwright_contracts::CursorSemantics;
 use shardwright_coordination::{RunName, RunRecord};
 
 use super::Findings;
-use super::books::Books;
 use super::results::Read;
 use super::shards::Stored;
 use super::uncovered::Admitted;
 use crate::description::Description;
+
+/// Unreadable entries that a receipt names.
+const NAMED: usize = 1_000;
+
+/// The sum of the journals of the processes: lines of JSON, each with a kind.
+#[derive(Debug, Default)]
+pub(super) struct Journals {
+    pub(super) passed_over: BTreeMap<String, u64>,
+    pub(super) uncovered: Vec<Value>,
+    pub(super) retries: u64,
+    pub(super) replays: u64,
+    pub(super) refused: u64,
+}
+
+/// Adds up the journals, in the order of their names.
+pub(super) fn add_up(journals: &[Vec<u8>]) -> Journals {
+    let (mut all, mut known) = (Journals::default(), BTreeSet::new());
+    for line in journals.iter().flat_map(|journal| journal.split(|byte| *byte == b'\n')) {
+        // A kill may have cut the last line.
+        let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
+        let field = |name| line.get(name).unwrap_or(&Value::Null);
+        let count = field("count").as_u64().unwrap_or(1);
+        let why = field("why").as_str().unwrap_or_default().to_owned();
+        match field("kind").as_str() {
+            Some("passed_over") => {
+                if !known.insert((why.clone(), field("key").to_string())) {
+                    continue;
+                }
+                if matches!(&*why, "unreadable" | "too_long") && all.uncovered.len() < NAMED {
+                    let (key, detail) = (field("key"), field("detail"));
+                    all.uncovered.push(json!({ "key": key, "why": why, "detail": detail }));
+                }
+                *all.passed_over.entry(why).or_default() += 1;
+            }
+            Some("uncounted") => *all.passed_over.entry(why).or_default() += count,
+            Some("retried") => all.retries += count,
+            Some("replayed") => all.replays += 1,
+            Some("refused") => all.refused += 1,
+            _ => {}
+        }
+    }
+    all
+}
 
 /// What the receipt ought to say.
 pub(super) struct Truth<'a> {
@@ -24,7 +67,7 @@ pub(super) struct Truth<'a> {
     pub(super) results_place: &'a str,
     /// Whether the results are only those of this machine.
     pub(super) is_local: bool,
-    pub(super) books: &'a Books,
+    pub(super) journals: &'a Journals,
 }
 
 /// Compares the receipt with what was found out, and gives what it says could not be read.
@@ -107,9 +150,9 @@ impl Truth<'_> {
             "ended_at_ms": record.completed_at.map(|ended| ended.as_millis()),
             "keys": keys,
             "bytes": bytes,
-            "retries": retries + self.books.retries,
-            "replays_absorbed": self.books.replays,
-            "stale_writes_refused": self.books.refused,
+            "retries": retries + self.journals.retries,
+            "replays_absorbed": self.journals.replays,
+            "stale_writes_refused": self.journals.refused,
             "failed": failed,
             "acquired": sum(|shard| shard.acquired),
             "splits": sum(|shard| shard.spawned),
@@ -122,8 +165,8 @@ impl Truth<'_> {
                 "done": sum(|shard| u64::from(shard.is_done)),
             },
             "parked": shards.iter().filter_map(|shard| shard.parked.clone()).collect::<Vec<_>>(),
-            "passed_over": self.books.passed_over,
-            "uncovered": self.books.uncovered,
+            "passed_over": self.journals.passed_over,
+            "uncovered": self.journals.uncovered,
             "results": {
                 "file": self.results_place,
                 "keys": results.lines,

@@ -8,8 +8,7 @@ use anyhow::Context as _;
 use serde::Deserialize;
 
 use super::Findings;
-use super::shards::Stored;
-use super::token::TokenExtent;
+use super::shards::{Stored, TokenExtent};
 
 /// What is in the result file.
 #[derive(Debug, Default)]
@@ -24,15 +23,15 @@ pub(super) struct Read {
     pub(super) elsewhere: u64,
 }
 
-/// Which results ought to be in the file.
-pub(super) enum Place {
+/// Which results belong in the file.
+pub(super) enum ResultLocation {
     /// All of them.
     Shared,
     /// Those whose segments are in this folder of this machine.
     Local(PathBuf),
 }
 
-impl Place {
+impl ResultLocation {
     fn has(&self, extent: &TokenExtent) -> bool {
         match self {
             Self::Shared => true,
@@ -86,15 +85,15 @@ impl Line {
 pub(super) fn read(
     path: &Path,
     shards: &[Stored],
-    place: &Place,
+    location: &ResultLocation,
     findings: &mut Findings,
 ) -> anyhow::Result<Read> {
     let file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
     let mut reader = BufReader::new(file);
     let (mut whole, mut read) = (blake3::Hasher::new(), Read::default());
     let extents = || shards.iter().flat_map(|shard| &shard.token.extents);
-    read.elsewhere = extents().filter(|it| !place.has(it)).map(|extent| extent.items).sum();
-    let mut extents = extents().filter(|extent| place.has(extent));
+    read.elsewhere = extents().filter(|it| !location.has(it)).map(|extent| extent.items).sum();
+    let mut extents = extents().filter(|extent| location.has(extent));
     let mut extent = extents.next();
     let (mut part, mut part_bytes, mut part_lines) = (blake3::Hasher::new(), 0_u64, 0_u64);
     let (mut line, mut before) = (Vec::new(), None);

@@ -7,7 +7,6 @@ use shardwright_coordination::ShardStatus;
 use shardwright_worker::connector::KeyRange;
 
 use super::Findings;
-use super::token::{self, Token};
 use crate::Coordinator;
 use crate::TENANT;
 
@@ -24,6 +23,26 @@ pub(super) struct Stored {
     pub(super) token: Token,
 }
 
+/// What a cursor states about results: a version, four counts, the number of extents, each with
+/// shard, fence, length, items (all `u64`, little-endian) and a digest, and the connector's bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) items: u64,
+    pub(super) bytes: u64,
+    pub(super) retries: u64,
+    pub(super) failed: u64,
+    pub(super) extents: Vec<TokenExtent>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TokenExtent {
+    pub(super) shard: u64,
+    pub(super) fence: u64,
+    pub(super) length: u64,
+    pub(super) items: u64,
+    pub(super) digest: [u8; 32],
+}
+
 /// A range of keys, as it was written down.
 pub(super) type Ends = (Vec<u8>, Vec<u8>);
 
@@ -38,7 +57,7 @@ pub(super) async fn read(
         let (spec, cursor) = (record.spec.as_spec_ref(), record.cursor.as_update());
         let id = record.head.key.shard.to_string();
         let token = match cursor.token() {
-            Some(bytes) => token::parse(bytes).unwrap_or_else(|| {
+            Some(bytes) => parse_token(bytes).unwrap_or_else(|| {
                 findings.add(format!("shard {id}: its cursor's token cannot be read"));
                 Token::default()
             }),
@@ -114,6 +133,32 @@ fn key_json(key: &[u8]) -> Value {
         Ok(text) => json!(text),
         Err(_) => json!({ "base64": base64::engine::general_purpose::STANDARD.encode(key) }),
     }
+}
+
+/// Parses a token; none if it is malformed.
+fn parse_token(token: &[u8]) -> Option<Token> {
+    let mut at = 0;
+    let mut number = |size: usize| {
+        let bytes = token.get(at..at + size)?;
+        at += size;
+        Some(bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte)))
+    };
+    if number(1)? != 2 {
+        return None;
+    }
+    let (items, bytes, retries, failed) = (number(8)?, number(8)?, number(8)?, number(8)?);
+    let count = number(4)?;
+    let mut extents = Vec::new();
+    for _ in 0..count {
+        let (shard, fence) = (number(8)?, number(8)?);
+        let (length, items) = (number(8)?, number(8)?);
+        let mut digest = [0; 32];
+        for byte in &mut digest {
+            *byte = u8::try_from(number(1)?).ok()?;
+        }
+        extents.push(TokenExtent { shard, fence, length, items, digest });
+    }
+    Some(Token { items, bytes, retries, failed, extents })
 }
 
 #[cfg(test)]

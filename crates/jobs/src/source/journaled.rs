@@ -1,4 +1,4 @@
-//! A source that keeps books.
+//! A source that writes skipped entries to the journal.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use shardwright_worker::connector::{
 };
 
 use super::AnyConnector;
-use crate::books::Books;
+use crate::journal::ProcessJournal;
 use crate::output::Output;
 
-/// A source of which nobody gets a page before what was passed over on it is on record.
-pub struct Booked {
+/// A source that returns a page only after its skipped entries are in the journal.
+pub struct JournaledSource {
     /// The source.
     pub source: Arc<AnyConnector>,
     /// The journal of this process.
-    pub books: Arc<Books>,
-    /// Where journals are handed in.
+    pub journal: Arc<ProcessJournal>,
+    /// Where journals are published.
     pub output: Output,
     /// The run.
     pub run: RunId,
 }
 
-impl Connector for Booked {
+impl Connector for JournaledSource {
     async fn page(
         &self,
         range: &KeyRange,
@@ -33,12 +33,12 @@ impl Connector for Booked {
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
         let page = self.source.page(range, from, limit).await?;
-        let unwritten = io_error("write down what could not be read, in", self.books.path());
-        if self.books.pass_over(&page.skipped).map_err(unwritten)? {
-            // Others have to find it, whatever becomes of this machine.
-            let handed_in = self.output.hand_in_books(self.run).await;
-            handed_in.map_err(|error| {
-                let source = error.context("others do not learn what it is").into();
+        let unwritten = io_error("record skipped entries in", self.journal.path());
+        if self.journal.record_skipped(&page.skipped).map_err(unwritten)? {
+            // Published at once, in case this machine is lost.
+            let published = self.output.publish_journals(self.run).await;
+            published.map_err(|error| {
+                let source = error.context("skipped entries cannot be published").into();
                 ConnectorError::Other { transient: true, source }
             })?;
         }
@@ -77,11 +77,11 @@ mod tests {
     use shardwright_coordination::RunName;
 
     use super::*;
-    use crate::books::tests::{Nobody, make_too_deep};
     use crate::description::Results;
+    use crate::journal::tests::make_too_deep;
 
     #[tokio::test]
-    async fn nobody_gets_a_page_before_what_is_missing_of_it_is_on_record_for_all() {
+    async fn a_page_is_returned_only_after_its_skipped_entries_are_published() {
         let (source, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         make_too_deep(source.path());
         let tree = TreeConnector::open(source.path()).await.unwrap();
@@ -89,18 +89,19 @@ mod tests {
         let name = RunName::new("it").unwrap();
         let output = Output::of(&results, state.path(), name).await.unwrap();
         let run = RunId::from_raw(7);
-        let in_the_way = output.books_folder(run);
-        let books = Books::new(in_the_way.clone(), Arc::new(Nobody));
+        let in_the_way = output.journal_folder(run);
+        let journal = ProcessJournal::new(in_the_way.clone(), Arc::new(()));
         let source = Arc::new(AnyConnector::Tree(tree));
-        let booked = Booked { source, books, output: output.clone(), run };
-        let ranges = booked.initial_ranges(1).await.unwrap();
-        let page = async || booked.page(&ranges[0], &Position::start(), PageLimit::default()).await;
+        let journaled = JournaledSource { source, journal, output: output.clone(), run };
+        let ranges = journaled.initial_ranges(1).await.unwrap();
+        let page =
+            async || journaled.page(&ranges[0], &Position::start(), PageLimit::default()).await;
         std::fs::create_dir_all(in_the_way.parent().unwrap()).unwrap();
         std::fs::write(&in_the_way, "").unwrap();
         assert!(page().await.is_err());
-        assert!(output.books(run).await.unwrap().is_empty());
+        assert!(output.journals(run).await.unwrap().is_empty());
         std::fs::remove_file(&in_the_way).unwrap();
         assert!(page().await.is_ok());
-        assert_eq!(output.books(run).await.unwrap().len(), 1);
+        assert_eq!(output.journals(run).await.unwrap().len(), 1);
     }
 }

@@ -1,10 +1,10 @@
-//! What is known of a run that no cursor says: what was passed over in the source, and what was
-//! repeated or refused.
+//! The journal of a process: facts about a run that no cursor holds, such as skipped entries of the
+//! source and replayed or rejected writes.
 //!
-//! Each process keeps a file beside the segments, and whoever writes the receipt adds all of them
-//! up. What was passed over in the source is written down when it is read, so a process that is
-//! killed has done that before its cursors moved over it. Where items may be missing because of it,
-//! what cannot be written down is not read either.
+//! Each process keeps a file beside the segments, and the receipt adds up all of them. Skipped
+//! entries are written when a page is read, before any cursor moves over them, so a kill loses
+//! none. Where items may be missing because of a skipped entry, a page whose entries cannot be
+//! written is not used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -17,12 +17,12 @@ use shardwright_process::KeyText;
 use shardwright_worker::connector::{SkipReason, SkipReport, SkipReports};
 use shardwright_worker::{Observer, WorkerEvent};
 
-/// How many things of a kind each process writes down one by one; the others it counts.
+/// Entries of a reason that each process writes one by one; it counts the rest.
 const NAMED_MAX: u64 = 10_000;
-/// How many of the things that could not be read the receipt names.
+/// Unreadable entries that the receipt names.
 pub(crate) const UNCOVERED_MAX: usize = 1_000;
 
-/// Why something in the source was passed over.
+/// Why an entry of the source was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
@@ -30,7 +30,7 @@ pub enum Why {
     Unreadable,
     /// Its path is too long.
     TooLong,
-    /// It was gone before it was looked at.
+    /// It vanished before it was read.
     Vanished,
     /// It is a symbolic link.
     Symlink,
@@ -39,7 +39,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// The reason to be told, if somebody might miss it.
+    /// The reason to report; none for what is never an item.
     pub const fn of(kind: SkipReason) -> Option<Self> {
         match kind {
             SkipReason::Unreadable => Some(Self::Unreadable),
@@ -47,7 +47,7 @@ impl Why {
             SkipReason::Vanished => Some(Self::Vanished),
             SkipReason::Symlink => Some(Self::Symlink),
             SkipReason::Special => Some(Self::Special),
-            // Our own, or nothing at all.
+            // Files of the run itself, and placeholders.
             SkipReason::State | SkipReason::FolderMarker => None,
         }
     }
@@ -57,7 +57,7 @@ impl Why {
         matches!(self, Self::Unreadable | Self::TooLong)
     }
 
-    /// It in words.
+    /// The reason as text.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Why {
     }
 }
 
-/// A line of the books.
+/// A line of a journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Entry<'a> {
@@ -80,18 +80,18 @@ enum Entry<'a> {
         key: KeyText<'a>,
         detail: Option<String>,
     },
-    /// More of them, not named.
+    /// Skipped entries without lines of their own.
     Uncounted { why: Why, count: u64 },
-    /// An item that was set aside had been tried again.
+    /// Retries of an item that was parked.
     Retried { count: u64 },
-    /// A write that was repeated took effect once.
+    /// A retried write took effect once.
     Replayed,
-    /// A write came too late and was refused.
+    /// A late write was rejected.
     Refused,
 }
 
-/// Keeps this process's books, and passes everything on.
-pub struct Books {
+/// The journal of this process. It passes all events on.
+pub struct ProcessJournal {
     path: PathBuf,
     state: Mutex<State>,
     next: Arc<dyn Observer>,
@@ -100,27 +100,26 @@ pub struct Books {
 #[derive(Default)]
 struct State {
     file: Option<File>,
-    /// Whether the last line may be there in part.
+    /// Whether the last line may be incomplete.
     is_cut: bool,
     named: BTreeMap<Why, u64>,
 }
 
-impl Books {
-    /// Books in a file of `folder`, which is made when there is something to write.
+impl ProcessJournal {
+    /// A journal in a file of `folder`, both created at the first entry.
     pub fn new(folder: PathBuf, next: Arc<dyn Observer>) -> Arc<Self> {
         let path = folder.join(format!("{PREFIX}{:016x}.jsonl", fastrand::u64(..)));
         Arc::new(Self { path, state: Mutex::default(), next })
     }
 
-    /// Where they are.
+    /// The path of the file.
     pub fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Writes down what was passed over on a page, before anybody moves on behind it, and says
-    /// whether items may be missing because of it. Then it has to be on record: nobody would look
-    /// for them.
-    pub(crate) fn pass_over(&self, skipped: &SkipReports) -> io::Result<bool> {
+    /// Writes the skipped entries of a page, and returns whether items may be missing because of
+    /// them. If so, a failure to write is an error.
+    pub(crate) fn record_skipped(&self, skipped: &SkipReports) -> io::Result<bool> {
         let mut state = self.state();
         let (mut lines, mut uncounted, mut is_uncovered) = (Vec::new(), BTreeMap::new(), false);
         for (reason, count) in skipped.more_of_each() {
@@ -149,7 +148,7 @@ impl Books {
 
     fn note(&self, entry: &Entry<'_>) {
         let mut line = Vec::new();
-        // Without these the work goes on: they say nothing of what is done.
+        // These entries do not concern what is done, so a failure to write them is ignored.
         let written = add_line(&mut line, entry);
         let _unwritten = written.and_then(|()| self.append(&mut self.state(), &line, false));
     }
@@ -194,7 +193,7 @@ fn add_line(lines: &mut Vec<u8>, entry: &Entry<'_>) -> io::Result<()> {
     Ok(())
 }
 
-impl Observer for Books {
+impl Observer for ProcessJournal {
     fn event(&self, slot: usize, event: WorkerEvent<'_>) {
         match event {
             WorkerEvent::Replayed { .. } => self.note(&Entry::Replayed),
@@ -208,10 +207,10 @@ impl Observer for Books {
     }
 }
 
-/// What the names of books begin with.
+/// Prefix of the file names of journals.
 pub(crate) const PREFIX: &str = "books-";
 
-/// The books of all processes, added up.
+/// The sum of the journals of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) passed_over: BTreeMap<Why, u64>,
@@ -219,11 +218,11 @@ pub(crate) struct Tally {
     pub(crate) retries: u64,
     pub(crate) replays: u64,
     pub(crate) refused: u64,
-    /// What was met already: a place that is read twice is told twice.
+    /// Known entries, because an entry that is read twice is reported twice.
     met: BTreeSet<(Why, [u8; 16])>,
 }
 
-/// A place in the source of which nothing is covered.
+/// An entry of the source below which no item was processed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Uncovered {
     pub(crate) key: KeyText<'static>,
@@ -232,10 +231,10 @@ pub(crate) struct Uncovered {
 }
 
 impl Tally {
-    /// Adds the books of one process.
-    pub(crate) fn add(&mut self, books: &[u8]) {
-        for line in books.split(|byte| *byte == b'\n') {
-            // The last line of a process that was killed may be cut.
+    /// Adds the journal of one process.
+    pub(crate) fn add(&mut self, journal: &[u8]) {
+        for line in journal.split(|byte| *byte == b'\n') {
+            // A kill may have cut the last line.
             if let Ok(entry) = serde_json::from_slice::<Entry<'_>>(line) {
                 self.enter(entry);
             }
@@ -277,13 +276,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) struct Nobody;
-
-    impl Observer for Nobody {
-        fn event(&self, _: usize, _: WorkerEvent<'_>) {}
-    }
-
-    /// What is noticed in a folder.
+    /// The skipped entries of a folder.
     async fn skipped(folder: &Path) -> SkipReports {
         let tree = TreeConnector::open(folder.to_owned()).await.unwrap();
         let ranges = tree.initial_ranges(1).await.unwrap();
@@ -291,7 +284,7 @@ pub(crate) mod tests {
         page.skipped
     }
 
-    /// Makes a folder whose path is too long for anybody to open it.
+    /// Makes a folder whose path is too long to be opened.
     pub(crate) fn make_too_deep(folder: &Path) {
         let script = "for level in $(seq 20); do mkdir $1 && cd -P $1 || exit 1; done";
         let mut shell = Command::new("bash");
@@ -300,39 +293,39 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn what_items_may_be_missing_of_is_named_beside_much_else() {
+    async fn unreadable_entries_are_named_beside_many_others() {
         let source = tempfile::tempdir().unwrap();
         for number in 0..300 {
             std::os::unix::fs::symlink("x", source.path().join(format!("{number}"))).unwrap();
         }
         make_too_deep(source.path());
         let folder = tempfile::tempdir().unwrap();
-        let books = Books::new(folder.path().join("books"), Arc::new(Nobody));
-        assert!(books.pass_over(&skipped(source.path()).await).unwrap());
+        let journal = ProcessJournal::new(folder.path().join("journal"), Arc::new(()));
+        assert!(journal.record_skipped(&skipped(source.path()).await).unwrap());
         let mut tally = Tally::default();
-        tally.add(&fs::read(books.path()).unwrap());
+        tally.add(&fs::read(journal.path()).unwrap());
         let expected = BTreeMap::from([(Why::TooLong, 1), (Why::Symlink, 300)]);
         assert_eq!((tally.passed_over, tally.uncovered.len()), (expected, 1));
     }
 
     #[tokio::test]
-    async fn what_has_to_be_on_record_and_cannot_be_is_an_error() {
+    async fn a_required_entry_that_cannot_be_written_is_an_error() {
         let source = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("x", source.path().join("link")).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let in_the_way = folder.path().join("books");
+        let in_the_way = folder.path().join("journal");
         fs::write(&in_the_way, "").unwrap();
-        let books = Books::new(in_the_way.clone(), Arc::new(Nobody));
-        assert!(!books.pass_over(&skipped(source.path()).await).unwrap());
+        let journal = ProcessJournal::new(in_the_way.clone(), Arc::new(()));
+        assert!(!journal.record_skipped(&skipped(source.path()).await).unwrap());
         make_too_deep(source.path());
         let met = skipped(source.path()).await;
-        assert!(books.pass_over(&met).is_err());
+        assert!(journal.record_skipped(&met).is_err());
         fs::remove_file(&in_the_way).unwrap();
-        assert!(books.pass_over(&met).unwrap());
+        assert!(journal.record_skipped(&met).unwrap());
     }
 
     #[test]
-    fn what_several_met_is_counted_once_and_a_cut_line_not_at_all() {
+    fn repeated_entries_count_once_and_cut_lines_not_at_all() {
         let entry = |key: &'static [u8], why| {
             let entry = Entry::PassedOver { why, key: KeyText::new(key), detail: None };
             serde_json::to_string(&entry).unwrap() + "\n"
