@@ -101,8 +101,8 @@ pub(super) enum Incoming<'a> {
     Revoked { id: u64 },
 }
 
-/// All fields that a line of a program may have. Flat, because it is parsed a hundred thousand times
-/// a second. Unknown fields are ignored, so that later versions can add some.
+/// All fields that a line of a program may have. Flat, because it is parsed a hundred thousand
+/// times a second. Unknown fields are ignored, so that later versions can add some.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(rename = "type")]
