@@ -6,7 +6,7 @@
 use shardwright::{Connector, ConnectorError, Item, KeyRange, Page, PageLimit, Position};
 use shardwright::{Outcome, Shardwright};
 
-/// The numbers below a bound. Their keys are their bytes, the highest first, so that they sort.
+/// The numbers below a bound. Their keys are their bytes, big-endian, so that they sort.
 struct Numbers(u64);
 
 impl Connector for Numbers {
@@ -16,18 +16,10 @@ impl Connector for Numbers {
         from: &Position,
         limit: PageLimit,
     ) -> Result<Page, ConnectorError> {
-        let behind = from.after.as_ref().map_or(0, |key| number_at(&[key, &[0][..]].concat()));
-        let first = number_at(&range.start).max(behind);
-        let mut numbers = first..self.0.min(number_at(&range.end));
-        let item = |n: u64| Item::row(n.to_be_bytes().to_vec(), n, n.to_string());
-        let items: Vec<Item> = numbers.clone().take(limit.items.max(1)).map(item).collect();
-        Ok(Page { ended: numbers.nth(items.len()).is_none(), items, ..Page::default() })
-    }
-
-    async fn initial_ranges(&self, wanted: usize) -> Result<Vec<KeyRange>, ConnectorError> {
-        let parts = (wanted as u64).clamp(1, self.0.max(1));
-        let bound = |part: u64| (self.0.max(1) * part / parts).to_be_bytes();
-        Ok((0..parts).map(|part| KeyRange::new(bound(part), bound(part + 1))).collect())
+        let first = number_at(&range.start_behind(from));
+        let numbers = first..self.0.min(number_at(&range.end));
+        let items = numbers.map(|n| Item::row(n.to_be_bytes().to_vec(), n, n.to_string()));
+        Ok(Page::take(items, limit))
     }
 }
 
@@ -40,13 +32,13 @@ fn number_at(bytes: &[u8]) -> u64 {
 
 async fn square(folder: &str, count: u64) -> shardwright::Result<Outcome> {
     let shardwright = Shardwright::open(&format!("file:{folder}/state")).await?;
-    let run =
-        shardwright.run("squares").source(Numbers(count)).results(format!("{folder}/results"));
-    run.each(async |item: Item| {
-        let n = number_at(&item.key);
-        Ok(format!("{n} {}\n", n * n))
-    })
-    .await
+    let run = shardwright.run("squares").results(format!("{folder}/results"));
+    run.source(Numbers(count))
+        .each(async |item: Item| {
+            let n = number_at(&item.key);
+            Ok(format!("{n} {}\n", n * n))
+        })
+        .await
 }
 
 #[tokio::main]

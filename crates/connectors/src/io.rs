@@ -39,7 +39,7 @@ pub fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> C
     }
 }
 
-/// Whether an error is transient: a shortage of the process or machine, or a failing disk or server.
+/// Whether an error is transient: a shortage of the process, or a failing disk or server.
 pub(crate) fn may_pass(error: &io::Error) -> bool {
     is_shortage(error) || is_trouble(error)
 }

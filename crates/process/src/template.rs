@@ -52,7 +52,7 @@ impl Template {
 
     /// The arguments for one item. Without a place, it comes last.
     #[must_use]
-    pub fn for_item(&self, item: &Item) -> Vec<OsString> {
+    pub(crate) fn for_item(&self, item: &Item) -> Vec<OsString> {
         let text = text_of(item);
         let mut arguments: Vec<OsString> =
             self.arguments.iter().map(|argument| fill(argument, text)).collect();
@@ -64,7 +64,7 @@ impl Template {
 
     /// The arguments for some items: each argument with a place is there once for each of them.
     #[must_use]
-    pub fn for_items(&self, items: &[Item]) -> Vec<OsString> {
+    pub(crate) fn for_items(&self, items: &[Item]) -> Vec<OsString> {
         let mut arguments = Vec::with_capacity(self.arguments.len() + items.len());
         for argument in &self.arguments {
             if contains_place(argument) {

@@ -13,8 +13,9 @@ const EXTENT_BYTES: usize = 4 * 8 + 32;
 
 /// Most extents that a shard carries along. A holder that finds more copies them into one.
 pub const MAX_EXTENTS: usize = 48;
-/// Longest connector's token that fits beside them.
-pub const MAX_CONNECTOR_TOKEN: usize = MAX_TOKEN_SIZE - HEAD_BYTES - MAX_EXTENTS * EXTENT_BYTES;
+
+// A token has room for them, and for some kilobytes of the connector's.
+const _: () = assert!(HEAD_BYTES + MAX_EXTENTS * EXTENT_BYTES <= MAX_TOKEN_SIZE / 2);
 
 /// The beginning of a segment, up to a length that was made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +131,9 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Longest token of a connector that fits beside the extents.
+    const MAX_CONNECTOR_TOKEN: usize = MAX_TOKEN_SIZE - HEAD_BYTES - MAX_EXTENTS * EXTENT_BYTES;
 
     fn extent(raw: u64) -> Extent {
         let (shard, fence) = (ShardId::from_raw(raw), FenceEpoch::from_raw(raw + 1).unwrap());

@@ -144,7 +144,7 @@ impl Position {
 
     /// The same place, with the token of the page that ended there.
     #[must_use]
-    pub fn with_token(mut self, token: &[u8]) -> Self {
+    pub(crate) fn with_token(mut self, token: &[u8]) -> Self {
         self.token = token.to_vec();
         self
     }
@@ -165,6 +165,19 @@ pub struct Page {
 }
 
 impl Page {
+    /// The page that a limit allows of the items left in a range: at least one, if there is one.
+    pub fn take(items: impl IntoIterator<Item = Item>, limit: PageLimit) -> Self {
+        let (mut left, mut page, mut bytes) = (items.into_iter().peekable(), Self::default(), 0);
+        while (page.items.is_empty() || !limit.is_reached(page.items.len(), bytes))
+            && let Some(item) = left.next()
+        {
+            bytes += item.footprint();
+            page.items.push(item);
+        }
+        page.ended = left.peek().is_none();
+        page
+    }
+
     /// The position behind the last item, if there is one.
     #[must_use]
     pub fn next_position(&self) -> Option<Position> {

@@ -75,10 +75,15 @@ pub trait Connector: Send + Sync + 'static {
 
     /// Ranges for a new run: about `wanted`, never more, of similar weight, each beginning where
     /// the one before it ends, together holding every key the source can ever have.
+    ///
+    /// By default the space of all keys below 256 bytes of `0xff` is bisected by
+    /// [`propose_split`](Self::propose_split). Override it where pages are expensive.
     fn initial_ranges(
         &self,
         wanted: usize,
-    ) -> impl Future<Output = Result<Vec<KeyRange>, ConnectorError>> + Send;
+    ) -> impl Future<Output = Result<Vec<KeyRange>, ConnectorError>> + Send {
+        range::ranges_by_splits(self, wanted)
+    }
 
     /// What tells this source from another, so that a run is not resumed on a changed one. Unless
     /// a connector says more, all of its type are the same.

@@ -1,5 +1,6 @@
 //! Ranges of keys, and their division where nothing but the bytes is known.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use shardwright_contracts::Redacted;
@@ -9,6 +10,9 @@ use super::{Connector, ConnectorError, PageLimit, Position};
 
 /// Probes of the upper half before it counts as empty. Each probe halves it.
 const PROBES: usize = 64;
+
+/// Above every key of a connector that does not choose its ranges itself.
+const LAST_KEY: [u8; 256] = [0xff; 256];
 
 /// A half-open range of keys, `[start, end)`. An empty bound means no bound.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +39,14 @@ impl KeyRange {
     #[must_use]
     pub fn is_below_end(&self, key: &[u8]) -> bool {
         self.end.is_empty() || key < self.end.as_slice()
+    }
+
+    /// The start of what is left of the range behind a position: no key below it is needed.
+    #[must_use]
+    pub fn start_behind(&self, from: &Position) -> Vec<u8> {
+        // The least key above another one is that key and a zero byte.
+        let next = from.after.as_ref().map(|after| [after, &[0][..]].concat());
+        next.map_or_else(|| self.start.clone(), |next| next.max(self.start.clone()))
     }
 
     /// The range in pieces, cut at `cuts` that rise strictly inside it.
@@ -81,6 +93,26 @@ pub(super) async fn split_by_bytes<C: Connector + ?Sized>(
     Ok(Some(second))
 }
 
+/// Bisects the space of all keys until there are `wanted` ranges, or none has two keys.
+pub(super) async fn ranges_by_splits<C: Connector + ?Sized>(
+    connector: &C,
+    wanted: usize,
+) -> Result<Vec<KeyRange>, ConnectorError> {
+    let mut divisible = VecDeque::from([KeyRange::new([0], LAST_KEY)]);
+    let mut ranges = Vec::new();
+    while divisible.len() + ranges.len() < wanted
+        && let Some(range) = divisible.pop_front()
+    {
+        match connector.propose_split(&range, None, 0.5).await? {
+            Some(boundary) => divisible.extend(range.cut(vec![boundary])),
+            None => ranges.push(range),
+        }
+    }
+    ranges.extend(divisible);
+    ranges.sort();
+    Ok(ranges)
+}
+
 fn midpoint(start: &[u8], end: &[u8]) -> Option<Vec<u8>> {
     byte_midpoint(start, end, &mut KeyBuf::new()).map(<[u8]>::to_vec)
 }
@@ -88,6 +120,14 @@ fn midpoint(start: &[u8], end: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_starts_behind_the_position_and_in_the_range() {
+        let range = KeyRange::new("b", "d");
+        assert_eq!(range.start_behind(&Position::start()), b"b");
+        assert_eq!(range.start_behind(&Position::behind("a")), b"b");
+        assert_eq!(range.start_behind(&Position::behind("b")), b"b\0");
+    }
 
     #[test]
     fn an_empty_bound_is_no_bound() {
