@@ -46,6 +46,10 @@ pub(crate) fn plan(has_nextest: bool) -> Vec<Step> {
             "check -p shardwright-connectors -p shardwright-process --no-default-features --lib \
              --locked",
         ),
+        Step::cargo(
+            "library without features",
+            "check -p shardwright --no-default-features --lib --locked",
+        ),
         Step::cargo("doc tests", "test --doc --workspace --all-features --locked"),
         // Until each fault has come once.
         Step::built("etcd chaos", "chaos", ""),

@@ -9,13 +9,14 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::Arc;
+#[cfg(feature = "commands")]
+use std::{pin::Pin, sync::Arc};
 
 use anyhow::Context as _;
-use shardwright_connectors::{FolderSink, ObjectSink};
+use shardwright_connectors::FolderSink;
 use shardwright_contracts::RunId;
 use shardwright_coordination::{RunName, ShardRecord};
+#[cfg(feature = "commands")]
 use shardwright_process::{Spill, SpillStore};
 use shardwright_worker::extent::TokenEnvelope;
 use shardwright_worker::sink::{Sink, SinkError};
@@ -24,6 +25,7 @@ pub use self::clear::remove;
 pub use self::marker::Replaced;
 use crate::description::{Results, path_of};
 use crate::journal;
+use crate::objects::ObjectSink;
 use crate::sink::AnySink;
 
 /// The name of the result file.
@@ -34,6 +36,7 @@ const SEGMENTS: &str = "segments";
 const LONG_OUTPUTS: &str = "stdout";
 const LOGS: &str = "logs";
 /// The longest output of a program that is kept in its record.
+#[cfg(feature = "commands")]
 const INLINE_BYTES: usize = 64 * 1_024;
 
 /// The place of a run's results, as this machine reaches it.
@@ -47,8 +50,10 @@ pub struct Output {
 }
 
 /// Uploads long outputs of programs to the object store of the results.
+#[cfg(feature = "commands")]
 struct Uploads(ObjectSink);
 
+#[cfg(feature = "commands")]
 impl SpillStore for Uploads {
     fn place(&self, name: &str) -> String {
         self.0.place(name)
@@ -130,6 +135,7 @@ impl Output {
     }
 
     /// Where long outputs of programs go.
+    #[cfg(feature = "commands")]
     #[must_use]
     pub fn spill(&self) -> Spill {
         let spill = Spill::new(self.folder.join(LONG_OUTPUTS), INLINE_BYTES);
@@ -141,6 +147,7 @@ impl Output {
 
     /// Where persistent programs of a run write what they have to say. The folder is the run's own:
     /// whoever says where results go may have a folder for logs there.
+    #[cfg(feature = "commands")]
     pub(crate) fn logs(&self, run: RunId) -> PathBuf {
         self.folder.join(LOGS).join(shown(run))
     }

@@ -2,10 +2,12 @@
 
 use std::io;
 
-use shardwright_connectors::{FileSegment, FolderSink, ObjectSegment, ObjectSink};
+use shardwright_connectors::{FileSegment, FolderSink};
 use shardwright_contracts::{FenceEpoch, RunId, ShardKey};
 use shardwright_worker::extent::Extent;
 use shardwright_worker::sink::{Segment, Sink, SinkError};
+
+use crate::objects::{ObjectSegment, ObjectSink};
 
 /// Whichever place was chosen.
 pub(crate) enum AnySink {

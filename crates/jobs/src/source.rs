@@ -10,10 +10,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use shardwright_connectors::{
-    LineConnector, LineOptions, ObjectConnector, Separator, TreeConnector, TreeOptions, spool,
+    LineConnector, LineOptions, Separator, TreeConnector, TreeOptions, spool,
 };
 use shardwright_frontier::{ManifestRowKey, decode_manifest_row_key};
 use shardwright_process::KeyText;
+#[cfg(feature = "commands")]
 use shardwright_process::scan::uri;
 use shardwright_worker::connector::{
     Connector, ConnectorError, KeyRange, Page, PageLimit, Position, SharedConnector,
@@ -22,6 +23,7 @@ use shardwright_worker::connector::{
 
 pub use self::journaled::JournaledSource;
 use crate::description::{Results, path_of, path_text};
+use crate::objects::ObjectConnector;
 use crate::options::JobOptions;
 use crate::readable::{printable, readable};
 
@@ -107,6 +109,7 @@ impl Source {
     }
 
     /// The address below which its items are, with a slash at its end.
+    #[cfg(feature = "commands")]
     pub fn base(&self) -> String {
         match self {
             Self::Tree { path, .. } | Self::Lines { path, .. } => {

@@ -13,7 +13,6 @@ mod uncovered;
 
 use std::path::{Path, PathBuf};
 
-use shardwright_connectors::ObjectSink;
 use shardwright_contracts::{CursorSemantics, RunId};
 use shardwright_coordination::{AsyncRunManagement as _, RunName};
 
@@ -22,6 +21,7 @@ use self::results::ResultLocation;
 use crate::Coordinator;
 use crate::TENANT;
 use crate::description::Description;
+use crate::objects::ObjectSink;
 use crate::source::AnyConnector;
 
 /// What does not hold.

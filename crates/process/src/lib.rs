@@ -1,28 +1,44 @@
 //! Handlers that are programs.
 //!
-//! Every program lives in a process group of its own that a [guard](ProcessGuard) gives it. The
-//! group is killed when the work is dropped, and by a tiny process in it when the pipe from its
-//! worker closes: so no child survives its worker, however that ended.
+//! Every program runs in a process group of its own, started by a `ProcessGuard`. The group is
+//! killed when the work is dropped, and by a small process in it when the pipe from its worker
+//! closes. So no program outlives its worker.
 //!
-//! The module `scan` (a feature) is the built-in handler that looks for secrets.
+//! Programs are a feature, `programs`, and so is the built-in handler that looks for secrets,
+//! `scan`. Without them the crate has the records of results only.
 #![forbid(unsafe_code)]
 
-mod batch;
-mod guard;
-mod item;
-mod output;
-mod persistent;
 mod record;
-mod run;
 #[cfg(feature = "scan")]
 pub mod scan;
+
+#[cfg(feature = "programs")]
+mod batch;
+#[cfg(feature = "programs")]
+mod guard;
+#[cfg(feature = "programs")]
+mod item;
+#[cfg(feature = "programs")]
+mod output;
+#[cfg(feature = "programs")]
+mod persistent;
+#[cfg(feature = "programs")]
+mod run;
+#[cfg(feature = "programs")]
 mod spill;
+#[cfg(feature = "programs")]
 mod template;
 
+#[cfg(feature = "programs")]
 pub use batch::{BatchInput, ProcessPerBatch};
+#[cfg(feature = "programs")]
 pub use guard::{ProcessGuard, ProcessGuardError};
+#[cfg(feature = "programs")]
 pub use item::ProcessPerItem;
+#[cfg(feature = "programs")]
 pub use persistent::{PersistentError, PersistentProcess};
 pub use record::{ItemRecord, KeyText};
+#[cfg(feature = "programs")]
 pub use spill::{Spill, SpillStore};
+#[cfg(feature = "programs")]
 pub use template::{Template, TemplateError};

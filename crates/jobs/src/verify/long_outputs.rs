@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use serde::Deserialize;
-use shardwright_connectors::ObjectSink;
 
 use super::Findings;
 use super::results::KeyJson;
+use crate::objects::ObjectSink;
 
 /// As much of a line as is needed here.
 #[derive(Deserialize)]
