@@ -1,5 +1,10 @@
 //! The walks of `ARCHITECTURE.md` lead through files and functions that exist, without a step back.
-#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that panics is a test that fails"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
