@@ -6,11 +6,11 @@
 //! nothing.
 
 mod backend;
+mod byte_budget;
 mod claiming;
 mod directory;
 mod management;
 mod pooled;
-mod room;
 mod row_index;
 mod run_entry;
 mod shard_table;
@@ -28,8 +28,8 @@ use crate::events::{EventCollector, StateTransitionEvent};
 use crate::record::RunState;
 use crate::shard_limits::ShardLimits;
 
+use byte_budget::ByteBudget;
 use pooled::{PooledShard, PooledShardMut};
-use room::Room;
 use run_entry::RunEntry;
 
 /// Byte capacity of the slab, unless configured otherwise.
@@ -72,7 +72,7 @@ impl Default for CoordinatorRuntimeConfig {
 /// Keeps runs and their shards in memory.
 pub struct InMemoryCoordinator {
     config: CoordinatorRuntimeConfig,
-    room: Room,
+    room: ByteBudget,
     tenants: BTreeMap<TenantId, TenantState>,
     total_shards: usize,
     total_runs: usize,
@@ -92,7 +92,7 @@ struct TenantState {
 /// A shard's run and the bytes of its shards, borrowed for one operation.
 struct Located<'a> {
     run: &'a mut RunEntry,
-    room: &'a mut Room,
+    room: &'a mut ByteBudget,
     state: RunState,
 }
 
@@ -104,7 +104,7 @@ impl InMemoryCoordinator {
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         Ok(Self {
             config,
-            room: Room::try_new(slots, config.slab_capacity)?,
+            room: ByteBudget::try_new(slots, config.slab_capacity)?,
             tenants: BTreeMap::new(),
             total_shards: 0,
             total_runs: 0,

@@ -3,8 +3,8 @@ use shardwright_contracts::{
     TenantId, WorkerId,
 };
 
-use super::room::of_spawned;
-use super::run_entry::{RunEntry, Standing};
+use super::byte_budget::of_spawned;
+use super::run_entry::{Availability, RunEntry};
 use super::{InMemoryCoordinator, Located, PooledShard, PooledShardMut};
 use crate::async_traits::{Checkpointed, SplitOff, SplitReplaced};
 use crate::error::reason::{ShardNotFound, SplitInvalid};
@@ -59,11 +59,11 @@ impl InMemoryCoordinator {
         let result = self.locate(tenant, key).map_err(E::from).and_then(|located| {
             let Located { run, room, state } = located;
             let (row, shard) = run.shards.find_mut(key.shard).ok_or(ShardNotFound { key })?;
-            let before = Standing::of(&shard.head, state.fence_floor);
+            let before = Availability::of(&shard.head, state.fence_floor);
             let context = Context::new(now, tenant, &state);
             let mut view = PooledShardMut { shard, room };
             let result = operation(&context, &mut view, &mut events);
-            let after = Standing::of(&view.shard.head, state.fence_floor);
+            let after = Availability::of(&view.shard.head, state.fence_floor);
             run.reindex(key.shard, row, before, after);
             result.map(|outcome| complete(run, outcome))
         });

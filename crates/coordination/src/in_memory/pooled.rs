@@ -1,6 +1,6 @@
 use shardwright_contracts::{ByteSlot, CursorUpdate, ShardSpecRef, SlabFull};
 
-use super::room::Room;
+use super::byte_budget::ByteBudget;
 use crate::ops::assert_sound;
 use crate::record::{Park, ShardHead, ShardState, check_cursor};
 
@@ -14,13 +14,13 @@ pub(super) struct PooledShardSpec {
 
 impl PooledShardSpec {
     /// Stores a copy of a spec that has been checked.
-    fn insert(room: &mut Room, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
+    fn insert(room: &mut ByteBudget, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
         let slot = room.insert_parts(&[spec.start(), spec.end(), spec.metadata()])?;
         Ok(Self::new(slot, spec))
     }
 
     /// Stores a copy of a spec that has been checked in place of this one.
-    fn replace(self, room: &mut Room, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
+    fn replace(self, room: &mut ByteBudget, spec: ShardSpecRef<'_>) -> Result<Self, SlabFull> {
         let parts = [spec.start(), spec.end(), spec.metadata()];
         Ok(Self::new(room.replace_parts(self.slot, &parts)?, spec))
     }
@@ -30,7 +30,7 @@ impl PooledShardSpec {
         Self { slot, start_len, end_len }
     }
 
-    fn get<'s>(&self, room: &'s Room) -> ShardSpecRef<'s> {
+    fn get<'s>(&self, room: &'s ByteBudget) -> ShardSpecRef<'s> {
         let bytes = room.get(self.slot).unwrap_or_default();
         let (start, rest) = bytes.split_at_checked(self.start_len as usize).unwrap_or_default();
         let (end, metadata) = rest.split_at_checked(self.end_len as usize).unwrap_or_default();
@@ -50,7 +50,7 @@ struct CursorSlot {
 
 impl PooledCursor {
     /// Stores a copy of a cursor that has been checked in place of this one.
-    fn replace(self, room: &mut Room, cursor: CursorUpdate<'_>) -> Result<Self, SlabFull> {
+    fn replace(self, room: &mut ByteBudget, cursor: CursorUpdate<'_>) -> Result<Self, SlabFull> {
         let Some(key) = cursor.last_key() else {
             self.remove(room);
             return Ok(Self(None));
@@ -63,14 +63,14 @@ impl PooledCursor {
         Ok(Self(Some(CursorSlot { slot, key_len: key.len() as u32 })))
     }
 
-    fn get<'s>(&self, room: &'s Room) -> CursorUpdate<'s> {
+    fn get<'s>(&self, room: &'s ByteBudget) -> CursorUpdate<'s> {
         let Some(CursorSlot { slot, key_len }) = self.0 else { return CursorUpdate::initial() };
         let bytes = room.get(slot).unwrap_or_default();
         let (key, token) = bytes.split_at_checked(key_len as usize).unwrap_or_default();
         CursorUpdate::new(Some(key), Some(token))
     }
 
-    fn remove(self, room: &mut Room) {
+    fn remove(self, room: &mut ByteBudget) {
         if let Some(CursorSlot { slot, .. }) = self.0 {
             room.remove(slot);
         }
@@ -94,7 +94,7 @@ pub(super) struct PooledShard {
 impl PooledShard {
     /// Stores a shard that nobody has touched, or nothing of it if there is no room for all.
     pub(super) fn insert(
-        room: &mut Room,
+        room: &mut ByteBudget,
         head: ShardHead,
         spec: ShardSpecRef<'_>,
         cursor: CursorUpdate<'_>,
@@ -112,16 +112,16 @@ impl PooledShard {
     }
 
     /// Frees the shard's bytes.
-    pub(super) fn remove(self, room: &mut Room) {
+    pub(super) fn remove(self, room: &mut ByteBudget) {
         room.remove(self.spec.slot);
         self.cursor.remove(room);
     }
 
-    pub(super) fn spec<'s>(&self, room: &'s Room) -> ShardSpecRef<'s> {
+    pub(super) fn spec<'s>(&self, room: &'s ByteBudget) -> ShardSpecRef<'s> {
         self.spec.get(room)
     }
 
-    pub(super) fn cursor<'s>(&self, room: &'s Room) -> CursorUpdate<'s> {
+    pub(super) fn cursor<'s>(&self, room: &'s ByteBudget) -> CursorUpdate<'s> {
         self.cursor.get(room)
     }
 }
@@ -129,7 +129,7 @@ impl PooledShard {
 /// A shard together with the slab that has its bytes.
 pub(super) struct PooledShardMut<'a> {
     pub(super) shard: &'a mut PooledShard,
-    pub(super) room: &'a mut Room,
+    pub(super) room: &'a mut ByteBudget,
 }
 
 impl ShardState for PooledShardMut<'_> {

@@ -44,13 +44,13 @@ struct Available {
 
 /// Where a shard stands in the indexes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Availability {
     Settled,
     Available,
     Leased(LogicalTime),
 }
 
-impl Standing {
+impl Availability {
     pub(super) fn of(head: &ShardHead, fence_floor: FenceEpoch) -> Self {
         match (head.status, head.holder(fence_floor)) {
             (ShardStatus::Active, None) => Self::Available,
@@ -84,18 +84,24 @@ impl RunEntry {
     }
 
     /// Moves a shard within the indexes after an operation.
-    pub(super) fn reindex(&mut self, shard: ShardId, row: Row, before: Standing, after: Standing) {
+    pub(super) fn reindex(
+        &mut self,
+        shard: ShardId,
+        row: Row,
+        before: Availability,
+        after: Availability,
+    ) {
         if before == after {
             return;
         }
         self.remove_available(row);
         match after {
-            Standing::Settled => self.forget_requests(shard),
-            Standing::Available => {
+            Availability::Settled => self.forget_requests(shard),
+            Availability::Available => {
                 self.add_available(row);
                 self.forget_requests(shard);
             }
-            Standing::Leased(deadline) => self.add_leased(deadline, row),
+            Availability::Leased(deadline) => self.add_leased(deadline, row),
         }
     }
 

@@ -100,11 +100,11 @@ mod tests {
         CursorSemantics, CursorUpdate, RunId, ShardKey, ShardSpecRef, TenantId,
     };
 
-    use super::super::room::Room;
+    use super::super::byte_budget::ByteBudget;
     use super::*;
     use crate::record::ShardHead;
 
-    fn shard(room: &mut Room, id: u64) -> PooledShard {
+    fn shard(room: &mut ByteBudget, id: u64) -> PooledShard {
         let key = ShardKey::new(RunId::from_raw(1), ShardId::from_raw(id));
         let tenant = TenantId::from_bytes([1; 32]);
         let head = ShardHead::new(tenant, key, None, CursorSemantics::Completed);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn shards_are_found_by_id_and_by_row_however_many_come_at_a_time() {
-        let mut room = Room::try_new(1_000, 2_000).unwrap();
+        let mut room = ByteBudget::try_new(1_000, 2_000).unwrap();
         let mut table = ShardTable::default();
         // Ids fall, so that neither the order of coming nor that of the rows is theirs.
         let mut ids = (0..1_000).rev();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_manifest_takes_no_more_room_than_it_needs() {
-        let mut room = Room::try_new(100, 1_000).unwrap();
+        let mut room = ByteBudget::try_new(100, 1_000).unwrap();
         let mut table = ShardTable::default();
         _ = table.add_all((0..70).map(|id| shard(&mut room, id)).collect());
         let capacities: Vec<usize> = table.chunks.iter().map(Vec::capacity).collect();

@@ -410,7 +410,7 @@ fn reasons_for_parking_and_spawned_shards_count_as_bytes_too() {
 fn a_split_that_is_refused_for_its_last_child_gives_back_all_room() {
     let (spec, middle) = (ShardSpecRef::new(b"a", b"b", b""), [b'a'; 10]);
     let plan = plan_split_replace(spec, CursorUpdate::initial(), &[&middle]).unwrap();
-    // Room for the ids of both children and for the range of the first.
+    // ByteBudget for the ids of both children and for the range of the first.
     let config = CoordinatorRuntimeConfig { slab_capacity: 2 + 2 * 16 + 15, ..small() };
     let mut coordinator = coordinator(config, 1);
     let lease = acquire(&mut coordinator, 1, 0);
@@ -448,7 +448,7 @@ fn a_split_whose_derived_id_is_taken_is_refused_and_changes_nothing() {
 #[test]
 #[should_panic(expected = "a cursor stands in its shard's range")]
 fn a_new_shard_that_breaks_an_invariant_is_not_stored() {
-    let mut room = Room::try_new(2, 100).unwrap();
+    let mut room = ByteBudget::try_new(2, 100).unwrap();
     let head = ShardHead::new(TENANT, key(0), None, CursorSemantics::Completed);
     let (spec, outside) = (ShardSpecRef::new(b"a", b"b", b""), CursorUpdate::at(b"b"));
     _ = PooledShard::insert(&mut room, head, spec, outside);
@@ -457,7 +457,7 @@ fn a_new_shard_that_breaks_an_invariant_is_not_stored() {
 #[test]
 #[should_panic(expected = "a shard has a parent just when its id is a derived one")]
 fn a_new_shard_with_the_id_of_a_child_has_a_parent() {
-    let mut room = Room::try_new(2, 100).unwrap();
+    let mut room = ByteBudget::try_new(2, 100).unwrap();
     let child = ShardKey::new(RUN, ShardId::from_raw(0).into_derived());
     let head = ShardHead::new(TENANT, child, None, CursorSemantics::Completed);
     let spec = ShardSpecRef::new(b"a", b"b", b"");

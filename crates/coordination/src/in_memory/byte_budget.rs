@@ -7,12 +7,12 @@ use crate::record::Spawned;
 /// Keys, metadata and tokens lie in a slab. What a shard keeps beside it (why it is parked, which
 /// shards it spawned) is counted, and what is counted is not there for the slab any more.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct ByteBudget {
     slab: ByteSlab,
     beside: usize,
 }
 
-impl Room {
+impl ByteBudget {
     pub(super) fn try_new(slots: u32, capacity: u32) -> Result<Self, SlabTooLarge> {
         Ok(Self { slab: ByteSlab::try_new(slots, capacity)?, beside: 0 })
     }
