@@ -17,7 +17,7 @@
 //! | [`status`], [`lease`], [`op_log`] | the parts of a record |
 //! | [`record`] | shards and runs, and what is always true of them |
 //! | [`guard`] | the order in which every request is checked, written once |
-//! | [`ops`] | one operation per file |
+//! | [`ops`] | the operations, one file per set of rules |
 //! | [`waiting`], [`cooldown`] | how long workers wait, and pause between claims |
 //! | [`split_execution`] | ids of derived shards |
 //! | [`error`] | refusals, failures below, exhaustion |

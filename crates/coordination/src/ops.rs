@@ -1,45 +1,28 @@
-//! The operations, one per file.
+//! The operations, one file per set of rules.
 //!
-//! Each checks everything first and changes something then, so that an error leaves the record as
-//! it was. None inserts, sends, stores or logs: a split hands out the records that are to be
-//! inserted, and a driver does the rest.
+//! Each operation checks everything first and changes the record then, so an error leaves the
+//! record as it was. No operation inserts, sends, stores or logs: a split returns the records to
+//! insert, and a driver does the rest.
 
-mod acquire;
 mod change_run;
-mod checkpoint;
-mod complete;
-mod create_run;
 mod cursor;
-mod decline_split;
+mod lease;
 mod park;
-mod register_shards;
-mod release;
-mod renew;
-mod request_split;
-mod run_call;
 mod split_replace;
 mod split_request;
 mod split_residual;
-mod unpark;
+mod start_run;
 
-pub use acquire::{Acquired, acquire};
 pub use change_run::{RunChange, change_run};
-pub use checkpoint::checkpoint;
-pub use complete::complete;
-pub use create_run::{adopt_run, create_run};
-pub use decline_split::decline_split;
-pub use park::park;
-pub use register_shards::{RegisterPending, RegisterStep, register_shards};
-pub use release::release;
-pub use renew::renew;
-pub use request_split::request_split;
-pub use run_call::RunCall;
+pub use cursor::{checkpoint, complete};
+pub use lease::{Acquired, acquire, release, renew};
+pub use park::{park, unpark};
 pub use split_replace::{ReplacePending, ReplaceStep, SplitReplaceResult, split_replace};
-pub use split_request::{SplitRequestSlot, open_request};
+pub use split_request::{SplitRequestSlot, decline_split, open_request, request_split};
 pub use split_residual::{ResidualPending, ResidualStep, SplitResidualResult, split_residual};
-pub use unpark::unpark;
+pub use start_run::{RegisterPending, RegisterStep, adopt_run, create_run, register_shards};
 
-use shardwright_contracts::{CursorUpdate, ShardId, ShardSpecRef};
+use shardwright_contracts::{CursorUpdate, LogicalTime, RunId, ShardId, ShardSpecRef, TenantId};
 
 use crate::error::reason::SplitInvalid;
 use crate::events::{EventCollector, EventKind, StateTransitionEvent};
@@ -63,6 +46,22 @@ impl NewShard<'_> {
     pub fn head<const LOG: usize>(&self, parent: &ShardHead<LOG>) -> ShardHead<LOG> {
         let key = shardwright_contracts::ShardKey::new(parent.key.run, self.shard);
         ShardHead::new(parent.tenant, key, Some(parent.key.shard), parent.cursor_semantics)
+    }
+}
+
+/// The tenant of a request about a run, and its time.
+#[derive(Clone, Copy, Debug)]
+pub struct RunCall {
+    /// The current time.
+    pub now: LogicalTime,
+    /// The tenant that sent the request.
+    pub tenant: TenantId,
+}
+
+impl RunCall {
+    fn emit(&self, run: RunId, events: &mut EventCollector, kind: impl FnOnce() -> EventKind) {
+        let (tenant, at) = (self.tenant, self.now);
+        events.emit_with(tenant, || StateTransitionEvent { tenant, run, at, kind: kind() });
     }
 }
 

@@ -1,15 +1,22 @@
+//! Acquiring a shard, extending its lease and giving the lease back.
+
 use shardwright_contracts::WorkerId;
 
 use super::{assert_sound, emit};
-use crate::error::AcquireError;
 use crate::error::reason::{AlreadyLeased, RetriesExhausted};
+use crate::error::{AcquireError, ReleaseError, RenewError};
 use crate::events::{EventCollector, EventKind};
-use crate::guard::{Context, check_handing_out, check_status, check_tenant_of};
+use crate::guard::{
+    Admission, Context, admit, check_handing_out, check_status, check_tenant_of, validate_lease,
+};
 use crate::lease::{Lease, LeaseHolder, OwnerLiveness};
+use crate::op_log::{IdempotentOutcome, OpKind};
+use crate::operation::{Release, Renew};
+use crate::payload;
 use crate::record::{Park, ShardState};
 use crate::status::{ParkReason, ShardStatus};
 
-/// What became of an acquire that was not refused. Either way the record changed.
+/// The outcome of an acquire that was not refused. Both variants changed the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquired {
     /// The worker owns the shard.
@@ -20,8 +27,8 @@ pub enum Acquired {
 
 /// Gives a shard to `worker`, with a fence above all earlier ones.
 ///
-/// A shard that somebody holds can be had once the holder's session has ended or, `skew_ms` after
-/// its deadline, once its time is up; and at once, if the holder's fence is below the floor.
+/// A held shard can be acquired when the holder's session has ended, `skew_ms` after the holder's
+/// deadline, or at once if the holder's fence is below the floor.
 ///
 /// Emits `ShardAcquired`, or `ShardParked` if there were too many attempts without progress.
 pub fn acquire<const LOG: usize>(
@@ -76,7 +83,7 @@ fn park_instead<const LOG: usize>(
     events: &mut EventCollector,
 ) -> Acquired {
     let reason = ParkReason::TooManyErrors;
-    // A reason without a word needs no room; a shard parked without one would not be sound.
+    // An empty detail needs no bytes, so this cannot fail.
     let _has_room = shard.set_park(Park { reason, detail: Box::default() });
     let head = shard.head_mut();
     let id = head.key.shard;
@@ -85,4 +92,51 @@ fn park_instead<const LOG: usize>(
     assert_sound(head.check_invariants());
     emit(context, events, || EventKind::ShardParked { shard: id, reason });
     Acquired::Parked(RetriesExhausted { shard: id, attempts })
+}
+
+/// Extends a lease. Neither the fence nor the shard's progress changes.
+///
+/// A delayed renewal never shortens the lease. Emits `ShardLeaseRenewed`.
+pub fn renew<const LOG: usize>(
+    context: &Context<'_>,
+    shard: &mut impl ShardState<LOG>,
+    request: &Renew,
+    events: &mut EventCollector,
+) -> Result<Lease, RenewError> {
+    let Renew { lease } = request;
+    validate_lease(context, shard.head(), lease)?;
+
+    let head = shard.head_mut();
+    let until = context.run.config.lease_until(context.now);
+    let deadline = head.lease.map_or(until, |holder| holder.deadline.max(until));
+    head.lease = Some(LeaseHolder { owner: lease.owner(), deadline });
+    assert_sound(head.check_invariants());
+    let shard = head.key.shard;
+    emit(context, events, || EventKind::ShardLeaseRenewed { shard, new_deadline: deadline });
+    Ok(lease.renewed(deadline))
+}
+
+/// Gives a lease back, so that another worker need not wait for its deadline. The acquire that
+/// granted the lease does not count as an attempt. Emits `ShardReleased`.
+pub fn release<const LOG: usize>(
+    context: &Context<'_>,
+    shard: &mut impl ShardState<LOG>,
+    request: &Release,
+    events: &mut EventCollector,
+) -> Result<IdempotentOutcome<()>, ReleaseError> {
+    let Release { ref lease, op } = *request;
+    let attempt = payload::shard(OpKind::Release, op, shard.head().key);
+    match admit::<LOG, ReleaseError>(context, shard.head(), lease, attempt)? {
+        Admission::Replay => return Ok(IdempotentOutcome::Replayed(())),
+        Admission::Execute => {}
+    }
+
+    let head = shard.head_mut();
+    head.lease = None;
+    head.fruitless_acquires = head.fruitless_acquires.saturating_sub(1);
+    head.op_log.record(attempt, context.now);
+    assert_sound(head.check_invariants());
+    let id = head.key.shard;
+    emit(context, events, || EventKind::ShardReleased { shard: id });
+    Ok(IdempotentOutcome::Executed(()))
 }

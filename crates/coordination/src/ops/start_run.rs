@@ -1,14 +1,63 @@
-use shardwright_contracts::{InitialShardInput, OpId, ShardId, validate_manifest};
+//! Creating a run, and starting it with its shards.
+
+use shardwright_contracts::{InitialShardInput, OpId, RunId, ShardId, validate_manifest};
 
 use super::{RunCall, assert_sound};
-use crate::error::RegisterShardsError;
-use crate::error::reason::WrongStatus;
+use crate::error::reason::{ConfigMismatch, RunAlreadyExists, WrongStatus};
+use crate::error::{CreateRunError, RegisterShardsError};
 use crate::events::{EventCollector, EventKind};
 use crate::guard::check_tenant_of;
-use crate::op_log::{OpAttempt, check_op_idempotency};
+use crate::op_log::{OpAttempt, RunOpLog, check_op_idempotency};
 use crate::payload;
-use crate::record::RunRecord;
+use crate::record::{RunConfig, RunRecord};
 use crate::status::RunStatus;
+
+/// Makes a run that waits for its shards, unless there is one of that id. Emits `RunCreated`.
+pub fn create_run(
+    call: &RunCall,
+    run: RunId,
+    config: RunConfig,
+    existing: Option<&RunRecord>,
+    events: &mut EventCollector,
+) -> Result<RunRecord, CreateRunError> {
+    if let Some(existing) = existing {
+        return Err(if existing.config == config {
+            RunAlreadyExists { run }.into()
+        } else {
+            ConfigMismatch { run }.into()
+        });
+    }
+    let record = RunRecord {
+        tenant: call.tenant,
+        run,
+        config,
+        status: RunStatus::Initializing,
+        paused: false,
+        created_at: call.now,
+        completed_at: None,
+        root_shards: Vec::new(),
+        op_log: RunOpLog::new(),
+    };
+    assert_sound(record.check_invariants());
+    call.emit(run, events, || EventKind::RunCreated);
+    Ok(record)
+}
+
+/// The run to create before shards are registered with it, or none if one with the same
+/// configuration exists. Emits what [`create_run`] does.
+pub fn adopt_run(
+    call: &RunCall,
+    run: RunId,
+    config: RunConfig,
+    existing: Option<&RunRecord>,
+    events: &mut EventCollector,
+) -> Result<Option<RunRecord>, CreateRunError> {
+    match create_run(call, run, config, existing, events) {
+        Ok(record) => Ok(Some(record)),
+        Err(CreateRunError::RunAlreadyExists(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
 
 /// How far a registration has come.
 #[derive(Debug)]
