@@ -80,7 +80,7 @@ pub(crate) trait Subject: Sized {
     /// A process has crashed.
     fn stopped(&mut self, _process: usize) {}
 
-    /// Puts something to the backend. `now_ms` is when the sender decided to.
+    /// Calls the backend through a process's port.
     fn put(&self, port: Self::Port, ask: Ask, process: usize) -> BoxFuture<'static, Told>;
 
     /// A call has begun.
