@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use shardwright_runs::{AsyncEtcdCoordinator, EngineConfig, Sessions};
+use shardwright_runs::{AsyncEtcdCoordinator, EngineConfig, LeaseBinding};
 use shardwright_store::etcd::{EtcdOptions, EtcdTimeouts};
 
 use crate::history::Recorder;
@@ -105,7 +105,7 @@ async fn connect(orders: &Orders) -> AsyncEtcdCoordinator {
     };
     let config = EngineConfig {
         skew_allowance_ms: SKEW_MS,
-        sessions: Sessions::Bound { ttl: Duration::from_secs(SESSION_SECONDS) },
+        sessions: LeaseBinding::Session { ttl: Duration::from_secs(SESSION_SECONDS) },
         quota_block: 4,
         ..EngineConfig::default()
     };

@@ -41,7 +41,7 @@ pub enum OpenError {
     NotThere,
     /// The store cannot be used.
     #[error(transparent)]
-    Store(#[from] shardwright_engine::setup::OpenError),
+    Store(#[from] shardwright_engine::setup::StoreOpenError),
 }
 
 /// A cluster did not get ready in time.

@@ -17,7 +17,7 @@ const OPEN_RETRIES: u32 = 8;
 
 /// Why a store cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
     /// It was written by a later version.
     #[error("the store has format {found}, and this version knows formats up to {known}")]
     NewerFormat {
@@ -32,10 +32,10 @@ pub enum OpenError {
 }
 
 /// Sets a store up if it is empty, and returns the lowest fence that is valid in it.
-pub async fn set_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, OpenError> {
+pub async fn set_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, StoreOpenError> {
     let format = ensure(store, keys.format(), Format { version: FORMAT }).await?.0;
     if format.version > FORMAT {
-        return Err(OpenError::NewerFormat { found: format.version, known: FORMAT });
+        return Err(StoreOpenError::NewerFormat { found: format.version, known: FORMAT });
     }
     let (incarnation, found) = ensure(store, keys.incarnation(), Incarnation { number: 0 }).await?;
     Ok(FenceFloor::new(keys.incarnation(), incarnation, found.map(|found| found.revision)))
@@ -43,10 +43,10 @@ pub async fn set_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, Ope
 
 /// Returns what [`set_up`] returns, and writes nothing: a missing record counts as it would be
 /// written.
-pub async fn look_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, OpenError> {
+pub async fn look_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, StoreOpenError> {
     let format = load::<Format>(store, &keys.format()).await?;
     if let Some((Format { version: found }, _)) = format.filter(|(one, _)| one.version > FORMAT) {
-        return Err(OpenError::NewerFormat { found, known: FORMAT });
+        return Err(StoreOpenError::NewerFormat { found, known: FORMAT });
     }
     let (incarnation, at) = match load::<Incarnation>(store, &keys.incarnation()).await? {
         Some((incarnation, found)) => (incarnation, Some(found.revision)),
@@ -56,7 +56,7 @@ pub async fn look_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, Op
 }
 
 /// Whether a store was set up under these keys, in a format that this version knows.
-pub async fn is_set_up(store: &AnyStore, keys: &Keyspace) -> Result<bool, OpenError> {
+pub async fn is_set_up(store: &AnyStore, keys: &Keyspace) -> Result<bool, StoreOpenError> {
     look_up(store, keys).await?;
     Ok(load::<Format>(store, &keys.format()).await?.is_some())
 }
@@ -65,7 +65,7 @@ pub async fn is_set_up(store: &AnyStore, keys: &Keyspace) -> Result<bool, OpenEr
 ///
 /// For a store that was restored from a backup, before any process works on it: what was granted
 /// after the backup must not be granted again.
-pub async fn raise_incarnation(store: &AnyStore, keys: &Keyspace) -> Result<u32, OpenError> {
+pub async fn raise_incarnation(store: &AnyStore, keys: &Keyspace) -> Result<u32, StoreOpenError> {
     let driver = Driver::new(store.clone(), None, OPEN_RETRIES);
     Ok(driver.transact(&mut Raising { store, key: keys.incarnation() }).await?)
 }

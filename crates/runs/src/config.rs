@@ -21,13 +21,13 @@ pub struct EngineConfig {
     /// be ahead of the others by [`Self::clock_mark_interval_ms`], so it should be at least that
     /// plus what the calendars of machines differ by.
     pub skew_allowance_ms: u64,
-    /// Whether what workers hold here is bound to the life of this process.
-    pub sessions: Sessions,
+    /// What ends the leases that are granted here.
+    pub sessions: LeaseBinding,
     /// How often an operation is decided anew because something else was stored in between.
     pub conflict_retries: u32,
     /// How much time passes before the clock's mark is stored again, in milliseconds.
     pub clock_mark_interval_ms: u64,
-    /// How many events a slow listener may be behind before it misses some.
+    /// Number of events that a slow subscriber may lag behind before it loses some.
     pub event_capacity: usize,
     /// How long runs are kept. What is older is taken away by itself.
     pub retention: Retention,
@@ -36,18 +36,16 @@ pub struct EngineConfig {
     pub collection_interval: Duration,
 }
 
-/// What binds leases to their owners besides the deadline.
+/// What ends a lease that is not renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sessions {
-    /// One session of the store for all that is held through this coordinator. When it ends, so
-    /// does everything held.
-    Bound {
-        /// How long the session outlives its last sign of life.
+pub enum LeaseBinding {
+    /// The deadline, or the end of the session that all leases of this coordinator share.
+    Session {
+        /// How long the session outlives its last renewal.
         ttl: Duration,
     },
-    /// Nothing: only deadlines count. For a server whose workers are elsewhere, so that its restart
-    /// takes nothing from them.
-    Unbound,
+    /// The deadline alone. For a server whose workers run elsewhere: its restart ends no lease.
+    Deadline,
 }
 
 /// How much the calendars of machines may differ.
@@ -73,7 +71,7 @@ impl Default for EngineConfig {
             max_children_per_op: MAX_SPLIT_CHILDREN,
             claim_cooldown_interval_ms: 0,
             skew_allowance_ms: CALENDARS_DIFFER_MS + CLOCK_MARK_INTERVAL_MS,
-            sessions: Sessions::Bound { ttl: Duration::from_secs(10) },
+            sessions: LeaseBinding::Session { ttl: Duration::from_secs(10) },
             conflict_retries: 16,
             clock_mark_interval_ms: CLOCK_MARK_INTERVAL_MS,
             event_capacity: 1_024,

@@ -5,7 +5,7 @@ use shardwright_coordination::{ClaimCooldowns, InfraError};
 use shardwright_engine::clock::EngineClock;
 use shardwright_engine::codec::ClockMark;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::setup::{self, OpenError};
+use shardwright_engine::setup::{self, StoreOpenError};
 use shardwright_engine::transact::Driver;
 use shardwright_store::{AnyStore, Store};
 
@@ -13,7 +13,7 @@ use crate::collection;
 use crate::config::EngineConfig;
 use crate::keys::RunKeys;
 use crate::ownership::OwnerSession;
-use crate::publish::{Listener, Publisher};
+use crate::publish::{EventStream, Publisher};
 use crate::shard::Served;
 use crate::view::Views;
 
@@ -48,7 +48,7 @@ impl StoredCoordinator {
         env: impl Env,
         keys: Keyspace,
         config: EngineConfig,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, StoreOpenError> {
         Self::open_erased(AnyStore::new(store), Arc::new(env), keys, config).await
     }
 
@@ -57,7 +57,7 @@ impl StoredCoordinator {
         env: Arc<dyn Env>,
         keys: Keyspace,
         config: EngineConfig,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, StoreOpenError> {
         let floor = setup::set_up(&store, &keys).await?;
         let mark = setup::load::<ClockMark>(&store, &keys.clock()).await?;
         let mark = mark.map(|(mark, found)| (mark, found.revision));
@@ -91,20 +91,23 @@ impl StoredCoordinator {
         self.core.sessions.close(&self.core.store).await
     }
 
-    /// Hears of what happens through this coordinator from now on.
+    /// Subscribes to the events of this coordinator.
     #[must_use]
-    pub fn listen(&self) -> Listener {
-        self.core.publisher.listen()
+    pub fn subscribe(&self) -> EventStream {
+        self.core.publisher.subscribe()
     }
 
     /// Whether anybody has set up a store under these keys, in a format that is known here.
-    pub async fn is_set_up(store: impl Store, keys: &Keyspace) -> Result<bool, OpenError> {
+    pub async fn is_set_up(store: impl Store, keys: &Keyspace) -> Result<bool, StoreOpenError> {
         setup::is_set_up(&AnyStore::new(store), keys).await
     }
 
     /// Makes every fence granted so far stale. For a store that was restored from a backup, before
     /// anybody works on it: what was granted after the backup was made must not be granted again.
-    pub async fn raise_incarnation(store: impl Store, keys: &Keyspace) -> Result<u32, OpenError> {
+    pub async fn raise_incarnation(
+        store: impl Store,
+        keys: &Keyspace,
+    ) -> Result<u32, StoreOpenError> {
         setup::raise_incarnation(&AnyStore::new(store), keys).await
     }
 

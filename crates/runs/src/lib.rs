@@ -45,10 +45,10 @@ mod watermark;
 mod world;
 
 pub use collection::{Retention, RunAddress};
-pub use config::{EngineConfig, Sessions};
+pub use config::{EngineConfig, LeaseBinding};
 pub use coordinator::StoredCoordinator;
-pub use publish::{Heard, Listener};
-pub use shardwright_engine::setup::OpenError;
+pub use publish::{Delivery, EventStream};
+pub use shardwright_engine::setup::StoreOpenError;
 #[cfg(feature = "etcd")]
 pub use world::{AsyncEtcdCoordinator, EtcdCoordinator, EtcdError};
-pub use world::{Blocking, BlockingError, FileCoordinator, FolderError};
+pub use world::{Blocking, BlockingError, FileCoordinator, FileCoordinatorError};

@@ -8,7 +8,7 @@ use shardwright_engine::signs;
 use shardwright_engine::together::Together;
 use shardwright_store::{AnyStore, Session, SessionError, SessionId, Store};
 
-use crate::config::Sessions;
+use crate::config::LeaseBinding;
 use crate::coordinator::Core;
 
 const OPERATION: &str = "session.open";
@@ -54,7 +54,7 @@ impl OwnerSession {
 impl Core {
     /// The session to bind leases to, if they are to be bound.
     pub(crate) async fn session(self: &Arc<Self>) -> Result<Option<SessionId>, InfraError> {
-        let Sessions::Bound { ttl } = self.config.sessions else { return Ok(None) };
+        let LeaseBinding::Session { ttl } = self.config.sessions else { return Ok(None) };
         let open = async {
             let opened = self.store.open_session(ttl).await;
             let opened = opened.map_err(|error| fault::session(OPERATION, &error))?;

@@ -1,28 +1,28 @@
-//! Events, told after what they are about is stored.
+//! Events, published once their change is stored.
 
 use std::sync::Arc;
 
 use shardwright_coordination::{EventCollector, StateTransitionEvent};
 use tokio::sync::broadcast;
 
-/// Tells events to whoever listens, and waits for nobody.
+/// Sends events to all subscribers, and waits for none.
 pub(crate) struct Publisher {
     sender: broadcast::Sender<Arc<StateTransitionEvent>>,
 }
 
-/// Hears events from the moment it was made. One that is too slow misses some, and is told so.
+/// Events since the subscription. A reader that is too slow loses events, and learns how many.
 #[derive(Debug)]
-pub struct Listener {
+pub struct EventStream {
     receiver: broadcast::Receiver<Arc<StateTransitionEvent>>,
 }
 
-/// What a listener hears.
+/// An item of an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Delivery {
     /// An event.
     Event(Arc<StateTransitionEvent>),
-    /// So many were missed.
-    Missed(u64),
+    /// Number of events that were dropped because the reader was too slow.
+    Lagged(u64),
 }
 
 impl Publisher {
@@ -30,11 +30,11 @@ impl Publisher {
         Self { sender: broadcast::Sender::new(capacity.max(1)) }
     }
 
-    pub(crate) fn listen(&self) -> Listener {
-        Listener { receiver: self.sender.subscribe() }
+    pub(crate) fn subscribe(&self) -> EventStream {
+        EventStream { receiver: self.sender.subscribe() }
     }
 
-    /// A collector for one operation; it costs nothing if nobody listens.
+    /// A collector for one operation. Without subscribers it collects nothing.
     pub(crate) fn collector(&self) -> EventCollector {
         if self.sender.receiver_count() == 0 {
             EventCollector::disabled()
@@ -45,18 +45,18 @@ impl Publisher {
 
     pub(crate) fn publish(&self, mut events: EventCollector) {
         events.drain_with(|event| {
-            // Nobody may be listening any more, which is fine.
-            let _listeners = self.sender.send(Arc::new(event));
+            // All subscribers may be gone.
+            let _subscribers = self.sender.send(Arc::new(event));
         });
     }
 }
 
-impl Listener {
+impl EventStream {
     /// The next event; none when the coordinator is gone.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<Delivery> {
         match self.receiver.recv().await {
-            Ok(event) => Some(Heard::Event(event)),
-            Err(broadcast::error::RecvError::Lagged(missed)) => Some(Heard::Missed(missed)),
+            Ok(event) => Some(Delivery::Event(event)),
+            Err(broadcast::error::RecvError::Lagged(missed)) => Some(Delivery::Lagged(missed)),
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }

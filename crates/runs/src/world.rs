@@ -13,4 +13,4 @@ mod folder;
 pub use blocking::{Blocking, BlockingError};
 #[cfg(feature = "etcd")]
 pub use etcd::{AsyncEtcdCoordinator, EtcdCoordinator, EtcdError};
-pub use folder::{FileCoordinator, FolderError};
+pub use folder::{FileCoordinator, FileCoordinatorError};

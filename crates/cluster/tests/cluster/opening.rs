@@ -195,7 +195,7 @@ fn a_record_that_cannot_be_read_keeps_everybody_out() {
     let site = Site::new();
     site.put("shardwright/cluster/test/plan", b"nonsense".to_vec());
     let error = open(&site, site.options()).unwrap_err();
-    let OpenError::Store(shardwright_engine::setup::OpenError::Store(error)) = error else {
+    let OpenError::Store(shardwright_engine::setup::StoreOpenError::Store(error)) = error else {
         panic!("{error}");
     };
     assert!(matches!(error, InfraError::Corrupt { .. }), "{error}");

@@ -1,6 +1,6 @@
 use shardwright_engine::TokioEnv;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::setup::OpenError;
+use shardwright_engine::setup::StoreOpenError;
 use shardwright_store::StoreError;
 use shardwright_store::etcd::{EtcdOptions, EtcdStore};
 
@@ -25,7 +25,7 @@ pub enum EtcdError {
     Store(#[from] StoreError),
     /// What is stored there cannot be used.
     #[error(transparent)]
-    Coordinator(#[from] OpenError),
+    Coordinator(#[from] StoreOpenError),
 }
 
 impl AsyncEtcdCoordinator {

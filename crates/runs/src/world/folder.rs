@@ -2,7 +2,7 @@ use std::path::Path;
 
 use shardwright_engine::TokioEnv;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::setup::OpenError;
+use shardwright_engine::setup::StoreOpenError;
 use shardwright_store::file::{self, FileOptions, FileStore};
 
 use crate::config::EngineConfig;
@@ -13,7 +13,7 @@ pub type FileCoordinator = StoredCoordinator;
 
 /// Why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum FolderError {
+pub enum FileCoordinatorError {
     /// There is no tokio runtime around the caller.
     #[error("a coordinator needs a tokio runtime around it")]
     NoRuntime,
@@ -22,13 +22,13 @@ pub enum FolderError {
     Store(#[from] file::FileOpenError),
     /// What is in the store cannot be used.
     #[error(transparent)]
-    Coordinator(#[from] OpenError),
+    Coordinator(#[from] StoreOpenError),
 }
 
 impl FileCoordinator {
     /// Opens a folder, and sets it up if there is nothing in it.
-    pub async fn in_folder(folder: impl AsRef<Path>) -> Result<Self, FolderError> {
-        let env = TokioEnv::current().ok_or(FolderError::NoRuntime)?;
+    pub async fn in_folder(folder: impl AsRef<Path>) -> Result<Self, FileCoordinatorError> {
+        let env = TokioEnv::current().ok_or(FileCoordinatorError::NoRuntime)?;
         let store = FileStore::open(folder, FileOptions::default())?;
         Ok(Self::open(store, env, Keyspace::default(), EngineConfig::on_one_machine()).await?)
     }

@@ -8,7 +8,7 @@ use shardwright_coordination::{
     AcquireScratch, ClaimError, Clock, CoordinationBackend, RunManagement, ShardClaiming,
     ShardFilter, StateTransitionEvent, Synchronized, conformance_suite,
 };
-use shardwright_runs::{Blocking, BlockingError, EngineConfig, FileCoordinator, Sessions};
+use shardwright_runs::{Blocking, BlockingError, EngineConfig, FileCoordinator, LeaseBinding};
 use shardwright_store::MachineClock;
 use shardwright_store::memory::MemoryStore;
 use tempfile::TempDir;
@@ -80,7 +80,7 @@ fn sessions_are_kept_alive_between_calls() {
     let clock = ManualClock::default();
     clock.advance(1_000);
     let store = MemoryStore::new(std::sync::Arc::new(MachineClock));
-    let sessions = Sessions::Bound { ttl: Duration::from_millis(600) };
+    let sessions = LeaseBinding::Session { ttl: Duration::from_millis(600) };
     let config = EngineConfig { sessions, ..support::exact() };
     let opening = async { Ok::<_, BlockingError<()>>(support::over(store, &clock, config).await) };
     let mut backend = Blocking::open(opening).unwrap();

@@ -6,13 +6,13 @@ use std::task::Poll;
 
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{AsyncCoordinationBackend, AsyncRunManagement, EventKind};
-use shardwright_runs::{EngineConfig, Heard, Listener};
+use shardwright_runs::{Delivery, EngineConfig, EventStream};
 
 use crate::flaky::Fate;
 use crate::site::{RUN, Site, TENANT, acquire, op, start};
 
 /// What can be heard now.
-fn heard(site: &Site, listener: &mut Listener) -> Vec<Heard> {
+fn heard(site: &Site, listener: &mut EventStream) -> Vec<Delivery> {
     let mut all = Vec::new();
     loop {
         let next = poll_fn(|context| match pin!(listener.next()).poll(context) {
@@ -26,8 +26,8 @@ fn heard(site: &Site, listener: &mut Listener) -> Vec<Heard> {
     }
 }
 
-fn is_checkpoint(heard: &Heard) -> bool {
-    let Heard::Event(event) = heard else { return false };
+fn is_checkpoint(heard: &Delivery) -> bool {
+    let Delivery::Event(event) = heard else { return false };
     matches!(event.kind, EventKind::ShardCheckpointed { .. })
 }
 
@@ -37,7 +37,7 @@ fn nothing_is_told_before_it_is_stored_or_if_it_never_is() {
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     let lease = site.run(acquire(&engine, 0, 1));
-    let mut listener = engine.listen();
+    let mut listener = engine.subscribe();
     let checkpoint =
         |key: &'static [u8], id| engine.checkpoint(TENANT, &lease, CursorUpdate::at(key), op(id));
     store.next([Fate::Refuse]);
@@ -60,7 +60,7 @@ fn what_was_stored_in_spite_of_a_lost_answer_is_told_once() {
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     let lease = site.run(acquire(&engine, 0, 1));
-    let mut listener = engine.listen();
+    let mut listener = engine.subscribe();
     store.next([Fate::LoseAnswer]);
     let cursor = CursorUpdate::at(b"0000001");
     site.run(engine.checkpoint(TENANT, &lease, cursor, op(1))).unwrap();
@@ -75,14 +75,14 @@ fn a_listener_that_is_too_slow_is_told_how_much_it_missed() {
     let engine = site.engine_over(site.store.clone(), config);
     site.run(start(&engine, 1));
     let lease = site.run(acquire(&engine, 0, 1));
-    let mut listener = engine.listen();
+    let mut listener = engine.subscribe();
     for id in 0..10_u64 {
         let key = format!("0000001{id}");
         let cursor = CursorUpdate::at(key.as_bytes());
         site.run(engine.checkpoint(TENANT, &lease, cursor, op(id))).unwrap();
     }
     let told = heard(&site, &mut listener);
-    assert_eq!(told[0], Heard::Missed(6));
+    assert_eq!(told[0], Delivery::Lagged(6));
     assert!(told.len() == 5 && told[1..].iter().all(is_checkpoint), "{told:?}");
 }
 
@@ -93,7 +93,7 @@ fn what_was_stored_is_told_once_though_others_changed_the_record_before_it_was_f
     let (engine, store) = site.flaky_engine();
     site.run(start(&engine, 1));
     let lease = site.run(acquire(&engine, 0, 1));
-    let mut listener = engine.listen();
+    let mut listener = engine.subscribe();
     let (world, other) = (site.world.clone(), site.engine());
     store.meanwhile(move || {
         world.advance(1);
@@ -114,8 +114,8 @@ fn what_was_stored_is_told_once_though_others_changed_the_record_before_it_was_f
     store.next([Fate::LoseAnswer]);
     assert!(site.run(engine.pause_run(TENANT, RUN, op(5))).unwrap().is_replay());
     let told = heard(&site, &mut listener);
-    let is_pause = |heard: &&Heard| {
-        let Heard::Event(event) = heard else { return false };
+    let is_pause = |heard: &&Delivery| {
+        let Delivery::Event(event) = heard else { return false };
         matches!(event.kind, EventKind::RunPaused)
     };
     assert_eq!(told.iter().filter(is_pause).count(), 1, "{told:?}");

@@ -6,7 +6,7 @@ use shardwright_coordination::{
     CheckpointError, ClaimError, CompleteError, InfraError, RenewError, SplitRequestError,
 };
 use shardwright_engine::codec::{Format, Record};
-use shardwright_runs::{OpenError, StoredCoordinator};
+use shardwright_runs::{StoreOpenError, StoredCoordinator};
 use shardwright_store::{Commit, Expect, Store};
 
 use crate::flaky::{Fate, Flaky};
@@ -25,7 +25,7 @@ fn a_store_of_a_later_format_is_refused() {
     let (store, env) = (site.store.clone(), site.world.clone());
     let opened =
         site.run(StoredCoordinator::open(store, env, site.keys.keyspace().clone(), Site::config()));
-    assert_eq!(opened.err(), Some(OpenError::NewerFormat { found: 2, known: 1 }));
+    assert_eq!(opened.err(), Some(StoreOpenError::NewerFormat { found: 2, known: 1 }));
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_store_that_never_says_what_became_of_anything_is_not_asked_for_ever() {
     let (env, keys) = (site.world.clone(), site.keys.keyspace().clone());
     let opened = site.run(StoredCoordinator::open(store.clone(), env, keys, Site::config()));
     let error = opened.err();
-    assert!(matches!(error, Some(OpenError::Store(InfraError::Unknown { .. }))), "{error:?}");
+    assert!(matches!(error, Some(StoreOpenError::Store(InfraError::Unknown { .. }))), "{error:?}");
     assert!(store.commits() < 10, "{}", store.commits());
 }
 

@@ -6,7 +6,7 @@ use shardwright_coordination::{
     IdempotentOutcome, InfraError, RegisterShardsError, RunProgress, RunQueryError, RunStatus,
     ShardLimits,
 };
-use shardwright_runs::{EngineConfig, Heard, RunAddress};
+use shardwright_runs::{Delivery, EngineConfig, RunAddress};
 use shardwright_store::StoreLimits;
 use shardwright_store::memory::MemoryStore;
 
@@ -215,7 +215,7 @@ fn a_run_that_finds_no_room_is_not_made() {
         let shards = ShardLimits { per_tenant: 19, total: 19 };
         let config = EngineConfig { limits: shards, ..Site::config() };
         let engine = site.engine_over(store, config);
-        let mut told = engine.listen();
+        let mut told = engine.subscribe();
         let refusal = site.run(make(&engine, 1)).unwrap_err();
         assert_eq!(refusal, "20 more would exceed the tenant's limit of 19 shards");
         let found = site.run(engine.get_run(TENANT, RUN));
@@ -227,7 +227,7 @@ fn a_run_that_finds_no_room_is_not_made() {
         let made = engine.create_run_with_shards(TENANT, RUN, run_config(), &inputs, op(1));
         assert_eq!(site.run(made), Ok(IdempotentOutcome::Executed(())));
         let heard = [site.run(told.next()), site.run(told.next())].map(|heard| match heard {
-            Some(Heard::Event(event)) => event.kind.clone(),
+            Some(Delivery::Event(event)) => event.kind.clone(),
             other => panic!("{other:?}"),
         });
         let started = EventKind::RunActivated { shard_count: 19 };
@@ -264,12 +264,12 @@ fn an_answer_that_got_lost_while_a_run_is_made_is_found_out() {
         for commit in 0..4 {
             let site = Site::new();
             let (engine, store) = small(&site, limits);
-            let mut told = engine.listen();
+            let mut told = engine.subscribe();
             let fates = std::iter::repeat_n(Fate::Go, commit).chain([Fate::LoseAnswer]);
             store.next(fates);
             assert_eq!(site.run(make(&engine, 1)), Ok(false), "lost at commit {commit}");
             for expected in ["RunCreated", "RunActivated { shard_count: 20 }"] {
-                let Some(Heard::Event(event)) = site.run(told.next()) else { panic!("silence") };
+                let Some(Delivery::Event(event)) = site.run(told.next()) else { panic!("silence") };
                 assert_eq!(format!("{:?}", event.kind), expected);
             }
             assert_eq!(site.run(make(&engine, 1)), Ok(true));

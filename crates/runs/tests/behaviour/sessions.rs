@@ -5,7 +5,7 @@ use std::time::Duration;
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::error::reason::AlreadyLeased;
 use shardwright_coordination::{AcquireError, AsyncCoordinationBackend, CheckpointError};
-use shardwright_runs::{EngineConfig, Sessions};
+use shardwright_runs::{EngineConfig, LeaseBinding};
 
 use crate::flaky::{Fate, Flaky};
 use crate::site::{LEASE_MS, Site, TENANT, acquire, op, shard, start, worker};
@@ -37,7 +37,7 @@ fn a_coordinator_that_closes_gives_everything_up_at_once() {
 #[test]
 fn a_coordinator_that_falls_silent_loses_everything_after_its_time() {
     let site = Site::new();
-    let sessions = Sessions::Bound { ttl: Duration::from_millis(LEASE_MS / 10) };
+    let sessions = LeaseBinding::Session { ttl: Duration::from_millis(LEASE_MS / 10) };
     let config = EngineConfig { sessions, ..Site::config() };
     let silent = site.engine_over(site.store.clone(), config);
     let other = site.engine();
@@ -57,7 +57,7 @@ fn a_coordinator_that_falls_silent_loses_everything_after_its_time() {
 #[test]
 fn a_session_lives_as_long_as_its_coordinator_does() {
     let site = Site::new();
-    let sessions = Sessions::Bound { ttl: Duration::from_secs(6) };
+    let sessions = LeaseBinding::Session { ttl: Duration::from_secs(6) };
     let config = EngineConfig { sessions, ..Site::config() };
     let (one, other) = (site.engine_over(site.store.clone(), config), site.engine());
     site.run(start(&one, 1));
@@ -76,7 +76,7 @@ fn a_line_that_is_cut_for_half_the_time_of_a_session_costs_nothing() {
     for fate in [Fate::Refuse, Fate::HangBefore] {
         let site = Site::new();
         let store = Flaky::new(site.store.clone());
-        let sessions = Sessions::Bound { ttl: Duration::from_secs(10) };
+        let sessions = LeaseBinding::Session { ttl: Duration::from_secs(10) };
         let config = EngineConfig { sessions, ..Site::config() };
         let (one, other) = (site.engine_over(store.clone(), config), site.engine());
         site.run(start(&one, 1));
@@ -103,7 +103,7 @@ fn a_line_that_is_cut_for_half_the_time_of_a_session_costs_nothing() {
 fn a_coordinator_that_is_gone_keeps_no_session_alive_by_signs_that_nobody_answers() {
     let site = Site::new();
     let store = Flaky::new(site.store.clone());
-    let sessions = Sessions::Bound { ttl: Duration::from_secs(10) };
+    let sessions = LeaseBinding::Session { ttl: Duration::from_secs(10) };
     let config = EngineConfig { sessions, ..Site::config() };
     let one = site.engine_over(store.clone(), config);
     site.run(start(&one, 1));
@@ -124,7 +124,7 @@ fn a_coordinator_that_is_gone_keeps_no_session_alive_by_signs_that_nobody_answer
 #[test]
 fn without_sessions_only_the_deadline_counts() {
     let site = Site::new();
-    let config = EngineConfig { sessions: Sessions::Unbound, ..Site::config() };
+    let config = EngineConfig { sessions: LeaseBinding::Deadline, ..Site::config() };
     let one = site.engine_over(site.store.clone(), config);
     site.run(start(&one, 1));
     let lease = site.run(acquire(&one, 0, 1));

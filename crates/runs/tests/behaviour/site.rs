@@ -15,7 +15,7 @@ use shardwright_coordination::{
 };
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_runs::keys::RunKeys;
-use shardwright_runs::{EngineConfig, Sessions, StoredCoordinator};
+use shardwright_runs::{EngineConfig, LeaseBinding, StoredCoordinator};
 use shardwright_store::Store;
 use shardwright_store::memory::MemoryStore;
 
@@ -50,7 +50,7 @@ impl Site {
         EngineConfig {
             skew_allowance_ms: 0,
             quota_block: 1,
-            sessions: Sessions::Bound { ttl: SESSION },
+            sessions: LeaseBinding::Session { ttl: SESSION },
             ..EngineConfig::default()
         }
     }

@@ -10,7 +10,7 @@ use shardwright_coordination::{
     CheckpointError, CreateRunError, IdempotentOutcome, InfraError, Lease, ParkReason,
     RegisterShardsError, RunTransitionError,
 };
-use shardwright_runs::{EngineConfig, Sessions};
+use shardwright_runs::{EngineConfig, LeaseBinding};
 use shardwright_store::memory::MemoryStore;
 
 use crate::flaky::{Fate, Flaky};
@@ -309,7 +309,7 @@ fn an_acquire_that_was_overtaken_before_it_was_applied_is_refused() {
 fn an_acquire_whose_session_ended_before_it_could_look_is_not_done_again() {
     let site = Site::new();
     let store = Flaky::new(site.store.clone());
-    let sessions = Sessions::Bound { ttl: Duration::from_millis(LEASE_MS / 2) };
+    let sessions = LeaseBinding::Session { ttl: Duration::from_millis(LEASE_MS / 2) };
     let engine = site.engine_over(store.clone(), EngineConfig { sessions, ..Site::config() });
     site.run(start(&engine, 1));
     let world = site.world.clone();

@@ -22,7 +22,7 @@ use shardwright_contracts::{LogicalTime, TenantId};
 use shardwright_coordination::StateTransitionEvent;
 use shardwright_coordination::conformance::{COOLDOWN_MS, Harness};
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_runs::{EngineConfig, Heard, Listener, Sessions, StoredCoordinator};
+use shardwright_runs::{Delivery, EngineConfig, EventStream, LeaseBinding, StoredCoordinator};
 use shardwright_store::Store;
 use shardwright_store::memory::MemoryStore;
 
@@ -31,7 +31,7 @@ pub(crate) fn exact() -> EngineConfig {
     EngineConfig {
         skew_allowance_ms: 0,
         quota_block: 1,
-        sessions: Sessions::Bound { ttl: Duration::from_secs(3_600) },
+        sessions: LeaseBinding::Session { ttl: Duration::from_secs(3_600) },
         ..EngineConfig::default()
     }
 }
@@ -99,11 +99,11 @@ pub(crate) fn for_suite() -> EngineConfig {
 }
 
 /// What a coordinator has told.
-pub(crate) struct Told(Mutex<(Listener, Vec<StateTransitionEvent>)>);
+pub(crate) struct Told(Mutex<(EventStream, Vec<StateTransitionEvent>)>);
 
 impl Told {
     pub(crate) fn by(coordinator: &StoredCoordinator) -> Self {
-        Self(Mutex::new((coordinator.listen(), Vec::new())))
+        Self(Mutex::new((coordinator.subscribe(), Vec::new())))
     }
 
     /// What was told of a tenant, as far as it can be heard now.
@@ -113,7 +113,7 @@ impl Told {
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(heard) = pin!(listener.next()).poll(&mut context) {
             match heard {
-                Some(Heard::Event(event)) => untold.push((*event).clone()),
+                Some(Delivery::Event(event)) => untold.push((*event).clone()),
                 other => panic!("{other:?}"),
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use shardwright_contracts::{ShardId, ShardKey};
 use shardwright_coordination::RunStatus;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_runs::{Sessions, StoredCoordinator};
+use shardwright_runs::{LeaseBinding, StoredCoordinator};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{Commit, Expect, Key, Revision, Store};
 
@@ -131,7 +131,7 @@ impl StoredDirector {
 
     /// Ends the session of some shard's owner.
     fn end_session(&mut self) {
-        if self.subject.settings.engine.sessions == Sessions::Unbound {
+        if self.subject.settings.engine.sessions == LeaseBinding::Deadline {
             return;
         }
         let Some((tenant, run)) = self.any_active() else { return };

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use shardwright_contracts::OpId;
 use shardwright_coordination::{EventKind, RunTransition, StateTransitionEvent};
-use shardwright_runs::{Heard, Listener};
+use shardwright_runs::{Delivery, EventStream};
 
 use super::call_log::{CallLog, CallRecord};
 use crate::oracle::{Finding, Oracle};
@@ -18,12 +18,12 @@ pub(crate) const TOLD: &Oracle = &Oracle::of_the_world(
 );
 
 /// What can be heard now.
-pub(super) fn heard(listener: &mut Listener) -> Vec<StateTransitionEvent> {
+pub(super) fn heard(listener: &mut EventStream) -> Vec<StateTransitionEvent> {
     let mut context = Context::from_waker(Waker::noop());
     let mut events = Vec::new();
     while let Poll::Ready(Some(heard)) = pin!(listener.next()).poll(&mut context) {
         // One that is too slow misses some, which is no lie.
-        if let Heard::Event(event) = heard {
+        if let Delivery::Event(event) = heard {
             events.push((*event).clone());
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shardwright_coordination::ShardLimits;
-use shardwright_runs::{EngineConfig, Sessions};
+use shardwright_runs::{EngineConfig, LeaseBinding};
 use shardwright_store::StoreLimits;
 
 use super::answers::Terms;
@@ -32,8 +32,8 @@ impl Settings {
             false => (400, 600),
         };
         let sessions = match rng.chance(850) {
-            true => Sessions::Bound { ttl: Duration::from_millis(rng.between(250, 900)) },
-            false => Sessions::Unbound,
+            true => LeaseBinding::Session { ttl: Duration::from_millis(rng.between(250, 900)) },
+            false => LeaseBinding::Deadline,
         };
         let engine = EngineConfig {
             limits: ShardLimits { per_tenant, total },

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use shardwright_runs::Sessions;
+use shardwright_runs::LeaseBinding;
 use shardwright_store::{Revision, ScanFrom};
 
 use super::director::{Director, Later};
@@ -124,7 +124,7 @@ impl Director {
 
     /// Ends the session of some shard's owner.
     fn end_session(&mut self) {
-        if self.settings.engine.sessions == Sessions::Unbound {
+        if self.settings.engine.sessions == LeaseBinding::Deadline {
             return;
         }
         let range = StoredState::keys().view(TENANT, RUN);

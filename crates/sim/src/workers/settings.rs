@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shardwright_contracts::CursorSemantics;
 use shardwright_coordination::{RunConfig, RunConfigError, ShardLimits};
-use shardwright_runs::{EngineConfig, Sessions};
+use shardwright_runs::{EngineConfig, LeaseBinding};
 use shardwright_store::StoreLimits;
 use shardwright_worker::connector::PageLimit;
 use shardwright_worker::{RetryPolicy, WorkerOptions};
@@ -116,8 +116,8 @@ fn engine(rng: &mut Rng) -> EngineConfig {
         // As much as the configuration asks for: the mark's interval and what calendars differ by.
         skew_allowance_ms: clock_mark_interval_ms + 2 * CALENDAR_OFF_MS + 1,
         sessions: match rng.chance(600) {
-            true => Sessions::Bound { ttl: Duration::from_millis(rng.between(250, 900)) },
-            false => Sessions::Unbound,
+            true => LeaseBinding::Session { ttl: Duration::from_millis(rng.between(250, 900)) },
+            false => LeaseBinding::Deadline,
         },
         clock_mark_interval_ms,
         event_capacity: 8,

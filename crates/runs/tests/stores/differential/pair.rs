@@ -20,7 +20,7 @@ use shardwright_coordination::{
 };
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_runs::keys::RunKeys;
-use shardwright_runs::{EngineConfig, Heard, Listener, Sessions, StoredCoordinator};
+use shardwright_runs::{Delivery, EngineConfig, EventStream, LeaseBinding, StoredCoordinator};
 use shardwright_store::{AnyStore, SessionClock, Store};
 
 use super::memory::Memory;
@@ -77,13 +77,13 @@ impl Setting {
     }
 
     fn engine(&self) -> EngineConfig {
-        let bound = Sessions::Bound { ttl: Duration::from_secs(3_600) };
+        let bound = LeaseBinding::Session { ttl: Duration::from_secs(3_600) };
         EngineConfig {
             limits: self.limits,
             quota_block: 1,
             claim_cooldown_interval_ms: self.cooldown_ms,
             skew_allowance_ms: 0,
-            sessions: if self.is_bound { bound } else { Sessions::Unbound },
+            sessions: if self.is_bound { bound } else { LeaseBinding::Deadline },
             clock_mark_interval_ms: 20,
             ..EngineConfig::default()
         }
@@ -97,7 +97,7 @@ pub(crate) struct Pair {
     setting: Setting,
     world: World,
     reference: Synchronized<InMemoryCoordinator, World>,
-    engines: Vec<(Engine, Listener)>,
+    engines: Vec<(Engine, EventStream)>,
     keys: RunKeys,
     pub(crate) memory: Memory,
     pub(crate) tally: Tally,
@@ -144,7 +144,7 @@ impl Pair {
                 let opened =
                     StoredCoordinator::open(store.clone(), env, keys.clone(), setting.engine());
                 let engine = world.block_on(opened).unwrap();
-                let listener = engine.listen();
+                let listener = engine.subscribe();
                 (engine, listener)
             })
             .collect();
@@ -253,8 +253,8 @@ impl Pair {
                 Poll::Ready(if let Poll::Ready(heard) = next { heard } else { None })
             });
             match self.world.block_on(next) {
-                Some(Heard::Event(event)) => events.push((*event).clone()),
-                Some(Heard::Missed(missed)) => panic!("{missed} events were missed"),
+                Some(Delivery::Event(event)) => events.push((*event).clone()),
+                Some(Delivery::Lagged(missed)) => panic!("{missed} events were missed"),
                 None => return events,
             }
         }
