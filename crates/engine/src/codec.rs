@@ -15,7 +15,7 @@
 //! | `kind` | the registry of kinds |
 //! | `record`, `field` | [`Record`], [`Field`] and the macro [`record!`](crate::record) |
 //! | `reader`, `error` | reading fields, and why a value cannot be read |
-//! | `store_records` | clock mark, incarnation and format of the store |
+//! | `store_records` | clock mark, generation and format of the store |
 
 mod error;
 mod field;
@@ -29,7 +29,7 @@ pub use field::Field;
 pub use kind::Kind;
 pub use reader::{List, ReadFields, Reader};
 pub use record::{Record, VERSION, encode_as};
-pub use store_records::{ClockMark, Format, Incarnation};
+pub use store_records::{ClockMark, Format, StoreGeneration};
 
 // `record!` refers to these here, so that its callers need not depend on `contracts`.
 pub use shardwright_contracts::{CanonicalBytes, CanonicalSink};

@@ -9,7 +9,7 @@
 //! | key | record |
 //! |---|---|
 //! | `meta/format` | [`Format`](crate::codec::Format) |
-//! | `meta/incarnation` | [`Incarnation`](crate::codec::Incarnation) |
+//! | `meta/incarnation` | [`StoreGeneration`](crate::codec::StoreGeneration) |
 //! | `meta/clock` | [`ClockMark`](crate::codec::ClockMark) |
 
 use std::sync::Arc;
@@ -89,8 +89,8 @@ impl Keyspace {
 
     /// How often the store was set up or restored.
     #[must_use]
-    pub fn incarnation(&self) -> Key {
-        self.key(&[MetaKey::Incarnation.part()])
+    pub fn generation(&self) -> Key {
+        self.key(&[MetaKey::Generation.part()])
     }
 
     /// Up to where the clock may have been read.
@@ -106,21 +106,21 @@ pub enum MetaKey {
     /// Layout of the store.
     Format,
     /// How often the store was set up or restored.
-    Incarnation,
+    Generation,
     /// Up to where the clock may have been read.
     Clock,
 }
 
 impl MetaKey {
     /// Every one of them.
-    pub const ALL: [Self; 3] = [Self::Format, Self::Incarnation, Self::Clock];
+    pub const ALL: [Self; 3] = [Self::Format, Self::Generation, Self::Clock];
 
     /// The key, without the prefix.
     #[must_use]
     pub const fn part(self) -> Part<'static> {
         Part::Text(match self {
             Self::Format => "meta/format",
-            Self::Incarnation => "meta/incarnation",
+            Self::Generation => "meta/incarnation",
             Self::Clock => "meta/clock",
         })
     }
@@ -138,7 +138,7 @@ impl MetaKey {
     pub const fn kind(self) -> Kind {
         match self {
             Self::Format => Kind::Format,
-            Self::Incarnation => Kind::Incarnation,
+            Self::Generation => Kind::StoreGeneration,
             Self::Clock => Kind::ClockMark,
         }
     }
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn keys_of_the_store_are_read_as_they_are_written() {
         let keyspace = Keyspace::new("p/").unwrap();
-        let written = [keyspace.format(), keyspace.incarnation(), keyspace.clock()];
+        let written = [keyspace.format(), keyspace.generation(), keyspace.clock()];
         for ((key, meta), text) in
             written.iter().zip(MetaKey::ALL).zip(["format", "incarnation", "clock"])
         {

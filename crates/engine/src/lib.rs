@@ -8,7 +8,7 @@
 //! | [`transact`] | the one commit path: load, decide, commit, finish |
 //! | [`codec`] | records as bytes, and back |
 //! | [`keyspace`] | keys of one system within a store |
-//! | [`setup`] | opening a store: its format and its incarnation |
+//! | [`setup`] | opening a store: its format and its generation |
 //! | [`clock`], [`floor`] | the time that leases are judged by, the lowest valid fence |
 //! | [`signs`] | keeping a session alive |
 //! | [`listing`] | reading a range of keys at one revision |

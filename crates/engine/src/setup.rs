@@ -1,9 +1,9 @@
-//! Opening a store: its format and its incarnation.
+//! Opening a store: its format and its generation.
 
 use shardwright_contracts::InfraError;
 use shardwright_store::{AnyStore, Commit, Expect, Key, Revision, Store, Versioned};
 
-use crate::codec::{Format, Incarnation, Record};
+use crate::codec::{Format, Record, StoreGeneration};
 use crate::fault;
 use crate::floor::FenceFloor;
 use crate::keyspace::Keyspace;
@@ -37,8 +37,9 @@ pub async fn set_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, Sto
     if format.version > FORMAT {
         return Err(StoreOpenError::NewerFormat { found: format.version, known: FORMAT });
     }
-    let (incarnation, found) = ensure(store, keys.incarnation(), Incarnation { number: 0 }).await?;
-    Ok(FenceFloor::new(keys.incarnation(), incarnation, found.map(|found| found.revision)))
+    let (generation, found) =
+        ensure(store, keys.generation(), StoreGeneration { number: 0 }).await?;
+    Ok(FenceFloor::new(keys.generation(), generation, found.map(|found| found.revision)))
 }
 
 /// Returns what [`set_up`] returns, and writes nothing: a missing record counts as it would be
@@ -48,11 +49,11 @@ pub async fn look_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, St
     if let Some((Format { version: found }, _)) = format.filter(|(one, _)| one.version > FORMAT) {
         return Err(StoreOpenError::NewerFormat { found, known: FORMAT });
     }
-    let (incarnation, at) = match load::<Incarnation>(store, &keys.incarnation()).await? {
-        Some((incarnation, found)) => (incarnation, Some(found.revision)),
-        None => (Incarnation { number: 0 }, None),
+    let (generation, at) = match load::<StoreGeneration>(store, &keys.generation()).await? {
+        Some((generation, found)) => (generation, Some(found.revision)),
+        None => (StoreGeneration { number: 0 }, None),
     };
-    Ok(FenceFloor::new(keys.incarnation(), incarnation, at))
+    Ok(FenceFloor::new(keys.generation(), generation, at))
 }
 
 /// Whether a store was set up under these keys, in a format that this version knows.
@@ -61,13 +62,13 @@ pub async fn is_set_up(store: &AnyStore, keys: &Keyspace) -> Result<bool, StoreO
     Ok(load::<Format>(store, &keys.format()).await?.is_some())
 }
 
-/// Makes every fence granted so far stale, and returns the new incarnation.
+/// Makes every fence granted so far stale, and returns the new generation.
 ///
 /// For a store that was restored from a backup, before any process works on it: what was granted
 /// after the backup must not be granted again.
-pub async fn raise_incarnation(store: &AnyStore, keys: &Keyspace) -> Result<u32, StoreOpenError> {
+pub async fn raise_generation(store: &AnyStore, keys: &Keyspace) -> Result<u32, StoreOpenError> {
     let driver = Driver::new(store.clone(), None, OPEN_RETRIES);
-    Ok(driver.transact(&mut Raising { store, key: keys.incarnation() }).await?)
+    Ok(driver.transact(&mut Raising { store, key: keys.generation() }).await?)
 }
 
 /// Loads the record under a key, with its revision.
@@ -141,7 +142,7 @@ struct Raising<'s> {
 }
 
 impl Transaction for Raising<'_> {
-    type Basis = Option<(Incarnation, Versioned)>;
+    type Basis = Option<(StoreGeneration, Versioned)>;
     type Answer = u32;
     type Output = u32;
     type Error = InfraError;
@@ -161,7 +162,7 @@ impl Transaction for Raising<'_> {
         };
         let number = number.saturating_add(1);
         let commit = Commit::builder().expect(self.key.clone(), expect);
-        let commit = commit.put(self.key.clone(), Incarnation { number }.encode());
+        let commit = commit.put(self.key.clone(), StoreGeneration { number }.encode());
         Ok(Decision::Commit(commit, number))
     }
 

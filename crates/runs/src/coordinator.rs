@@ -104,11 +104,11 @@ impl StoredCoordinator {
 
     /// Makes every fence granted so far stale. For a store that was restored from a backup, before
     /// anybody works on it: what was granted after the backup was made must not be granted again.
-    pub async fn raise_incarnation(
+    pub async fn raise_generation(
         store: impl Store,
         keys: &Keyspace,
     ) -> Result<u32, StoreOpenError> {
-        setup::raise_incarnation(&AnyStore::new(store), keys).await
+        setup::raise_generation(&AnyStore::new(store), keys).await
     }
 
     /// The store.

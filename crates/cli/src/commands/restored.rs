@@ -10,7 +10,7 @@ pub(crate) async fn run(store: &StoreAddress, json: bool) -> anyhow::Result<Exit
         Coordinator::is_set_up(opened.clone(), &keys).await?,
         "{store} has never been used for runs, so it is not the one that was restored"
     );
-    let incarnation = Coordinator::raise_incarnation(opened, &keys).await?;
+    let incarnation = Coordinator::raise_generation(opened, &keys).await?;
     if json {
         print_json(&serde_json::json!({ "incarnation": incarnation }))?;
     } else {

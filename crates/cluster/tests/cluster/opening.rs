@@ -6,7 +6,7 @@ use shardwright_cluster::{
 };
 use shardwright_contracts::FenceEpoch;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_engine::setup::raise_incarnation;
+use shardwright_engine::setup::raise_generation;
 use shardwright_placement::{JoinRefused, ShardCount, ShardHash};
 use shardwright_store::AnyStore;
 
@@ -208,7 +208,7 @@ fn fences_of_before_a_restore_are_stale_and_block_nobody() {
     site.place(&before);
     assert!(site.claim(&before, 0).unwrap() > FenceEpoch::INITIAL);
     let keys = Keyspace::default();
-    assert_eq!(site.run(raise_incarnation(&AnyStore::new(site.store.clone()), &keys)).unwrap(), 1);
+    assert_eq!(site.run(raise_generation(&AnyStore::new(site.store.clone()), &keys)).unwrap(), 1);
     let cluster = site.cluster();
     assert_eq!(cluster.fence_floor().as_raw(), 1 << 32);
     let after = site.join(&cluster, "b:1");
@@ -228,7 +228,7 @@ fn a_node_that_was_there_before_a_restore_joins_again_with_the_fences_of_after_i
     site.place(&before);
     site.claim(&before, 0).unwrap();
     let keys = Keyspace::default();
-    assert_eq!(site.run(raise_incarnation(&AnyStore::new(site.store.clone()), &keys)).unwrap(), 1);
+    assert_eq!(site.run(raise_generation(&AnyStore::new(site.store.clone()), &keys)).unwrap(), 1);
     assert_eq!(cluster.fence_floor(), FenceEpoch::INITIAL);
     site.run(before.leave()).unwrap();
     let again = site.join(&cluster, "a:1");

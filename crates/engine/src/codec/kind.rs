@@ -62,7 +62,7 @@ kinds! {
     /// Upper bound of every time that the clock has returned.
     ClockMark = 13, "clock mark";
     /// Number of times the store was set up or restored.
-    Incarnation = 14, "incarnation";
+    StoreGeneration = 14, "generation";
     /// Layout of the store.
     Format = 15, "format";
     /// A claimable shard.

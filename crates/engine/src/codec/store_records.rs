@@ -15,7 +15,7 @@ record! { ():
 
     /// Number of times the store was set up or restored from a backup. Raises every fence.
     #[derive(Copy)]
-    Incarnation: Kind::Incarnation {
+    StoreGeneration: Kind::StoreGeneration {
         /// The count.
         number: u32,
     }

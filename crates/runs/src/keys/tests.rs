@@ -31,7 +31,7 @@ fn layout() -> Vec<(String, StoreKey, Kind)> {
     let viewed = |key| StoreKey::View(tenant, run, key);
     vec![
         ("meta/format".into(), StoreKey::Meta(MetaKey::Format), Kind::Format),
-        ("meta/incarnation".into(), StoreKey::Meta(MetaKey::Incarnation), Kind::Incarnation),
+        ("meta/incarnation".into(), StoreKey::Meta(MetaKey::Generation), Kind::StoreGeneration),
         ("meta/clock".into(), StoreKey::Meta(MetaKey::Clock), Kind::ClockMark),
         ("quota/total".into(), StoreKey::QuotaTotal, Kind::Quota),
         (format!("quota/tenant/{TENANT}"), StoreKey::QuotaTenant(tenant), Kind::Quota),
@@ -90,7 +90,7 @@ fn each_key_has_a_name() {
     let (run, worker) = (key.run, WorkerId::from_raw(7));
     let named = [
         keyspace.keyspace().format(),
-        keyspace.keyspace().incarnation(),
+        keyspace.keyspace().generation(),
         keyspace.keyspace().clock(),
         keyspace.quota_total(),
         keyspace.quota_tenant(tenant),

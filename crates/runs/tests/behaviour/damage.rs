@@ -297,7 +297,7 @@ fn victims(site: &Site) -> Vec<(Key, bool)> {
         (keys.quota_total(), true),
         (keys.keyspace().clock(), true),
         (keys.keyspace().format(), true),
-        (keys.keyspace().incarnation(), true),
+        (keys.keyspace().generation(), true),
     ]
 }
 

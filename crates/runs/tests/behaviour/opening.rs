@@ -1,4 +1,4 @@
-//! Opening a store: its format, its incarnation, and a store that is full.
+//! Opening a store: its format, its generation, and a store that is full.
 
 use shardwright_contracts::CursorUpdate;
 use shardwright_coordination::{
@@ -48,7 +48,7 @@ fn leases_from_before_a_restore_are_stale_for_good() {
     let lease = site.run(acquire(&before, 0, 1));
     drop(before);
     let raised =
-        site.run(Engine::raise_incarnation(site.store.clone(), site.keys.keyspace())).unwrap();
+        site.run(Engine::raise_generation(site.store.clone(), site.keys.keyspace())).unwrap();
     assert_eq!(raised, 1);
     let after = site.engine();
     let renewed = site.run(after.renew(TENANT, &lease));
@@ -71,7 +71,7 @@ fn leases_from_before_a_restore_keep_nobody_from_their_shards() {
     site.run(start(&before, 2));
     let lease = site.run(acquire(&before, 0, 1));
     site.run(acquire(&before, 1, 1));
-    site.run(Engine::raise_incarnation(site.store.clone(), site.keys.keyspace())).unwrap();
+    site.run(Engine::raise_generation(site.store.clone(), site.keys.keyspace())).unwrap();
     let after = site.engine();
     let asked = site.run(after.request_split(TENANT, shard(0), worker(2), LEASE_MS));
     assert!(matches!(asked, Err(SplitRequestError::NotLeased(_))), "{asked:?}");

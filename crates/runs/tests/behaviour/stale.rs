@@ -180,7 +180,7 @@ fn whoever_opened_a_restored_store_as_it_was_before_goes_by_no_fence_of_then() {
     let lease = site.run(acquire(&before, 0, 1));
     drop(before);
     let old = site.store.revision();
-    site.run(Engine::raise_incarnation(site.store.clone(), site.keys.keyspace())).unwrap();
+    site.run(Engine::raise_generation(site.store.clone(), site.keys.keyspace())).unwrap();
     let memories = Arc::new(Memories::default());
     memories.show(old, ALL);
     let engine = site.engine_over(site.store.client(Arc::clone(&memories)), Site::config());
@@ -194,7 +194,7 @@ fn whoever_opened_a_restored_store_as_it_was_before_goes_by_no_fence_of_then() {
     // It hears of the next time, too, and what it knew of leases counts no more.
     let none = site.run(engine.claim_next_available(TENANT, RUN, worker(3)));
     assert!(matches!(none, Err(ClaimError::NoneAvailable(_))), "{none:?}");
-    site.run(Engine::raise_incarnation(site.store.clone(), site.keys.keyspace())).unwrap();
+    site.run(Engine::raise_generation(site.store.clone(), site.keys.keyspace())).unwrap();
     site.world.advance(2_000);
     for _ in 0..2 {
         let granted = site.run(engine.claim_next_available(TENANT, RUN, worker(3))).unwrap();

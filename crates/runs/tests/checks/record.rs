@@ -1,6 +1,6 @@
 use std::fmt::Debug;
 
-use shardwright_engine::codec::{ClockMark, Format, Incarnation, Kind, Record};
+use shardwright_engine::codec::{ClockMark, Format, Kind, Record, StoreGeneration};
 use shardwright_runs::records::{
     Asker, Binding, Count, Definition, Estimate, Gate, Manifest, Named, OpenShard, Progress,
     Purpose, Quota, Run, SplitAsk, Stage, Waiting, Watermark,
@@ -32,7 +32,7 @@ pub(crate) fn as_kind(kind: Kind, data: &[u8]) -> Option<bool> {
         Kind::Quota => check::<Quota>(data),
         Kind::Stage => check::<Stage>(data),
         Kind::ClockMark => check::<ClockMark>(data),
-        Kind::Incarnation => check::<Incarnation>(data),
+        Kind::StoreGeneration => check::<StoreGeneration>(data),
         Kind::Format => check::<Format>(data),
         Kind::OpenShard => check::<OpenShard>(data),
         Kind::Estimate => check::<Estimate>(data),

@@ -15,7 +15,7 @@ use shardwright_coordination::{
     LeaseHolder, OpKind, OpLog, OpLogEntry, OpResult, Park, ParkReason, RunConfig, RunLabel,
     RunName, RunStatus, ShardStatus, Spawned, SplitRequest, WorkEstimate,
 };
-use shardwright_engine::codec::{ClockMark, Format, Incarnation, Kind, Record};
+use shardwright_engine::codec::{ClockMark, Format, Kind, Record, StoreGeneration};
 use shardwright_runs::records::{
     Asker, Binding, Count, Definition, Estimate, Gate, Manifest, Named, OpenShard, Progress,
     Purpose, Quota, Run, SplitAsk, Stage, Waiting, Watermark,
@@ -218,7 +218,7 @@ pub(crate) fn small() -> Vec<(Kind, Bytes)> {
         encoded(&Quota { reserved: 64 }),
         encoded(&stage()),
         encoded(&ClockMark { reserved_until: time(1_000) }),
-        encoded(&Incarnation { number: 2 }),
+        encoded(&StoreGeneration { number: 2 }),
         encoded(&Format { version: 1 }),
         encoded(&OpenShard),
         encoded(&estimate()),

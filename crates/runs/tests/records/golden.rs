@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use shardwright_contracts::RunId;
-use shardwright_engine::codec::{ClockMark, Format, Incarnation, Kind, Record};
+use shardwright_engine::codec::{ClockMark, Format, Kind, Record, StoreGeneration};
 use shardwright_runs::records::{
     Asker, Count, Manifest, Named, OpenShard, Quota, SplitAsk, Waiting, Watermark,
 };
@@ -116,7 +116,7 @@ fn golden_counts_and_marks() {
     golden(&Quota { reserved: 64 }, "0b 01", &["4000000000000000"]);
     golden(&examples::stage(), "0c 01", &["0900000000000000", "8877665544332211"]);
     golden(&ClockMark { reserved_until: time(1_000) }, "0d 01", &["e803000000000000"]);
-    golden(&Incarnation { number: 2 }, "0e 01", &["02000000"]);
+    golden(&StoreGeneration { number: 2 }, "0e 01", &["02000000"]);
     golden(&Format { version: 1 }, "0f 01", &["01000000"]);
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use shardwright_contracts::CursorUpdate;
-use shardwright_engine::codec::{ClockMark, Format, Incarnation, Kind, Record};
+use shardwright_engine::codec::{ClockMark, Format, Kind, Record, StoreGeneration};
 use shardwright_runs::records::{
     Asker, Definition, Manifest, OpenShard, Progress, Quota, Run, Waiting, join_run, join_shard,
     split_run, split_shard,
@@ -61,7 +61,7 @@ proptest! {
         comes_back(&stage)?;
         comes_back(&Quota { reserved })?;
         comes_back(&ClockMark { reserved_until })?;
-        comes_back(&Incarnation { number })?;
+        comes_back(&StoreGeneration { number })?;
         comes_back(&Format { version: number })?;
     }
 

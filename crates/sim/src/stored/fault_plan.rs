@@ -262,7 +262,7 @@ impl StoredDirector {
 
 /// Makes a store that nobody works on yet a restored one.
 pub(super) fn restore(store: &MemoryStore, keys: &Keyspace) {
-    let raised = StoredCoordinator::raise_incarnation(store.clone(), keys);
+    let raised = StoredCoordinator::raise_generation(store.clone(), keys);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     // A store in memory answers at once.
     let _raised = std::pin::pin!(raised).poll(&mut context);

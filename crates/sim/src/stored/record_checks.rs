@@ -154,7 +154,7 @@ impl RecordChecks {
         let now = change.now.as_ref();
         match place {
             // Neither do advice and names decide anything.
-            StoreKey::Meta(MetaKey::Format | MetaKey::Incarnation)
+            StoreKey::Meta(MetaKey::Format | MetaKey::Generation)
             | StoreKey::Estimate(..)
             | StoreKey::Name(..)
             | StoreKey::Purpose(..) => {}

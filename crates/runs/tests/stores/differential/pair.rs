@@ -36,7 +36,7 @@ pub(crate) struct Setting {
     cooldown_ms: u64,
     is_bound: bool,
     /// How often the store was restored from a backup before.
-    incarnation: u32,
+    generation: u32,
     /// Calls go to one coordinator or the other, on one store.
     has_two: bool,
     /// Whether watches are followed only now and then.
@@ -57,14 +57,14 @@ impl Setting {
             limits,
             cooldown_ms: if rng.u32(..5) == 0 && !has_two { 25 } else { 0 },
             is_bound: rng.bool(),
-            incarnation: u32::from(rng.u32(..6) == 0),
+            generation: u32::from(rng.u32(..6) == 0),
             has_two,
             is_lazy: !has_two && rng.bool(),
         }
     }
 
     fn reference(&self) -> CoordinatorRuntimeConfig {
-        let floor = FenceEpoch::from_raw(u64::from(self.incarnation) << 32);
+        let floor = FenceEpoch::from_raw(u64::from(self.generation) << 32);
         CoordinatorRuntimeConfig {
             max_shards_per_tenant: self.limits.per_tenant,
             max_total_shards: self.limits.total,
@@ -134,8 +134,8 @@ impl Pair {
         world.advance(1_000);
         let keys = Keyspace::new("differential/").unwrap();
         let store = AnyStore::new(make_store(Arc::new(world.clock().clone())));
-        for _ in 0..setting.incarnation {
-            let raised = Engine::raise_incarnation(store.clone(), &keys);
+        for _ in 0..setting.generation {
+            let raised = Engine::raise_generation(store.clone(), &keys);
             world.block_on(raised).unwrap();
         }
         let engines = (0..1 + usize::from(setting.has_two))
