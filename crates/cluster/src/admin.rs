@@ -17,7 +17,7 @@ use super::handle::Cluster;
 use super::shared::Core;
 use super::targets::{Basis, Writing};
 use crate::keys::ClusterKey;
-use crate::records::DrainMark;
+use crate::records::DrainMarkRecord;
 
 const ADMIN: &str = "cluster.admin";
 
@@ -105,7 +105,9 @@ impl Transaction for Draining<'_> {
         let commit = Commit::builder().expect(key.clone(), *found);
         Ok(match (self.drained, found) {
             (true, Expect::At(_)) | (false, Expect::Absent) => Decision::Answer(false),
-            (true, Expect::Absent) => Decision::Commit(commit.put(key, DrainMark.encode()), true),
+            (true, Expect::Absent) => {
+                Decision::Commit(commit.put(key, DrainMarkRecord.encode()), true)
+            }
             (false, Expect::At(_)) => Decision::Commit(commit.delete(key), true),
         })
     }

@@ -10,13 +10,13 @@ use shardwright_store::AnyStore;
 
 use super::options::{ClusterOptions, OptionsError};
 use crate::keys::{ClusterKey, ClusterKeys};
-use crate::records::ClusterPlan;
+use crate::records::ClusterPlanRecord;
 
 /// What there is of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundCluster {
     /// What was decided when it was made.
-    Decided(ClusterPlan),
+    Decided(ClusterPlanRecord),
     /// Others keep it as text, in which nothing says how many shards there are.
     Text(TextShards),
 }
@@ -56,7 +56,7 @@ pub(super) async fn find(
     store: &AnyStore,
     keys: &ClusterKeys,
 ) -> Result<Option<FoundCluster>, InfraError> {
-    if let Some((plan, _)) = load::<ClusterPlan>(store, &keys.key(&ClusterKey::Plan)).await? {
+    if let Some((plan, _)) = load::<ClusterPlanRecord>(store, &keys.key(&ClusterKey::Plan)).await? {
         return Ok(Some(FoundCluster::Decided(plan)));
     }
     Ok(shards_in_text(store, keys).await?.map(FoundCluster::Text))

@@ -11,7 +11,7 @@ use shardwright_placement::{Claim, Incarnation, NodeAddress, NodeInstance, Shard
 use shardwright_store::Revision;
 
 use super::unreadable::Unreadable;
-use crate::records::{ClusterGate, ClusterLeader, NodeMember, ShardClaim};
+use crate::records::{ClusterGateRecord, ClusterLeaderRecord, NodeMemberRecord, ShardClaimRecord};
 
 /// How values are written and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,42 +37,44 @@ impl Format {
         value: &[u8],
     ) -> Result<NonZeroU32, Unreadable> {
         match self {
-            Self::Records => Ok(NodeMember::decode(value)?.weight),
+            Self::Records => Ok(NodeMemberRecord::decode(value)?.weight),
             Self::Text => own_address(node, value).map(|()| NonZeroU32::MIN),
         }
     }
 
     pub(super) fn member(self, node: &NodeAddress, weight: NonZeroU32) -> Bytes {
         match self {
-            Self::Records => NodeMember { weight }.encode(),
+            Self::Records => NodeMemberRecord { weight }.encode(),
             Self::Text => text_of(node),
         }
     }
 
     pub(super) fn read_gate(self, gate: &NodeAddress, value: &[u8]) -> Result<(), Unreadable> {
         match self {
-            Self::Records => Ok(ClusterGate::decode(value).map(|_| ())?),
+            Self::Records => Ok(ClusterGateRecord::decode(value).map(|_| ())?),
             Self::Text => own_address(gate, value),
         }
     }
 
     pub(super) fn gate(self, gate: &NodeAddress) -> Bytes {
         match self {
-            Self::Records => ClusterGate.encode(),
+            Self::Records => ClusterGateRecord.encode(),
             Self::Text => text_of(gate),
         }
     }
 
     pub(super) fn read_leader(self, value: &[u8], at: Revision) -> Result<LeaderName, Unreadable> {
         match self {
-            Self::Records => Ok(LeaderName::NodeInstance(ClusterLeader::decode(value)?.holder)),
+            Self::Records => {
+                Ok(LeaderName::NodeInstance(ClusterLeaderRecord::decode(value)?.holder))
+            }
             Self::Text => Ok(LeaderName::At(NodeAddress::parse(text(value)?)?, at)),
         }
     }
 
     pub(super) fn leader(self, holder: &NodeInstance) -> Bytes {
         match self {
-            Self::Records => ClusterLeader { holder: holder.clone() }.encode(),
+            Self::Records => ClusterLeaderRecord { holder: holder.clone() }.encode(),
             Self::Text => text_of(&holder.address),
         }
     }
@@ -80,7 +82,7 @@ impl Format {
     /// What is stored for a shard that is claimed or released so.
     pub(super) fn claimed(self, info: ShardInfo<'_>, claim: &Claim) -> Bytes {
         match self {
-            Self::Records => ShardClaim { claim: claim.clone() }.encode(),
+            Self::Records => ShardClaimRecord { claim: claim.clone() }.encode(),
             Self::Text => {
                 let current = claim.holder.as_ref().map(|holder| holder.address.clone());
                 Bytes::from(SeedShard { current, ..SeedShard::of(info) }.to_string())

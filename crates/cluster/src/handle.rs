@@ -22,7 +22,7 @@ use super::shared::Core;
 use super::state::State;
 use super::view::ClusterView;
 use crate::keys::{ClusterKey, ClusterKeys};
-use crate::records::{ClusterFormat, ClusterPlan};
+use crate::records::{ClusterFormat, ClusterPlanRecord};
 
 /// A cluster, as a process that takes part in it has it. Clones are the same.
 ///
@@ -242,8 +242,8 @@ impl Core {
 }
 
 /// What this process would decide of a cluster.
-const fn plan_of(options: &ClusterOptions) -> ClusterPlan {
-    ClusterPlan {
+const fn plan_of(options: &ClusterOptions) -> ClusterPlanRecord {
+    ClusterPlanRecord {
         sharding: options.config.sharding,
         format: match options.layout {
             Layout::Native => ClusterFormat::Native,
@@ -264,7 +264,7 @@ fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), OpenError>
             }
             // They all hash so.
             let sharding = Sharding { hash: ShardHash::Fnv1a32, num_shards };
-            ClusterPlan { sharding, format: ClusterFormat::Seed }
+            ClusterPlanRecord { sharding, format: ClusterFormat::Seed }
         }
     };
     if cluster.format != ours.format {

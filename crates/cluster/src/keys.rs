@@ -76,15 +76,15 @@ pub enum ClusterKey {
 ///
 /// | key | record |
 /// |---|---|
-/// | `cluster/<name>/plan` | [`ClusterPlan`](crate::records::ClusterPlan) |
-/// | `cluster/<name>/member/<address>` | [`NodeMember`](crate::records::NodeMember) |
-/// | `cluster/<name>/leaving/<address>` | [`Leaving`](crate::records::Leaving) |
-/// | `cluster/<name>/drain/<address>` | [`DrainMark`](crate::records::DrainMark) |
-/// | `cluster/<name>/gate/<address>` | [`ClusterGate`](crate::records::ClusterGate) |
-/// | `cluster/<name>/leader` | [`ClusterLeader`](crate::records::ClusterLeader) |
-/// | `cluster/<name>/targets` | [`TargetHead`](crate::records::TargetHead) |
-/// | `cluster/<name>/chunk/<number>` | [`TargetChunk`](crate::records::TargetChunk) |
-/// | `cluster/<name>/claim/<shard>` | [`ShardClaim`](crate::records::ShardClaim) |
+/// | `cluster/<name>/plan` | [`ClusterPlanRecord`](crate::records::ClusterPlanRecord) |
+/// | `cluster/<name>/member/<address>` | [`NodeMemberRecord`](crate::records::NodeMemberRecord) |
+/// | `cluster/<name>/leaving/<address>` | [`LeavingRecord`](crate::records::LeavingRecord) |
+/// | `cluster/<name>/drain/<address>` | [`DrainMarkRecord`](crate::records::DrainMarkRecord) |
+/// | `cluster/<name>/gate/<address>` | [`ClusterGateRecord`](crate::records::ClusterGateRecord) |
+/// | `cluster/<name>/leader` | [`ClusterLeaderRecord`](crate::records::ClusterLeaderRecord) |
+/// | `cluster/<name>/targets` | [`TargetHeadRecord`](crate::records::TargetHeadRecord) |
+/// | `cluster/<name>/chunk/<number>` | [`TargetChunkRecord`](crate::records::TargetChunkRecord) |
+/// | `cluster/<name>/claim/<shard>` | [`ShardClaimRecord`](crate::records::ShardClaimRecord) |
 ///
 /// A cluster that is stored as text has its members, gates, leader and shards under a prefix of
 /// their own, where nothing else is, and the rest under `text/<prefix>/`: it is one cluster,

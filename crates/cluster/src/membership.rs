@@ -17,7 +17,7 @@ use super::handle::Cluster;
 use super::session::{Lease, Opened, Serving};
 use super::shared::Core;
 use crate::keys::ClusterKey;
-use crate::records::Leaving;
+use crate::records::LeavingRecord;
 
 const JOIN: &str = "cluster.join";
 const LEAVING: &str = "cluster.leaving";
@@ -250,7 +250,7 @@ impl Transaction for LeavingMark<'_> {
             (true, Expect::At(_)) | (false, Expect::Absent) => Decision::Answer(()),
             (true, Expect::Absent) => {
                 let session = self.node.lease.session;
-                Decision::Commit(commit.put_in_session(key, Leaving.encode(), session), ())
+                Decision::Commit(commit.put_in_session(key, LeavingRecord.encode(), session), ())
             }
             (false, Expect::At(_)) => Decision::Commit(commit.delete(key), ()),
         })

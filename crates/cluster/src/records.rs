@@ -1,22 +1,22 @@
 //! Records of the cluster protocol.
 //!
-//! A cluster is a [`ClusterPlan`], its members ([`NodeMember`], [`ClusterGate`]), a
-//! [`ClusterLeader`], targets under one version ([`TargetHead`] and [`TargetChunk`]s) and a
-//! [`ShardClaim`] per shard.
+//! A cluster is a [`ClusterPlanRecord`], its members ([`NodeMemberRecord`], [`ClusterGateRecord`]), a
+//! [`ClusterLeaderRecord`], targets under one version ([`TargetHeadRecord`] and [`TargetChunkRecord`]s) and a
+//! [`ShardClaimRecord`] per shard.
 
 mod target_chunk;
 
 use std::num::NonZeroU32;
 
 use shardwright_contracts::{CanonicalSink, FenceEpoch};
-use shardwright_engine::codec::{DecodeError, Field, Problem, Reader};
+use shardwright_engine::codec::{DecodeError, DecodeProblem, Field, Reader};
 use shardwright_engine::{fields, record};
 use shardwright_placement::{
     Claim, Incarnation, NodeAddress, NodeInstance, ShardCount, ShardHash, Sharding, TargetHeader,
     TargetVersion,
 };
 
-pub use self::target_chunk::TargetChunk;
+pub use self::target_chunk::TargetChunkRecord;
 
 /// The cluster protocol, whose records are declared here.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub enum ClusterProtocol {}
 record! { ClusterProtocol:
     /// Properties of a cluster that never change.
     #[derive(Copy)]
-    ClusterPlan: Kind::ClusterPlan {
+    ClusterPlanRecord: RecordKind::ClusterPlan {
         /// How ids map to shards, and the number of shards.
         sharding: Sharding,
         /// How targets and claims are stored.
@@ -36,16 +36,16 @@ record! { ClusterProtocol:
     ///
     /// It is written once, so the revision of that write identifies this incarnation of the node.
     #[derive(Copy)]
-    NodeMember: Kind::NodeMember {
+    NodeMemberRecord: RecordKind::NodeMember {
         /// Share of the shards, relative to other members.
         weight: NonZeroU32,
     }
 
     /// A gate of a cluster. The key has its address. Deleted with its session.
-    ClusterGate: Kind::ClusterGate
+    ClusterGateRecord: RecordKind::ClusterGate
 
     /// Leader of a cluster, while it is a member in that incarnation.
-    ClusterLeader: Kind::ClusterLeader {
+    ClusterLeaderRecord: RecordKind::ClusterLeader {
         /// The node.
         holder: NodeInstance,
     }
@@ -53,25 +53,25 @@ record! { ClusterProtocol:
     /// State of all targets of a cluster. Every write of targets also writes this record, so that
     /// comparing it compares all of them.
     #[derive(Copy)]
-    TargetHead: Kind::TargetHead {
+    TargetHeadRecord: RecordKind::TargetHead {
         /// The header.
         header: TargetHeader,
     }
 
     /// Current or last holder of a shard of a cluster. It remains after a release, so that the
     /// fence never decreases.
-    ShardClaim: Kind::ShardClaim {
+    ShardClaimRecord: RecordKind::ShardClaim {
         /// The claim.
         claim: Claim,
     }
 
     /// An operator's order to empty a node. The key has the node's address. It remains until it is
     /// revoked, also while the node is absent.
-    DrainMark: Kind::DrainMark
+    DrainMarkRecord: RecordKind::DrainMark
 
     /// A node that is about to leave. The key has its address. Deleted with the node's session, so
     /// that the node can rejoin.
-    Leaving: Kind::Leaving
+    LeavingRecord: RecordKind::Leaving
 }
 
 /// How targets and claims of a cluster are stored.
@@ -103,7 +103,7 @@ macro_rules! choices {
             fn get(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
                 reader.byte(|byte| match byte {
                     $($byte => Ok(Self::$variant),)+
-                    byte => Err(Problem::UnknownByte { what: name, byte }),
+                    byte => Err(DecodeProblem::UnknownByte { what: name, byte }),
                 })
             }
         }

@@ -26,7 +26,7 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Revision, Store, StoreLim
 use super::shared::Core;
 use super::state::{State, told_by};
 use crate::keys::ClusterKey;
-use crate::records::{TargetChunk, TargetHead};
+use crate::records::{TargetChunkRecord, TargetHeadRecord};
 
 const WRITE: &str = "cluster.targets";
 
@@ -94,7 +94,7 @@ impl Basis {
     }
 
     /// Every target of a chunk, with what changes.
-    fn chunk(&self, chunk: u32, changes: &BTreeMap<ShardId, &Target>) -> TargetChunk {
+    fn chunk(&self, chunk: u32, changes: &BTreeMap<ShardId, &Target>) -> TargetChunkRecord {
         let shards = self.chunks.shards(chunk).map(|shard| ShardId::from_raw(shard.into()));
         let target = |shard| match (changes.get(&shard), self.map.info(shard)) {
             (Some(target), _) => Target::clone(target),
@@ -104,7 +104,7 @@ impl Basis {
             }
             (None, Err(_)) => Target::default(),
         };
-        TargetChunk { targets: shards.map(target).collect() }
+        TargetChunkRecord { targets: shards.map(target).collect() }
     }
 }
 
@@ -178,7 +178,7 @@ impl Core {
     fn head_commit(&self, guards: &[Guard], head: Expect, header: TargetHeader) -> CommitBuilder {
         let key = self.keys.key(&ClusterKey::TargetHead);
         let commit = self.guarded(guards).expect(key.clone(), head);
-        commit.put(key, TargetHead { header }.encode())
+        commit.put(key, TargetHeadRecord { header }.encode())
     }
 
     fn guarded(&self, guards: &[Guard]) -> CommitBuilder {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use shardwright_contracts::{Env, FenceEpoch, InfraError, LogicalTime};
 use shardwright_store::{AnyStore, Commit, Conflict, Expect, Key, Revision, Store, Versioned};
 
-use crate::codec::{ClockMark, Record};
+use crate::codec::{ClockMarkRecord, Record};
 use crate::fault;
 use crate::floor::FenceFloor;
 use crate::together::Together;
@@ -101,7 +101,7 @@ impl EngineClock {
         env: &dyn Env,
         key: Key,
         interval_ms: u64,
-        mark: Option<(ClockMark, Revision)>,
+        mark: Option<(ClockMarkRecord, Revision)>,
         floor: FenceFloor,
     ) -> Self {
         let allowed_until = mark.map_or(LogicalTime::ZERO, |(mark, _)| mark.reserved_until);
@@ -169,7 +169,7 @@ impl EngineClock {
         let now = self.read(env);
         // What others may have told stays allowed.
         let reserved_until = by_calendar.max(now).max(allowed_until);
-        let mark = ClockMark { reserved_until };
+        let mark = ClockMarkRecord { reserved_until };
         let commit = Commit::builder()
             .expect(self.key.clone(), known.map_or(Expect::Absent, Expect::At))
             .put(self.key.clone(), mark.encode());
@@ -207,11 +207,11 @@ impl EngineClock {
     fn allow_found(&self, env: &dyn Env, found: Option<&Versioned>) -> Result<(), InfraError> {
         let (mark, at) = match found {
             Some(found) => {
-                let mark = ClockMark::decode(&found.value)
+                let mark = ClockMarkRecord::decode(&found.value)
                     .map_err(|error| fault::decode(OPERATION, &error))?;
                 (mark, Some(found.revision))
             }
-            None => (ClockMark { reserved_until: LogicalTime::ZERO }, None),
+            None => (ClockMarkRecord { reserved_until: LogicalTime::ZERO }, None),
         };
         self.allow(env, mark, at);
         Ok(())
@@ -220,7 +220,7 @@ impl EngineClock {
     /// Whoever has a mark that lies further ahead than ours ever would tells such times. Leases
     /// that they grant and those that we grant are to be judged by about the same time, so we
     /// follow.
-    fn allow(&self, env: &dyn Env, mark: ClockMark, at: Option<Revision>) {
+    fn allow(&self, env: &dyn Env, mark: ClockMarkRecord, at: Option<Revision>) {
         let mut state = self.lock();
         state.allowed_until = state.allowed_until.max(mark.reserved_until);
         state.mark_at = at;

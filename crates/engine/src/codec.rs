@@ -1,6 +1,6 @@
 //! Stored records as bytes, and back.
 //!
-//! A record starts with a [`Kind`] byte and a version byte, so that decoding rejects a value under
+//! A record starts with a [`RecordKind`] byte and a version byte, so that decoding rejects a value under
 //! the wrong key or of a later version. The fields follow in the canonical framing: integers
 //! little-endian, byte strings and lists behind a `u32`, options behind a presence byte, enums one
 //! byte.
@@ -24,12 +24,12 @@ mod reader;
 mod record;
 mod store_records;
 
-pub use error::{DecodeError, Problem};
+pub use error::{DecodeError, DecodeProblem};
 pub use field::Field;
-pub use kind::Kind;
+pub use kind::RecordKind;
 pub use reader::{List, ReadFields, Reader};
 pub use record::{Record, VERSION, encode_as};
-pub use store_records::{ClockMark, Format, StoreGeneration};
+pub use store_records::{ClockMarkRecord, FormatRecord, StoreGenerationRecord};
 
 // `record!` refers to these here, so that its callers need not depend on `contracts`.
 pub use shardwright_contracts::{CanonicalBytes, CanonicalSink};

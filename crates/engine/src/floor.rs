@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use shardwright_contracts::{FenceEpoch, InfraError};
 use shardwright_store::{CommitBuilder, Expect, Key, Revision, Versioned};
 
-use crate::codec::{Record, StoreGeneration};
+use crate::codec::{Record, StoreGenerationRecord};
 use crate::fault;
 
 /// Fences of one generation; the number of the generation lies above.
@@ -32,7 +32,7 @@ struct Known {
 
 impl FenceFloor {
     /// Goes by a generation that was read.
-    pub fn new(key: Key, generation: StoreGeneration, at: Option<Revision>) -> Self {
+    pub fn new(key: Key, generation: StoreGenerationRecord, at: Option<Revision>) -> Self {
         let known = Known { floor: floor_of(generation), generation_at: at, is_sure: false };
         Self { key, known: Mutex::new(known) }
     }
@@ -72,7 +72,7 @@ impl FenceFloor {
     ) -> Result<(), InfraError> {
         let mut known = self.lock();
         if let Some(found) = found {
-            let generation = StoreGeneration::decode(&found.value);
+            let generation = StoreGenerationRecord::decode(&found.value);
             let generation = generation.map_err(|error| fault::decode(operation, &error))?;
             known.floor = known.floor.max(floor_of(generation));
         }
@@ -87,7 +87,7 @@ impl FenceFloor {
 }
 
 /// The generation in the high bits.
-pub fn floor_of(generation: StoreGeneration) -> FenceEpoch {
+pub fn floor_of(generation: StoreGenerationRecord) -> FenceEpoch {
     let floor = u64::from(generation.number) << FENCE_BITS;
     FenceEpoch::from_raw(floor).unwrap_or(FenceEpoch::INITIAL)
 }

@@ -8,16 +8,16 @@
 //!
 //! | key | record |
 //! |---|---|
-//! | `meta/format` | [`Format`](crate::codec::Format) |
-//! | `meta/incarnation` | [`StoreGeneration`](crate::codec::StoreGeneration) |
-//! | `meta/clock` | [`ClockMark`](crate::codec::ClockMark) |
+//! | `meta/format` | [`FormatRecord`](crate::codec::FormatRecord) |
+//! | `meta/incarnation` | [`StoreGenerationRecord`](crate::codec::StoreGenerationRecord) |
+//! | `meta/clock` | [`ClockMarkRecord`](crate::codec::ClockMarkRecord) |
 
 use std::sync::Arc;
 
 use shardwright_contracts::TenantId;
 use shardwright_store::{Key, StoreRange};
 
-use crate::codec::Kind;
+use crate::codec::RecordKind;
 
 /// The keys of one system within a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,11 +135,11 @@ impl MetaKey {
 
     /// Kind of the record under the key.
     #[must_use]
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> RecordKind {
         match self {
-            Self::Format => Kind::Format,
-            Self::Generation => Kind::StoreGeneration,
-            Self::Clock => Kind::ClockMark,
+            Self::Format => RecordKind::Format,
+            Self::Generation => RecordKind::StoreGeneration,
+            Self::Clock => RecordKind::ClockMark,
         }
     }
 }

@@ -3,7 +3,7 @@
 use shardwright_contracts::InfraError;
 use shardwright_store::{AnyStore, Commit, Expect, Key, Revision, Store, Versioned};
 
-use crate::codec::{Format, Record, StoreGeneration};
+use crate::codec::{FormatRecord, Record, StoreGenerationRecord};
 use crate::fault;
 use crate::floor::FenceFloor;
 use crate::keyspace::Keyspace;
@@ -33,25 +33,27 @@ pub enum StoreOpenError {
 
 /// Sets a store up if it is empty, and returns the lowest fence that is valid in it.
 pub async fn set_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, StoreOpenError> {
-    let format = ensure(store, keys.format(), Format { version: FORMAT }).await?.0;
+    let format = ensure(store, keys.format(), FormatRecord { version: FORMAT }).await?.0;
     if format.version > FORMAT {
         return Err(StoreOpenError::NewerFormat { found: format.version, known: FORMAT });
     }
     let (generation, found) =
-        ensure(store, keys.generation(), StoreGeneration { number: 0 }).await?;
+        ensure(store, keys.generation(), StoreGenerationRecord { number: 0 }).await?;
     Ok(FenceFloor::new(keys.generation(), generation, found.map(|found| found.revision)))
 }
 
 /// Returns what [`set_up`] returns, and writes nothing: a missing record counts as it would be
 /// written.
 pub async fn look_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, StoreOpenError> {
-    let format = load::<Format>(store, &keys.format()).await?;
-    if let Some((Format { version: found }, _)) = format.filter(|(one, _)| one.version > FORMAT) {
+    let format = load::<FormatRecord>(store, &keys.format()).await?;
+    if let Some((FormatRecord { version: found }, _)) =
+        format.filter(|(one, _)| one.version > FORMAT)
+    {
         return Err(StoreOpenError::NewerFormat { found, known: FORMAT });
     }
-    let (generation, at) = match load::<StoreGeneration>(store, &keys.generation()).await? {
+    let (generation, at) = match load::<StoreGenerationRecord>(store, &keys.generation()).await? {
         Some((generation, found)) => (generation, Some(found.revision)),
-        None => (StoreGeneration { number: 0 }, None),
+        None => (StoreGenerationRecord { number: 0 }, None),
     };
     Ok(FenceFloor::new(keys.generation(), generation, at))
 }
@@ -59,7 +61,7 @@ pub async fn look_up(store: &AnyStore, keys: &Keyspace) -> Result<FenceFloor, St
 /// Whether a store was set up under these keys, in a format that this version knows.
 pub async fn is_set_up(store: &AnyStore, keys: &Keyspace) -> Result<bool, StoreOpenError> {
     look_up(store, keys).await?;
-    Ok(load::<Format>(store, &keys.format()).await?.is_some())
+    Ok(load::<FormatRecord>(store, &keys.format()).await?.is_some())
 }
 
 /// Makes every fence granted so far stale, and returns the new generation.
@@ -142,7 +144,7 @@ struct Raising<'s> {
 }
 
 impl Transaction for Raising<'_> {
-    type Basis = Option<(StoreGeneration, Versioned)>;
+    type Basis = Option<(StoreGenerationRecord, Versioned)>;
     type Answer = u32;
     type Output = u32;
     type Error = InfraError;
@@ -162,7 +164,7 @@ impl Transaction for Raising<'_> {
         };
         let number = number.saturating_add(1);
         let commit = Commit::builder().expect(self.key.clone(), expect);
-        let commit = commit.put(self.key.clone(), StoreGeneration { number }.encode());
+        let commit = commit.put(self.key.clone(), StoreGenerationRecord { number }.encode());
         Ok(Decision::Commit(commit, number))
     }
 

@@ -18,7 +18,7 @@ use shardwright_engine::transact::{Settled, Tries};
 use shardwright_store::{Commit, Expect, Revision, Store};
 
 use crate::coordinator::{Core, StoredCoordinator};
-use crate::records::{Gate, Waiting};
+use crate::records::{RunStateRecord, WaitingWorkerRecord};
 use crate::shard::Place;
 use crate::view::RunView;
 
@@ -81,9 +81,11 @@ impl StoredCoordinator {
         tenant: TenantId,
         run: RunId,
         view: &RunView,
-    ) -> Result<(Gate, Revision), ClaimError> {
+    ) -> Result<(RunStateRecord, Revision), ClaimError> {
         let fence_floor = self.core.fence_floor();
-        let check = |gate: &Gate| check_handing_out::<ClaimError>(&gate.for_run(run, fence_floor));
+        let check = |gate: &RunStateRecord| {
+            check_handing_out::<ClaimError>(&gate.for_run(run, fence_floor))
+        };
         if let Some((gate, at)) = view.gate()
             && check(&gate).is_ok()
         {
@@ -96,7 +98,8 @@ impl StoredCoordinator {
             self.core.check_gate(tenant, run, OPERATION).await?;
             return Err(RunNotFound { run }.into());
         };
-        let gate = Gate::decode(&found.value).map_err(|error| fault::decode(OPERATION, &error))?;
+        let gate = RunStateRecord::decode(&found.value)
+            .map_err(|error| fault::decode(OPERATION, &error))?;
         check(&gate)?;
         Ok((gate, found.revision))
     }
@@ -172,7 +175,7 @@ impl StoredCoordinator {
     ) {
         let key = self.core.keys.waiting(tenant, run, worker);
         let gate = self.core.keys.gate(tenant, run);
-        let value = Waiting { until }.encode();
+        let value = WaitingWorkerRecord { until }.encode();
         let commit = Commit::builder().guard(gate, Expect::At(gate_at));
         let commit = match self.core.session().await {
             Ok(Some(session)) => commit.put_in_session(key, value, session),

@@ -19,7 +19,7 @@ use shardwright_store::{
 };
 
 use crate::coordinator::{Core, StoredCoordinator};
-use crate::records::Run;
+use crate::records::RunHeadRecord;
 use crate::view::RECORDS_PER_PAGE;
 
 const OPERATION: &str = "collect";
@@ -142,7 +142,7 @@ struct FoundRun {
     status: RunStatus,
     since: LogicalTime,
     collecting: bool,
-    stored: Run,
+    stored: RunHeadRecord,
 }
 
 impl FoundRun {
@@ -163,7 +163,7 @@ impl Core {
         for (key, found) in entries {
             // One that cannot be read is somebody's to look at, not ours to take away.
             let (Some((tenant, run)), Ok(stored)) =
-                (self.keys.parse_run(&key), Run::decode(&found.value))
+                (self.keys.parse_run(&key), RunHeadRecord::decode(&found.value))
             else {
                 continue;
             };
@@ -217,7 +217,7 @@ impl Core {
     async fn mark(&self, found: &FoundRun) -> Result<Option<Revision>, InfraError> {
         let RunAddress { tenant, run } = found.address;
         let (run_key, expect) = (self.keys.run(tenant, run), Expect::At(found.at));
-        let marked = Run { collecting: true, ..found.stored.clone() };
+        let marked = RunHeadRecord { collecting: true, ..found.stored.clone() };
         let mark = Commit::builder()
             .expect(run_key.clone(), expect)
             .put(run_key.clone(), marked.encode())

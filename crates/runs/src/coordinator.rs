@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use shardwright_contracts::{Env, FenceEpoch, LogicalTime};
 use shardwright_coordination::{ClaimCooldowns, InfraError};
 use shardwright_engine::clock::EngineClock;
-use shardwright_engine::codec::ClockMark;
+use shardwright_engine::codec::ClockMarkRecord;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_engine::setup::{self, StoreOpenError};
 use shardwright_engine::transact::Driver;
@@ -59,7 +59,7 @@ impl StoredCoordinator {
         config: EngineConfig,
     ) -> Result<Self, StoreOpenError> {
         let floor = setup::set_up(&store, &keys).await?;
-        let mark = setup::load::<ClockMark>(&store, &keys.clock()).await?;
+        let mark = setup::load::<ClockMarkRecord>(&store, &keys.clock()).await?;
         let mark = mark.map(|(mark, found)| (mark, found.revision));
         let interval_ms = config.clock_mark_interval_ms;
         let clock = EngineClock::new(&*env, keys.clock(), interval_ms, mark, floor);

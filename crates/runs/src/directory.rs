@@ -12,7 +12,7 @@ use shardwright_store::{Commit, Expect, Key, Revision, ScanPage, Snapshot, Store
 
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::keys::StoreKey;
-use crate::records::{Named, Purpose};
+use crate::records::{RunLabelRecord, RunNameRecord};
 
 const OPERATION: &str = "name_run";
 
@@ -23,7 +23,7 @@ impl StoredCoordinator {
         request: FindRun,
     ) -> Result<Option<RunId>, InfraError> {
         let name = request.name;
-        let found = self.core.look_up::<Named>(&self.core.keys.name(tenant, name)).await?;
+        let found = self.core.look_up::<RunNameRecord>(&self.core.keys.name(tenant, name)).await?;
         Ok(found.map(|(named, _)| named.run))
     }
 
@@ -43,7 +43,7 @@ impl StoredCoordinator {
             self.core.keys.run(tenant, run),
             self.core.keys.purpose(tenant, run),
         ];
-        let value = Purpose { job: job.clone() }.encode();
+        let value = RunLabelRecord { job: job.clone() }.encode();
         let core = &self.core;
         let mut naming = Naming { core, keys, run, value, instead_of, overtaken: None };
         core.driver.transact(&mut naming).await
@@ -55,7 +55,8 @@ impl StoredCoordinator {
         request: LabelOf,
     ) -> Result<Option<RunLabel>, InfraError> {
         let run = request.run;
-        let found = self.core.look_up::<Purpose>(&self.core.keys.purpose(tenant, run)).await?;
+        let found =
+            self.core.look_up::<RunLabelRecord>(&self.core.keys.purpose(tenant, run)).await?;
         Ok(found.map(|(purpose, _)| purpose.job))
     }
 
@@ -67,7 +68,7 @@ impl StoredCoordinator {
         let jobs = entries.iter().filter_map(|(key, found)| {
             let Some(StoreKey::Purpose(_, run)) = self.core.keys.parse(key) else { return None };
             // One that cannot be read hides no other; whoever asks for it is told.
-            let Purpose { job } = Purpose::decode(&found.value).ok()?;
+            let RunLabelRecord { job } = RunLabelRecord::decode(&found.value).ok()?;
             Some((run, job))
         });
         Ok(jobs.collect())
@@ -88,7 +89,7 @@ struct Naming<'c> {
 
 /// What a name stands for, and whether the run id is used.
 struct NameBasis {
-    named: Option<(Named, Versioned)>,
+    named: Option<(RunNameRecord, Versioned)>,
     is_used: bool,
 }
 
@@ -138,7 +139,7 @@ impl Transaction for Naming<'_> {
             .expect(name.clone(), expect)
             .expect(purpose.clone(), Expect::Absent)
             .guard(run_key, Expect::Absent)
-            .put(name, Named { run }.encode())
+            .put(name, RunNameRecord { run }.encode())
             .put(purpose, self.value.clone());
         Ok(Decision::Commit(commit, (run, at)))
     }
@@ -194,13 +195,13 @@ impl Core {
         at: Revision,
     ) -> Result<Option<(Key, Expect)>, InfraError> {
         let purpose = self.keys.purpose(tenant, run);
-        let name = match self.look_up_since::<Purpose>(&purpose, at).await {
-            Ok(Some((Purpose { job }, _))) => self.keys.name(tenant, job.name),
+        let name = match self.look_up_since::<RunLabelRecord>(&purpose, at).await {
+            Ok(Some((RunLabelRecord { job }, _))) => self.keys.name(tenant, job.name),
             Ok(None) => return Ok(None),
             Err(InfraError::Corrupt { .. }) => return self.name_pointing_to(tenant, run, at).await,
             Err(error) => return Err(error),
         };
-        let named = match self.look_up_since::<Named>(&name, at).await {
+        let named = match self.look_up_since::<RunNameRecord>(&name, at).await {
             // What cannot be read stays, for somebody to look at.
             Err(InfraError::Corrupt { .. }) => return Ok(None),
             named => named?,
@@ -222,7 +223,7 @@ impl Core {
                 name = None;
             }
             let points_here = |(_, found): &(Key, Versioned)| {
-                Named::decode(&found.value).is_ok_and(|named| named.run == run)
+                RunNameRecord::decode(&found.value).is_ok_and(|named| named.run == run)
             };
             let here = page.entries.into_iter().find(points_here);
             name = name.take().or(here.map(|(key, found)| (key, Expect::At(found.revision))));

@@ -8,7 +8,7 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, SessionId}
 use crate::keys::RunKeys;
 use crate::operate::Draft;
 use crate::quota::Room;
-use crate::records::{Binding, Definition, OpenShard, Progress};
+use crate::records::{BindingRecord, ClaimableRecord, DefinitionRecord, ProgressRecord};
 use crate::shard::{Basis, Bound, Loaded, Place};
 
 /// What changed besides progress.
@@ -57,9 +57,10 @@ pub(crate) fn commit(
     let Place { tenant, key } = place;
     let progress = keys.progress(tenant, key);
     let mut commit = compare(keys, place, progress.clone(), current.basis)
-        .put(progress, Progress::encode_of(&draft.record));
+        .put(progress, ProgressRecord::encode_of(&draft.record));
     if effects.redefines {
-        commit = commit.put(keys.definition(tenant, key), Definition::encode_of(&draft.record));
+        commit =
+            commit.put(keys.definition(tenant, key), DefinitionRecord::encode_of(&draft.record));
     }
     if let Some(holder) = draft.record.head.lease.filter(|_| effects.grants) {
         commit = bind(commit, keys, place, &draft.record, holder, session);
@@ -67,7 +68,7 @@ pub(crate) fn commit(
         commit = commit.delete(keys.owner(tenant, key));
     }
     if effects.opens {
-        commit = commit.put(keys.open(tenant, key), OpenShard.encode());
+        commit = commit.put(keys.open(tenant, key), ClaimableRecord.encode());
     } else if effects.closes {
         commit = commit.delete(keys.open(tenant, key));
     }
@@ -102,9 +103,9 @@ pub(crate) fn insert(
 ) -> CommitBuilder {
     let key: ShardKey = shard.head.key;
     commit
-        .put(keys.definition(tenant, key), Definition::encode_of(shard))
-        .put(keys.progress(tenant, key), Progress::encode_of(shard))
-        .put(keys.open(tenant, key), OpenShard.encode())
+        .put(keys.definition(tenant, key), DefinitionRecord::encode_of(shard))
+        .put(keys.progress(tenant, key), ProgressRecord::encode_of(shard))
+        .put(keys.open(tenant, key), ClaimableRecord.encode())
 }
 
 fn bind(
@@ -116,7 +117,7 @@ fn bind(
     session: Option<SessionId>,
 ) -> CommitBuilder {
     let LeaseHolder { owner, deadline } = holder;
-    let binding = Binding { owner, fence: record.head.fence, deadline }.encode();
+    let binding = BindingRecord { owner, fence: record.head.fence, deadline }.encode();
     let key = keys.owner(place.tenant, place.key);
     match session {
         Some(session) => commit.put_in_session(key, binding, session),

@@ -12,7 +12,7 @@ use shardwright_store::{Commit, Expect, Store};
 
 use crate::coordinator::StoredCoordinator;
 use crate::keys::StoreKey;
-use crate::records::{Estimate, Gate};
+use crate::records::{EstimateRecord, RunStateRecord};
 
 const OPERATION: &str = "estimate";
 
@@ -26,13 +26,13 @@ impl StoredCoordinator {
         let lease = &lease;
         let (core, ShardKey { run, .. }) = (&self.core, lease.key());
         let at = core.now().await?;
-        let told = Estimate { fence: lease.fence(), holder: lease.owner(), at, estimate };
+        let told = EstimateRecord { fence: lease.fence(), holder: lease.owner(), at, estimate };
         // A run that has ended or is gone gets nothing more.
         let gate = core.keys.gate(tenant, run);
         let loaded = core.store.load(std::slice::from_ref(&gate)).await;
         let snapshot = loaded.map_err(|error| fault::read(OPERATION, &error))?;
         let Some(found) = snapshot.values.into_iter().next().flatten() else { return Ok(()) };
-        let status = Gate::decode(&found.value).map(|gate| gate.status);
+        let status = RunStateRecord::decode(&found.value).map(|gate| gate.status);
         if status.map_err(|error| fault::decode(OPERATION, &error))? != RunStatus::Active {
             return Ok(());
         }
@@ -59,7 +59,8 @@ impl StoredCoordinator {
         let told = entries.iter().filter_map(|(key, found)| {
             let StoreKey::Estimate(_, key) = self.core.keys.parse(key)? else { return None };
             // What cannot be read is no advice.
-            let Estimate { fence, holder, at, estimate } = Estimate::decode(&found.value).ok()?;
+            let EstimateRecord { fence, holder, at, estimate } =
+                EstimateRecord::decode(&found.value).ok()?;
             Some(HeldEstimate { shard: key.shard, fence, holder, at, estimate })
         });
         Ok(told.collect())

@@ -2,44 +2,44 @@
 //!
 //! | key | record |
 //! |---|---|
-//! | `quota/total`, `quota/tenant/<tenant>` | [`Quota`] |
-//! | `run/<tenant>/<run>` | [`Run`] |
-//! | `manifest/<tenant>/<run>` | [`Manifest`] |
-//! | `count/<tenant>/<run>` | [`Count`] |
-//! | `stage/<tenant>/<run>` | [`Stage`] |
-//! | `watermark/<tenant>/<run>` | [`Watermark`] |
-//! | `estimate/<tenant>/<run>/<shard>` | [`Estimate`] |
-//! | `name/<tenant>/<name>` | [`Named`] |
-//! | `purpose/<tenant>/<run>` | [`Purpose`] |
-//! | `shard/<tenant>/<run>/<shard>/definition` | [`Definition`] |
-//! | `shard/<tenant>/<run>/<shard>/progress` | [`Progress`] |
-//! | `view/<tenant>/<run>/gate` | [`Gate`] |
-//! | `view/<tenant>/<run>/open/<shard>` | [`OpenShard`] |
-//! | `view/<tenant>/<run>/owner/<shard>` | [`Binding`] |
-//! | `view/<tenant>/<run>/waiting/<worker>` | [`Waiting`] |
-//! | `view/<tenant>/<run>/ask/<shard>` | [`SplitAsk`] |
-//! | `view/<tenant>/<run>/asker/<worker>` | [`Asker`] |
+//! | `quota/total`, `quota/tenant/<tenant>` | [`ReservedShardsRecord`] |
+//! | `run/<tenant>/<run>` | [`RunHeadRecord`] |
+//! | `manifest/<tenant>/<run>` | [`ManifestRecord`] |
+//! | `count/<tenant>/<run>` | [`RunShardsRecord`] |
+//! | `stage/<tenant>/<run>` | [`StageRecord`] |
+//! | `watermark/<tenant>/<run>` | [`WatermarkRecord`] |
+//! | `estimate/<tenant>/<run>/<shard>` | [`EstimateRecord`] |
+//! | `name/<tenant>/<name>` | [`RunNameRecord`] |
+//! | `purpose/<tenant>/<run>` | [`RunLabelRecord`] |
+//! | `shard/<tenant>/<run>/<shard>/definition` | [`DefinitionRecord`] |
+//! | `shard/<tenant>/<run>/<shard>/progress` | [`ProgressRecord`] |
+//! | `view/<tenant>/<run>/gate` | [`RunStateRecord`] |
+//! | `view/<tenant>/<run>/open/<shard>` | [`ClaimableRecord`] |
+//! | `view/<tenant>/<run>/owner/<shard>` | [`BindingRecord`] |
+//! | `view/<tenant>/<run>/waiting/<worker>` | [`WaitingWorkerRecord`] |
+//! | `view/<tenant>/<run>/ask/<shard>` | [`SplitRequestRecord`] |
+//! | `view/<tenant>/<run>/asker/<worker>` | [`RequesterRecord`] |
 //!
 //! What is under `view` is all that somebody who waits for work has to watch, and a checkpoint
 //! writes none of it.
 //!
-//! [`Asker`]: crate::records::Asker
-//! [`Binding`]: crate::records::Binding
-//! [`Count`]: crate::records::Count
-//! [`Definition`]: crate::records::Definition
-//! [`Estimate`]: crate::records::Estimate
-//! [`Gate`]: crate::records::Gate
-//! [`Manifest`]: crate::records::Manifest
-//! [`Named`]: crate::records::Named
-//! [`OpenShard`]: crate::records::OpenShard
-//! [`Progress`]: crate::records::Progress
-//! [`Purpose`]: crate::records::Purpose
-//! [`Quota`]: crate::records::Quota
-//! [`Run`]: crate::records::Run
-//! [`SplitAsk`]: crate::records::SplitAsk
-//! [`Stage`]: crate::records::Stage
-//! [`Waiting`]: crate::records::Waiting
-//! [`Watermark`]: crate::records::Watermark
+//! [`BindingRecord`]: crate::records::BindingRecord
+//! [`ClaimableRecord`]: crate::records::ClaimableRecord
+//! [`DefinitionRecord`]: crate::records::DefinitionRecord
+//! [`EstimateRecord`]: crate::records::EstimateRecord
+//! [`ManifestRecord`]: crate::records::ManifestRecord
+//! [`ProgressRecord`]: crate::records::ProgressRecord
+//! [`RequesterRecord`]: crate::records::RequesterRecord
+//! [`ReservedShardsRecord`]: crate::records::ReservedShardsRecord
+//! [`RunHeadRecord`]: crate::records::RunHeadRecord
+//! [`RunLabelRecord`]: crate::records::RunLabelRecord
+//! [`RunNameRecord`]: crate::records::RunNameRecord
+//! [`RunShardsRecord`]: crate::records::RunShardsRecord
+//! [`RunStateRecord`]: crate::records::RunStateRecord
+//! [`SplitRequestRecord`]: crate::records::SplitRequestRecord
+//! [`StageRecord`]: crate::records::StageRecord
+//! [`WaitingWorkerRecord`]: crate::records::WaitingWorkerRecord
+//! [`WatermarkRecord`]: crate::records::WatermarkRecord
 
 mod parse;
 mod store_key;

@@ -14,7 +14,7 @@ use shardwright_engine::transact::{Decided, Decision, Read, Transaction};
 use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Snapshot, Store, Versioned};
 
 use crate::coordinator::Core;
-use crate::records::{Count, Quota};
+use crate::records::{ReservedShardsRecord, RunShardsRecord};
 use crate::shard::{BASIS_KEYS, Basis, Place};
 
 /// What a commit has to compare and to write so that room is used up only once.
@@ -52,9 +52,9 @@ const RETURN: &str = "return_room";
 /// The counters that a reservation looks at.
 #[derive(Clone, Copy)]
 struct Counters {
-    count: Counter<Count>,
-    tenant: Counter<Quota>,
-    total: Counter<Quota>,
+    count: Counter<RunShardsRecord>,
+    tenant: Counter<ReservedShardsRecord>,
+    total: Counter<ReservedShardsRecord>,
 }
 
 impl Core {
@@ -186,7 +186,7 @@ impl Transaction for Returning<'_> {
 
     async fn decide(&mut self, counters: &Counters) -> Decided<(), InfraError> {
         let Counters { count, tenant, total } = *counters;
-        let Count { used, reserved } = count.value;
+        let RunShardsRecord { used, reserved } = count.value;
         let unused = reserved.saturating_sub(used);
         if unused == 0 || used == 0 {
             return Ok(Decision::Answer(()));
@@ -194,7 +194,7 @@ impl Transaction for Returning<'_> {
         let [count_key, tenant_key, total_key] = self.keys.clone();
         let commit = Commit::builder()
             .expect(count_key.clone(), count.expect)
-            .put(count_key, Count { used, reserved: used }.encode());
+            .put(count_key, RunShardsRecord { used, reserved: used }.encode());
         let commit = lower(commit, tenant_key, tenant, unused);
         Ok(Decision::Commit(lower(commit, total_key, total, unused), ()))
     }
@@ -208,9 +208,9 @@ fn expect_of(found: Option<Versioned>) -> Expect {
 
 /// New values of counters.
 struct Updates {
-    count: Counter<Count>,
+    count: Counter<RunShardsRecord>,
     /// The tenant's and the common one, if more room was reserved.
-    quotas: Option<(Counter<Quota>, Counter<Quota>)>,
+    quotas: Option<(Counter<ReservedShardsRecord>, Counter<ReservedShardsRecord>)>,
 }
 
 impl Counters {
@@ -219,9 +219,9 @@ impl Counters {
             fault::corrupt(operation, "the store answered for other keys than asked")
         })?;
         Ok(Self {
-            count: counter(count.as_ref(), Count { used: 0, reserved: 0 }, operation)?,
-            tenant: counter(tenant.as_ref(), Quota { reserved: 0 }, operation)?,
-            total: counter(total.as_ref(), Quota { reserved: 0 }, operation)?,
+            count: counter(count.as_ref(), RunShardsRecord { used: 0, reserved: 0 }, operation)?,
+            tenant: counter(tenant.as_ref(), ReservedShardsRecord { reserved: 0 }, operation)?,
+            total: counter(total.as_ref(), ReservedShardsRecord { reserved: 0 }, operation)?,
         })
     }
 
@@ -231,10 +231,10 @@ impl Counters {
         block: u64,
         additional: usize,
     ) -> Result<Updates, ShardLimitViolation> {
-        let Count { used, reserved } = self.count.value;
+        let RunShardsRecord { used, reserved } = self.count.value;
         let wanted = used.saturating_add(additional as u64);
         if wanted <= reserved {
-            let count = Counter { value: Count { used: wanted, reserved }, ..self.count };
+            let count = Counter { value: RunShardsRecord { used: wanted, reserved }, ..self.count };
             return Ok(Updates { count, quotas: None });
         }
         let (tenant, total) = (self.tenant.value.reserved, self.total.value.reserved);
@@ -247,11 +247,11 @@ impl Counters {
             .saturating_sub(tenant)
             .min((limits.total as u64).saturating_sub(total));
         let more = needed.max(block.min(free));
-        let raise = |counter: Counter<Quota>| Counter {
-            value: Quota { reserved: counter.value.reserved.saturating_add(more) },
+        let raise = |counter: Counter<ReservedShardsRecord>| Counter {
+            value: ReservedShardsRecord { reserved: counter.value.reserved.saturating_add(more) },
             ..counter
         };
-        let value = Count { used: wanted, reserved: reserved.saturating_add(more) };
+        let value = RunShardsRecord { used: wanted, reserved: reserved.saturating_add(more) };
         Ok(Updates {
             count: Counter { value, ..self.count },
             quotas: Some((raise(self.tenant), raise(self.total))),
@@ -260,13 +260,18 @@ impl Counters {
 }
 
 /// Makes a commit lower a counter, or forget one of which nothing is left.
-fn lower(commit: CommitBuilder, key: Key, counter: Counter<Quota>, freed: u64) -> CommitBuilder {
+fn lower(
+    commit: CommitBuilder,
+    key: Key,
+    counter: Counter<ReservedShardsRecord>,
+    freed: u64,
+) -> CommitBuilder {
     let reserved = counter.value.reserved.saturating_sub(freed);
     let commit = commit.expect(key.clone(), counter.expect);
     if reserved == 0 && counter.expect != Expect::Absent {
         commit.delete(key)
     } else {
-        commit.put(key, Quota { reserved }.encode())
+        commit.put(key, ReservedShardsRecord { reserved }.encode())
     }
 }
 

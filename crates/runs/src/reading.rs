@@ -14,7 +14,7 @@ use shardwright_store::{Key, Revision, ScanPage, Snapshot, Store, Versioned};
 
 use crate::coordinator::Core;
 use crate::keys::ShardPart;
-use crate::records::{Manifest, Run, join_run};
+use crate::records::{ManifestRecord, RunHeadRecord, join_run};
 use crate::shard::{Place, decode_shard};
 
 /// A run as it is stored.
@@ -30,7 +30,7 @@ pub(crate) struct StoredRun {
 
 /// What is stored of a run, undecoded but for the run itself.
 struct Parts {
-    run: Run,
+    run: RunHeadRecord,
     at: Revision,
     manifest: Option<Versioned>,
     collecting: bool,
@@ -52,9 +52,9 @@ impl Core {
         }
         let Parts { run: stored, at, manifest, collecting, has_gate } = parts.whole(operation)?;
         let manifest = match manifest {
-            Some(manifest) => Manifest::decode(&manifest.value)
+            Some(manifest) => ManifestRecord::decode(&manifest.value)
                 .map_err(|error| damaged(run, operation, error.to_string()))?,
-            None => Manifest { root_shards: Vec::new() },
+            None => ManifestRecord { root_shards: Vec::new() },
         };
         let joined = join_run(stored, manifest);
         let record = joined.map_err(|error| damaged(run, operation, error.to_string()))?;
@@ -93,7 +93,7 @@ impl Core {
             return Err(fault::corrupt(operation, "the store answered for other keys than asked"));
         };
         let Some(found) = found else { return Ok((None, revision)) };
-        let stored = Run::decode(&found.value);
+        let stored = RunHeadRecord::decode(&found.value);
         let stored = stored.map_err(|error| damaged(run, operation, error.to_string()))?;
         if (stored.tenant, stored.run) != (tenant, run) {
             let message = "what is stored there is another run".to_owned();

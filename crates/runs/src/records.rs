@@ -1,7 +1,7 @@
 //! Records of the run protocol.
 //!
-//! A shard is two records because every checkpoint writes one of them: [`Definition`] is up to
-//! 41 kB long and rarely changes, [`Progress`] is short. A run is a [`Run`] and a [`Manifest`],
+//! A shard is two records because every checkpoint writes one of them: [`DefinitionRecord`] is up to
+//! 41 kB long and rarely changes, [`ProgressRecord`] is short. A run is a [`RunHeadRecord`] and a [`ManifestRecord`],
 //! which never changes. [`split_shard`], [`join_shard`], [`split_run`] and [`join_run`] convert
 //! between these and the records of the operations.
 
@@ -21,29 +21,29 @@ use shardwright_coordination::{
 use shardwright_engine::codec::{DecodeError, Field, Reader};
 use shardwright_engine::{fields, record};
 
-pub use self::run::{Manifest, Run, join_run, split_run};
-pub use self::shard::{Definition, Progress, join_shard, split_shard};
+pub use self::run::{ManifestRecord, RunHeadRecord, join_run, split_run};
+pub use self::shard::{DefinitionRecord, ProgressRecord, join_shard, split_shard};
 
 /// The run protocol, whose records are declared here.
 #[derive(Debug)]
 pub enum RunProtocol {}
 
 record! { RunProtocol:
-    /// State of a run that its shards' operations need. Apart from [`Run`], which changes more
+    /// State of a run that its shards' operations need. Apart from [`RunHeadRecord`], which changes more
     /// often.
     #[derive(Copy)]
-    Gate: Kind::Gate {
+    RunStateRecord: RecordKind::RunState {
         /// Status of the run.
         status: RunStatus,
         /// Whether the run is paused: no shard is handed out.
         paused: bool,
         /// Configuration of the run.
         config: RunConfig,
-    } check(Gate::checked)
+    } check(RunStateRecord::checked)
 
     /// Owner of a shard. Deleted with the owner's session, if it has one.
     #[derive(Copy)]
-    Binding: Kind::Binding {
+    BindingRecord: RecordKind::Binding {
         /// The worker.
         owner: WorkerId,
         /// Fence of its lease.
@@ -54,17 +54,17 @@ record! { RunProtocol:
 
     /// A worker that found no shard to claim and waits for one.
     #[derive(Copy)]
-    Waiting: Kind::Waiting {
+    WaitingWorkerRecord: RecordKind::WaitingWorker {
         /// When it stops waiting.
         until: LogicalTime,
     }
 
     /// A claimable shard. Its presence is all there is to know.
-    OpenShard: Kind::OpenShard
+    ClaimableRecord: RecordKind::Claimable
 
     /// Split request to the holder of a shard.
     #[derive(Copy)]
-    SplitAsk: Kind::SplitAsk {
+    SplitRequestRecord: RecordKind::SplitRequest {
         /// Fence of the holder. Requests to an earlier holder are void.
         fence: FenceEpoch,
         /// The request, and when the next one is permitted.
@@ -73,23 +73,23 @@ record! { RunProtocol:
 
     /// A worker that has requested a split. It limits each worker to one request at a time.
     #[derive(Copy)]
-    Asker: Kind::Asker {
+    RequesterRecord: RecordKind::Requester {
         /// The shard to split.
         shard: ShardId,
     }
 
     /// Shards of a run, existing and reserved.
     #[derive(Copy)]
-    Count: Kind::Count {
+    RunShardsRecord: RecordKind::RunShards {
         /// Number of shards that exist.
         used: u64,
         /// Number of shards that may exist before the run must reserve more. At least `used`.
         reserved: u64,
-    } check(Count::checked)
+    } check(RunShardsRecord::checked)
 
     /// Shards reserved by the runs of one tenant, or by all runs.
     #[derive(Copy)]
-    Quota: Kind::Quota {
+    ReservedShardsRecord: RecordKind::ReservedShards {
         /// Number of shards.
         reserved: u64,
     }
@@ -98,7 +98,7 @@ record! { RunProtocol:
     ///
     /// `Debug` omits the fingerprint: a reader could test guesses of the registered shards on it.
     #[derive(Copy)]
-    Stage: Kind::Stage {
+    StageRecord: RecordKind::Stage {
         /// Id of the registration.
         op: OpId,
         /// Fingerprint of what it registers.
@@ -106,14 +106,14 @@ record! { RunProtocol:
     } shows(op)
 
     /// Watermark of a run. `Debug` omits the key, which is user data.
-    Watermark: Kind::Watermark {
+    WatermarkRecord: RecordKind::Watermark {
         /// Every key below this one is done.
         reached: Box<[u8]>,
-    } shows() check(Watermark::checked)
+    } shows() check(WatermarkRecord::checked)
 
     /// A holder's estimate of its remaining work.
     #[derive(Copy)]
-    Estimate: Kind::Estimate {
+    EstimateRecord: RecordKind::Estimate {
         /// Fence of the holder's lease.
         fence: FenceEpoch,
         /// The holder.
@@ -126,36 +126,36 @@ record! { RunProtocol:
 
     /// Run to which a name refers.
     #[derive(Copy)]
-    Named: Kind::Named {
+    RunNameRecord: RecordKind::RunName {
         /// The run.
         run: RunId,
     }
 
-    /// Purpose of a run.
-    Purpose: Kind::Purpose {
+    /// Label of a run.
+    RunLabelRecord: RecordKind::RunLabel {
         /// Name under which the run was started, and its description.
         job: RunLabel,
-    } check(Purpose::checked)
+    } check(RunLabelRecord::checked)
 }
 
-impl Gate {
-    /// Returns the gate of a run.
+impl RunStateRecord {
+    /// Returns the state of a run.
     #[must_use]
     pub const fn of(record: &RunRecord) -> Self {
         Self { status: record.status, paused: record.paused, config: record.config }
     }
 
-    /// Returns the gate in the form that operations take.
+    /// Returns the state in the form that operations take.
     #[must_use]
     pub const fn for_run(self, run: RunId, fence_floor: FenceEpoch) -> RunState {
         let Self { status, paused, config } = self;
         RunState { run, status, paused, config, fence_floor }
     }
 
-    /// Returns the gate if a run can have it. The invariants are those of a run.
+    /// Returns the state if a run can have it. The invariants are those of a run.
     fn checked(self) -> Result<Self, InvariantViolation> {
         let Self { status, paused, config } = self;
-        let run = Run {
+        let run = RunHeadRecord {
             tenant: TenantId::from_bytes([0; 32]),
             run: RunId::from_raw(0),
             config,
@@ -170,21 +170,21 @@ impl Gate {
     }
 }
 
-impl Count {
+impl RunShardsRecord {
     fn checked(self) -> Result<Self, InvariantViolation> {
         let violation = InvariantViolation("a run has no more shards than it reserved");
         if self.used <= self.reserved { Ok(self) } else { Err(violation) }
     }
 }
 
-impl Watermark {
+impl WatermarkRecord {
     fn checked(self) -> Result<Self, InvariantViolation> {
         let violation = InvariantViolation("a watermark is a key");
         if self.reached.len() <= MAX_KEY_SIZE { Ok(self) } else { Err(violation) }
     }
 }
 
-impl Purpose {
+impl RunLabelRecord {
     fn checked(self) -> Result<Self, InvariantViolation> {
         let violation = InvariantViolation("a description is not longer than is kept");
         if self.job.description.len() <= MAX_RUN_DESCRIPTION_SIZE {

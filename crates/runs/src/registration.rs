@@ -35,7 +35,7 @@ use crate::coordinator::StoredCoordinator;
 use crate::effects;
 use crate::quota::Room;
 use crate::reading::StoredRun;
-use crate::records::{Gate, Manifest, Run, Stage};
+use crate::records::{ManifestRecord, RunHeadRecord, RunStateRecord, StageRecord};
 
 const OPERATION: &str = "register_shards";
 
@@ -50,7 +50,7 @@ struct Plan {
     /// The run as it will be.
     record: RunRecord,
     shards: Vec<ShardRecord>,
-    stage: Stage,
+    stage: StageRecord,
 }
 
 /// A run that waits for its shards, and what tells of it.
@@ -161,7 +161,7 @@ impl StoredCoordinator {
         let shards = records(tenant, run, &record, shards)?;
         let mut started = self.core.publisher.collector();
         pending.apply(call, &mut record, &mut started);
-        let stage = Stage { op: attempt.op, payload_hash: attempt.payload_hash };
+        let stage = StageRecord { op: attempt.op, payload_hash: attempt.payload_hash };
         Ok((Plan { tenant, run, run_expect, birth, record, shards, stage }, started))
     }
 
@@ -182,23 +182,23 @@ impl StoredCoordinator {
         let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
         commit
             .expect(keys.run(tenant, run), plan.run_expect)
-            .put(keys.run(tenant, run), Run::encode_of(&plan.record, false))
-            .put(keys.manifest(tenant, run), Manifest::encode_of(&plan.record))
-            .put(keys.gate(tenant, run), Gate::of(&plan.record).encode())
+            .put(keys.run(tenant, run), RunHeadRecord::encode_of(&plan.record, false))
+            .put(keys.manifest(tenant, run), ManifestRecord::encode_of(&plan.record))
+            .put(keys.gate(tenant, run), RunStateRecord::of(&plan.record).encode())
     }
 
     async fn load_stage(
         &self,
         tenant: TenantId,
         run: RunId,
-    ) -> Result<(Option<Stage>, Expect), InfraError> {
+    ) -> Result<(Option<StageRecord>, Expect), InfraError> {
         let key = self.core.keys.stage(tenant, run);
         let loaded = self.core.store.load(std::slice::from_ref(&key)).await;
         let Snapshot { values, .. } = loaded.map_err(|error| fault::read(OPERATION, &error))?;
         let Some(found) = values.into_iter().next().flatten() else {
             return Ok((None, Expect::Absent));
         };
-        let stage = Stage::decode(&found.value);
+        let stage = StageRecord::decode(&found.value);
         let stage = stage.map_err(|error| fault::decode(OPERATION, &error))?;
         Ok((Some(stage), Expect::At(found.revision)))
     }
@@ -212,8 +212,8 @@ impl StoredCoordinator {
             .put(keys.stage(tenant, run), plan.stage.encode());
         let commit = match &plan.birth {
             Some(Birth { record, .. }) => commit
-                .put(keys.run(tenant, run), Run::encode_of(record, false))
-                .put(keys.gate(tenant, run), Gate::of(record).encode()),
+                .put(keys.run(tenant, run), RunHeadRecord::encode_of(record, false))
+                .put(keys.gate(tenant, run), RunStateRecord::of(record).encode()),
             None => commit,
         };
         room.add_to(commit)

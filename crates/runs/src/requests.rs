@@ -22,7 +22,7 @@ use shardwright_store::{
 
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::keys::RunKeys;
-use crate::records::{Asker, SplitAsk};
+use crate::records::{RequesterRecord, SplitRequestRecord};
 use crate::shard::{Loaded, Place, ShardFault};
 
 const REQUEST: &str = "request_split";
@@ -62,7 +62,7 @@ impl AskedElsewhere {
     fn withdraw(&self, keys: &RunKeys, commit: CommitBuilder) -> CommitBuilder {
         let Some(Earlier { place, shard, asked }) = &self.earlier else { return commit };
         let fence = shard.record.head.fence;
-        let emptied = SplitAsk { fence, slot: asked.slot.answered() }.encode();
+        let emptied = SplitRequestRecord { fence, slot: asked.slot.answered() }.encode();
         let key = keys.ask(place.tenant, place.key);
         commit.expect(key.clone(), asked.expect).put(key, emptied)
     }
@@ -139,7 +139,7 @@ impl Transaction for Asking<'_> {
             return Ok(Decision::Refuse(refusal));
         }
         let session = core.session().await?;
-        let ask = SplitAsk { fence: head.fence, slot }.encode();
+        let ask = SplitRequestRecord { fence: head.fence, slot }.encode();
         let requester_key = core.keys.asker(tenant, key.run, self.requester);
         let commit = Commit::builder()
             .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
@@ -148,7 +148,7 @@ impl Transaction for Asking<'_> {
             .expect(requester_key.clone(), elsewhere.requester);
         let commit = elsewhere.withdraw(&core.keys, commit);
         let commit = put(commit, core.keys.ask(tenant, key), ask, session);
-        let requester = Asker { shard: key.shard }.encode();
+        let requester = RequesterRecord { shard: key.shard }.encode();
         Ok(Decision::Commit(put(commit, requester_key, requester, session), events))
     }
 
@@ -204,7 +204,7 @@ impl Transaction for Declining<'_> {
             return Ok(Decision::Refuse(refusal));
         }
         let session = core.session().await?;
-        let ask = SplitAsk { fence: head.fence, slot }.encode();
+        let ask = SplitRequestRecord { fence: head.fence, slot }.encode();
         let commit = Commit::builder()
             .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
             .expect(core.keys.owner(tenant, key), shard.basis.owner)
@@ -275,7 +275,7 @@ impl Core {
         operation: &'static str,
     ) -> Result<Asked, InfraError> {
         let key = self.keys.ask(place.tenant, place.key);
-        let (ask, expect) = self.advice::<SplitAsk>(&key, operation).await?;
+        let (ask, expect) = self.advice::<SplitRequestRecord>(&key, operation).await?;
         let current = ask.filter(|ask| ask.fence == head.fence && head.lease.is_some());
         Ok(Asked { slot: current.map(|ask| ask.slot).unwrap_or_default(), expect })
     }
@@ -289,7 +289,7 @@ impl Core {
     ) -> Result<AskedElsewhere, InfraError> {
         let Place { tenant, key } = place;
         let requester_key = self.keys.asker(tenant, key.run, requester);
-        let (before, expect) = self.advice::<Asker>(&requester_key, operation).await?;
+        let (before, expect) = self.advice::<RequesterRecord>(&requester_key, operation).await?;
         let nothing = AskedElsewhere { requester: expect, earlier: None };
         let Some(before) = before.filter(|before| before.shard != key.shard) else {
             return Ok(nothing);
@@ -316,13 +316,13 @@ impl Core {
         operation: &'static str,
     ) -> Result<Write, InfraError> {
         let key = self.keys.ask(place.tenant, place.key);
-        let (ask, _) = self.advice::<SplitAsk>(&key, operation).await?;
+        let (ask, _) = self.advice::<SplitRequestRecord>(&key, operation).await?;
         let ask = ask.filter(|ask| ask.fence == fence);
         let slot = ask.map(|ask| ask.slot.answered()).unwrap_or_default();
         if slot == SplitRequestSlot::default() {
             return Ok(Write::Delete { key });
         }
-        Ok(Write::Put { key, value: SplitAsk { fence, slot }.encode(), session: None })
+        Ok(Write::Put { key, value: SplitRequestRecord { fence, slot }.encode(), session: None })
     }
 
     /// A record that only advises. One that cannot be read is no advice, and is written over.

@@ -17,7 +17,7 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::reading::StoredRun;
-use crate::records::{Gate, Run};
+use crate::records::{RunHeadRecord, RunStateRecord};
 
 const CREATE: &str = "create_run";
 
@@ -154,12 +154,17 @@ impl StoredCoordinator {
 
 impl Core {
     /// What stores a run that was changed, and its gate if that is another one now, or was gone.
-    fn changed(&self, record: &RunRecord, at: Revision, before: Option<Gate>) -> CommitBuilder {
+    fn changed(
+        &self,
+        record: &RunRecord,
+        at: Revision,
+        before: Option<RunStateRecord>,
+    ) -> CommitBuilder {
         let RunRecord { tenant, run, .. } = *record;
-        let (key, after) = (self.keys.run(tenant, run), Gate::of(record));
+        let (key, after) = (self.keys.run(tenant, run), RunStateRecord::of(record));
         let commit = Commit::builder()
             .expect(key.clone(), Expect::At(at))
-            .put(key, Run::encode_of(record, false));
+            .put(key, RunHeadRecord::encode_of(record, false));
         if before == Some(after) {
             return commit;
         }
@@ -218,8 +223,8 @@ impl Transaction for Creation<'_> {
         };
         let commit = Commit::builder()
             .expect(keys.run(tenant, run), Expect::Absent)
-            .put(keys.run(tenant, run), Run::encode_of(&record, false))
-            .put(keys.gate(tenant, run), Gate::of(&record).encode());
+            .put(keys.run(tenant, run), RunHeadRecord::encode_of(&record, false))
+            .put(keys.gate(tenant, run), RunStateRecord::of(&record).encode());
         Ok(Decision::Commit(commit, events))
     }
 
@@ -300,7 +305,7 @@ impl Transaction for Transition<'_> {
         };
         let core = &self.backend.core;
         let mut record = found.record.clone();
-        let before = found.has_gate.then(|| Gate::of(&record));
+        let before = found.has_gate.then(|| RunStateRecord::of(&record));
         let mut events = core.publisher.collector();
         let change = RunChange::of(self.change, progress);
         match ops::change_run(&self.call, &mut record, change, self.op, &mut events) {

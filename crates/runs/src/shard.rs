@@ -12,7 +12,7 @@ use shardwright_engine::fault;
 use shardwright_store::{Expect, Key, Revision, SessionId, Snapshot, Store, Versioned};
 
 use crate::coordinator::Core;
-use crate::records::{Binding, Definition, Gate, Progress, join_shard};
+use crate::records::{BindingRecord, DefinitionRecord, ProgressRecord, RunStateRecord, join_shard};
 
 /// Whose shard, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +25,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
     pub(crate) record: ShardRecord,
-    pub(crate) gate: Gate,
+    pub(crate) gate: RunStateRecord,
     pub(crate) basis: Basis,
     /// The moment at which all this was so. A store may show an older one than it did before.
     pub(crate) as_of: Revision,
@@ -61,7 +61,7 @@ pub(crate) struct Bound {
 impl Loaded {
     pub(crate) fn new(
         record: ShardRecord,
-        gate: Gate,
+        gate: RunStateRecord,
         basis: Basis,
         as_of: Revision,
         binding: Option<Bound>,
@@ -187,7 +187,7 @@ impl Core {
             return Ok(None);
         };
         let gate_at = gate.revision;
-        let gate = Gate::decode(&gate.value);
+        let gate = RunStateRecord::decode(&gate.value);
         let gate = gate.map_err(|error| other(fault::decode(operation, &error)))?;
         if gate.status == RunStatus::Initializing {
             // What is staged is not there yet.
@@ -197,9 +197,10 @@ impl Core {
         let record = record.map_err(ShardFault::Damaged)?;
         let binding = match &owner {
             Some(owner) => {
-                let Binding { fence, .. } = Binding::decode(&owner.value).map_err(|error| {
-                    ShardFault::Damaged(damaged(place, operation, error.to_string()))
-                })?;
+                let BindingRecord { fence, .. } =
+                    BindingRecord::decode(&owner.value).map_err(|error| {
+                        ShardFault::Damaged(damaged(place, operation, error.to_string()))
+                    })?;
                 Some(Bound { fence, session: owner.session })
             }
             None => None,
@@ -222,8 +223,9 @@ pub(crate) fn decode_shard(
 ) -> Result<ShardRecord, InfraError> {
     let damaged = |error: String| damaged(place, operation, error);
     let definition =
-        Definition::decode(&definition.value).map_err(|error| damaged(error.to_string()))?;
-    let progress = Progress::decode(&progress.value).map_err(|error| damaged(error.to_string()))?;
+        DefinitionRecord::decode(&definition.value).map_err(|error| damaged(error.to_string()))?;
+    let progress =
+        ProgressRecord::decode(&progress.value).map_err(|error| damaged(error.to_string()))?;
     if (definition.tenant, definition.key) != (place.tenant, place.key) {
         return Err(damaged("what is stored there is another shard".to_owned()));
     }

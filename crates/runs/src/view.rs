@@ -26,7 +26,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::coordinator::Core;
 use crate::keys::ViewKey;
-use crate::records::Gate;
+use crate::records::RunStateRecord;
 use crate::shard::Place;
 
 /// How many records of shards are read at a time. One has up to 41 kB.
@@ -91,7 +91,7 @@ impl RunView {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn gate(&self) -> Option<(Gate, Revision)> {
+    pub(crate) fn gate(&self) -> Option<(RunStateRecord, Revision)> {
         self.lock().gate()
     }
 

@@ -11,7 +11,7 @@ use shardwright_engine::transact::{Decided, Decision, Read, Transaction};
 use shardwright_store::{Commit, Expect, Key, Revision, Snapshot, Store, Versioned};
 
 use crate::coordinator::Core;
-use crate::records::Watermark;
+use crate::records::WatermarkRecord;
 
 const OPERATION: &str = "watermark";
 
@@ -94,7 +94,7 @@ impl Transaction for Raising<'_> {
         }
         let expect = found.as_ref().map_or(Expect::Absent, |found| Expect::At(found.revision));
         let [watermark_key, gate_key] = self.keys.clone();
-        let value = Watermark { reached: self.reached.clone() }.encode();
+        let value = WatermarkRecord { reached: self.reached.clone() }.encode();
         let commit = Commit::builder()
             .expect(gate_key, Expect::At(gate.revision))
             .expect(watermark_key.clone(), expect)
@@ -108,5 +108,5 @@ impl Transaction for Raising<'_> {
 }
 
 fn told(found: &Versioned) -> Told {
-    Watermark::decode(&found.value).ok().map(|watermark| watermark.reached)
+    WatermarkRecord::decode(&found.value).ok().map(|watermark| watermark.reached)
 }

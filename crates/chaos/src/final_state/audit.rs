@@ -8,7 +8,9 @@ use shardwright_coordination::ShardStatus;
 use shardwright_engine::codec::Record;
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_runs::keys::{RunKeys, ShardPart, StoreKey, ViewKey};
-use shardwright_runs::records::{Binding, Count, Progress, Quota};
+use shardwright_runs::records::{
+    BindingRecord, ProgressRecord, ReservedShardsRecord, RunShardsRecord,
+};
 use shardwright_store::AnyStore;
 use shardwright_store::{ScanFrom, Store as _};
 
@@ -17,13 +19,13 @@ type RecordLocation = (TenantId, ShardKey);
 #[derive(Default)]
 struct StoredRecords {
     defined: BTreeSet<RecordLocation>,
-    shards: BTreeMap<RecordLocation, Progress>,
+    shards: BTreeMap<RecordLocation, ProgressRecord>,
     runs: BTreeSet<(TenantId, RunId)>,
-    counts: BTreeMap<(TenantId, RunId), Count>,
+    counts: BTreeMap<(TenantId, RunId), RunShardsRecord>,
     tenants: BTreeMap<TenantId, u64>,
     total: u64,
     open: BTreeSet<RecordLocation>,
-    owners: BTreeMap<RecordLocation, Binding>,
+    owners: BTreeMap<RecordLocation, BindingRecord>,
     complaints: Vec<String>,
 }
 
@@ -58,28 +60,28 @@ impl StoredRecords {
         match location {
             // Advice and names decide nothing.
             StoreKey::Estimate(..) | StoreKey::Name(..) | StoreKey::Purpose(..) => {}
-            StoreKey::QuotaTotal => self.total = Quota::decode(value)?.reserved,
+            StoreKey::QuotaTotal => self.total = ReservedShardsRecord::decode(value)?.reserved,
             StoreKey::QuotaTenant(tenant) => {
-                self.tenants.insert(tenant, Quota::decode(value)?.reserved);
+                self.tenants.insert(tenant, ReservedShardsRecord::decode(value)?.reserved);
             }
             StoreKey::Run(tenant, run) => {
                 self.runs.insert((tenant, run));
             }
             StoreKey::Count(tenant, run) => {
-                self.counts.insert((tenant, run), Count::decode(value)?);
+                self.counts.insert((tenant, run), RunShardsRecord::decode(value)?);
             }
             StoreKey::Shard(tenant, key, ShardPart::Definition) => {
                 self.defined.insert((tenant, key));
             }
             StoreKey::Shard(tenant, key, ShardPart::Progress) => {
-                self.shards.insert((tenant, key), Progress::decode(value)?);
+                self.shards.insert((tenant, key), ProgressRecord::decode(value)?);
             }
             StoreKey::View(tenant, run, ViewKey::Open(shard)) => {
                 self.open.insert((tenant, ShardKey::new(run, shard)));
             }
             StoreKey::View(tenant, run, ViewKey::Owner(shard)) => {
                 let location = (tenant, ShardKey::new(run, shard));
-                self.owners.insert(location, Binding::decode(value)?);
+                self.owners.insert(location, BindingRecord::decode(value)?);
             }
             StoreKey::Stage(_, run) => {
                 self.complaints.push(format!("run {run} is still being registered"));

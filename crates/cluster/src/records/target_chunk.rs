@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use shardwright_contracts::{CanonicalBytes, CanonicalSink, InvariantViolation, LogicalTime};
 use shardwright_engine::codec::{
-    DecodeError, Field, Kind, List, Problem, ReadFields, Reader, Record,
+    DecodeError, DecodeProblem, Field, List, ReadFields, Reader, Record, RecordKind,
 };
 use shardwright_placement::limits::{MAX_FLAGS, MAX_NUM_SHARDS, MAX_TARGET_CHUNKS};
 use shardwright_placement::{Flag, Flags, NodeAddress, Target, TargetSince};
@@ -20,16 +20,16 @@ const OUT_OF_TURN: InvariantViolation =
 
 /// Targets of consecutive shards of a cluster. The key has the number of the chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TargetChunk {
+pub struct TargetChunkRecord {
     /// The targets, in order of shards.
     pub targets: Vec<Target>,
 }
 
-impl Record for TargetChunk {
-    const KIND: Kind = Kind::TargetChunk;
+impl Record for TargetChunkRecord {
+    const KIND: RecordKind = RecordKind::TargetChunk;
 }
 
-impl CanonicalBytes for TargetChunk {
+impl CanonicalBytes for TargetChunkRecord {
     fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S) {
         // Many shards share few nodes: each name is stored once and then referred to by number.
         let mut numbers = BTreeMap::new();
@@ -60,7 +60,7 @@ impl CanonicalBytes for TargetChunk {
     }
 }
 
-impl ReadFields for TargetChunk {
+impl ReadFields for TargetChunkRecord {
     fn read_fields(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let list = List { what: "nodes", max: SHARDS_MAX, item_bytes: 4 + 1, reserve: 0 };
         let names = reader.list(list, |reader| NodeAddress::get(reader, "node"))?;
@@ -95,7 +95,7 @@ fn target(
         0 => Ok(None),
         1 => Ok(Some(TargetSince::Placed as fn(_) -> _)),
         2 => Ok(Some(TargetSince::Moved as fn(_) -> _)),
-        byte => Err(Problem::UnknownByte { what: "since", byte }),
+        byte => Err(DecodeProblem::UnknownByte { what: "since", byte }),
     })? {
         None => TargetSince::Unknown,
         Some(since) => since(LogicalTime::from_millis(reader.u64()?)),

@@ -16,7 +16,9 @@ use shardwright_store::Revision;
 use super::State;
 use crate::format::{Format, life_at, read_shard_text};
 use crate::keys::ClusterKey;
-use crate::records::{DrainMark, Leaving, ShardClaim, TargetChunk, TargetHead};
+use crate::records::{
+    DrainMarkRecord, LeavingRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
+};
 use crate::unreadable::Unreadable;
 
 type Value = Option<(Bytes, Revision)>;
@@ -30,14 +32,14 @@ impl State {
             ClusterKey::Member(node) => self.apply_member(node, bytes),
             ClusterKey::Leaving(node) => {
                 self.members_lag = true;
-                let read = read_mark::<Leaving>(bytes);
+                let read = read_mark::<LeavingRecord>(bytes);
                 // A mark counts, whatever it says.
                 mark(&mut self.leaving, node, bytes.is_some());
                 read
             }
             ClusterKey::Drain(node) => {
                 self.members_lag = true;
-                let read = read_mark::<DrainMark>(bytes);
+                let read = read_mark::<DrainMarkRecord>(bytes);
                 mark(Arc::make_mut(&mut self.drained), node, bytes.is_some());
                 read
             }
@@ -66,7 +68,7 @@ impl State {
         let read = match (&value, self.format) {
             (None, Format::Records) => self.forget_claim(shard),
             (None, Format::Text) => self.apply_text(shard, &SeedShard::default(), None, now),
-            (Some((bytes, _)), Format::Records) => ShardClaim::decode(bytes)
+            (Some((bytes, _)), Format::Records) => ShardClaimRecord::decode(bytes)
                 .map_err(Unreadable::from)
                 .and_then(|record| self.hear_claim(shard, &record.claim, now)),
             (Some((bytes, at)), Format::Text) => read_shard_text(bytes)
@@ -103,7 +105,7 @@ impl State {
 
     fn apply_header(&mut self, value: Option<&[u8]>) -> Result<(), Unreadable> {
         self.touched.map = true;
-        let read = value.map(TargetHead::decode).transpose();
+        let read = value.map(TargetHeadRecord::decode).transpose();
         let header = read.as_ref().ok().and_then(|head| head.as_ref()).map(|head| head.header);
         // While it cannot be read, nothing is known that would allow to move a shard.
         let frozen = TargetHeader { frozen: read.is_err(), ..TargetHeader::default() };
@@ -127,11 +129,11 @@ impl State {
         }
         self.touched.map = true;
         let expected = shards.len();
-        let read = match value.map(TargetChunk::decode) {
+        let read = match value.map(TargetChunkRecord::decode) {
             None => Ok(vec![Target::default(); expected]),
             Some(Err(error)) => Err(error.into()),
-            Some(Ok(TargetChunk { targets })) if targets.len() == expected => Ok(targets),
-            Some(Ok(TargetChunk { targets })) => {
+            Some(Ok(TargetChunkRecord { targets })) if targets.len() == expected => Ok(targets),
+            Some(Ok(TargetChunkRecord { targets })) => {
                 Err(Unreadable::ChunkLength { expected, found: targets.len() })
             }
         };

@@ -1,32 +1,32 @@
 use std::fmt::Debug;
 
 use shardwright_cluster::records::{
-    ClusterGate, ClusterLeader, ClusterPlan, DrainMark, Leaving, NodeMember, ShardClaim,
-    TargetChunk, TargetHead,
+    ClusterGateRecord, ClusterLeaderRecord, ClusterPlanRecord, DrainMarkRecord, LeavingRecord,
+    NodeMemberRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
 };
-use shardwright_engine::codec::{Kind, Record};
+use shardwright_engine::codec::{Record, RecordKind};
 
 /// Bytes are a record of at most one kind.
 pub(crate) fn any_kind(data: &[u8]) {
-    for kind in Kind::ALL {
+    for kind in RecordKind::ALL {
         let decoded = as_kind(*kind, data) == Some(true);
-        assert!(!decoded || Kind::of(data) == Some(*kind), "{kind} has another kind's byte");
+        assert!(!decoded || RecordKind::of(data) == Some(*kind), "{kind} has another kind's byte");
     }
 }
 
 /// Decoding never panics, and what it accepts is exactly what encoding writes. Returns whether it
 /// accepted, and nothing for a kind of another protocol.
-pub(crate) fn as_kind(kind: Kind, data: &[u8]) -> Option<bool> {
+pub(crate) fn as_kind(kind: RecordKind, data: &[u8]) -> Option<bool> {
     let decoded = match kind {
-        Kind::ClusterPlan => check::<ClusterPlan>(data),
-        Kind::NodeMember => check::<NodeMember>(data),
-        Kind::ClusterGate => check::<ClusterGate>(data),
-        Kind::ClusterLeader => check::<ClusterLeader>(data),
-        Kind::TargetHead => check::<TargetHead>(data),
-        Kind::TargetChunk => check::<TargetChunk>(data),
-        Kind::ShardClaim => check::<ShardClaim>(data),
-        Kind::DrainMark => check::<DrainMark>(data),
-        Kind::Leaving => check::<Leaving>(data),
+        RecordKind::ClusterPlan => check::<ClusterPlanRecord>(data),
+        RecordKind::NodeMember => check::<NodeMemberRecord>(data),
+        RecordKind::ClusterGate => check::<ClusterGateRecord>(data),
+        RecordKind::ClusterLeader => check::<ClusterLeaderRecord>(data),
+        RecordKind::TargetHead => check::<TargetHeadRecord>(data),
+        RecordKind::TargetChunk => check::<TargetChunkRecord>(data),
+        RecordKind::ShardClaim => check::<ShardClaimRecord>(data),
+        RecordKind::DrainMark => check::<DrainMarkRecord>(data),
+        RecordKind::Leaving => check::<LeavingRecord>(data),
         _ => return None,
     };
     Some(decoded)

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shardwright_cluster::keys::ClusterKeys;
-use shardwright_cluster::records::{ShardClaim, TargetChunk, TargetHead};
+use shardwright_cluster::records::{ShardClaimRecord, TargetChunkRecord, TargetHeadRecord};
 use shardwright_cluster::{Cluster, ClusterKey, Layout, Release};
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_engine::codec::Record;
@@ -84,13 +84,13 @@ impl Auditor {
                 }
                 (ClusterKey::Shard(_), None) => panic!("a claim is kept for ever"),
                 (ClusterKey::TargetHead, Some(found)) => {
-                    let version = TargetHead::decode(&found.value).unwrap().header.version;
+                    let version = TargetHeadRecord::decode(&found.value).unwrap().header.version;
                     assert_eq!(version.as_raw(), self.version + 1, "versions follow each other");
                     self.version += 1;
                 }
                 (ClusterKey::TargetChunk(_), Some(found)) => {
                     assert!(is_headed, "targets are written with their header");
-                    TargetChunk::decode(&found.value).unwrap();
+                    TargetChunkRecord::decode(&found.value).unwrap();
                 }
                 (ClusterKey::Member(node), Some(found)) => {
                     assert!(!before.contains_key(node), "a life begins after the one before");
@@ -112,7 +112,7 @@ impl Auditor {
             let text = SeedShard::parse(str::from_utf8(value).unwrap()).unwrap();
             return Held { by: text.current.map(|node| (node, None)), fence: at.get() };
         }
-        let claim = ShardClaim::decode(value).unwrap().claim;
+        let claim = ShardClaimRecord::decode(value).unwrap().claim;
         let by = claim.holder.map(|holder| (holder.address, Some(holder.incarnation)));
         Held { by, fence: claim.fence.as_raw() }
     }

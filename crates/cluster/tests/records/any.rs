@@ -3,7 +3,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use shardwright_cluster::records::{
-    ClusterFormat, ClusterPlan, ShardClaim, TargetChunk, TargetHead,
+    ClusterFormat, ClusterPlanRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
 };
 use shardwright_contracts::{FenceEpoch, LogicalTime};
 use shardwright_placement::limits::MAX_NUM_SHARDS;
@@ -31,15 +31,15 @@ pub(crate) fn holder() -> impl Strategy<Value = NodeInstance> {
     })
 }
 
-pub(crate) fn shard_claim() -> impl Strategy<Value = ShardClaim> {
+pub(crate) fn shard_claim() -> impl Strategy<Value = ShardClaimRecord> {
     (option::of(holder()), fence())
-        .prop_map(|(holder, fence)| ShardClaim { claim: Claim { holder, fence } })
+        .prop_map(|(holder, fence)| ShardClaimRecord { claim: Claim { holder, fence } })
 }
 
-pub(crate) fn target_head() -> impl Strategy<Value = TargetHead> {
+pub(crate) fn target_head() -> impl Strategy<Value = TargetHeadRecord> {
     (any::<u64>(), any::<[bool; 3]>()).prop_map(|(version, [frozen, spreading, shedding])| {
         let version = TargetVersion::from_raw(version);
-        TargetHead { header: TargetHeader { version, frozen, spreading, shedding } }
+        TargetHeadRecord { header: TargetHeader { version, frozen, spreading, shedding } }
     })
 }
 
@@ -54,7 +54,7 @@ fn flags() -> impl Strategy<Value = Flags> {
     )
 }
 
-pub(crate) fn target_chunk() -> impl Strategy<Value = TargetChunk> {
+pub(crate) fn target_chunk() -> impl Strategy<Value = TargetChunkRecord> {
     let since = (0..3, time()).prop_map(|(kind, time)| match kind {
         0 => TargetSince::Unknown,
         1 => TargetSince::Placed(time),
@@ -65,14 +65,14 @@ pub(crate) fn target_chunk() -> impl Strategy<Value = TargetChunk> {
         flags,
         since,
     });
-    vec(target, 0..40).prop_map(|targets| TargetChunk { targets })
+    vec(target, 0..40).prop_map(|targets| TargetChunkRecord { targets })
 }
 
-pub(crate) fn cluster_plan() -> impl Strategy<Value = ClusterPlan> {
+pub(crate) fn cluster_plan() -> impl Strategy<Value = ClusterPlanRecord> {
     let count = 1..=MAX_NUM_SHARDS;
     (select(&ShardHash::ALL[..]), count, any::<bool>()).prop_map(|(hash, count, text)| {
         let num_shards = ShardCount::try_new(count).unwrap();
         let format = if text { ClusterFormat::Seed } else { ClusterFormat::Native };
-        ClusterPlan { sharding: Sharding { hash, num_shards }, format }
+        ClusterPlanRecord { sharding: Sharding { hash, num_shards }, format }
     })
 }

@@ -1,10 +1,10 @@
 use bytes::Bytes;
 use shardwright_cluster::records::{
-    ClusterFormat, ClusterGate, ClusterLeader, ClusterPlan, DrainMark, Leaving, NodeMember,
-    ShardClaim, TargetChunk, TargetHead,
+    ClusterFormat, ClusterGateRecord, ClusterLeaderRecord, ClusterPlanRecord, DrainMarkRecord,
+    LeavingRecord, NodeMemberRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
 };
 use shardwright_contracts::{FenceEpoch, LogicalTime};
-use shardwright_engine::codec::{Kind, Record};
+use shardwright_engine::codec::{Record, RecordKind};
 use shardwright_placement::limits::{MAX_FLAG_SIZE, MAX_NODE_ADDRESS_SIZE, MAX_OTHER_FLAGS};
 use shardwright_placement::{
     Claim, Flag, Flags, Incarnation, NodeAddress, NodeInstance, ShardCount, ShardHash, Sharding,
@@ -19,10 +19,10 @@ fn fence(raw: u64) -> FenceEpoch {
     FenceEpoch::from_raw(raw).unwrap()
 }
 
-pub(crate) fn cluster_plan() -> ClusterPlan {
+pub(crate) fn cluster_plan() -> ClusterPlanRecord {
     let num_shards = ShardCount::try_new(8_192).unwrap();
     let sharding = Sharding { hash: ShardHash::Avalanche64, num_shards };
-    ClusterPlan { sharding, format: ClusterFormat::Seed }
+    ClusterPlanRecord { sharding, format: ClusterFormat::Seed }
 }
 
 pub(crate) fn node(text: &str) -> NodeAddress {
@@ -34,16 +34,18 @@ pub(crate) fn holder() -> NodeInstance {
     NodeInstance { address: node("n1:1"), incarnation }
 }
 
-pub(crate) fn weighing(weight: u32) -> NodeMember {
-    NodeMember { weight: std::num::NonZeroU32::new(weight).unwrap() }
+pub(crate) fn weighing(weight: u32) -> NodeMemberRecord {
+    NodeMemberRecord { weight: std::num::NonZeroU32::new(weight).unwrap() }
 }
 
-pub(crate) fn target_head() -> TargetHead {
+pub(crate) fn target_head() -> TargetHeadRecord {
     let version = TargetVersion::from_raw(7);
-    TargetHead { header: TargetHeader { version, frozen: true, spreading: false, shedding: true } }
+    TargetHeadRecord {
+        header: TargetHeader { version, frozen: true, spreading: false, shedding: true },
+    }
 }
 
-pub(crate) fn target_chunk() -> TargetChunk {
+pub(crate) fn target_chunk() -> TargetChunkRecord {
     let flags = Flags::try_new(vec![Flag::Pinned, Flag::Home(node("b"))]).unwrap();
     let target = |name, flags, since| Target { node: Some(node(name)), flags, since };
     let targets = vec![
@@ -52,11 +54,11 @@ pub(crate) fn target_chunk() -> TargetChunk {
         target("b", Flags::default(), TargetSince::Unknown),
         target("c", flags, TargetSince::Moved(time(2_000))),
     ];
-    TargetChunk { targets }
+    TargetChunkRecord { targets }
 }
 
 /// As many nodes as shards, each with the longest name, and as much as can be said of a shard.
-pub(crate) fn largest_target_chunk() -> TargetChunk {
+pub(crate) fn largest_target_chunk() -> TargetChunkRecord {
     let flags = (0..MAX_OTHER_FLAGS)
         .map(|number| Flag::parse(&format!("{number:0width$}", width = MAX_FLAG_SIZE)).unwrap());
     let flags = Flags::try_new(flags.collect()).unwrap();
@@ -65,39 +67,39 @@ pub(crate) fn largest_target_chunk() -> TargetChunk {
         flags: if number == 0 { flags.clone() } else { Flags::default() },
         since: TargetSince::Moved(LogicalTime::MAX),
     };
-    TargetChunk { targets: (0..8).map(target).collect() }
+    TargetChunkRecord { targets: (0..8).map(target).collect() }
 }
 
-pub(crate) fn shard_claim() -> ShardClaim {
-    ShardClaim { claim: Claim { holder: Some(holder()), fence: fence(2) } }
+pub(crate) fn shard_claim() -> ShardClaimRecord {
+    ShardClaimRecord { claim: Claim { holder: Some(holder()), fence: fence(2) } }
 }
 
-pub(crate) fn released() -> ShardClaim {
-    ShardClaim { claim: Claim { holder: None, fence: fence(2) } }
+pub(crate) fn released() -> ShardClaimRecord {
+    ShardClaimRecord { claim: Claim { holder: None, fence: fence(2) } }
 }
 
 /// One value of each kind and more of some, encoded.
-pub(crate) fn small() -> Vec<(Kind, Bytes)> {
+pub(crate) fn small() -> Vec<(RecordKind, Bytes)> {
     vec![
         encoded(&cluster_plan()),
         encoded(&weighing(3)),
-        encoded(&ClusterGate),
-        encoded(&ClusterLeader { holder: holder() }),
+        encoded(&ClusterGateRecord),
+        encoded(&ClusterLeaderRecord { holder: holder() }),
         encoded(&target_head()),
         encoded(&target_chunk()),
-        encoded(&TargetChunk::default()),
+        encoded(&TargetChunkRecord::default()),
         encoded(&shard_claim()),
         encoded(&released()),
-        encoded(&DrainMark),
-        encoded(&Leaving),
+        encoded(&DrainMarkRecord),
+        encoded(&LeavingRecord),
     ]
 }
 
-fn encoded<R: Record>(record: &R) -> (Kind, Bytes) {
+fn encoded<R: Record>(record: &R) -> (RecordKind, Bytes) {
     (R::KIND, record.encode())
 }
 
 /// The largest value there can be of the kind that varies in size, encoded.
-pub(crate) fn largest() -> (Kind, Bytes) {
+pub(crate) fn largest() -> (RecordKind, Bytes) {
     encoded(&largest_target_chunk())
 }

@@ -3,8 +3,10 @@
 
 use std::fmt::Debug;
 
-use shardwright_cluster::records::{ClusterGate, ClusterLeader, DrainMark, Leaving, TargetChunk};
-use shardwright_engine::codec::{Kind, Record};
+use shardwright_cluster::records::{
+    ClusterGateRecord, ClusterLeaderRecord, DrainMarkRecord, LeavingRecord, TargetChunkRecord,
+};
+use shardwright_engine::codec::{Record, RecordKind};
 
 use crate::examples;
 
@@ -15,7 +17,7 @@ fn golden<R: Record + Debug + PartialEq>(record: &R, tag: &str, fields: &[&str])
     let expected: String = [tag, &fields.concat()].concat().replace(' ', "");
     assert_eq!(hex, expected, "{record:?}");
     assert_eq!(R::decode(&encoded).as_ref(), Ok(record));
-    assert_eq!(Kind::of(&encoded), Some(R::KIND));
+    assert_eq!(RecordKind::of(&encoded), Some(R::KIND));
 }
 
 #[test]
@@ -23,14 +25,14 @@ fn golden_cluster() {
     // Hash: avalanche64; shards; stored as text.
     golden(&examples::cluster_plan(), "15 01", &["01", "00200000", "01"]);
     golden(&examples::weighing(3), "16 01", &["03000000"]);
-    golden(&ClusterGate, "17 01", &[]);
+    golden(&ClusterGateRecord, "17 01", &[]);
     let holder = ["04000000 6e313a31", "0700000000000000"];
-    golden(&ClusterLeader { holder: examples::holder() }, "18 01", &holder);
+    golden(&ClusterLeaderRecord { holder: examples::holder() }, "18 01", &holder);
     let claim = ["0200000000000000", "01", &holder.concat()];
     golden(&examples::shard_claim(), "1b 01", &claim);
     golden(&examples::released(), "1b 01", &["0200000000000000", "00"]);
-    golden(&DrainMark, "1c 01", &[]);
-    golden(&Leaving, "1d 01", &[]);
+    golden(&DrainMarkRecord, "1c 01", &[]);
+    golden(&LeavingRecord, "1d 01", &[]);
 }
 
 #[test]
@@ -51,5 +53,5 @@ fn golden_targets() {
         "06000000 686f6d653d62",           // home=b
     ];
     golden(&examples::target_chunk(), "1a 01", &fields);
-    golden(&TargetChunk::default(), "1a 01", &["00000000", "00000000"]);
+    golden(&TargetChunkRecord::default(), "1a 01", &["00000000", "00000000"]);
 }

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use shardwright_cluster::records::ClusterLeader;
-use shardwright_engine::codec::{Kind, Record};
+use shardwright_cluster::records::ClusterLeaderRecord;
+use shardwright_engine::codec::{Record, RecordKind};
 
 use crate::{any, checks, examples};
 
@@ -29,7 +29,7 @@ proptest! {
     ) {
         comes_back(&plan)?;
         comes_back(&examples::weighing(weight))?;
-        comes_back(&ClusterLeader { holder })?;
+        comes_back(&ClusterLeaderRecord { holder })?;
         comes_back(&head)?;
         comes_back(&chunk)?;
         comes_back(&claim)?;
@@ -38,7 +38,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_record_or_an_error(
         data in proptest::collection::vec(any::<u8>(), 0..200),
-        kind in proptest::sample::select(Kind::ALL),
+        kind in proptest::sample::select(RecordKind::ALL),
     ) {
         checks::record::any_kind(&data);
         checks::record::any_kind(&[&[kind.as_byte(), 1], &data[..]].concat());

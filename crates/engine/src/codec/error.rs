@@ -1,6 +1,6 @@
 use shardwright_contracts::{CursorInputError, InvariantViolation, ShardSpecInputError};
 
-use super::kind::Kind;
+use super::kind::RecordKind;
 
 /// A stored value that is not the expected record.
 ///
@@ -9,16 +9,16 @@ use super::kind::Kind;
 #[error("a stored {kind} cannot be read, at byte {offset}: {problem}")]
 pub struct DecodeError {
     /// The expected kind.
-    pub kind: Kind,
+    pub kind: RecordKind,
     /// The problem.
-    pub problem: Problem,
+    pub problem: DecodeProblem,
     /// Offset of the problem, in bytes.
     pub offset: usize,
 }
 
-/// Problem of a stored value.
+/// DecodeProblem of a stored value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum DecodeProblem {
     /// It is empty, by which a store reports that it lost or damaged the bytes.
     #[error("its bytes are gone, or are not those that were written")]
     Empty,
@@ -37,7 +37,7 @@ pub enum Problem {
         extra: usize,
     },
     /// It is a record of another kind, or of none.
-    #[error("its first byte is {found}, which stands for {}", match Kind::from_byte(*.found) {
+    #[error("its first byte is {found}, which stands for {}", match RecordKind::from_byte(*.found) {
         Some(kind) => kind.name(),
         None => "nothing",
     })]

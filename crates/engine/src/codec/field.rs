@@ -5,7 +5,7 @@ use shardwright_contracts::{
     OpId, RunId, ShardId, ShardKey, ShardSpec, TenantId, WorkerId,
 };
 
-use super::error::{DecodeError, Problem};
+use super::error::{DecodeError, DecodeProblem};
 use super::reader::Reader;
 
 /// A part of a record.
@@ -58,7 +58,7 @@ impl<P> Field<P> for NonZeroU32 {
     fn get(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
         let offset = reader.offset();
         let number = Self::new(reader.u32()?);
-        number.ok_or_else(|| reader.fail_at(offset, Problem::Zero { what: name }))
+        number.ok_or_else(|| reader.fail_at(offset, DecodeProblem::Zero { what: name }))
     }
 }
 
@@ -116,7 +116,7 @@ impl<P> Field<P> for FenceEpoch {
     fn get(reader: &mut Reader<'_>, name: &'static str) -> Result<Self, DecodeError> {
         let offset = reader.offset();
         let fence = Self::from_raw(reader.u64()?);
-        fence.map_err(|_| reader.fail_at(offset, Problem::Zero { what: name }))
+        fence.map_err(|_| reader.fail_at(offset, DecodeProblem::Zero { what: name }))
     }
 }
 
@@ -160,7 +160,7 @@ impl<P> Field<P> for ShardSpec {
         let offset = reader.offset();
         let (start, end, metadata) = (reader.bytes()?, reader.bytes()?, reader.bytes()?);
         Self::try_new(start, end, metadata)
-            .map_err(|error| reader.fail_at(offset, Problem::Spec(error)))
+            .map_err(|error| reader.fail_at(offset, DecodeProblem::Spec(error)))
     }
 }
 
@@ -176,9 +176,9 @@ impl<P> Field<P> for Cursor {
         };
         let (last_key, token) = (part("last_key")?, part("token")?);
         if token.is_some_and(<[u8]>::is_empty) {
-            return Err(reader.fail_at(offset, Problem::EmptyToken));
+            return Err(reader.fail_at(offset, DecodeProblem::EmptyToken));
         }
         Self::try_from_update(CursorUpdate::new(last_key, token))
-            .map_err(|error| reader.fail_at(offset, Problem::Cursor(error)))
+            .map_err(|error| reader.fail_at(offset, DecodeProblem::Cursor(error)))
     }
 }

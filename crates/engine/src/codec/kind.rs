@@ -6,11 +6,11 @@ macro_rules! kinds {
         /// Kind of a record: its first byte.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
-        pub enum Kind {
+        pub enum RecordKind {
             $($(#[$doc])* $kind = $byte,)+
         }
 
-        impl Kind {
+        impl RecordKind {
             /// Every kind, in the order of their bytes.
             pub const ALL: &[Self] = &[$(Self::$kind),+];
 
@@ -40,41 +40,41 @@ kinds! {
     /// Progress of a shard.
     Progress = 2, "shard progress";
     /// A run without its manifest.
-    Run = 3, "run";
+    RunHead = 3, "run";
     /// Root shards of a run.
     Manifest = 4, "manifest";
     /// State of a run that its shards' operations need.
-    Gate = 5, "gate";
+    RunState = 5, "run state";
     /// Owner of a shard.
     Binding = 6, "owner binding";
     /// A worker that waits for a shard to claim.
-    Waiting = 7, "waiting worker";
+    WaitingWorker = 7, "waiting worker";
     /// Split request to the holder of a shard.
-    SplitAsk = 8, "split request";
+    SplitRequest = 8, "split request";
     /// Shard whose split a worker has requested.
-    Asker = 9, "asker";
+    Requester = 9, "requester";
     /// Shards of a run, existing and reserved.
-    Count = 10, "shard count";
+    RunShards = 10, "shards of a run";
     /// Shards reserved by a tenant, or by all.
-    Quota = 11, "quota";
+    ReservedShards = 11, "reserved shards";
     /// Registration in progress.
     Stage = 12, "stage";
     /// Upper bound of every time that the clock has returned.
     ClockMark = 13, "clock mark";
     /// Number of times the store was set up or restored.
-    StoreGeneration = 14, "generation";
+    StoreGeneration = 14, "store generation";
     /// Layout of the store.
     Format = 15, "format";
     /// A claimable shard.
-    OpenShard = 16, "open shard";
+    Claimable = 16, "claimable shard";
     /// Watermark of a run.
     Watermark = 17, "watermark";
     /// A holder's estimate of its remaining work.
     Estimate = 18, "estimate";
     /// Run to which a name refers.
-    Named = 19, "named run";
-    /// Purpose of a run.
-    Purpose = 20, "purpose of a run";
+    RunName = 19, "run name";
+    /// Label of a run.
+    RunLabel = 20, "run label";
     /// Properties of a cluster that never change.
     ClusterPlan = 21, "cluster";
     /// A node that is a member of a cluster.
@@ -95,7 +95,7 @@ kinds! {
     Leaving = 29, "leaving node";
 }
 
-impl Kind {
+impl RecordKind {
     /// Returns the byte of the kind.
     #[must_use]
     pub const fn as_byte(self) -> u8 {
@@ -109,7 +109,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for RecordKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -121,13 +121,18 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_byte_and_a_name_of_its_own() {
-        for (index, kind) in Kind::ALL.iter().enumerate() {
+        for (index, kind) in RecordKind::ALL.iter().enumerate() {
             assert_eq!(kind.as_byte() as usize, index + 1);
-            assert_eq!(Kind::from_byte(kind.as_byte()), Some(*kind));
-            assert!(Kind::ALL.iter().all(|other| other == kind || other.name() != kind.name()));
+            assert_eq!(RecordKind::from_byte(kind.as_byte()), Some(*kind));
+            assert!(
+                RecordKind::ALL.iter().all(|other| other == kind || other.name() != kind.name())
+            );
         }
-        assert_eq!((Kind::from_byte(0), Kind::from_byte(30)), (None, None));
-        assert_eq!((Kind::of(&[]), Kind::of(&[15, 9])), (None, Some(Kind::Format)));
-        assert_eq!(Kind::SplitAsk.to_string(), "split request");
+        assert_eq!((RecordKind::from_byte(0), RecordKind::from_byte(30)), (None, None));
+        assert_eq!(
+            (RecordKind::of(&[]), RecordKind::of(&[15, 9])),
+            (None, Some(RecordKind::Format))
+        );
+        assert_eq!(RecordKind::SplitRequest.to_string(), "split request");
     }
 }

@@ -2,8 +2,8 @@ use std::fmt::Display;
 
 use shardwright_contracts::InvariantViolation;
 
-use super::error::{DecodeError, Problem};
-use super::kind::Kind;
+use super::error::{DecodeError, DecodeProblem};
+use super::kind::RecordKind;
 use super::record::VERSION;
 
 /// A record that can be read field by field, in stored order.
@@ -15,23 +15,23 @@ pub trait ReadFields: Sized {
 /// Reads the bytes of one record.
 #[derive(Debug)]
 pub struct Reader<'a> {
-    kind: Kind,
+    kind: RecordKind,
     rest: &'a [u8],
     offset: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Checks the tag of a record that must be of `kind`, and continues behind it.
-    pub(super) fn open(kind: Kind, value: &'a [u8]) -> Result<Self, DecodeError> {
+    pub(super) fn open(kind: RecordKind, value: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Self { kind, rest: value, offset: 0 };
         if value.is_empty() {
-            return Err(reader.fail(Problem::Empty));
+            return Err(reader.fail(DecodeProblem::Empty));
         }
         reader.byte(|found| {
-            if found == kind.as_byte() { Ok(()) } else { Err(Problem::OtherKind { found }) }
+            if found == kind.as_byte() { Ok(()) } else { Err(DecodeProblem::OtherKind { found }) }
         })?;
         reader.byte(|found| {
-            if found == VERSION { Ok(()) } else { Err(Problem::OtherVersion { found }) }
+            if found == VERSION { Ok(()) } else { Err(DecodeProblem::OtherVersion { found }) }
         })?;
         Ok(reader)
     }
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
     pub(super) fn finish(self) -> Result<(), DecodeError> {
         match self.rest.len() {
             0 => Ok(()),
-            extra => Err(self.fail(Problem::Trailing { extra })),
+            extra => Err(self.fail(DecodeProblem::Trailing { extra })),
         }
     }
 
@@ -50,27 +50,27 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the error for a problem with the next field.
-    pub const fn fail(&self, problem: Problem) -> DecodeError {
+    pub const fn fail(&self, problem: DecodeProblem) -> DecodeError {
         self.fail_at(self.offset, problem)
     }
 
     /// Returns the error for a problem with the field at `offset`.
-    pub const fn fail_at(&self, offset: usize, problem: Problem) -> DecodeError {
+    pub const fn fail_at(&self, offset: usize, problem: DecodeProblem) -> DecodeError {
         DecodeError { kind: self.kind, problem, offset }
     }
 
     /// Returns the error for a value at `offset` that its protocol does not accept.
     pub fn invalid_at(&self, offset: usize, reason: impl Display) -> DecodeError {
-        self.fail_at(offset, Problem::Invalid(reason.to_string().into()))
+        self.fail_at(offset, DecodeProblem::Invalid(reason.to_string().into()))
     }
 
     /// Returns the record, or the error for the invariant that it violates.
     pub fn sound<T>(&self, record: Result<T, InvariantViolation>) -> Result<T, DecodeError> {
-        record.map_err(|violation| self.fail(Problem::Invariant(violation)))
+        record.map_err(|violation| self.fail(DecodeProblem::Invariant(violation)))
     }
 
     fn truncated(&self, needed: usize) -> DecodeError {
-        self.fail(Problem::Truncated { needed, left: self.rest.len() })
+        self.fail(DecodeProblem::Truncated { needed, left: self.rest.len() })
     }
 
     /// Reads an array of bytes, which has no length in front of it.
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
     /// Reads one byte and converts it.
     pub fn byte<T>(
         &mut self,
-        meaning: impl FnOnce(u8) -> Result<T, Problem>,
+        meaning: impl FnOnce(u8) -> Result<T, DecodeProblem>,
     ) -> Result<T, DecodeError> {
         let offset = self.offset;
         let [byte] = self.array()?;
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
 
     /// Reads an enum of one byte.
     pub fn choice<T: TryFrom<u8>>(&mut self, what: &'static str) -> Result<T, DecodeError> {
-        self.byte(|byte| T::try_from(byte).map_err(|_| Problem::UnknownByte { what, byte }))
+        self.byte(|byte| T::try_from(byte).map_err(|_| DecodeProblem::UnknownByte { what, byte }))
     }
 
     /// Reads a byte that is 0 or 1.
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         self.byte(|byte| match byte {
             0 => Ok(false),
             1 => Ok(true),
-            byte => Err(Problem::UnknownByte { what, byte }),
+            byte => Err(DecodeProblem::UnknownByte { what, byte }),
         })
     }
 
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         let offset = self.offset;
         let bytes = self.bytes()?;
         let text = str::from_utf8(bytes);
-        let text = text.map_err(|_| self.fail_at(offset, Problem::NotText { what }))?;
+        let text = text.map_err(|_| self.fail_at(offset, DecodeProblem::NotText { what }))?;
         Ok((offset, text))
     }
 
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         let offset = self.offset;
         let count = self.u32()? as usize;
         if count > max {
-            return Err(self.fail_at(offset, Problem::TooMany { what, count, max }));
+            return Err(self.fail_at(offset, DecodeProblem::TooMany { what, count, max }));
         }
         let needed = count.saturating_mul(item_bytes);
         if needed > self.rest.len() {

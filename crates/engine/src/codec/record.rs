@@ -2,7 +2,7 @@ use bytes::Bytes;
 use shardwright_contracts::{CanonicalBytes, CanonicalSink};
 
 use super::error::DecodeError;
-use super::kind::Kind;
+use super::kind::RecordKind;
 use super::reader::{ReadFields, Reader};
 
 /// Version of every record. Decoding rejects others.
@@ -11,7 +11,7 @@ pub const VERSION: u8 = 1;
 /// A value of the store.
 pub trait Record: CanonicalBytes + ReadFields {
     /// Kind of the record.
-    const KIND: Kind;
+    const KIND: RecordKind;
 
     /// Returns the bytes to store.
     #[must_use]
@@ -32,7 +32,7 @@ pub trait Record: CanonicalBytes + ReadFields {
 ///
 /// The first of two passes measures the fields. The buffer then has the record's exact length and
 /// becomes the value without another allocation or copy.
-pub fn encode_as<F: CanonicalBytes + ?Sized>(kind: Kind, fields: &F) -> Bytes {
+pub fn encode_as<F: CanonicalBytes + ?Sized>(kind: RecordKind, fields: &F) -> Bytes {
     let tag = [kind.as_byte(), VERSION];
     let mut length = Length(tag.len());
     fields.write_canonical(&mut length);
@@ -101,7 +101,7 @@ macro_rules! record {
     };
     ($protocol:ty: $(
         $(#[$meta:meta])+
-        $name:ident: Kind::$kind:ident
+        $name:ident: RecordKind::$kind:ident
         $({ $($(#[$field_meta:meta])+ $field:ident: $type:ty),+ $(,)? })?
         $(shows($($shown:ident),*))?
         $(lends($lent:ident))?
@@ -115,7 +115,7 @@ macro_rules! record {
         $crate::record! { @lend $protocol, $($lent)? { $($($field: $type),+)? } }
 
         impl $crate::codec::Record for $name {
-            const KIND: $crate::codec::Kind = $crate::codec::Kind::$kind;
+            const KIND: $crate::codec::RecordKind = $crate::codec::RecordKind::$kind;
         }
 
         #[allow(unused_variables, reason = "a record may have no fields")]

@@ -8,21 +8,21 @@ record! { ():
     /// Upper bound of every time that the clock has returned. After a restart the clock returns no
     /// earlier time.
     #[derive(Copy)]
-    ClockMark: Kind::ClockMark {
+    ClockMarkRecord: RecordKind::ClockMark {
         /// First time that the clock has not returned.
         reserved_until: LogicalTime,
     }
 
     /// Number of times the store was set up or restored from a backup. Raises every fence.
     #[derive(Copy)]
-    StoreGeneration: Kind::StoreGeneration {
+    StoreGenerationRecord: RecordKind::StoreGeneration {
         /// The count.
         number: u32,
     }
 
     /// Layout of the store, so that older and newer code rejects it.
     #[derive(Copy)]
-    Format: Kind::Format {
+    FormatRecord: RecordKind::Format {
         /// Version of the layout.
         version: u32,
     }

@@ -1,6 +1,6 @@
 use shardwright_contracts::{RunId, ShardId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::RunName;
-use shardwright_engine::codec::Kind;
+use shardwright_engine::codec::RecordKind;
 use shardwright_engine::keyspace::Part::{Id, Tenant, Text};
 use shardwright_engine::keyspace::{Keyspace, MetaKey};
 use shardwright_store::Key;
@@ -65,20 +65,20 @@ pub enum ViewKey {
 impl StoreKey {
     /// Which record is stored there.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> RecordKind {
         match self {
             Self::Meta(key) => key.kind(),
-            Self::QuotaTotal | Self::QuotaTenant(_) => Kind::Quota,
-            Self::Run(..) => Kind::Run,
-            Self::Manifest(..) => Kind::Manifest,
-            Self::Count(..) => Kind::Count,
-            Self::Stage(..) => Kind::Stage,
-            Self::Watermark(..) => Kind::Watermark,
-            Self::Estimate(..) => Kind::Estimate,
-            Self::Name(..) => Kind::Named,
-            Self::Purpose(..) => Kind::Purpose,
-            Self::Shard(_, _, ShardPart::Definition) => Kind::Definition,
-            Self::Shard(_, _, ShardPart::Progress) => Kind::Progress,
+            Self::QuotaTotal | Self::QuotaTenant(_) => RecordKind::ReservedShards,
+            Self::Run(..) => RecordKind::RunHead,
+            Self::Manifest(..) => RecordKind::Manifest,
+            Self::Count(..) => RecordKind::RunShards,
+            Self::Stage(..) => RecordKind::Stage,
+            Self::Watermark(..) => RecordKind::Watermark,
+            Self::Estimate(..) => RecordKind::Estimate,
+            Self::Name(..) => RecordKind::RunName,
+            Self::Purpose(..) => RecordKind::RunLabel,
+            Self::Shard(_, _, ShardPart::Definition) => RecordKind::Definition,
+            Self::Shard(_, _, ShardPart::Progress) => RecordKind::Progress,
             Self::View(_, _, key) => key.kind(),
         }
     }
@@ -135,14 +135,14 @@ impl StoreKey {
 impl ViewKey {
     /// Which record is stored there.
     #[must_use]
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> RecordKind {
         match self {
-            Self::Gate => Kind::Gate,
-            Self::Open(_) => Kind::OpenShard,
-            Self::Owner(_) => Kind::Binding,
-            Self::Waiting(_) => Kind::Waiting,
-            Self::Ask(_) => Kind::SplitAsk,
-            Self::Asker(_) => Kind::Asker,
+            Self::Gate => RecordKind::RunState,
+            Self::Open(_) => RecordKind::Claimable,
+            Self::Owner(_) => RecordKind::Binding,
+            Self::Waiting(_) => RecordKind::WaitingWorker,
+            Self::Ask(_) => RecordKind::SplitRequest,
+            Self::Asker(_) => RecordKind::Requester,
         }
     }
 }

@@ -1,6 +1,6 @@
 use shardwright_contracts::{RunId, ShardId, ShardKey, TenantId, WorkerId};
 use shardwright_coordination::RunName;
-use shardwright_engine::codec::Kind;
+use shardwright_engine::codec::RecordKind;
 use shardwright_engine::keyspace::MetaKey;
 
 use super::*;
@@ -20,7 +20,7 @@ fn name() -> RunName {
 }
 
 /// Every key there is, as it is written and as it is read.
-fn layout() -> Vec<(String, StoreKey, Kind)> {
+fn layout() -> Vec<(String, StoreKey, RecordKind)> {
     let (tenant, key) = (tenant(), shard_key());
     let (run, shard, worker) = (key.run, key.shard, WorkerId::from_raw(7));
     let (run_hex, shard_hex) = ("000000000000002a", "8000000000000001");
@@ -30,35 +30,55 @@ fn layout() -> Vec<(String, StoreKey, Kind)> {
     let view = |rest| format!("view/{TENANT}/{run_hex}/{rest}");
     let viewed = |key| StoreKey::View(tenant, run, key);
     vec![
-        ("meta/format".into(), StoreKey::Meta(MetaKey::Format), Kind::Format),
-        ("meta/incarnation".into(), StoreKey::Meta(MetaKey::Generation), Kind::StoreGeneration),
-        ("meta/clock".into(), StoreKey::Meta(MetaKey::Clock), Kind::ClockMark),
-        ("quota/total".into(), StoreKey::QuotaTotal, Kind::Quota),
-        (format!("quota/tenant/{TENANT}"), StoreKey::QuotaTenant(tenant), Kind::Quota),
-        (of_run("run"), StoreKey::Run(tenant, run), Kind::Run),
-        (of_run("manifest"), StoreKey::Manifest(tenant, run), Kind::Manifest),
-        (of_run("count"), StoreKey::Count(tenant, run), Kind::Count),
-        (of_run("stage"), StoreKey::Stage(tenant, run), Kind::Stage),
-        (of_run("watermark"), StoreKey::Watermark(tenant, run), Kind::Watermark),
+        ("meta/format".into(), StoreKey::Meta(MetaKey::Format), RecordKind::Format),
+        (
+            "meta/incarnation".into(),
+            StoreKey::Meta(MetaKey::Generation),
+            RecordKind::StoreGeneration,
+        ),
+        ("meta/clock".into(), StoreKey::Meta(MetaKey::Clock), RecordKind::ClockMark),
+        ("quota/total".into(), StoreKey::QuotaTotal, RecordKind::ReservedShards),
+        (
+            format!("quota/tenant/{TENANT}"),
+            StoreKey::QuotaTenant(tenant),
+            RecordKind::ReservedShards,
+        ),
+        (of_run("run"), StoreKey::Run(tenant, run), RecordKind::RunHead),
+        (of_run("manifest"), StoreKey::Manifest(tenant, run), RecordKind::Manifest),
+        (of_run("count"), StoreKey::Count(tenant, run), RecordKind::RunShards),
+        (of_run("stage"), StoreKey::Stage(tenant, run), RecordKind::Stage),
+        (of_run("watermark"), StoreKey::Watermark(tenant, run), RecordKind::Watermark),
         (
             format!("estimate/{TENANT}/{run_hex}/{shard_hex}"),
             StoreKey::Estimate(tenant, key),
-            Kind::Estimate,
+            RecordKind::Estimate,
         ),
-        (format!("name/{TENANT}/data-1f.b"), StoreKey::Name(tenant, name()), Kind::Named),
-        (of_run("purpose"), StoreKey::Purpose(tenant, run), Kind::Purpose),
+        (format!("name/{TENANT}/data-1f.b"), StoreKey::Name(tenant, name()), RecordKind::RunName),
+        (of_run("purpose"), StoreKey::Purpose(tenant, run), RecordKind::RunLabel),
         (
             of_shard("definition"),
             StoreKey::Shard(tenant, key, ShardPart::Definition),
-            Kind::Definition,
+            RecordKind::Definition,
         ),
-        (of_shard("progress"), StoreKey::Shard(tenant, key, ShardPart::Progress), Kind::Progress),
-        (view("gate".to_owned()), viewed(ViewKey::Gate), Kind::Gate),
-        (view(format!("open/{shard_hex}")), viewed(ViewKey::Open(shard)), Kind::OpenShard),
-        (view(format!("owner/{shard_hex}")), viewed(ViewKey::Owner(shard)), Kind::Binding),
-        (view(format!("waiting/{worker_hex}")), viewed(ViewKey::Waiting(worker)), Kind::Waiting),
-        (view(format!("ask/{shard_hex}")), viewed(ViewKey::Ask(shard)), Kind::SplitAsk),
-        (view(format!("asker/{worker_hex}")), viewed(ViewKey::Asker(worker)), Kind::Asker),
+        (
+            of_shard("progress"),
+            StoreKey::Shard(tenant, key, ShardPart::Progress),
+            RecordKind::Progress,
+        ),
+        (view("gate".to_owned()), viewed(ViewKey::Gate), RecordKind::RunState),
+        (view(format!("open/{shard_hex}")), viewed(ViewKey::Open(shard)), RecordKind::Claimable),
+        (view(format!("owner/{shard_hex}")), viewed(ViewKey::Owner(shard)), RecordKind::Binding),
+        (
+            view(format!("waiting/{worker_hex}")),
+            viewed(ViewKey::Waiting(worker)),
+            RecordKind::WaitingWorker,
+        ),
+        (view(format!("ask/{shard_hex}")), viewed(ViewKey::Ask(shard)), RecordKind::SplitRequest),
+        (
+            view(format!("asker/{worker_hex}")),
+            viewed(ViewKey::Asker(worker)),
+            RecordKind::Requester,
+        ),
     ]
 }
 

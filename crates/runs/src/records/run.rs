@@ -1,4 +1,4 @@
-//! A run as two records: [`Run`] and [`Manifest`].
+//! A run as two records: [`RunHeadRecord`] and [`ManifestRecord`].
 
 use std::num::NonZeroU64;
 
@@ -8,14 +8,14 @@ use shardwright_contracts::{
     CanonicalBytes, CanonicalSink, CursorSemantics, LogicalTime, RunId, ShardId, TenantId,
 };
 use shardwright_coordination::{InvariantViolation, RunConfig, RunOpLog, RunRecord, RunStatus};
-use shardwright_engine::codec::{DecodeError, Field, Kind, List, Reader, encode_as};
+use shardwright_engine::codec::{DecodeError, Field, List, Reader, RecordKind, encode_as};
 use shardwright_engine::record;
 
 use super::RunProtocol;
 
 record! { RunProtocol:
     /// A run without its manifest.
-    Run: Kind::Run {
+    RunHeadRecord: RecordKind::RunHead {
         /// Tenant of the run.
         tenant: TenantId,
         /// Id of the run.
@@ -34,17 +34,17 @@ record! { RunProtocol:
         op_log: RunOpLog,
         /// Whether the run is being deleted, shard by shard. Nothing may be added to it then.
         collecting: bool,
-    } lends(RunFields) check(Run::checked)
+    } lends(RunFields) check(RunHeadRecord::checked)
 
     /// Root shards of a run: none until they are registered, and then always the same.
     #[derive(Default)]
-    Manifest: Kind::Manifest {
+    ManifestRecord: RecordKind::Manifest {
         /// Ids of the shards, ascending.
         root_shards: Vec<ShardId>,
-    } lends(ManifestFields) check(Manifest::checked)
+    } lends(ManifestFields) check(ManifestRecord::checked)
 }
 
-impl Run {
+impl RunHeadRecord {
     /// Encodes a run from its whole record.
     #[must_use]
     pub fn encode_of(record: &RunRecord, collecting: bool) -> Bytes {
@@ -61,7 +61,7 @@ impl Run {
             op_log,
             collecting: &collecting,
         };
-        encode_as(Kind::Run, &fields)
+        encode_as(RecordKind::RunHead, &fields)
     }
 
     /// Joins the run with root shards, which may be those of another run.
@@ -98,11 +98,11 @@ impl Run {
     }
 }
 
-impl Manifest {
+impl ManifestRecord {
     /// Encodes the manifest of a run from the run's whole record.
     #[must_use]
     pub fn encode_of(record: &RunRecord) -> Bytes {
-        encode_as(Kind::Manifest, &ManifestFields { root_shards: &record.root_shards })
+        encode_as(RecordKind::Manifest, &ManifestFields { root_shards: &record.root_shards })
     }
 
     /// Returns the manifest if a run can have it. The invariants are those of a whole run. The
@@ -131,7 +131,7 @@ impl Manifest {
 
 /// Separates a run into its two records.
 #[must_use]
-pub fn split_run(record: RunRecord, collecting: bool) -> (Run, Manifest) {
+pub fn split_run(record: RunRecord, collecting: bool) -> (RunHeadRecord, ManifestRecord) {
     // No `..`: a new field must be stored too.
     let RunRecord {
         tenant,
@@ -144,14 +144,26 @@ pub fn split_run(record: RunRecord, collecting: bool) -> (Run, Manifest) {
         root_shards,
         op_log,
     } = record;
-    let run =
-        Run { tenant, run, config, status, paused, created_at, completed_at, op_log, collecting };
-    (run, Manifest { root_shards })
+    let run = RunHeadRecord {
+        tenant,
+        run,
+        config,
+        status,
+        paused,
+        created_at,
+        completed_at,
+        op_log,
+        collecting,
+    };
+    (run, ManifestRecord { root_shards })
 }
 
 /// Joins the two records of a run, and checks the run's invariants. The result does not contain
 /// `collecting`.
-pub fn join_run(run: Run, manifest: Manifest) -> Result<RunRecord, InvariantViolation> {
+pub fn join_run(
+    run: RunHeadRecord,
+    manifest: ManifestRecord,
+) -> Result<RunRecord, InvariantViolation> {
     let record = run.with_roots(manifest.root_shards);
     record.check_invariants()?;
     Ok(record)

@@ -1,4 +1,4 @@
-//! A shard as two records: [`Definition`] and [`Progress`].
+//! A shard as two records: [`DefinitionRecord`] and [`ProgressRecord`].
 
 use bytes::Bytes;
 use shardwright_contracts::limits::MAX_SPAWNED_PER_SHARD;
@@ -10,7 +10,7 @@ use shardwright_coordination::{
     InvariantViolation, LeaseHolder, OpKind, OpLog, OpLogEntry, OpResult, Park, ParkReason,
     ShardHead, ShardRecord, ShardStatus, Spawned,
 };
-use shardwright_engine::codec::{DecodeError, Field, Kind, List, Reader, encode_as};
+use shardwright_engine::codec::{DecodeError, Field, List, Reader, RecordKind, encode_as};
 use shardwright_engine::{fields, record};
 
 use super::RunProtocol;
@@ -22,7 +22,7 @@ const OP_LOG_ENTRY_BYTES: usize = 8 + 1 + 1 + 8 + 8;
 
 record! { RunProtocol:
     /// Definition of a shard. Written when the shard is created and when it spawns others.
-    Definition: Kind::Definition {
+    DefinitionRecord: RecordKind::Definition {
         /// Tenant of the run.
         tenant: TenantId,
         /// Run and id of the shard.
@@ -35,10 +35,10 @@ record! { RunProtocol:
         cursor_semantics: CursorSemantics,
         /// Shards split from this one, oldest first.
         spawned: Vec<Spawned>,
-    } lends(DefinitionFields) check(Definition::checked)
+    } lends(DefinitionFields) check(DefinitionRecord::checked)
 
     /// Progress of a shard. Written by every operation on it.
-    Progress: Kind::Progress {
+    ProgressRecord: RecordKind::Progress {
         /// Status of the shard.
         status: ShardStatus,
         /// Reason why the shard is parked, if it is.
@@ -55,17 +55,17 @@ record! { RunProtocol:
         acquire_count: u32,
         /// Number of times the shard was acquired since it last made progress.
         fruitless_acquires: u32,
-    } lends(ProgressFields) check(Progress::checked)
+    } lends(ProgressFields) check(ProgressRecord::checked)
 }
 
-impl Definition {
+impl DefinitionRecord {
     /// Encodes the definition of a shard from the whole shard.
     #[must_use]
     pub fn encode_of(record: &ShardRecord) -> Bytes {
         let ShardHead { tenant, key, parent, cursor_semantics, spawned, .. } = &record.head;
         let spec = &record.spec;
         let fields = DefinitionFields { tenant, key, spec, parent, cursor_semantics, spawned };
-        encode_as(Kind::Definition, &fields)
+        encode_as(RecordKind::Definition, &fields)
     }
 
     /// Returns the shard as it was created, except for the shards that it spawned.
@@ -86,7 +86,7 @@ impl Definition {
     }
 }
 
-impl Progress {
+impl ProgressRecord {
     /// Encodes the progress of a shard from the whole shard. Every checkpoint writes it.
     #[must_use]
     pub fn encode_of(record: &ShardRecord) -> Bytes {
@@ -103,7 +103,7 @@ impl Progress {
             acquire_count,
             fruitless_acquires,
         };
-        encode_as(Kind::Progress, &fields)
+        encode_as(RecordKind::Progress, &fields)
     }
 
     /// Moves the progress into the shard that `head` defines.
@@ -145,7 +145,7 @@ impl Progress {
 
 /// Separates a shard into its two records.
 #[must_use]
-pub fn split_shard(record: ShardRecord) -> (Definition, Progress) {
+pub fn split_shard(record: ShardRecord) -> (DefinitionRecord, ProgressRecord) {
     let ShardRecord { head, spec, cursor } = record;
     // No `..`: a new field must be stored too.
     let ShardHead {
@@ -163,15 +163,24 @@ pub fn split_shard(record: ShardRecord) -> (Definition, Progress) {
         fruitless_acquires,
     } = head;
     (
-        Definition { tenant, key, spec, parent, cursor_semantics, spawned },
-        Progress { status, park, fence, lease, cursor, op_log, acquire_count, fruitless_acquires },
+        DefinitionRecord { tenant, key, spec, parent, cursor_semantics, spawned },
+        ProgressRecord {
+            status,
+            park,
+            fence,
+            lease,
+            cursor,
+            op_log,
+            acquire_count,
+            fruitless_acquires,
+        },
     )
 }
 
 /// Joins the two records of a shard, and checks the shard's invariants.
 pub fn join_shard(
-    definition: Definition,
-    progress: Progress,
+    definition: DefinitionRecord,
+    progress: ProgressRecord,
 ) -> Result<ShardRecord, InvariantViolation> {
     let (head, spec) = definition.into_untouched();
     let (head, cursor) = progress.put_into(head);

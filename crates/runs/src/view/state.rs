@@ -8,13 +8,13 @@ use shardwright_engine::codec::Record;
 use shardwright_store::Revision;
 
 use crate::keys::ViewKey;
-use crate::records::{Binding, Gate, SplitAsk, Waiting};
+use crate::records::{BindingRecord, RunStateRecord, SplitRequestRecord, WaitingWorkerRecord};
 
 /// What a view knows, and indexes that answer without looking at all of it.
 pub(crate) struct ViewState {
     skew_ms: u64,
     fence_floor: FenceEpoch,
-    gate: Option<(Gate, Revision)>,
+    gate: Option<(RunStateRecord, Revision)>,
     /// Shards that can be worked on, held or not.
     open: BTreeMap<ShardId, Standing>,
     owners: BTreeMap<ShardId, Owner>,
@@ -27,7 +27,7 @@ pub(crate) struct ViewState {
     /// Those that somebody here is trying to acquire just now.
     tried: BTreeSet<ShardId>,
     waiting: WaitingWorkers,
-    asks: BTreeMap<ShardId, SplitAsk>,
+    asks: BTreeMap<ShardId, SplitRequestRecord>,
     /// What this coordinator has stored and the watch has not told yet.
     ahead: BTreeMap<ViewKey, Revision>,
 }
@@ -140,7 +140,7 @@ impl ViewState {
     fn put(&mut self, key: ViewKey, value: Option<&[u8]>, revision: Revision) {
         match key {
             ViewKey::Gate => {
-                let gate = value.and_then(|value| Gate::decode(value).ok());
+                let gate = value.and_then(|value| RunStateRecord::decode(value).ok());
                 self.gate = gate.map(|gate| (gate, revision));
             }
             ViewKey::Open(shard) => match value {
@@ -148,8 +148,8 @@ impl ViewState {
                 None => self.remove_open(shard),
             },
             ViewKey::Owner(shard) => {
-                let binding = value.and_then(|value| Binding::decode(value).ok());
-                let owner = binding.map(|Binding { fence, deadline, .. }| {
+                let binding = value.and_then(|value| BindingRecord::decode(value).ok());
+                let owner = binding.map(|BindingRecord { fence, deadline, .. }| {
                     let known = self.owners.get(&shard).filter(|known| known.fence == fence);
                     let deadline = known.map_or(deadline, |known| known.deadline.max(deadline));
                     Owner { fence, deadline }
@@ -162,14 +162,14 @@ impl ViewState {
                 self.settle(shard);
             }
             ViewKey::Waiting(worker) => {
-                let waiting = value.and_then(|value| Waiting::decode(value).ok());
+                let waiting = value.and_then(|value| WaitingWorkerRecord::decode(value).ok());
                 match waiting {
                     Some(waiting) => self.waiting.wait(worker, waiting.until),
                     None => self.waiting.stop(worker),
                 }
             }
             ViewKey::Ask(shard) => {
-                let ask = value.and_then(|value| SplitAsk::decode(value).ok());
+                let ask = value.and_then(|value| SplitRequestRecord::decode(value).ok());
                 match ask {
                     Some(ask) => self.asks.insert(shard, ask),
                     None => self.asks.remove(&shard),
@@ -179,7 +179,7 @@ impl ViewState {
         }
     }
 
-    pub(crate) const fn gate(&self) -> Option<(Gate, Revision)> {
+    pub(crate) const fn gate(&self) -> Option<(RunStateRecord, Revision)> {
         self.gate
     }
 
@@ -355,7 +355,11 @@ mod tests {
         let mut state = ViewState::new(0, FenceEpoch::INITIAL);
         let mut wait = |worker, until| {
             let (key, until) = (ViewKey::Waiting(WorkerId::from_raw(worker)), at(until));
-            state.apply_watched(key, Some(&Waiting { until }.encode()), Revision::new(1));
+            state.apply_watched(
+                key,
+                Some(&WaitingWorkerRecord { until }.encode()),
+                Revision::new(1),
+            );
         };
         let dead = MAX_WAITING_WORKERS as u64;
         (0..dead).for_each(|worker| wait(worker, 10));

@@ -2,7 +2,7 @@
 
 use shardwright_contracts::LogicalTime;
 use shardwright_coordination::{AcquireError, AsyncCoordinationBackend};
-use shardwright_engine::codec::{ClockMark, Record};
+use shardwright_engine::codec::{ClockMarkRecord, Record};
 use shardwright_runs::EngineConfig;
 use shardwright_store::Store;
 
@@ -24,7 +24,7 @@ async fn time(engine: &Engine, id: u64) -> u64 {
 
 fn mark(site: &Site) -> LogicalTime {
     let loaded = site.run(site.store.load(&[site.keys.keyspace().clock()])).unwrap();
-    ClockMark::decode(&loaded.values[0].as_ref().unwrap().value).unwrap().reserved_until
+    ClockMarkRecord::decode(&loaded.values[0].as_ref().unwrap().value).unwrap().reserved_until
 }
 
 #[test]

@@ -8,7 +8,7 @@ use shardwright_coordination::{
     AsyncCoordinationBackend, AsyncRunDirectory, AsyncRunManagement, AsyncShardClaiming,
     AsyncWorkEstimates, Lease, ParkReason, RunLabel, RunName, RunStatus, ShardFilter, WorkEstimate,
 };
-use shardwright_engine::codec::Kind;
+use shardwright_engine::codec::RecordKind;
 use shardwright_runs::{Retention, StoredCoordinator};
 use shardwright_store::{Commit, Expect, Key, Store};
 
@@ -327,7 +327,7 @@ fn nothing_that_is_stored_makes_anything_panic_and_other_runs_go_on() {
     for (place, (key, is_shared)) in victims(&site).into_iter().enumerate() {
         let found = site.run(site.store.load(std::slice::from_ref(&key))).unwrap();
         let value = found.values[0].clone().unwrap_or_else(|| panic!("{key} is to be there")).value;
-        kinds.extend(Kind::of(&value));
+        kinds.extend(RecordKind::of(&value));
         for garbage in instead_of(&value) {
             let (site, leases) = busy_site();
             let key = victims(&site)[place].0.clone();

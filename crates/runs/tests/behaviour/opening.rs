@@ -5,7 +5,7 @@ use shardwright_coordination::{
     AcquireError, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
     CheckpointError, ClaimError, CompleteError, InfraError, RenewError, SplitRequestError,
 };
-use shardwright_engine::codec::{Format, Record};
+use shardwright_engine::codec::{FormatRecord, Record};
 use shardwright_runs::{StoreOpenError, StoredCoordinator};
 use shardwright_store::{Commit, Expect, Store};
 
@@ -18,7 +18,7 @@ fn a_store_of_a_later_format_is_refused() {
     let key = site.keys.keyspace().format();
     let commit = Commit::builder()
         .expect(key.clone(), Expect::Absent)
-        .put(key, Format { version: 2 }.encode())
+        .put(key, FormatRecord { version: 2 }.encode())
         .build()
         .unwrap();
     site.run(site.store.commit(commit)).unwrap();

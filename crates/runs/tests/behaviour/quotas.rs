@@ -9,7 +9,7 @@ use shardwright_coordination::{
     SplitReplaceError, derive_split_shard_id,
 };
 use shardwright_engine::codec::Record;
-use shardwright_runs::records::Count;
+use shardwright_runs::records::RunShardsRecord;
 use shardwright_runs::{EngineConfig, Retention};
 use shardwright_store::{Commit, Expect, Store};
 
@@ -138,14 +138,14 @@ fn a_run_that_has_ended_gives_back_what_it_has_not_used() {
         let run = site.keys.count(TENANT, RUN);
         let reserved = || {
             let loaded = site.run(site.store.load(std::slice::from_ref(&run))).unwrap();
-            Count::decode(&loaded.values[0].as_ref().unwrap().value).unwrap()
+            RunShardsRecord::decode(&loaded.values[0].as_ref().unwrap().value).unwrap()
         };
-        assert_eq!(reserved(), Count { used: 2, reserved: 64 });
+        assert_eq!(reserved(), RunShardsRecord { used: 2, reserved: 64 });
         if is_late {
             store.next([Fate::LoseAnswer]);
         }
         site.run(engine.cancel_run(TENANT, RUN, op(1))).unwrap();
-        assert_eq!(reserved(), Count { used: 2, reserved: 2 });
+        assert_eq!(reserved(), RunShardsRecord { used: 2, reserved: 2 });
         site.audit();
         site.run(start_run(&engine, OTHER, 98));
         site.audit();

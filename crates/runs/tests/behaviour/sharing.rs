@@ -8,7 +8,7 @@ use shardwright_coordination::{
     IdempotentOutcome, SplitRequestError,
 };
 use shardwright_engine::codec::Record;
-use shardwright_runs::records::SplitAsk;
+use shardwright_runs::records::SplitRequestRecord;
 use shardwright_store::Store;
 
 use crate::flaky::{Fate, Polite};
@@ -101,7 +101,7 @@ fn whoever_asks_another_holder_has_withdrawn_an_expired_request() {
     site.world.advance(10);
     site.run(other.request_split(TENANT, shard(1), worker(2), 10)).unwrap();
     let stored = site.run(site.store.load(&[site.keys.ask(TENANT, shard(0))])).unwrap();
-    let stored = SplitAsk::decode(&stored.values[0].as_ref().unwrap().value).unwrap();
+    let stored = SplitRequestRecord::decode(&stored.values[0].as_ref().unwrap().value).unwrap();
     assert_eq!(stored.slot.open, None, "a holder whose clock is behind would still see it");
 }
 

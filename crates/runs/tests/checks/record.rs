@@ -1,43 +1,47 @@
 use std::fmt::Debug;
 
-use shardwright_engine::codec::{ClockMark, Format, Kind, Record, StoreGeneration};
+use shardwright_engine::codec::{
+    ClockMarkRecord, FormatRecord, Record, RecordKind, StoreGenerationRecord,
+};
 use shardwright_runs::records::{
-    Asker, Binding, Count, Definition, Estimate, Gate, Manifest, Named, OpenShard, Progress,
-    Purpose, Quota, Run, SplitAsk, Stage, Waiting, Watermark,
+    BindingRecord, ClaimableRecord, DefinitionRecord, EstimateRecord, ManifestRecord,
+    ProgressRecord, RequesterRecord, ReservedShardsRecord, RunHeadRecord, RunLabelRecord,
+    RunNameRecord, RunShardsRecord, RunStateRecord, SplitRequestRecord, StageRecord,
+    WaitingWorkerRecord, WatermarkRecord,
 };
 
 /// Bytes are a record of at most one kind.
 pub(crate) fn any_kind(data: &[u8]) {
-    for kind in Kind::ALL {
+    for kind in RecordKind::ALL {
         let decoded = as_kind(*kind, data) == Some(true);
-        assert!(!decoded || Kind::of(data) == Some(*kind), "{kind} has another kind's byte");
+        assert!(!decoded || RecordKind::of(data) == Some(*kind), "{kind} has another kind's byte");
     }
 }
 
 /// Decoding never panics, and what it accepts is exactly what encoding writes. Returns whether it
 /// accepted, and nothing for a kind of another protocol.
-pub(crate) fn as_kind(kind: Kind, data: &[u8]) -> Option<bool> {
+pub(crate) fn as_kind(kind: RecordKind, data: &[u8]) -> Option<bool> {
     let decoded = match kind {
-        Kind::Definition => check::<Definition>(data),
-        Kind::Progress => check::<Progress>(data),
-        Kind::Run => check::<Run>(data),
-        Kind::Manifest => check::<Manifest>(data),
-        Kind::Gate => check::<Gate>(data),
-        Kind::Binding => check::<Binding>(data),
-        Kind::Waiting => check::<Waiting>(data),
-        Kind::Watermark => check::<Watermark>(data),
-        Kind::SplitAsk => check::<SplitAsk>(data),
-        Kind::Asker => check::<Asker>(data),
-        Kind::Count => check::<Count>(data),
-        Kind::Quota => check::<Quota>(data),
-        Kind::Stage => check::<Stage>(data),
-        Kind::ClockMark => check::<ClockMark>(data),
-        Kind::StoreGeneration => check::<StoreGeneration>(data),
-        Kind::Format => check::<Format>(data),
-        Kind::OpenShard => check::<OpenShard>(data),
-        Kind::Estimate => check::<Estimate>(data),
-        Kind::Named => check::<Named>(data),
-        Kind::Purpose => check::<Purpose>(data),
+        RecordKind::Definition => check::<DefinitionRecord>(data),
+        RecordKind::Progress => check::<ProgressRecord>(data),
+        RecordKind::RunHead => check::<RunHeadRecord>(data),
+        RecordKind::Manifest => check::<ManifestRecord>(data),
+        RecordKind::RunState => check::<RunStateRecord>(data),
+        RecordKind::Binding => check::<BindingRecord>(data),
+        RecordKind::WaitingWorker => check::<WaitingWorkerRecord>(data),
+        RecordKind::Watermark => check::<WatermarkRecord>(data),
+        RecordKind::SplitRequest => check::<SplitRequestRecord>(data),
+        RecordKind::Requester => check::<RequesterRecord>(data),
+        RecordKind::RunShards => check::<RunShardsRecord>(data),
+        RecordKind::ReservedShards => check::<ReservedShardsRecord>(data),
+        RecordKind::Stage => check::<StageRecord>(data),
+        RecordKind::ClockMark => check::<ClockMarkRecord>(data),
+        RecordKind::StoreGeneration => check::<StoreGenerationRecord>(data),
+        RecordKind::Format => check::<FormatRecord>(data),
+        RecordKind::Claimable => check::<ClaimableRecord>(data),
+        RecordKind::Estimate => check::<EstimateRecord>(data),
+        RecordKind::RunName => check::<RunNameRecord>(data),
+        RecordKind::RunLabel => check::<RunLabelRecord>(data),
         _ => return None,
     };
     Some(decoded)

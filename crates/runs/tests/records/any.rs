@@ -18,7 +18,8 @@ use shardwright_coordination::{
     ShardStatus, Spawned, SplitRequest,
 };
 use shardwright_runs::records::{
-    Binding, Count, Definition, Gate, Manifest, Progress, Run, SplitAsk, Stage,
+    BindingRecord, DefinitionRecord, ManifestRecord, ProgressRecord, RunHeadRecord,
+    RunShardsRecord, RunStateRecord, SplitRequestRecord, StageRecord,
 };
 
 pub(crate) fn tenant() -> impl Strategy<Value = TenantId> {
@@ -96,7 +97,7 @@ fn op_log<const CAPACITY: usize>(of_run: bool) -> impl Strategy<Value = OpLog<CA
     })
 }
 
-pub(crate) fn definition() -> impl Strategy<Value = Definition> {
+pub(crate) fn definition() -> impl Strategy<Value = DefinitionRecord> {
     let spawned = few_or(MAX_SPAWNED_PER_SHARD).prop_flat_map(|count| {
         let child = (shard(), any::<u64>()).prop_map(|(shard, payload_hash)| Spawned {
             shard: shard.into_derived(),
@@ -105,7 +106,7 @@ pub(crate) fn definition() -> impl Strategy<Value = Definition> {
         vec(child, count)
     });
     (tenant(), run_id(), shard(), spec(), shard(), semantics(), spawned).prop_map(
-        |(tenant, run, shard, spec, parent, cursor_semantics, spawned)| Definition {
+        |(tenant, run, shard, spec, parent, cursor_semantics, spawned)| DefinitionRecord {
             tenant,
             key: ShardKey::new(run, shard),
             spec,
@@ -116,14 +117,14 @@ pub(crate) fn definition() -> impl Strategy<Value = Definition> {
     )
 }
 
-pub(crate) fn progress() -> impl Strategy<Value = Progress> {
+pub(crate) fn progress() -> impl Strategy<Value = ProgressRecord> {
     let park = (select(ParkReason::ALL), bytes(0, MAX_PARK_DETAIL_SIZE))
         .prop_map(|(reason, detail)| Park { reason, detail: detail.into() });
     let lease = option::of((worker(), time()))
         .prop_map(|lease| lease.map(|(owner, deadline)| LeaseHolder { owner, deadline }));
     let log = op_log::<OP_LOG_CAPACITY>(false);
     (select(ShardStatus::ALL), park, fence(), lease, cursor(), log, any::<[u32; 2]>()).prop_map(
-        |(status, park, fence, lease, cursor, op_log, acquires)| Progress {
+        |(status, park, fence, lease, cursor, op_log, acquires)| ProgressRecord {
             status,
             park: (status == ShardStatus::Parked).then_some(park),
             fence,
@@ -146,18 +147,16 @@ pub(crate) fn config() -> impl Strategy<Value = RunConfig> {
     )
 }
 
-pub(crate) fn gate() -> impl Strategy<Value = Gate> {
-    (select(RunStatus::ALL), any::<bool>(), config()).prop_map(|(status, paused, config)| Gate {
-        status,
-        paused: paused && status == RunStatus::Active,
-        config,
+pub(crate) fn gate() -> impl Strategy<Value = RunStateRecord> {
+    (select(RunStatus::ALL), any::<bool>(), config()).prop_map(|(status, paused, config)| {
+        RunStateRecord { status, paused: paused && status == RunStatus::Active, config }
     })
 }
 
-pub(crate) fn run() -> impl Strategy<Value = Run> {
+pub(crate) fn run() -> impl Strategy<Value = RunHeadRecord> {
     let log = op_log::<RUN_OP_LOG_CAPACITY>(true);
     (tenant(), run_id(), gate(), time(), time(), log, any::<bool>()).prop_map(
-        |(tenant, run, gate, one, other, op_log, collecting)| Run {
+        |(tenant, run, gate, one, other, op_log, collecting)| RunHeadRecord {
             tenant,
             run,
             config: gate.config,
@@ -171,36 +170,37 @@ pub(crate) fn run() -> impl Strategy<Value = Run> {
     )
 }
 
-pub(crate) fn manifest() -> impl Strategy<Value = Manifest> {
+pub(crate) fn manifest() -> impl Strategy<Value = ManifestRecord> {
     (few_or(MAX_INITIAL_SHARDS), 0..u64::MAX / 2, 1..100_u64).prop_map(|(count, first, step)| {
         let ids = (0..count as u64).map(|index| first.saturating_add(index * step));
         let root_shards = ids.map(ShardId::from_raw).filter(|shard| !shard.is_derived());
-        Manifest { root_shards: root_shards.collect() }
+        ManifestRecord { root_shards: root_shards.collect() }
     })
 }
 
-pub(crate) fn binding() -> impl Strategy<Value = Binding> {
-    (worker(), fence(), time()).prop_map(|(owner, fence, deadline)| Binding {
+pub(crate) fn binding() -> impl Strategy<Value = BindingRecord> {
+    (worker(), fence(), time()).prop_map(|(owner, fence, deadline)| BindingRecord {
         owner,
         fence,
         deadline,
     })
 }
 
-pub(crate) fn split_ask() -> impl Strategy<Value = SplitAsk> {
+pub(crate) fn split_ask() -> impl Strategy<Value = SplitRequestRecord> {
     let request = (worker(), time(), time()).prop_map(|(requester, asked_at, expires_at)| {
         SplitRequest { requester, asked_at, expires_at }
     });
     (fence(), option::of(request), option::of(time())).prop_map(|(fence, open, not_before)| {
-        SplitAsk { fence, slot: SplitRequestSlot { open, not_before } }
+        SplitRequestRecord { fence, slot: SplitRequestSlot { open, not_before } }
     })
 }
 
-pub(crate) fn count() -> impl Strategy<Value = Count> {
+pub(crate) fn count() -> impl Strategy<Value = RunShardsRecord> {
     any::<[u64; 2]>()
-        .prop_map(|[one, other]| Count { used: one.min(other), reserved: one.max(other) })
+        .prop_map(|[one, other]| RunShardsRecord { used: one.min(other), reserved: one.max(other) })
 }
 
-pub(crate) fn stage() -> impl Strategy<Value = Stage> {
-    any::<[u64; 2]>().prop_map(|[op, payload_hash]| Stage { op: OpId::from_raw(op), payload_hash })
+pub(crate) fn stage() -> impl Strategy<Value = StageRecord> {
+    any::<[u64; 2]>()
+        .prop_map(|[op, payload_hash]| StageRecord { op: OpId::from_raw(op), payload_hash })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shardwright_engine::codec::{CanonicalSink, DecodeError, Field, Problem, Reader, Record};
+use shardwright_engine::codec::{CanonicalSink, DecodeError, DecodeProblem, Field, Reader, Record};
 use shardwright_engine::{fields, record};
 
 /// A protocol of this crate.
@@ -31,7 +31,7 @@ fields! { Protocol:
 record! { Protocol:
     /// A record of this crate, under a kind that exists.
     #[derive(Copy)]
-    Schedule: Kind::Format {
+    Schedule: RecordKind::Format {
         /// A composite field.
         window: Window,
         /// A field that `Debug` omits.
@@ -49,7 +49,7 @@ fn another_crate_can_declare_a_record() {
     assert_eq!(format!("{schedule:?}"), format!("Schedule {{ window: {window:?}, .. }}"));
 
     let error = Schedule::decode(&[15, 1, 2]).unwrap_err();
-    let problem = Problem::UnknownByte { what: "closes", byte: 2 };
+    let problem = DecodeProblem::UnknownByte { what: "closes", byte: 2 };
     assert_eq!((error.problem.to_string().as_str(), error.offset), ("field closes cannot be 2", 2));
     assert_eq!(error.problem, problem);
 }

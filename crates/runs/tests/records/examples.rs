@@ -15,10 +15,14 @@ use shardwright_coordination::{
     LeaseHolder, OpKind, OpLog, OpLogEntry, OpResult, Park, ParkReason, RunConfig, RunLabel,
     RunName, RunStatus, ShardStatus, Spawned, SplitRequest, WorkEstimate,
 };
-use shardwright_engine::codec::{ClockMark, Format, Kind, Record, StoreGeneration};
+use shardwright_engine::codec::{
+    ClockMarkRecord, FormatRecord, Record, RecordKind, StoreGenerationRecord,
+};
 use shardwright_runs::records::{
-    Asker, Binding, Count, Definition, Estimate, Gate, Manifest, Named, OpenShard, Progress,
-    Purpose, Quota, Run, SplitAsk, Stage, Waiting, Watermark,
+    BindingRecord, ClaimableRecord, DefinitionRecord, EstimateRecord, ManifestRecord,
+    ProgressRecord, RequesterRecord, ReservedShardsRecord, RunHeadRecord, RunLabelRecord,
+    RunNameRecord, RunShardsRecord, RunStateRecord, SplitRequestRecord, StageRecord,
+    WaitingWorkerRecord, WatermarkRecord,
 };
 
 pub(crate) fn tenant() -> TenantId {
@@ -55,8 +59,8 @@ pub(crate) fn config() -> RunConfig {
     }
 }
 
-pub(crate) fn definition() -> Definition {
-    Definition {
+pub(crate) fn definition() -> DefinitionRecord {
+    DefinitionRecord {
         tenant: tenant(),
         key: ShardKey::new(RunId::from_raw(1), child(2)),
         spec: ShardSpec::try_new(b"b", b"cd", b"meta").unwrap(),
@@ -66,9 +70,9 @@ pub(crate) fn definition() -> Definition {
     }
 }
 
-pub(crate) fn progress() -> Progress {
+pub(crate) fn progress() -> ProgressRecord {
     let cursor = CursorUpdate::new(Some(b"bx"), Some(b"tok"));
-    Progress {
+    ProgressRecord {
         status: ShardStatus::Active,
         park: None,
         fence: fence(0x0102),
@@ -80,8 +84,8 @@ pub(crate) fn progress() -> Progress {
     }
 }
 
-pub(crate) fn parked() -> Progress {
-    Progress {
+pub(crate) fn parked() -> ProgressRecord {
+    ProgressRecord {
         status: ShardStatus::Parked,
         park: Some(Park { reason: ParkReason::Poisoned, detail: b"bad".as_slice().into() }),
         fence: FenceEpoch::INITIAL,
@@ -93,8 +97,8 @@ pub(crate) fn parked() -> Progress {
     }
 }
 
-pub(crate) fn run() -> Run {
-    Run {
+pub(crate) fn run() -> RunHeadRecord {
+    RunHeadRecord {
         tenant: tenant(),
         run: RunId::from_raw(1),
         config: config(),
@@ -107,34 +111,34 @@ pub(crate) fn run() -> Run {
     }
 }
 
-pub(crate) fn manifest() -> Manifest {
-    Manifest { root_shards: vec![ShardId::from_raw(1), ShardId::from_raw(0x0203)] }
+pub(crate) fn manifest() -> ManifestRecord {
+    ManifestRecord { root_shards: vec![ShardId::from_raw(1), ShardId::from_raw(0x0203)] }
 }
 
-pub(crate) fn gate() -> Gate {
-    Gate { status: RunStatus::Active, paused: true, config: config() }
+pub(crate) fn gate() -> RunStateRecord {
+    RunStateRecord { status: RunStatus::Active, paused: true, config: config() }
 }
 
-pub(crate) fn binding() -> Binding {
-    Binding { owner: WorkerId::from_raw(7), fence: fence(2), deadline: time(1_000) }
+pub(crate) fn binding() -> BindingRecord {
+    BindingRecord { owner: WorkerId::from_raw(7), fence: fence(2), deadline: time(1_000) }
 }
 
-pub(crate) fn split_ask() -> SplitAsk {
+pub(crate) fn split_ask() -> SplitRequestRecord {
     let request = SplitRequest {
         requester: WorkerId::from_raw(8),
         asked_at: time(500),
         expires_at: time(1_500),
     };
     let slot = SplitRequestSlot { open: Some(request), not_before: Some(time(2_000)) };
-    SplitAsk { fence: fence(2), slot }
+    SplitRequestRecord { fence: fence(2), slot }
 }
 
-pub(crate) fn stage() -> Stage {
-    Stage { op: OpId::from_raw(9), payload_hash: 0x1122_3344_5566_7788 }
+pub(crate) fn stage() -> StageRecord {
+    StageRecord { op: OpId::from_raw(9), payload_hash: 0x1122_3344_5566_7788 }
 }
 
-pub(crate) fn largest_definition() -> Definition {
-    Definition {
+pub(crate) fn largest_definition() -> DefinitionRecord {
+    DefinitionRecord {
         spec: ShardSpec::try_new(
             &[0xfe; MAX_KEY_SIZE],
             &[0xff; MAX_KEY_SIZE],
@@ -148,11 +152,11 @@ pub(crate) fn largest_definition() -> Definition {
     }
 }
 
-pub(crate) fn largest_progress() -> Progress {
+pub(crate) fn largest_progress() -> ProgressRecord {
     let (key, token) = ([0xfe; MAX_KEY_SIZE], [0xff; MAX_TOKEN_SIZE]);
     let cursor = CursorUpdate::new(Some(&key), Some(&token));
     let detail = vec![0xff; MAX_PARK_DETAIL_SIZE].into();
-    Progress {
+    ProgressRecord {
         status: ShardStatus::Parked,
         park: Some(Park { reason: ParkReason::Other, detail }),
         fence: FenceEpoch::MAX,
@@ -166,16 +170,20 @@ pub(crate) fn largest_progress() -> Progress {
     }
 }
 
-pub(crate) fn largest_run() -> Run {
+pub(crate) fn largest_run() -> RunHeadRecord {
     let entries = (0..RUN_OP_LOG_CAPACITY as u64).map(|op| entry(op, OpKind::PauseRun));
-    Run { op_log: OpLog::from_entries(entries), completed_at: Some(LogicalTime::MAX), ..run() }
+    RunHeadRecord {
+        op_log: OpLog::from_entries(entries),
+        completed_at: Some(LogicalTime::MAX),
+        ..run()
+    }
 }
 
-pub(crate) fn largest_manifest() -> Manifest {
-    Manifest { root_shards: (0..MAX_INITIAL_SHARDS as u64).map(ShardId::from_raw).collect() }
+pub(crate) fn largest_manifest() -> ManifestRecord {
+    ManifestRecord { root_shards: (0..MAX_INITIAL_SHARDS as u64).map(ShardId::from_raw).collect() }
 }
 
-pub(crate) fn estimate() -> Estimate {
+pub(crate) fn estimate() -> EstimateRecord {
     let estimate = WorkEstimate {
         done_items: 3,
         done_bytes: 300,
@@ -184,51 +192,51 @@ pub(crate) fn estimate() -> Estimate {
         left_ms: Some(1_500),
         is_indivisible: true,
     };
-    Estimate { fence: fence(2), holder: WorkerId::from_raw(7), at: time(900), estimate }
+    EstimateRecord { fence: fence(2), holder: WorkerId::from_raw(7), at: time(900), estimate }
 }
 
-pub(crate) fn purpose() -> Purpose {
+pub(crate) fn purpose() -> RunLabelRecord {
     let name = RunName::new("data").unwrap();
-    Purpose { job: RunLabel { name, description: b"{}".as_slice().into() } }
+    RunLabelRecord { job: RunLabel { name, description: b"{}".as_slice().into() } }
 }
 
-pub(crate) fn largest_purpose() -> Purpose {
+pub(crate) fn largest_purpose() -> RunLabelRecord {
     let name = RunName::new(&"n".repeat(MAX_RUN_NAME_SIZE)).unwrap();
-    Purpose { job: RunLabel { name, description: vec![7; MAX_RUN_DESCRIPTION_SIZE].into() } }
+    RunLabelRecord { job: RunLabel { name, description: vec![7; MAX_RUN_DESCRIPTION_SIZE].into() } }
 }
 
 /// One value of each kind and more of some, encoded.
-pub(crate) fn small() -> Vec<(Kind, Bytes)> {
+pub(crate) fn small() -> Vec<(RecordKind, Bytes)> {
     vec![
         encoded(&definition()),
-        encoded(&Definition { spawned: Vec::new(), ..definition() }),
+        encoded(&DefinitionRecord { spawned: Vec::new(), ..definition() }),
         encoded(&progress()),
         encoded(&parked()),
         encoded(&run()),
         encoded(&manifest()),
-        encoded(&Manifest::default()),
+        encoded(&ManifestRecord::default()),
         encoded(&gate()),
         encoded(&binding()),
-        encoded(&Waiting { until: time(1_000) }),
-        encoded(&Watermark { reached: b"key".as_slice().into() }),
+        encoded(&WaitingWorkerRecord { until: time(1_000) }),
+        encoded(&WatermarkRecord { reached: b"key".as_slice().into() }),
         encoded(&split_ask()),
-        encoded(&SplitAsk { slot: SplitRequestSlot::default(), ..split_ask() }),
-        encoded(&Asker { shard: child(2) }),
-        encoded(&Count { used: 3, reserved: 64 }),
-        encoded(&Quota { reserved: 64 }),
+        encoded(&SplitRequestRecord { slot: SplitRequestSlot::default(), ..split_ask() }),
+        encoded(&RequesterRecord { shard: child(2) }),
+        encoded(&RunShardsRecord { used: 3, reserved: 64 }),
+        encoded(&ReservedShardsRecord { reserved: 64 }),
         encoded(&stage()),
-        encoded(&ClockMark { reserved_until: time(1_000) }),
-        encoded(&StoreGeneration { number: 2 }),
-        encoded(&Format { version: 1 }),
-        encoded(&OpenShard),
+        encoded(&ClockMarkRecord { reserved_until: time(1_000) }),
+        encoded(&StoreGenerationRecord { number: 2 }),
+        encoded(&FormatRecord { version: 1 }),
+        encoded(&ClaimableRecord),
         encoded(&estimate()),
-        encoded(&Named { run: RunId::from_raw(1) }),
+        encoded(&RunNameRecord { run: RunId::from_raw(1) }),
         encoded(&purpose()),
     ]
 }
 
 /// The largest values there can be of the kinds that vary in size, encoded.
-pub(crate) fn largest() -> Vec<(Kind, Bytes)> {
+pub(crate) fn largest() -> Vec<(RecordKind, Bytes)> {
     vec![
         encoded(&largest_definition()),
         encoded(&largest_progress()),
@@ -238,6 +246,6 @@ pub(crate) fn largest() -> Vec<(Kind, Bytes)> {
     ]
 }
 
-fn encoded<R: Record>(record: &R) -> (Kind, Bytes) {
+fn encoded<R: Record>(record: &R) -> (RecordKind, Bytes) {
     (R::KIND, record.encode())
 }

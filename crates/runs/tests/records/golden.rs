@@ -4,9 +4,12 @@
 use std::fmt::Debug;
 
 use shardwright_contracts::RunId;
-use shardwright_engine::codec::{ClockMark, Format, Kind, Record, StoreGeneration};
+use shardwright_engine::codec::{
+    ClockMarkRecord, FormatRecord, Record, RecordKind, StoreGenerationRecord,
+};
 use shardwright_runs::records::{
-    Asker, Count, Manifest, Named, OpenShard, Quota, SplitAsk, Waiting, Watermark,
+    ClaimableRecord, ManifestRecord, RequesterRecord, ReservedShardsRecord, RunNameRecord,
+    RunShardsRecord, SplitRequestRecord, WaitingWorkerRecord, WatermarkRecord,
 };
 
 use crate::examples::{self, child, time};
@@ -20,7 +23,7 @@ fn golden<R: Record + Debug + PartialEq>(record: &R, tag: &str, fields: &[&str])
     let expected: String = [tag, &fields.concat()].concat().replace(' ', "");
     assert_eq!(hex, expected, "{record:?}");
     assert_eq!(R::decode(&encoded).as_ref(), Ok(record));
-    assert_eq!(Kind::of(&encoded), Some(R::KIND));
+    assert_eq!(RecordKind::of(&encoded), Some(R::KIND));
 }
 
 #[test]
@@ -84,7 +87,7 @@ fn golden_run_and_manifest() {
     golden(&examples::run(), "03 01", &fields);
     let ids = ["02000000", "0100000000000000", "0302000000000000"];
     golden(&examples::manifest(), "04 01", &ids);
-    golden(&Manifest::default(), "04 01", &["00000000"]);
+    golden(&ManifestRecord::default(), "04 01", &["00000000"]);
 }
 
 #[test]
@@ -93,8 +96,8 @@ fn golden_view() {
     golden(&examples::gate(), "05 01", &["01", "01", "01 3075000000000000 01 05000000"]);
     let owner_fence_deadline = ["0700000000000000", "0200000000000000", "e803000000000000"];
     golden(&examples::binding(), "06 01", &owner_fence_deadline);
-    golden(&Waiting { until: time(1_000) }, "07 01", &["e803000000000000"]);
-    let watermark = Watermark { reached: b"key".as_slice().into() };
+    golden(&WaitingWorkerRecord { until: time(1_000) }, "07 01", &["e803000000000000"]);
+    let watermark = WatermarkRecord { reached: b"key".as_slice().into() };
     golden(&watermark, "11 01", &["03000000", "6b6579"]);
     let fields = [
         "0200000000000000",                  // fence
@@ -103,21 +106,21 @@ fn golden_view() {
         "01 d007000000000000",               // not before
     ];
     golden(&examples::split_ask(), "08 01", &fields);
-    let nothing_asked = SplitAsk { slot: Default::default(), ..examples::split_ask() };
+    let nothing_asked = SplitRequestRecord { slot: Default::default(), ..examples::split_ask() };
     golden(&nothing_asked, "08 01", &["0200000000000000", "00", "00"]);
-    golden(&Asker { shard: child(2) }, "09 01", &["0200000000000080"]);
-    golden(&OpenShard, "10 01", &[]);
+    golden(&RequesterRecord { shard: child(2) }, "09 01", &["0200000000000080"]);
+    golden(&ClaimableRecord, "10 01", &[]);
 }
 
 #[test]
 fn golden_counts_and_marks() {
-    let count = Count { used: 3, reserved: 64 };
+    let count = RunShardsRecord { used: 3, reserved: 64 };
     golden(&count, "0a 01", &["0300000000000000", "4000000000000000"]);
-    golden(&Quota { reserved: 64 }, "0b 01", &["4000000000000000"]);
+    golden(&ReservedShardsRecord { reserved: 64 }, "0b 01", &["4000000000000000"]);
     golden(&examples::stage(), "0c 01", &["0900000000000000", "8877665544332211"]);
-    golden(&ClockMark { reserved_until: time(1_000) }, "0d 01", &["e803000000000000"]);
-    golden(&StoreGeneration { number: 2 }, "0e 01", &["02000000"]);
-    golden(&Format { version: 1 }, "0f 01", &["01000000"]);
+    golden(&ClockMarkRecord { reserved_until: time(1_000) }, "0d 01", &["e803000000000000"]);
+    golden(&StoreGenerationRecord { number: 2 }, "0e 01", &["02000000"]);
+    golden(&FormatRecord { version: 1 }, "0f 01", &["01000000"]);
 }
 
 #[test]
@@ -132,6 +135,6 @@ fn golden_advice_and_names() {
         "01",                                // one item
     ];
     golden(&examples::estimate(), "12 01", &fields);
-    golden(&Named { run: RunId::from_raw(1) }, "13 01", &["0100000000000000"]);
+    golden(&RunNameRecord { run: RunId::from_raw(1) }, "13 01", &["0100000000000000"]);
     golden(&examples::purpose(), "14 01", &["04000000 64617461", "02000000 7b7d"]);
 }

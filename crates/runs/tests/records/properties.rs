@@ -5,10 +5,13 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use shardwright_contracts::CursorUpdate;
-use shardwright_engine::codec::{ClockMark, Format, Kind, Record, StoreGeneration};
+use shardwright_engine::codec::{
+    ClockMarkRecord, FormatRecord, Record, RecordKind, StoreGenerationRecord,
+};
 use shardwright_runs::records::{
-    Asker, Definition, Manifest, OpenShard, Progress, Quota, Run, Waiting, join_run, join_shard,
-    split_run, split_shard,
+    ClaimableRecord, DefinitionRecord, ManifestRecord, ProgressRecord, RequesterRecord,
+    ReservedShardsRecord, RunHeadRecord, WaitingWorkerRecord, join_run, join_shard, split_run,
+    split_shard,
 };
 
 use crate::{any, checks, examples};
@@ -44,9 +47,9 @@ proptest! {
     ) {
         comes_back(&binding)?;
         comes_back(&split_ask)?;
-        comes_back(&Waiting { until })?;
-        comes_back(&Asker { shard })?;
-        comes_back(&OpenShard)?;
+        comes_back(&WaitingWorkerRecord { until })?;
+        comes_back(&RequesterRecord { shard })?;
+        comes_back(&ClaimableRecord)?;
     }
 
     #[test]
@@ -59,10 +62,10 @@ proptest! {
     ) {
         comes_back(&count)?;
         comes_back(&stage)?;
-        comes_back(&Quota { reserved })?;
-        comes_back(&ClockMark { reserved_until })?;
-        comes_back(&StoreGeneration { number })?;
-        comes_back(&Format { version: number })?;
+        comes_back(&ReservedShardsRecord { reserved })?;
+        comes_back(&ClockMarkRecord { reserved_until })?;
+        comes_back(&StoreGenerationRecord { number })?;
+        comes_back(&FormatRecord { version: number })?;
     }
 
     /// The two records of a shard go together just when the shard they make can be.
@@ -76,8 +79,8 @@ proptest! {
         match join_shard(definition.clone(), progress.clone()) {
             Ok(record) => {
                 prop_assert!(within && !(split && childless));
-                prop_assert_eq!(Definition::encode_of(&record), definition.encode());
-                prop_assert_eq!(Progress::encode_of(&record), progress.encode());
+                prop_assert_eq!(DefinitionRecord::encode_of(&record), definition.encode());
+                prop_assert_eq!(ProgressRecord::encode_of(&record), progress.encode());
                 prop_assert_eq!(split_shard(record), (definition, progress));
             }
             Err(_) => prop_assert!(!within || (split && childless)),
@@ -97,8 +100,8 @@ proptest! {
         match join_run(run.clone(), manifest.clone()) {
             Ok(record) => {
                 prop_assert!(possible);
-                prop_assert_eq!(Run::encode_of(&record, run.collecting), run.encode());
-                prop_assert_eq!(Manifest::encode_of(&record), manifest.encode());
+                prop_assert_eq!(RunHeadRecord::encode_of(&record, run.collecting), run.encode());
+                prop_assert_eq!(ManifestRecord::encode_of(&record), manifest.encode());
                 prop_assert_eq!(split_run(record, run.collecting), (run, manifest));
             }
             Err(_) => prop_assert!(!possible),
@@ -108,7 +111,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_record_or_an_error(
         data in proptest::collection::vec(any::<u8>(), 0..200),
-        kind in proptest::sample::select(Kind::ALL),
+        kind in proptest::sample::select(RecordKind::ALL),
     ) {
         checks::record::any_kind(&data);
         checks::record::any_kind(&[&[kind.as_byte(), 1], &data[..]].concat());
@@ -140,7 +143,7 @@ fn the_largest_records_come_back() {
     }
     let definition = examples::largest_definition();
     let record = join_shard(definition, examples::largest_progress()).unwrap();
-    assert!(Definition::encode_of(&record).len() < 42_000);
+    assert!(DefinitionRecord::encode_of(&record).len() < 42_000);
     assert_eq!(record.cursor.as_update().last_key(), Some(&[0xfe; 4_096][..]));
     assert_ne!(record.cursor.as_update(), CursorUpdate::initial());
 }

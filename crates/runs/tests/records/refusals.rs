@@ -7,17 +7,21 @@ use shardwright_contracts::{
 use shardwright_coordination::{
     InvariantViolation, OpKind, OpLog, Park, ParkReason, RunConfigError, RunStatus, ShardStatus,
 };
-use shardwright_engine::codec::{DecodeError, Format, Kind, Problem, Record};
+use shardwright_engine::codec::{DecodeError, DecodeProblem, FormatRecord, Record, RecordKind};
 use shardwright_runs::records::{
-    Binding, Count, Definition, Gate, Manifest, OpenShard, Progress, Run, SplitAsk, join_run,
-    join_shard,
+    BindingRecord, ClaimableRecord, DefinitionRecord, ManifestRecord, ProgressRecord,
+    RunHeadRecord, RunShardsRecord, RunStateRecord, SplitRequestRecord, join_run, join_shard,
 };
 
 use crate::checks;
 use crate::examples::{self, child, entry};
 
 /// What is wrong with an example in which some bytes were replaced.
-fn broken<R: Record + std::fmt::Debug>(record: &R, at: usize, bytes: &[u8]) -> (Problem, usize) {
+fn broken<R: Record + std::fmt::Debug>(
+    record: &R,
+    at: usize,
+    bytes: &[u8],
+) -> (DecodeProblem, usize) {
     let mut value = record.encode().to_vec();
     value[at..at + bytes.len()].copy_from_slice(bytes);
     let DecodeError { kind, problem, offset } = R::decode(&value).unwrap_err();
@@ -26,14 +30,14 @@ fn broken<R: Record + std::fmt::Debug>(record: &R, at: usize, bytes: &[u8]) -> (
 }
 
 /// The problem for a value that its protocol rejects with `error`.
-fn invalid(error: impl std::fmt::Display) -> Problem {
-    Problem::Invalid(error.to_string().into())
+fn invalid(error: impl std::fmt::Display) -> DecodeProblem {
+    DecodeProblem::Invalid(error.to_string().into())
 }
 
 /// The rule that a record breaks which nobody should have stored.
 fn rule<R: Record + std::fmt::Debug>(record: &R) -> &'static str {
     match R::decode(&record.encode()).unwrap_err().problem {
-        Problem::Invariant(InvariantViolation(rule)) => rule,
+        DecodeProblem::Invariant(InvariantViolation(rule)) => rule,
         problem => panic!("{problem}"),
     }
 }
@@ -52,32 +56,32 @@ fn every_cut_and_every_extra_byte_is_refused() {
             assert_eq!(decoded, Some(false), "{kind} followed by {byte}");
         }
     }
-    let error = OpenShard::decode(&[16, 1, 0]).unwrap_err();
-    assert_eq!((error.problem, error.offset), (Problem::Trailing { extra: 1 }, 2));
-    let error = Format::decode(&[15, 1, 0]).unwrap_err();
-    assert_eq!((error.problem, error.offset), (Problem::Truncated { needed: 4, left: 1 }, 2));
-    let error = Format::decode(&[]).unwrap_err();
-    assert_eq!((error.problem, error.offset), (Problem::Empty, 0));
+    let error = ClaimableRecord::decode(&[16, 1, 0]).unwrap_err();
+    assert_eq!((error.problem, error.offset), (DecodeProblem::Trailing { extra: 1 }, 2));
+    let error = FormatRecord::decode(&[15, 1, 0]).unwrap_err();
+    assert_eq!((error.problem, error.offset), (DecodeProblem::Truncated { needed: 4, left: 1 }, 2));
+    let error = FormatRecord::decode(&[]).unwrap_err();
+    assert_eq!((error.problem, error.offset), (DecodeProblem::Empty, 0));
 }
 
 #[test]
 fn other_kinds_and_versions_are_refused() {
     for (kind, value) in examples::small() {
-        for other in Kind::ALL {
+        for other in RecordKind::ALL {
             let decoded = checks::record::as_kind(*other, &value);
             assert!(decoded.is_none_or(|decoded| decoded == (*other == kind)), "{other}");
         }
     }
     let gate = examples::gate();
-    assert_eq!(broken(&gate, 0, &[6]), (Problem::OtherKind { found: 6 }, 0));
-    assert_eq!(broken(&gate, 0, &[0]), (Problem::OtherKind { found: 0 }, 0));
-    assert_eq!(broken(&gate, 1, &[0]), (Problem::OtherVersion { found: 0 }, 1));
-    assert_eq!(broken(&gate, 1, &[2]), (Problem::OtherVersion { found: 2 }, 1));
+    assert_eq!(broken(&gate, 0, &[6]), (DecodeProblem::OtherKind { found: 6 }, 0));
+    assert_eq!(broken(&gate, 0, &[0]), (DecodeProblem::OtherKind { found: 0 }, 0));
+    assert_eq!(broken(&gate, 1, &[0]), (DecodeProblem::OtherVersion { found: 0 }, 1));
+    assert_eq!(broken(&gate, 1, &[2]), (DecodeProblem::OtherVersion { found: 2 }, 1));
 }
 
 #[test]
 fn bytes_that_name_nothing_are_refused() {
-    let unknown = |what, byte, offset| (Problem::UnknownByte { what, byte }, offset);
+    let unknown = |what, byte, offset| (DecodeProblem::UnknownByte { what, byte }, offset);
     let (progress, parked) = (examples::progress(), examples::parked());
     assert_eq!(broken(&progress, 2, &[4]), unknown("status", 4, 2));
     assert_eq!(broken(&progress, 3, &[2]), unknown("park", 2, 3));
@@ -96,13 +100,13 @@ fn bytes_that_name_nothing_are_refused() {
 
 #[test]
 fn numbers_and_bytes_that_nobody_may_store_are_refused() {
-    let zero = (Problem::Zero { what: "fence" }, 10);
+    let zero = (DecodeProblem::Zero { what: "fence" }, 10);
     assert_eq!(broken(&examples::binding(), 10, &[0; 8]), zero);
     let config = |error: RunConfigError| (invalid(error), 4);
     assert_eq!(broken(&examples::gate(), 5, &[0; 8]), config(RunConfigError::ZeroLeaseDuration));
     assert_eq!(broken(&examples::gate(), 14, &[0; 4]), config(RunConfigError::ZeroRetries));
     let inverted = ShardSpecInputError::InvertedRange { start_len: 1, end_len: 2 };
-    assert_eq!(broken(&examples::definition(), 54, b"x"), (Problem::Spec(inverted), 50));
+    assert_eq!(broken(&examples::definition(), 54, b"x"), (DecodeProblem::Spec(inverted), 50));
 }
 
 #[test]
@@ -111,15 +115,15 @@ fn cursors_have_one_spelling() {
     let at = 2 + 1 + 9 + 8 + 1;
     let with_cursor = |cursor: &[u8]| {
         let value = [&parked[..at], cursor, &parked[at + 2..]].concat();
-        Progress::decode(&value).map(drop).map_err(|error| {
+        ProgressRecord::decode(&value).map(drop).map_err(|error| {
             assert_eq!(error.offset, at);
             error.problem
         })
     };
     assert_eq!(with_cursor(&[0, 0]), Ok(()));
     assert_eq!(with_cursor(&[1, 1, 0, 0, 0, 7, 0]), Ok(()));
-    assert_eq!(with_cursor(&[1, 1, 0, 0, 0, 7, 1, 0, 0, 0, 0]), Err(Problem::EmptyToken));
-    let cursor = |error| Err(Problem::Cursor(error));
+    assert_eq!(with_cursor(&[1, 1, 0, 0, 0, 7, 1, 0, 0, 0, 0]), Err(DecodeProblem::EmptyToken));
+    let cursor = |error| Err(DecodeProblem::Cursor(error));
     assert_eq!(with_cursor(&[1, 0, 0, 0, 0, 0]), cursor(CursorInputError::EmptyLastKey));
     let keyless = [0, 1, 1, 0, 0, 0, 7];
     assert_eq!(with_cursor(&keyless), cursor(CursorInputError::TokenWithoutKey));
@@ -130,19 +134,19 @@ fn cursors_have_one_spelling() {
 
 #[test]
 fn lists_are_bounded_before_they_are_read() {
-    let too_many = |what, count, max, at| (Problem::TooMany { what, count, max }, at);
+    let too_many = |what, count, max, at| (DecodeProblem::TooMany { what, count, max }, at);
     let bytes = |count: usize| (count as u32).to_le_bytes();
     let most = MAX_INITIAL_SHARDS;
     let (manifest, root) = (examples::manifest(), "root shards");
     assert_eq!(broken(&manifest, 2, &bytes(most + 1)), too_many(root, most + 1, most, 2));
     assert_eq!(
         broken(&manifest, 2, &bytes(most)),
-        (Problem::Truncated { needed: 8 * most, left: 16 }, 6)
+        (DecodeProblem::Truncated { needed: 8 * most, left: 16 }, 6)
     );
     let (definition, spawned) = (examples::definition(), "spawned shards");
     let (most, at) = (MAX_SPAWNED_PER_SHARD, definition.encode().len() - 20);
     assert_eq!(broken(&definition, at, &bytes(most + 1)), too_many(spawned, most + 1, most, at));
-    let truncated = |needed, left, at| (Problem::Truncated { needed, left }, at + 4);
+    let truncated = |needed, left, at| (DecodeProblem::Truncated { needed, left }, at + 4);
     assert_eq!(broken(&definition, at, &bytes(2)), truncated(32, 16, at));
     let (progress, remembered) = (examples::progress(), "remembered operations");
     let at = progress.encode().len() - 8 - 26 - 4;
@@ -156,35 +160,39 @@ fn lists_are_bounded_before_they_are_read() {
 #[test]
 fn records_that_cannot_be_are_refused() {
     let definition = examples::definition();
-    assert!(rule(&Definition { parent: None, ..definition.clone() }).contains("parent"));
+    assert!(rule(&DefinitionRecord { parent: None, ..definition.clone() }).contains("parent"));
     let mut spawned = definition.spawned.clone();
     spawned[0].shard = ShardId::SINGLE;
-    assert!(rule(&Definition { spawned, ..definition }).contains("derived"));
+    assert!(rule(&DefinitionRecord { spawned, ..definition }).contains("derived"));
 
     let (progress, parked) = (examples::progress(), examples::parked());
-    assert!(rule(&Progress { park: None, ..parked.clone() }).contains("park reason"));
+    assert!(rule(&ProgressRecord { park: None, ..parked.clone() }).contains("park reason"));
     let detail = vec![0; 1_025].into();
     let park = Some(Park { reason: ParkReason::Other, detail });
-    assert!(rule(&Progress { park, ..parked }).contains("detail"));
-    let done = Progress { status: ShardStatus::Done, ..progress.clone() };
+    assert!(rule(&ProgressRecord { park, ..parked }).contains("detail"));
+    let done = ProgressRecord { status: ShardStatus::Done, ..progress.clone() };
     assert!(rule(&done).contains("not leased"));
-    let split = Progress { status: ShardStatus::Split, lease: None, ..progress.clone() };
-    assert_eq!(Progress::decode(&split.encode()), Ok(split));
-    let unfenced = Progress { fence: FenceEpoch::INITIAL, ..progress.clone() };
+    let split = ProgressRecord { status: ShardStatus::Split, lease: None, ..progress.clone() };
+    assert_eq!(ProgressRecord::decode(&split.encode()), Ok(split));
+    let unfenced = ProgressRecord { fence: FenceEpoch::INITIAL, ..progress.clone() };
     assert!(rule(&unfenced).contains("fence"));
     let op_log = OpLog::from_entries([entry(1, OpKind::Park), entry(1, OpKind::Unpark)]);
-    assert!(rule(&Progress { op_log, ..progress.clone() }).contains("twice"));
-    assert!(rule(&Progress { fruitless_acquires: 4, ..progress }).contains("fruitless"));
+    assert!(rule(&ProgressRecord { op_log, ..progress.clone() }).contains("twice"));
+    assert!(rule(&ProgressRecord { fruitless_acquires: 4, ..progress }).contains("fruitless"));
 
     let run = examples::run();
-    assert!(rule(&Run { completed_at: None, ..run.clone() }).contains("end time"));
-    assert!(rule(&Run { created_at: LogicalTime::MAX, ..run.clone() }).contains("before"));
-    assert!(rule(&Run { paused: true, ..run }).contains("paused"));
-    assert!(rule(&Gate { status: RunStatus::Failed, ..examples::gate() }).contains("paused"));
+    assert!(rule(&RunHeadRecord { completed_at: None, ..run.clone() }).contains("end time"));
+    assert!(
+        rule(&RunHeadRecord { created_at: LogicalTime::MAX, ..run.clone() }).contains("before")
+    );
+    assert!(rule(&RunHeadRecord { paused: true, ..run }).contains("paused"));
+    assert!(
+        rule(&RunStateRecord { status: RunStatus::Failed, ..examples::gate() }).contains("paused")
+    );
     let root_shards = vec![ShardId::from_raw(2), ShardId::from_raw(1)];
-    assert!(rule(&Manifest { root_shards }).contains("in order"));
-    assert!(rule(&Manifest { root_shards: vec![child(1)] }).contains("derived"));
-    assert!(rule(&Count { used: 2, reserved: 1 }).contains("reserved"));
+    assert!(rule(&ManifestRecord { root_shards }).contains("in order"));
+    assert!(rule(&ManifestRecord { root_shards: vec![child(1)] }).contains("derived"));
+    assert!(rule(&RunShardsRecord { used: 2, reserved: 1 }).contains("reserved"));
 }
 
 #[test]
@@ -193,19 +201,19 @@ fn records_that_do_not_go_together_are_not_joined() {
     joined.check_invariants().unwrap();
     let elsewhere = examples::largest_definition();
     assert!(join_shard(elsewhere, examples::progress()).unwrap_err().0.contains("cursor"));
-    let split = Progress { status: ShardStatus::Split, lease: None, ..examples::progress() };
+    let split = ProgressRecord { status: ShardStatus::Split, lease: None, ..examples::progress() };
     join_shard(examples::definition(), split.clone()).unwrap();
-    let childless = Definition { spawned: Vec::new(), ..examples::definition() };
+    let childless = DefinitionRecord { spawned: Vec::new(), ..examples::definition() };
     assert!(join_shard(childless, split).unwrap_err().0.contains("children"));
 
     join_run(examples::run(), examples::manifest()).unwrap();
-    assert!(join_run(examples::run(), Manifest::default()).unwrap_err().0.contains("shards"));
+    assert!(join_run(examples::run(), ManifestRecord::default()).unwrap_err().0.contains("shards"));
 }
 
 #[test]
 fn a_gate_says_what_its_run_says() {
     let record = join_run(examples::run(), examples::manifest()).unwrap();
-    let gate = Gate::of(&record);
+    let gate = RunStateRecord::of(&record);
     assert_eq!(gate.for_run(record.run, FenceEpoch::MAX), record.state(FenceEpoch::MAX));
 }
 
@@ -222,14 +230,14 @@ fn errors_and_debug_output_show_no_user_bytes() {
     secret(format!("{value:?}"));
     let mut bytes = value.encode().to_vec();
     bytes[60] = b'9';
-    let error = Definition::decode(&bytes).unwrap_err();
+    let error = DefinitionRecord::decode(&bytes).unwrap_err();
     assert_eq!(
         secret(format!("{error} {error:?}")).split(" Decode").next().unwrap(),
         "a stored shard definition cannot be read, at byte 50: the range is empty or inverted \
          (start of 7 bytes, end of 7 bytes)"
     );
     let park = Some(Park { reason: ParkReason::Other, detail: b"secret".as_slice().into() });
-    let parked = Progress { park, ..examples::parked() };
+    let parked = ProgressRecord { park, ..examples::parked() };
     secret(format!("{parked:?}"));
     let stage = format!("{:?}", examples::stage());
     assert_eq!(stage, "Stage { op: OpId(0x9), .. }");
@@ -237,12 +245,12 @@ fn errors_and_debug_output_show_no_user_bytes() {
 
 #[test]
 fn errors_say_what_was_found() {
-    let text = |bytes: &[u8]| Format::decode(bytes).unwrap_err().to_string();
+    let text = |bytes: &[u8]| FormatRecord::decode(bytes).unwrap_err().to_string();
     let begin = "a stored format cannot be read, at byte";
     let gone = "its bytes are gone, or are not those that were written";
     assert_eq!(text(&[]), format!("{begin} 0: {gone}"));
     assert_eq!(text(&[15]), format!("{begin} 1: 1 more bytes are needed and 0 are left"));
-    assert_eq!(text(&[5]), format!("{begin} 0: its first byte is 5, which stands for gate"));
+    assert_eq!(text(&[5]), format!("{begin} 0: its first byte is 5, which stands for run state"));
     assert_eq!(text(&[0]), format!("{begin} 0: its first byte is 0, which stands for nothing"));
     assert_eq!(text(&[15, 2]), format!("{begin} 1: its version is 2"));
 }
@@ -254,12 +262,13 @@ fn encoding_takes_one_allocation() {
         (examples::largest_definition(), examples::largest_progress()),
     ] {
         let record = join_shard(definition, progress).unwrap();
-        let counted = allocation_counter::measure(|| drop(Progress::encode_of(&record)));
+        let counted = allocation_counter::measure(|| drop(ProgressRecord::encode_of(&record)));
         assert_eq!(counted.count_total, 1);
-        let counted = allocation_counter::measure(|| drop(Definition::encode_of(&record)));
+        let counted = allocation_counter::measure(|| drop(DefinitionRecord::encode_of(&record)));
         assert_eq!(counted.count_total, 1);
     }
-    let (binding, ask): (Binding, SplitAsk) = (examples::binding(), examples::split_ask());
+    let (binding, ask): (BindingRecord, SplitRequestRecord) =
+        (examples::binding(), examples::split_ask());
     let counted = allocation_counter::measure(|| drop((binding.encode(), ask.encode())));
     assert_eq!(counted.count_total, 2);
 }
@@ -267,7 +276,7 @@ fn encoding_takes_one_allocation() {
 /// No more memory than the value is long, give or take what an op log reserves.
 #[test]
 fn decoding_takes_no_more_memory_than_there_are_bytes() {
-    let bounded = |kind: Kind, value: &[u8]| {
+    let bounded = |kind: RecordKind, value: &[u8]| {
         let mut accepted = false;
         let counted = allocation_counter::measure(|| {
             accepted = checks::record::as_kind(kind, value) == Some(true);

@@ -6,7 +6,10 @@ use shardwright_contracts::{RunId, ShardKey, TenantId};
 use shardwright_coordination::{RunStatus, ShardRecord, ShardStatus};
 use shardwright_engine::codec::Record;
 use shardwright_runs::keys::{RunKeys, ShardPart, StoreKey, ViewKey};
-use shardwright_runs::records::{Binding, Count, Definition, Progress, Quota, Run, join_shard};
+use shardwright_runs::records::{
+    BindingRecord, DefinitionRecord, ProgressRecord, ReservedShardsRecord, RunHeadRecord,
+    RunShardsRecord, join_shard,
+};
 use shardwright_store::{Key, ScanFrom, Store, Versioned};
 
 /// Everything under a keyspace, at one moment.
@@ -29,14 +32,14 @@ pub(crate) async fn key_names(store: &impl Store, keys: &RunKeys) -> BTreeSet<St
 
 #[derive(Default)]
 struct Books {
-    runs: BTreeMap<(TenantId, RunId), Run>,
-    definitions: BTreeMap<(TenantId, ShardKey), Definition>,
+    runs: BTreeMap<(TenantId, RunId), RunHeadRecord>,
+    definitions: BTreeMap<(TenantId, ShardKey), DefinitionRecord>,
     shards: BTreeMap<(TenantId, ShardKey), ShardRecord>,
-    counts: BTreeMap<(TenantId, RunId), Count>,
+    counts: BTreeMap<(TenantId, RunId), RunShardsRecord>,
     tenants: BTreeMap<TenantId, u64>,
     total: u64,
     open: BTreeSet<(TenantId, ShardKey)>,
-    owners: BTreeMap<(TenantId, ShardKey), Binding>,
+    owners: BTreeMap<(TenantId, ShardKey), BindingRecord>,
     staged: BTreeSet<(TenantId, RunId)>,
     of_runs: BTreeSet<(TenantId, RunId)>,
 }
@@ -57,15 +60,17 @@ impl Books {
     fn enter(&mut self, place: StoreKey, value: &[u8]) {
         match place {
             StoreKey::Meta(_) => {}
-            StoreKey::QuotaTotal => self.total = Quota::decode(value).unwrap().reserved,
+            StoreKey::QuotaTotal => {
+                self.total = ReservedShardsRecord::decode(value).unwrap().reserved
+            }
             StoreKey::QuotaTenant(tenant) => {
-                self.tenants.insert(tenant, Quota::decode(value).unwrap().reserved);
+                self.tenants.insert(tenant, ReservedShardsRecord::decode(value).unwrap().reserved);
             }
             StoreKey::Run(tenant, run) => {
-                self.runs.insert((tenant, run), Run::decode(value).unwrap());
+                self.runs.insert((tenant, run), RunHeadRecord::decode(value).unwrap());
             }
             StoreKey::Count(tenant, run) => {
-                self.counts.insert((tenant, run), Count::decode(value).unwrap());
+                self.counts.insert((tenant, run), RunShardsRecord::decode(value).unwrap());
             }
             StoreKey::Stage(tenant, run) => {
                 self.staged.insert((tenant, run));
@@ -80,12 +85,12 @@ impl Books {
                 self.of_runs.insert((tenant, run));
             }
             StoreKey::Shard(tenant, key, ShardPart::Definition) => {
-                self.definitions.insert((tenant, key), Definition::decode(value).unwrap());
+                self.definitions.insert((tenant, key), DefinitionRecord::decode(value).unwrap());
             }
             StoreKey::Shard(tenant, key, ShardPart::Progress) => {
                 let definition = self.definitions.remove(&(tenant, key));
                 let definition = definition.unwrap_or_else(|| panic!("{key:?} is not defined"));
-                let shard = join_shard(definition, Progress::decode(value).unwrap()).unwrap();
+                let shard = join_shard(definition, ProgressRecord::decode(value).unwrap()).unwrap();
                 self.shards.insert((tenant, key), shard);
                 self.of_runs.insert((tenant, key.run));
             }
@@ -96,7 +101,7 @@ impl Books {
                         self.open.insert((tenant, ShardKey::new(run, shard)));
                     }
                     ViewKey::Owner(shard) => {
-                        let binding = Binding::decode(value).unwrap();
+                        let binding = BindingRecord::decode(value).unwrap();
                         self.owners.insert((tenant, ShardKey::new(run, shard)), binding);
                     }
                     ViewKey::Gate | ViewKey::Waiting(_) | ViewKey::Ask(_) | ViewKey::Asker(_) => {}

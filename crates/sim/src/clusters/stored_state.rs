@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shardwright_cluster::keys::{ClusterKey, ClusterKeys};
-use shardwright_cluster::records::{ClusterLeader, ShardClaim, TargetChunk, TargetHead};
+use shardwright_cluster::records::{
+    ClusterLeaderRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
+};
 use shardwright_contracts::ShardId;
 use shardwright_engine::codec::Record;
 use shardwright_placement::{
@@ -142,18 +144,18 @@ impl StoredState {
             let value = now.map(|found| &found.value[..]);
             match (key, value) {
                 (ClusterKey::Shard(shard), Some(value)) => {
-                    let after = ShardClaim::decode(value).map_err(unreadable)?.claim;
+                    let after = ShardClaimRecord::decode(value).map_err(unreadable)?.claim;
                     stored.steps.push(Step::Claim { shard, after });
                 }
                 (ClusterKey::TargetHead, Some(value)) => {
-                    header = Some(TargetHead::decode(value).map_err(unreadable)?.header);
+                    header = Some(TargetHeadRecord::decode(value).map_err(unreadable)?.header);
                 }
                 (ClusterKey::TargetChunk(chunk), Some(value)) => {
-                    let targets = TargetChunk::decode(value).map_err(unreadable)?.targets;
+                    let targets = TargetChunkRecord::decode(value).map_err(unreadable)?.targets;
                     changes.extend(self.changes(chunk, targets));
                 }
                 (ClusterKey::Leader, value) => {
-                    let leader = value.map(ClusterLeader::decode).transpose();
+                    let leader = value.map(ClusterLeaderRecord::decode).transpose();
                     let after = leader.map_err(unreadable)?.map(|leader| leader.holder);
                     stored.steps.push(Step::Leader { after });
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shardwright_cluster::keys::{ClusterKey, ClusterKeys};
-use shardwright_cluster::records::ShardClaim;
+use shardwright_cluster::records::ShardClaimRecord;
 use shardwright_engine::codec::Record;
 use shardwright_placement::{Claim, ClusterConfig};
 use shardwright_store::memory::MemoryStore;
@@ -85,13 +85,13 @@ impl ClusterTamper {
     /// The claim with the fence that the shard had before.
     fn with_old_fence(&self, store: &MemoryStore, write: &Write) -> Option<Write> {
         let Write::Put { key, value, session } = write else { return None };
-        let decode = |value: &[u8]| ShardClaim::decode(value).ok();
+        let decode = |value: &[u8]| ShardClaimRecord::decode(value).ok();
         let claim = decode(value).filter(|_| self.is_claim(key))?.claim;
         let moment = store.revision();
         let before = store.inspect(|state| state.load(std::slice::from_ref(key), moment));
         let before = before.values.into_iter().next().flatten()?;
         let fence = decode(&before.value)?.claim.fence;
-        let value = ShardClaim { claim: Claim { fence, ..claim } }.encode();
+        let value = ShardClaimRecord { claim: Claim { fence, ..claim } }.encode();
         Some(Write::Put { key: key.clone(), value, session: *session })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use shardwright_api::CallError;
 use shardwright_cluster::keys::{ClusterKey, ClusterKeys};
-use shardwright_cluster::records::{ShardClaim, TargetChunk};
+use shardwright_cluster::records::{ShardClaimRecord, TargetChunkRecord};
 use shardwright_contracts::ShardId;
 use shardwright_engine::codec::Record;
 use shardwright_node::{
@@ -115,7 +115,7 @@ impl EarlyRelease {
     async fn is_to_go(&self, shard: ShardId) -> bool {
         let Ok(chunk) = self.chunks.chunk_of(shard) else { return false };
         let Some(found) = self.read(&ClusterKey::TargetChunk(chunk)).await else { return false };
-        let Ok(TargetChunk { targets, .. }) = TargetChunk::decode(&found.value) else {
+        let Ok(TargetChunkRecord { targets, .. }) = TargetChunkRecord::decode(&found.value) else {
             return false;
         };
         let mut shards = self.chunks.shards(chunk).zip(targets);
@@ -127,11 +127,11 @@ impl EarlyRelease {
     async fn release(&self, shard: ShardId) {
         let key = ClusterKey::Shard(shard);
         let Some(found) = self.read(&key).await else { return };
-        let Ok(ShardClaim { claim }) = ShardClaim::decode(&found.value) else { return };
+        let Ok(ShardClaimRecord { claim }) = ShardClaimRecord::decode(&found.value) else { return };
         if claim.holder.as_ref().is_none_or(|holder| holder.address != self.address) {
             return;
         }
-        let value = ShardClaim { claim: Claim { holder: None, ..claim } }.encode();
+        let value = ShardClaimRecord { claim: Claim { holder: None, ..claim } }.encode();
         let stored = self.keys.key(&key);
         let commit = Commit::builder()
             .expect(stored.clone(), Expect::At(found.revision))

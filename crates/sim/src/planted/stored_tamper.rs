@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use shardwright_contracts::{LogicalTime, RunId, ShardKey, TenantId};
 use shardwright_coordination::{EventKind, RunStatus, ShardStatus, StateTransitionEvent};
-use shardwright_engine::codec::{ClockMark, Record};
+use shardwright_engine::codec::{ClockMarkRecord, Record};
 use shardwright_engine::keyspace::MetaKey;
 use shardwright_runs::keys::{RunKeys, ShardPart, StoreKey, ViewKey};
-use shardwright_runs::records::{Binding, Gate, Progress, Run, SplitAsk};
+use shardwright_runs::records::{
+    BindingRecord, ProgressRecord, RunHeadRecord, RunStateRecord, SplitRequestRecord,
+};
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{
     Commit, CommitError, Expect, Expectation, Fault, FaultKind, Key, Revision, ScanPage, Snapshot,
@@ -230,11 +232,11 @@ impl StoredTamper {
                 draft.without(|key, _| is_gate(key))
             }
             StoredBug::MarkRunsAhead => draft.with_values(|key, value| {
-                let mark = ClockMark::decode(value)
+                let mark = ClockMarkRecord::decode(value)
                     .ok()
                     .filter(|_| key == StoreKey::Meta(MetaKey::Clock))?;
                 let reserved_until = mark.reserved_until.saturating_add(self.mark_interval_ms);
-                Some(ClockMark { reserved_until }.encode())
+                Some(ClockMarkRecord { reserved_until }.encode())
             }),
             StoredBug::WaitingGarbled => draft.with_values(|key, value| {
                 let is_waiting = matches!(key, StoreKey::View(_, _, ViewKey::Waiting(_)));
@@ -258,7 +260,8 @@ impl StoredTamper {
         commit.writes().iter().any(|write| match write {
             Write::Put { key, value, .. } => {
                 self.keys.parse(key).is_some_and(is_progress)
-                    && Progress::decode(value).is_ok_and(|it| it.status == ShardStatus::Parked)
+                    && ProgressRecord::decode(value)
+                        .is_ok_and(|it| it.status == ShardStatus::Parked)
             }
             Write::Delete { .. } => false,
         })
@@ -267,12 +270,12 @@ impl StoredTamper {
     /// Whether a write marks a run as being collected.
     fn is_mark(&self, key: &Key, value: &[u8]) -> bool {
         self.keys.parse(key).is_some_and(is_run)
-            && Run::decode(value).is_ok_and(|run| run.collecting)
+            && RunHeadRecord::decode(value).is_ok_and(|run| run.collecting)
     }
 
     fn is_decline(&self, key: &Key, value: &[u8]) -> bool {
         matches!(self.keys.parse(key), Some(StoreKey::View(_, _, ViewKey::Ask(_))))
-            && SplitAsk::decode(value)
+            && SplitRequestRecord::decode(value)
                 .is_ok_and(|ask| ask.slot.open.is_none() && ask.slot.not_before.is_some())
     }
 
@@ -329,7 +332,8 @@ impl StoredTamper {
             else {
                 continue;
             };
-            let Ok(Binding { owner: worker, fence: fence_epoch, .. }) = Binding::decode(value)
+            let Ok(BindingRecord { owner: worker, fence: fence_epoch, .. }) =
+                BindingRecord::decode(value)
             else {
                 continue;
             };
@@ -342,8 +346,8 @@ impl StoredTamper {
     /// What is read of the owner of a shard.
     fn owner(
         &self,
-        progress: Option<&Progress>,
-        gate: Option<&Gate>,
+        progress: Option<&ProgressRecord>,
+        gate: Option<&RunStateRecord>,
         owner: Option<Versioned>,
     ) -> Option<Versioned> {
         let max = gate.and_then(|gate| gate.config.max_shard_retries);
@@ -354,10 +358,10 @@ impl StoredTamper {
                 None
             }
             StoredBug::EndedSessionIgnored if owner.is_none() => {
-                let Progress { fence, lease, .. } = progress?;
+                let ProgressRecord { fence, lease, .. } = progress?;
                 let lease = (*lease)?;
                 let (owner, deadline) = (lease.owner, lease.deadline);
-                let value = Binding { owner, fence: *fence, deadline }.encode();
+                let value = BindingRecord { owner, fence: *fence, deadline }.encode();
                 Some(Versioned { value, revision: MADE_UP, session: None, is_damaged: false })
             }
             _ => owner,
@@ -399,9 +403,11 @@ impl Tamper for StoredTamper {
             let value = value.as_ref().map(|found| &found.value);
             match (place, value) {
                 (Some(place), Some(value)) if is_progress(place) => {
-                    progress = Progress::decode(value).ok();
+                    progress = ProgressRecord::decode(value).ok();
                 }
-                (Some(place), Some(value)) if is_gate(place) => gate = Gate::decode(value).ok(),
+                (Some(place), Some(value)) if is_gate(place) => {
+                    gate = RunStateRecord::decode(value).ok()
+                }
                 _ => {}
             }
             places.push(place);
@@ -432,10 +438,11 @@ impl Tamper for StoredTamper {
         }
         for (key, found) in &mut page.entries {
             let is_run = self.keys.parse(key).is_some_and(is_run);
-            let run = is_run.then(|| Run::decode(&found.value).ok()).flatten();
+            let run = is_run.then(|| RunHeadRecord::decode(&found.value).ok()).flatten();
             if let Some(run) = run.filter(|run| run.status == RunStatus::Active) {
                 let completed_at = Some(run.created_at);
-                let ended = Run { status: RunStatus::Done, paused: false, completed_at, ..run };
+                let ended =
+                    RunHeadRecord { status: RunStatus::Done, paused: false, completed_at, ..run };
                 found.value = ended.encode();
             }
         }

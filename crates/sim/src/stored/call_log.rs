@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use shardwright_contracts::{LogicalTime, OpId, ShardId};
 use shardwright_coordination::{RestoredShardState, RunRecord, RunStatus, ShardSummary};
-use shardwright_runs::records::Run;
+use shardwright_runs::records::RunHeadRecord;
 use shardwright_store::memory::MemoryStore;
 use shardwright_store::{ChangeSet, Revision, StoreRange};
 
@@ -314,7 +314,7 @@ impl CallLog {
     fn run_step(
         &mut self,
         address: Address,
-        before: Option<&Run>,
+        before: Option<&RunHeadRecord>,
         ask: Option<&Ask>,
     ) -> Result<Option<Step>, Vec<Finding>> {
         let after = self.records.runs.get(&address).and_then(|book| book.run.as_ref());

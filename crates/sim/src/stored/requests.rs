@@ -8,7 +8,7 @@ use shardwright_coordination::SplitRequest;
 use shardwright_coordination::error::reason::{SplitDeclined, SplitRequestOver};
 use shardwright_engine::codec::Record as _;
 use shardwright_runs::keys::{StoreKey, ViewKey};
-use shardwright_runs::records::SplitAsk;
+use shardwright_runs::records::SplitRequestRecord;
 use shardwright_store::{Change, ChangeSet};
 
 use super::answers::Case;
@@ -110,7 +110,8 @@ impl CallLog {
         let silent = |change: &&Change| match self.records.keys.parse(&change.key) {
             Some(StoreKey::View(_, _, ViewKey::Ask(_))) => {
                 !change.now.as_ref().is_some_and(|now| {
-                    SplitAsk::decode(&now.value).is_ok_and(|ask| ask.slot.not_before.is_some())
+                    SplitRequestRecord::decode(&now.value)
+                        .is_ok_and(|ask| ask.slot.not_before.is_some())
                 })
             }
             _ => false,

@@ -7,7 +7,7 @@ use shardwright_coordination::{
     RenewResult, RestoredShardState, RunConfig, RunProgress, ShardRecord, ShardStatus,
     SplitReplaceResult, SplitResidualResult, StateTransitionEvent,
 };
-use shardwright_runs::records::Run;
+use shardwright_runs::records::RunHeadRecord;
 
 use super::record_checks::Address;
 use crate::director::Ask;
@@ -53,8 +53,8 @@ fn unexplained(text: String) -> Finding {
 /// What became of a run's own record.
 pub(crate) fn of_run(
     (tenant, run): Address,
-    before: Option<&Run>,
-    after: &Run,
+    before: Option<&RunHeadRecord>,
+    after: &RunHeadRecord,
     ask: Option<&Ask>,
 ) -> Result<Option<Step>, Finding> {
     let base = Step {

@@ -26,14 +26,14 @@ type Call = Request<Vec<u8>>;
 /// One step of a sequence: what kind of call, and the numbers that decide its details.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
-    kind: Kind,
+    kind: RecordKind,
     dice: u64,
     /// What the world does meanwhile.
     pub(crate) mood: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RecordKind {
     Create,
     Register,
     CreateWith,
@@ -60,31 +60,31 @@ enum Kind {
     Repeat,
 }
 
-const WEIGHTS: &[(Kind, u32)] = &[
-    (Kind::Create, 2),
-    (Kind::Register, 3),
-    (Kind::CreateWith, 4),
-    (Kind::Acquire, 8),
-    (Kind::Claim, 14),
-    (Kind::Candidates, 3),
-    (Kind::Renew, 6),
-    (Kind::Checkpoint, 14),
-    (Kind::Complete, 7),
-    (Kind::Park, 4),
-    (Kind::Release, 4),
-    (Kind::Replace, 6),
-    (Kind::Residual, 7),
-    (Kind::Ask, 7),
-    (Kind::Decline, 4),
-    (Kind::Unpark, 4),
-    (Kind::Name, 3),
-    (Kind::Names, 2),
-    (Kind::Look, 1),
-    (Kind::Progress, 4),
-    (Kind::List, 3),
-    (Kind::Change, 4),
-    (Kind::Advance, 9),
-    (Kind::Repeat, 9),
+const WEIGHTS: &[(RecordKind, u32)] = &[
+    (RecordKind::Create, 2),
+    (RecordKind::Register, 3),
+    (RecordKind::CreateWith, 4),
+    (RecordKind::Acquire, 8),
+    (RecordKind::Claim, 14),
+    (RecordKind::Candidates, 3),
+    (RecordKind::Renew, 6),
+    (RecordKind::Checkpoint, 14),
+    (RecordKind::Complete, 7),
+    (RecordKind::Park, 4),
+    (RecordKind::Release, 4),
+    (RecordKind::Replace, 6),
+    (RecordKind::Residual, 7),
+    (RecordKind::Ask, 7),
+    (RecordKind::Decline, 4),
+    (RecordKind::Unpark, 4),
+    (RecordKind::Name, 3),
+    (RecordKind::Names, 2),
+    (RecordKind::Look, 1),
+    (RecordKind::Progress, 4),
+    (RecordKind::List, 3),
+    (RecordKind::Change, 4),
+    (RecordKind::Advance, 9),
+    (RecordKind::Repeat, 9),
 ];
 
 /// Draws a whole sequence. It begins with a run or two, or nothing else would come to much.
@@ -99,8 +99,8 @@ pub(crate) fn draw(rng: &mut fastrand::Rng) -> Vec<Choice> {
                 place = place.saturating_sub(*weight);
                 is_here
             });
-            let kind = drawn.map_or(Kind::Claim, |(kind, _)| *kind);
-            let kind = if step < 2 { Kind::CreateWith } else { kind };
+            let kind = drawn.map_or(RecordKind::Claim, |(kind, _)| *kind);
+            let kind = if step < 2 { RecordKind::CreateWith } else { kind };
             Choice { kind, dice: rng.u64(..), mood: rng.u64(..) }
         })
         .collect()
@@ -111,8 +111,8 @@ impl Choice {
     pub(crate) fn resolve(self, memory: &Memory) -> Op {
         let mut dice = Dice(fastrand::Rng::with_seed(self.dice));
         match self.kind {
-            Kind::Advance => return Op::Advance(dice.pause(memory)),
-            Kind::Repeat => {
+            RecordKind::Advance => return Op::Advance(dice.pause(memory)),
+            RecordKind::Repeat => {
                 if let Some(op) = dice.pick(&memory.history) {
                     return op.clone();
                 }
@@ -127,44 +127,46 @@ impl Choice {
     fn resolve_call(self, dice: &mut Dice, memory: &Memory, tenant: TenantId) -> (TenantId, Call) {
         let run = RunId::from_raw(if dice.one_in(4) { 2 } else { 1 });
         let request = match self.kind {
-            Kind::Create => CreateRun { run, config: dice.config() }.into(),
-            Kind::Register => RegisterShards { run, shards: dice.roots(), op: dice.op() }.into(),
-            Kind::CreateWith => {
+            RecordKind::Create => CreateRun { run, config: dice.config() }.into(),
+            RecordKind::Register => {
+                RegisterShards { run, shards: dice.roots(), op: dice.op() }.into()
+            }
+            RecordKind::CreateWith => {
                 let (config, shards) = (dice.config(), dice.roots());
                 CreateRunWithShards { run, config, shards, op: dice.op() }.into()
             }
-            Kind::Acquire => {
+            RecordKind::Acquire => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
                 return (tenant, Acquire { key, worker: dice.worker() }.into());
             }
-            Kind::Claim => Claim { run, worker: dice.worker() }.into(),
-            Kind::Candidates => {
+            RecordKind::Claim => Claim { run, worker: dice.worker() }.into(),
+            RecordKind::Candidates => {
                 let limit = if dice.one_in(3) { dice.0.usize(..4) } else { 1_000 };
                 CollectClaimCandidates { run, worker: dice.worker(), limit }.into()
             }
-            Kind::Ask => {
+            RecordKind::Ask => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
                 let (requester, patience_ms) = (dice.worker(), dice.0.u64(..150));
                 return (tenant, RequestSplit { key, requester, patience_ms }.into());
             }
-            Kind::Unpark => {
+            RecordKind::Unpark => {
                 let (tenant, key) = dice.shard(memory, tenant, run);
                 return (tenant, UnparkShard { key, op: dice.op() }.into());
             }
-            Kind::Name => dice.naming(),
-            Kind::Names => dice.names(run),
-            Kind::Progress => GetRunProgress { run }.into(),
-            Kind::List => ListShards { run, filter: dice.filter() }.into(),
-            Kind::Change => ChangeRun { run, change: dice.change(), op: dice.op() }.into(),
-            Kind::Look | Kind::Advance | Kind::Repeat => GetRun { run }.into(),
-            Kind::Renew
-            | Kind::Checkpoint
-            | Kind::Complete
-            | Kind::Park
-            | Kind::Release
-            | Kind::Replace
-            | Kind::Residual
-            | Kind::Decline => return self.resolve_hold(dice, memory, tenant),
+            RecordKind::Name => dice.naming(),
+            RecordKind::Names => dice.names(run),
+            RecordKind::Progress => GetRunProgress { run }.into(),
+            RecordKind::List => ListShards { run, filter: dice.filter() }.into(),
+            RecordKind::Change => ChangeRun { run, change: dice.change(), op: dice.op() }.into(),
+            RecordKind::Look | RecordKind::Advance | RecordKind::Repeat => GetRun { run }.into(),
+            RecordKind::Renew
+            | RecordKind::Checkpoint
+            | RecordKind::Complete
+            | RecordKind::Park
+            | RecordKind::Release
+            | RecordKind::Replace
+            | RecordKind::Residual
+            | RecordKind::Decline => return self.resolve_hold(dice, memory, tenant),
         };
         (tenant, request)
     }
@@ -182,17 +184,19 @@ impl Choice {
         let tenant = if dice.one_in(25) { stranger } else { held.tenant };
         let lease = if dice.one_in(20) { dice.forged(&held.lease) } else { held.lease };
         let request = match self.kind {
-            Kind::Checkpoint => Checkpoint { lease, cursor: dice.mark(held), op: dice.op() }.into(),
-            Kind::Complete => {
+            RecordKind::Checkpoint => {
+                Checkpoint { lease, cursor: dice.mark(held), op: dice.op() }.into()
+            }
+            RecordKind::Complete => {
                 Complete { lease, cursor: dice.last_mark(held), op: dice.op() }.into()
             }
-            Kind::Park => {
+            RecordKind::Park => {
                 let (reason, detail) = (dice.reason(), dice.detail());
                 ParkShard { lease, reason, detail, op: dice.op() }.into()
             }
-            Kind::Release => Release { lease, op: dice.op() }.into(),
-            Kind::Replace => dice.replacement(lease, held),
-            Kind::Residual => {
+            RecordKind::Release => Release { lease, op: dice.op() }.into(),
+            RecordKind::Replace => dice.replacement(lease, held),
+            RecordKind::Residual => {
                 let parent = dice.parent(held);
                 let cut = dice.key_in(&parent);
                 let Part { start, end, metadata, .. } = parent;
@@ -200,7 +204,7 @@ impl Choice {
                 let residual = SpecInput::new(cut, end, metadata);
                 SplitResidual { lease, narrowed, residual, op: dice.op() }.into()
             }
-            Kind::Decline => DeclineSplit { lease, pause_ms: dice.0.u64(..150) }.into(),
+            RecordKind::Decline => DeclineSplit { lease, pause_ms: dice.0.u64(..150) }.into(),
             _ => Renew { lease }.into(),
         };
         (tenant, request)
