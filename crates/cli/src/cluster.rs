@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use shardwright_cluster::{
-    Cluster, ClusterOptions, FoundCluster, Layout, OpenError, TextShards, find_cluster,
+    Cluster, ClusterOpenError, ClusterOptions, FoundCluster, Layout, TextShards, find_cluster,
 };
 use shardwright_demo::Counters;
 use shardwright_engine::TokioEnv;
@@ -60,11 +60,11 @@ pub(crate) async fn open(
         OpenMode::Write => Cluster::open(store, env, options).await,
     };
     opened.map_err(|error| match (error, &choice.seed_format) {
-        (OpenError::NotThere, Some(prefix)) => anyhow::anyhow!(
+        (ClusterOpenError::NotThere, Some(prefix)) => anyhow::anyhow!(
             "there is no cluster below {prefix} here; a node makes it: \
              `shardwright node --seed-format {prefix}`"
         ),
-        (OpenError::NotThere, None) => anyhow::anyhow!(
+        (ClusterOpenError::NotThere, None) => anyhow::anyhow!(
             "there is no cluster {name} here; a node makes it: `shardwright node --cluster {name}`",
             name = choice.name.as_str()
         ),

@@ -7,7 +7,7 @@ use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction
 use shardwright_placement::ops::ClaimRefused;
 use shardwright_store::{Commit, Revision};
 
-use super::error::ClaimError;
+use super::error::ShardClaimError;
 use super::membership::NodeMembership;
 use super::session::Serving;
 use super::state::ClaimDraft;
@@ -25,7 +25,7 @@ impl NodeMembership {
     pub async fn claim(
         &self,
         shards: &[ShardId],
-    ) -> Vec<(ShardId, Result<FenceEpoch, ClaimError>)> {
+    ) -> Vec<(ShardId, Result<FenceEpoch, ShardClaimError>)> {
         let claimed = self.core.each(shards.to_vec(), |shard| self.claim_one(shard)).await;
         self.core.publish();
         shards.iter().copied().zip(claimed).collect()
@@ -36,7 +36,8 @@ impl NodeMembership {
     pub fn claiming(
         &self,
         shards: Vec<ShardId>,
-    ) -> impl Stream<Item = Vec<(ShardId, Result<FenceEpoch, ClaimError>)>> + Send + use<> {
+    ) -> impl Stream<Item = Vec<(ShardId, Result<FenceEpoch, ShardClaimError>)>> + Send + use<>
+    {
         let claim = |shard| {
             let node = self.clone();
             async move { (shard, node.claim_one(shard).await) }
@@ -44,9 +45,9 @@ impl NodeMembership {
         self.core.as_they_come(shards.into_iter().map(claim).collect())
     }
 
-    async fn claim_one(&self, shard: ShardId) -> Result<FenceEpoch, ClaimError> {
+    async fn claim_one(&self, shard: ShardId) -> Result<FenceEpoch, ShardClaimError> {
         if self.lease.serving() == Serving::Ended {
-            return Err(ClaimError::Over);
+            return Err(ShardClaimError::Over);
         }
         let mut claiming = Claiming { node: self, shard, is_overtaken: false };
         self.core.driver.transact(&mut claiming).await?
@@ -75,8 +76,8 @@ struct Claiming<'n> {
 impl Transaction for Claiming<'_> {
     type Basis = ();
     type Answer = Option<FenceEpoch>;
-    type Output = Result<FenceEpoch, ClaimError>;
-    type Error = ClaimError;
+    type Output = Result<FenceEpoch, ShardClaimError>;
+    type Error = ShardClaimError;
 
     fn operation(&self) -> &'static str {
         CLAIM
@@ -93,15 +94,17 @@ impl Transaction for Claiming<'_> {
         Ok(((), read))
     }
 
-    async fn decide(&mut self, (): &()) -> Decided<Option<FenceEpoch>, ClaimError> {
+    async fn decide(&mut self, (): &()) -> Decided<Option<FenceEpoch>, ShardClaimError> {
         if self.node.lease.serving() == Serving::Ended {
-            return Ok(Decision::Refuse(ClaimError::Over));
+            return Ok(Decision::Refuse(ShardClaimError::Over));
         }
         let draft = self.node.core.lock().draft_claim(self.shard, &self.node.holder);
         Ok(match draft {
             Ok(ClaimDraft { commit, fence }) => Decision::Commit(commit, fence),
             // An attempt whose outcome was unknown has been stored, and others came after.
-            Err(ClaimError::Refused(ClaimRefused::AlreadyHeld(fence))) if self.is_overtaken => {
+            Err(ShardClaimError::Refused(ClaimRefused::AlreadyHeld(fence)))
+                if self.is_overtaken =>
+            {
                 Decision::Answer(Some(fence))
             }
             Err(refusal) => Decision::Refuse(refusal),
@@ -117,7 +120,7 @@ impl Transaction for Claiming<'_> {
         (): (),
         fence: Option<FenceEpoch>,
         stored: Option<(&Commit, Revision)>,
-    ) -> Result<FenceEpoch, ClaimError> {
+    ) -> Result<FenceEpoch, ShardClaimError> {
         if let Some((commit, revision)) = stored {
             self.node.core.note(commit, revision);
         }

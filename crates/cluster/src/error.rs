@@ -7,7 +7,7 @@ use crate::records::ClusterFormat;
 
 /// Why a process cannot take part in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
+pub enum ClusterOpenError {
     /// Its options make no sense.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -52,7 +52,7 @@ pub struct NotReady {
     pub lacks: Readiness,
 }
 
-impl From<InfraError> for OpenError {
+impl From<InfraError> for ClusterOpenError {
     fn from(error: InfraError) -> Self {
         Self::Store(error.into())
     }
@@ -77,7 +77,7 @@ pub enum JoinError {
 
 /// Why a shard was not claimed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ClaimError {
+pub enum ShardClaimError {
     /// A rule forbids it.
     #[error(transparent)]
     Refused(#[from] ClaimRefused),
@@ -100,7 +100,7 @@ pub enum ClaimError {
 
 /// Why a shard was not released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReleaseError {
+pub enum ShardReleaseError {
     /// A rule forbids it.
     #[error(transparent)]
     Refused(#[from] ReleaseRefused),
@@ -134,7 +134,7 @@ pub enum LeadError {
 
 /// Why a leader's step was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StepError {
+pub enum LeaderStepError {
     /// The node does not lead, or not any more.
     #[error(transparent)]
     Refused(#[from] LeaderRefused),

@@ -13,7 +13,7 @@ use shardwright_store::{AnyStore, Store};
 use tokio::sync::oneshot;
 
 use super::calendar::Calendar;
-use super::error::{NotReady, OpenError};
+use super::error::{ClusterOpenError, NotReady};
 use super::find::{FoundCluster, TextShards, find};
 use super::follow::Follow;
 use super::format::Format;
@@ -39,7 +39,7 @@ impl Cluster {
         store: impl Store,
         env: impl Env,
         options: ClusterOptions,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, ClusterOpenError> {
         Self::open_erased(AnyStore::new(store), Arc::new(env), options).await
     }
 
@@ -49,7 +49,7 @@ impl Cluster {
         store: impl Store,
         env: impl Env,
         options: ClusterOptions,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, ClusterOpenError> {
         Self::open_existing_erased(AnyStore::new(store), Arc::new(env), options).await
     }
 
@@ -57,7 +57,7 @@ impl Cluster {
         store: AnyStore,
         env: Arc<dyn Env>,
         options: ClusterOptions,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, ClusterOpenError> {
         options.validate()?;
         let keys = options.cluster_keys()?;
         let floor = set_up(&store, &options.keys).await?;
@@ -75,11 +75,11 @@ impl Cluster {
         store: AnyStore,
         env: Arc<dyn Env>,
         options: ClusterOptions,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, ClusterOpenError> {
         options.validate()?;
         let keys = options.cluster_keys()?;
         let floor = look_up(&store, &options.keys).await?;
-        let found = find(&store, &keys).await?.ok_or(OpenError::NotThere)?;
+        let found = find(&store, &keys).await?.ok_or(ClusterOpenError::NotThere)?;
         agree(found, &options)?;
         Self::follow(store, env, options, keys, floor).await
     }
@@ -90,7 +90,7 @@ impl Cluster {
         options: ClusterOptions,
         keys: ClusterKeys,
         floor: FenceFloor,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, ClusterOpenError> {
         let calendar = Calendar::new(&*env);
         let members = Membership::try_new([], calendar.read(&*env));
         let members = members.map_err(|error| corrupt(error.to_string()))?;
@@ -253,14 +253,14 @@ const fn plan_of(options: &ClusterOptions) -> ClusterPlanRecord {
 }
 
 /// Sees to it that this process agrees with what there is of a cluster.
-fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), OpenError> {
+fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), ClusterOpenError> {
     let ours = plan_of(options);
     let cluster = match found {
         FoundCluster::Decided(cluster) => cluster,
         FoundCluster::Text(TextShards { at_least, .. }) => {
             let num_shards = ours.sharding.num_shards;
             if num_shards < at_least {
-                return Err(OpenError::MoreShards { at_least, ours: num_shards });
+                return Err(ClusterOpenError::MoreShards { at_least, ours: num_shards });
             }
             // They all hash so.
             let sharding = Sharding { hash: ShardHash::Fnv1a32, num_shards };
@@ -269,7 +269,7 @@ fn agree(found: FoundCluster, options: &ClusterOptions) -> Result<(), OpenError>
     };
     if cluster.format != ours.format {
         let ours = options.layout.clone();
-        return Err(OpenError::Layout { cluster: cluster.format, ours });
+        return Err(ClusterOpenError::Layout { cluster: cluster.format, ours });
     }
     Ok(cluster.sharding.check_join(ours.sharding)?)
 }

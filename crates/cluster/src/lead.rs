@@ -11,7 +11,7 @@ use shardwright_placement::{
 };
 use shardwright_store::{Commit, Revision};
 
-use super::error::{LeadError, StepError};
+use super::error::{LeadError, LeaderStepError};
 use super::membership::NodeMembership;
 use super::session::Serving;
 use super::targets::{Basis, Writing};
@@ -49,7 +49,7 @@ impl NodeMembership {
     /// Decides where shards should be, and writes it. Only the leader may.
     ///
     /// `loads` says what each shard bears, by its number; without, shards count alike.
-    pub async fn lead_step(&self, loads: Option<&[u64]>) -> Result<LeaderStep, StepError> {
+    pub async fn lead_step(&self, loads: Option<&[u64]>) -> Result<LeaderStep, LeaderStepError> {
         let mut step = Step { node: self, loads, is_fresh: false, writing: None };
         self.core.driver.transact(&mut step).await
     }
@@ -59,13 +59,13 @@ impl NodeMembership {
         &self,
         basis: &Basis,
         loads: Option<&[u64]>,
-    ) -> Result<(Plan, Option<TargetUpdate>), StepError> {
+    ) -> Result<(Plan, Option<TargetUpdate>), LeaderStepError> {
         let is_over = self.lease.serving() == Serving::Ended;
         if is_over || !basis.members.is_live(self.holder.borrowed()) {
-            return Err(StepError::Over);
+            return Err(LeaderStepError::Over);
         }
         if basis.is_unreadable() {
-            return Err(StepError::Unreadable);
+            return Err(LeaderStepError::Unreadable);
         }
         let config = &self.core.options.config;
         let (map, now) = (&*basis.map, self.core.now());
@@ -230,7 +230,7 @@ impl Transaction for Step<'_> {
     type Basis = Basis;
     type Answer = (Plan, TargetVersion);
     type Output = LeaderStep;
-    type Error = StepError;
+    type Error = LeaderStepError;
 
     fn operation(&self) -> &'static str {
         STEP
@@ -250,7 +250,7 @@ impl Transaction for Step<'_> {
         Ok((basis, read))
     }
 
-    async fn decide(&mut self, basis: &Basis) -> Decided<(Plan, TargetVersion), StepError> {
+    async fn decide(&mut self, basis: &Basis) -> Decided<(Plan, TargetVersion), LeaderStepError> {
         let (plan, update) = match self.node.decide(basis, self.loads) {
             Ok(decided) => decided,
             Err(refusal) => return Ok(Decision::Refuse(refusal)),

@@ -48,7 +48,8 @@ mod unreadable;
 mod view;
 
 pub use error::{
-    AdminError, ClaimError, JoinError, LeadError, NotReady, OpenError, ReleaseError, StepError,
+    AdminError, ClusterOpenError, JoinError, LeadError, LeaderStepError, NotReady, ShardClaimError,
+    ShardReleaseError,
 };
 pub use find::{FindError, FoundCluster, TextShards, find_cluster};
 pub use handle::Cluster;
@@ -56,7 +57,7 @@ pub use keys::{ClusterKey, ClusterName, ClusterNameError};
 pub use lead::LeaderStep;
 pub use membership::{GateMembership, NodeMembership};
 pub use options::{ClusterOptions, Layout, OptionsError};
-pub use release::Release;
+pub use release::ShardRelease;
 pub use session::Serving;
 pub use shardwright_contracts::InfraError;
 pub use status::{ClusterStatus, NodeStatus};

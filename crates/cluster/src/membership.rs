@@ -14,7 +14,7 @@ use shardwright_store::{Commit, Expect, Revision, Store};
 
 use super::error::JoinError;
 use super::handle::Cluster;
-use super::session::{Lease, Opened, Serving};
+use super::session::{KeptSession, Opened, Serving};
 use super::shared::Core;
 use crate::keys::ClusterKey;
 use crate::records::LeavingRecord;
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct NodeMembership {
     pub(super) core: Arc<Core>,
     pub(super) holder: NodeInstance,
-    pub(super) lease: Arc<Lease>,
+    pub(super) lease: Arc<KeptSession>,
 }
 
 /// A gate that is a member of a cluster. Clones are the same.
@@ -40,7 +40,7 @@ pub struct NodeMembership {
 pub struct GateMembership {
     core: Arc<Core>,
     address: NodeAddress,
-    lease: Arc<Lease>,
+    lease: Arc<KeptSession>,
 }
 
 impl Cluster {
@@ -64,7 +64,7 @@ impl Cluster {
         for _ in 0..=core.options.conflict_retries {
             core.await_absence(&address, deadline).await?;
             if core.keys.is_text() {
-                core.bury(&address).await?;
+                core.release_dead_claims(&address).await?;
             }
             let opened = core.open_session().await?;
             let stored_key = core.keys.key(&key);
@@ -146,7 +146,7 @@ impl Core {
 
     /// Releases what the text says that an earlier life of a node holds, which is no member any
     /// more: the text could not tell it from the next one.
-    async fn bury(&self, address: &NodeAddress) -> Result<(), InfraError> {
+    async fn release_dead_claims(&self, address: &NodeAddress) -> Result<(), InfraError> {
         self.refresh().await?;
         let member = self.keys.key(&ClusterKey::Member(address.clone()));
         // Retry loop: it serves all shards of the dead node at once.

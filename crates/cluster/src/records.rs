@@ -1,8 +1,8 @@
 //! Records of the cluster protocol.
 //!
-//! A cluster is a [`ClusterPlanRecord`], its members ([`NodeMemberRecord`], [`ClusterGateRecord`]), a
-//! [`ClusterLeaderRecord`], targets under one version ([`TargetHeadRecord`] and [`TargetChunkRecord`]s) and a
-//! [`ShardClaimRecord`] per shard.
+//! A cluster is a [`ClusterPlanRecord`], its members ([`NodeMemberRecord`],
+//! [`ClusterGateRecord`]), a [`ClusterLeaderRecord`], targets under one version
+//! ([`TargetHeadRecord`] and [`TargetChunkRecord`]s) and a [`ShardClaimRecord`] per shard.
 
 mod target_chunk;
 

@@ -6,7 +6,7 @@ use shardwright_engine::transact::{Decided, Decision, Read, Settled, Transaction
 use shardwright_placement::ops::{ReleaseReason, ReleaseRefused};
 use shardwright_store::{Commit, Revision};
 
-use super::error::ReleaseError;
+use super::error::ShardReleaseError;
 use super::membership::NodeMembership;
 use crate::keys::ClusterKey;
 
@@ -15,7 +15,7 @@ const KEEP: &str = "cluster.keep";
 
 /// A shard that a node gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Release {
+pub struct ShardRelease {
     /// Which.
     pub shard: ShardId,
     /// With which fence it was claimed.
@@ -29,7 +29,10 @@ pub struct Release {
 impl NodeMembership {
     /// Releases shards, each for itself, and tells for each whether it is released, in the order in
     /// which they were asked for.
-    pub async fn release(&self, shards: &[Release]) -> Vec<(ShardId, Result<(), ReleaseError>)> {
+    pub async fn release(
+        &self,
+        shards: &[ShardRelease],
+    ) -> Vec<(ShardId, Result<(), ShardReleaseError>)> {
         let released = self.core.each(shards.to_vec(), |release| self.release_one(release)).await;
         self.core.publish();
         shards.iter().map(|release| release.shard).zip(released).collect()
@@ -39,9 +42,9 @@ impl NodeMembership {
     /// other.
     pub fn releasing(
         &self,
-        shards: Vec<Release>,
-    ) -> impl Stream<Item = Vec<(ShardId, Result<(), ReleaseError>)>> + Send + use<> {
-        let release = |release: Release| {
+        shards: Vec<ShardRelease>,
+    ) -> impl Stream<Item = Vec<(ShardId, Result<(), ShardReleaseError>)>> + Send + use<> {
+        let release = |release: ShardRelease| {
             let node = self.clone();
             async move { (release.shard, node.release_one(release).await) }
         };
@@ -50,17 +53,17 @@ impl NodeMembership {
 
     /// Writes the claim of a shard once more. When that is done, no release of it comes any more
     /// whose outcome was not known.
-    pub async fn keep(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ReleaseError> {
+    pub async fn keep(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ShardReleaseError> {
         let kept = self.keep_one(shard, fence).await;
         self.core.publish();
         kept
     }
 
-    async fn keep_one(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ReleaseError> {
+    async fn keep_one(&self, shard: ShardId, fence: FenceEpoch) -> Result<(), ShardReleaseError> {
         self.core.driver.transact(&mut Keeping { node: self, shard, fence }).await
     }
 
-    async fn release_one(&self, release: Release) -> Result<(), ReleaseError> {
+    async fn release_one(&self, release: ShardRelease) -> Result<(), ShardReleaseError> {
         let mut releasing = Discharge { node: self, release, is_overtaken: false };
         self.core.driver.transact(&mut releasing).await
     }
@@ -78,7 +81,7 @@ impl Transaction for Keeping<'_> {
     type Basis = ();
     type Answer = ();
     type Output = ();
-    type Error = ReleaseError;
+    type Error = ShardReleaseError;
 
     fn operation(&self) -> &'static str {
         KEEP
@@ -89,7 +92,7 @@ impl Transaction for Keeping<'_> {
         Ok(((), read))
     }
 
-    async fn decide(&mut self, (): &()) -> Decided<(), ReleaseError> {
+    async fn decide(&mut self, (): &()) -> Decided<(), ShardReleaseError> {
         let state = self.node.core.lock();
         Ok(match state.draft_keep(self.shard, self.fence, &self.node.holder) {
             Ok(commit) => Decision::Commit(commit, ()),
@@ -107,7 +110,7 @@ impl Transaction for Keeping<'_> {
 /// The release of one shard.
 struct Discharge<'n> {
     node: &'n NodeMembership,
-    release: Release,
+    release: ShardRelease,
     is_overtaken: bool,
 }
 
@@ -115,7 +118,7 @@ impl Transaction for Discharge<'_> {
     type Basis = ();
     type Answer = ();
     type Output = ();
-    type Error = ReleaseError;
+    type Error = ShardReleaseError;
 
     fn operation(&self) -> &'static str {
         RELEASE
@@ -133,12 +136,12 @@ impl Transaction for Discharge<'_> {
         Ok(((), read))
     }
 
-    async fn decide(&mut self, (): &()) -> Decided<(), ReleaseError> {
+    async fn decide(&mut self, (): &()) -> Decided<(), ShardReleaseError> {
         let draft = self.node.core.lock().draft_release(&self.release, &self.node.holder);
         Ok(match draft {
             Ok(commit) => Decision::Commit(commit, ()),
             // An attempt whose outcome was unknown has been stored, and others came after.
-            Err(ReleaseError::Refused(refused)) if self.is_overtaken && is_over(&refused) => {
+            Err(ShardReleaseError::Refused(refused)) if self.is_overtaken && is_over(&refused) => {
                 Decision::Answer(())
             }
             Err(refusal) => Decision::Refuse(refusal),

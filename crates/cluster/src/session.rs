@@ -24,7 +24,7 @@ pub enum Serving {
 }
 
 /// A session that is kept alive for as long as this is there.
-pub(super) struct Lease {
+pub(super) struct KeptSession {
     pub(super) session: SessionId,
     serving: watch::Sender<Serving>,
     /// When this goes, the session is left to itself and runs out.
@@ -38,7 +38,7 @@ pub(super) struct Opened {
     asked_at: Duration,
 }
 
-impl Lease {
+impl KeptSession {
     pub(super) fn serving(&self) -> Serving {
         *self.serving.borrow()
     }
@@ -69,12 +69,16 @@ impl Core {
     }
 
     /// Keeps a session alive from now on. `own` is who is a member by it; a gate is nobody.
-    pub(super) fn keep(self: &Arc<Self>, opened: &Opened, own: Option<NodeInstance>) -> Lease {
+    pub(super) fn keep(
+        self: &Arc<Self>,
+        opened: &Opened,
+        own: Option<NodeInstance>,
+    ) -> KeptSession {
         let Opened { session: Session { id, ttl }, asked_at } = *opened;
         let lasting = ttl.saturating_sub(self.options.session_margin);
         let (serving, _) = watch::channel(Serving::Until(asked_at.saturating_add(lasting)));
         let (alive, gone) = oneshot::channel();
-        let keeper = Keeper {
+        let keeper = SessionRenewer {
             core: Arc::clone(self),
             session: id,
             ttl,
@@ -83,12 +87,12 @@ impl Core {
             serving: serving.clone(),
         };
         self.env.spawn(Box::pin(keeper.run(gone)));
-        Lease { session: id, serving, _alive: alive }
+        KeptSession { session: id, serving, _alive: alive }
     }
 }
 
 /// The task that keeps a session alive.
-struct Keeper {
+struct SessionRenewer {
     core: Arc<Core>,
     session: SessionId,
     ttl: Duration,
@@ -98,7 +102,7 @@ struct Keeper {
     serving: watch::Sender<Serving>,
 }
 
-impl Keeper {
+impl SessionRenewer {
     async fn run(self, mut gone: oneshot::Receiver<()>) {
         let mut views = self.core.views.subscribe();
         let send = || {

@@ -1,7 +1,7 @@
 //! Stored records as bytes, and back.
 //!
-//! A record starts with a [`RecordKind`] byte and a version byte, so that decoding rejects a value under
-//! the wrong key or of a later version. The fields follow in the canonical framing: integers
+//! A record starts with a [`RecordKind`] byte and a version byte, so that decoding rejects a value
+//! under the wrong key or of a later version. The fields follow in the canonical framing: integers
 //! little-endian, byte strings and lists behind a `u32`, options behind a presence byte, enums one
 //! byte.
 //!

@@ -42,7 +42,7 @@ use anyhow::Context as _;
 use shardwright_contracts::TenantId;
 use shardwright_engine::TokioEnv;
 use shardwright_engine::keyspace::Keyspace;
-use shardwright_runs::{EngineConfig, Retention, Sessions, StoredCoordinator};
+use shardwright_runs::{EngineConfig, LeaseBinding, Retention, StoredCoordinator};
 use shardwright_store::{AnyStore, StoreAddress};
 
 pub use options::JobOptions;
@@ -72,6 +72,7 @@ pub async fn open_on(
     let config = if is_shared { EngineConfig::default() } else { EngineConfig::on_one_machine() };
     // Only `gc` deletes runs, together with the files that their results were built from.
     let retention = Retention::FOREVER;
-    let config = EngineConfig { sessions: Sessions::Bound { ttl: SESSION }, retention, ..config };
+    let config =
+        EngineConfig { sessions: LeaseBinding::Session { ttl: SESSION }, retention, ..config };
     Ok(StoredCoordinator::open(store, env, keys, config).await?)
 }

@@ -1,9 +1,9 @@
 //! Records of the run protocol.
 //!
-//! A shard is two records because every checkpoint writes one of them: [`DefinitionRecord`] is up to
-//! 41 kB long and rarely changes, [`ProgressRecord`] is short. A run is a [`RunHeadRecord`] and a [`ManifestRecord`],
-//! which never changes. [`split_shard`], [`join_shard`], [`split_run`] and [`join_run`] convert
-//! between these and the records of the operations.
+//! A shard is two records because every checkpoint writes one of them: [`DefinitionRecord`] is up
+//! to 41 kB long and rarely changes, [`ProgressRecord`] is short. A run is a [`RunHeadRecord`] and a
+//! [`ManifestRecord`], which never changes. [`split_shard`], [`join_shard`], [`split_run`] and
+//! [`join_run`] convert between these and the records of the operations.
 
 mod run;
 mod shard;
@@ -29,8 +29,8 @@ pub use self::shard::{DefinitionRecord, ProgressRecord, join_shard, split_shard}
 pub enum RunProtocol {}
 
 record! { RunProtocol:
-    /// State of a run that its shards' operations need. Apart from [`RunHeadRecord`], which changes more
-    /// often.
+    /// State of a run that its shards' operations need. Apart from [`RunHeadRecord`], which
+    /// changes more often.
     #[derive(Copy)]
     RunStateRecord: RecordKind::RunState {
         /// Status of the run.

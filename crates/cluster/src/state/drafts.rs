@@ -5,10 +5,10 @@ use shardwright_placement::{Claim, NodeAddress, NodeInstance, NodeInstanceRef, S
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
 use super::State;
-use crate::error::{ClaimError, LeadError, ReleaseError};
+use crate::error::{LeadError, ShardClaimError, ShardReleaseError};
 use crate::format::Format;
 use crate::keys::ClusterKey;
-use crate::release::Release;
+use crate::release::ShardRelease;
 
 /// A claim that is to be stored.
 pub(crate) struct ClaimDraft {
@@ -22,14 +22,15 @@ impl State {
         &self,
         shard: ShardId,
         claimer: &NodeInstance,
-    ) -> Result<ClaimDraft, ClaimError> {
+    ) -> Result<ClaimDraft, ShardClaimError> {
         let info = self.map.info(shard)?;
         if self.is_quarantined(shard) {
-            return Err(ClaimError::Unreadable(shard));
+            return Err(ShardClaimError::Unreadable(shard));
         }
         let claim = ops::claim(info, claimer, &self.members, self.floor)?;
-        let commit =
-            self.expecting_lives(info.current, claimer).map_err(ClaimError::HolderUnreadable)?;
+        let commit = self
+            .expecting_lives(info.current, claimer)
+            .map_err(ShardClaimError::HolderUnreadable)?;
         let commit = self.writing(commit, info, &claim);
         let fence = (self.format == Format::Records).then_some(claim.fence);
         Ok(ClaimDraft { commit, fence })
@@ -37,13 +38,13 @@ impl State {
 
     pub(crate) fn draft_release(
         &self,
-        release: &Release,
+        release: &ShardRelease,
         holder: &NodeInstance,
-    ) -> Result<CommitBuilder, ReleaseError> {
-        let Release { shard, fence, objects, why } = *release;
+    ) -> Result<CommitBuilder, ShardReleaseError> {
+        let ShardRelease { shard, fence, objects, why } = *release;
         let info = self.map.info(shard)?;
         if self.is_unreadable(&ClusterKey::Shard(shard)) {
-            return Err(ReleaseError::Unreadable(shard));
+            return Err(ShardReleaseError::Unreadable(shard));
         }
         let fence = self.fence_now(info, holder, fence);
         let released = ops::release(info, holder, fence, objects, why)?;
@@ -55,10 +56,10 @@ impl State {
         shard: ShardId,
         fence: FenceEpoch,
         holder: &NodeInstance,
-    ) -> Result<CommitBuilder, ReleaseError> {
+    ) -> Result<CommitBuilder, ShardReleaseError> {
         let info = self.map.info(shard)?;
         if self.is_unreadable(&ClusterKey::Shard(shard)) {
-            return Err(ReleaseError::Unreadable(shard));
+            return Err(ShardReleaseError::Unreadable(shard));
         }
         let kept = ops::keep(info, holder, self.fence_now(info, holder, fence))?;
         Ok(self.writing(self.expecting_life(holder), info, &kept))

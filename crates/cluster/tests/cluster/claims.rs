@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use shardwright_cluster::{ClaimError, Release, ReleaseError};
+use shardwright_cluster::{ShardClaimError, ShardRelease, ShardReleaseError};
 use shardwright_contracts::ShardId;
 use shardwright_placement::ops::{ClaimRefused, ReleaseReason, ReleaseRefused};
 use shardwright_store::memory::{Before, HookedCall, Hooks};
@@ -14,18 +14,18 @@ use crate::site::{SHARDS, Site, TTL, holder_of, is_unknown, node, shard};
 fn a_shard_is_claimed_by_its_target_and_by_nobody_else() {
     for site in [Site::new(), Site::text()] {
         let (a, b) = (site.node("a:1"), site.node("b:1"));
-        assert_eq!(site.claim(&a, 0), Err(ClaimError::Refused(ClaimRefused::NoTarget)));
+        assert_eq!(site.claim(&a, 0), Err(ShardClaimError::Refused(ClaimRefused::NoTarget)));
         site.place(&a);
         let fence = site.claim(&a, 0).unwrap();
         assert_eq!(holder_of(&a.cluster(), 0), Some(a.holder().clone()));
         assert_eq!(
             site.claim(&b, 0),
-            Err(ClaimError::Refused(ClaimRefused::MeantForAnother(node("a:1"))))
+            Err(ShardClaimError::Refused(ClaimRefused::MeantForAnother(node("a:1"))))
         );
         let again = site.claim(&a, 0);
-        assert_eq!(again, Err(ClaimError::Refused(ClaimRefused::AlreadyHeld(fence))));
+        assert_eq!(again, Err(ShardClaimError::Refused(ClaimRefused::AlreadyHeld(fence))));
         let missing = site.claim(&a, u64::from(SHARDS)).unwrap_err();
-        assert!(matches!(missing, ClaimError::Shard(_)));
+        assert!(matches!(missing, ShardClaimError::Shard(_)));
     }
 }
 
@@ -56,7 +56,7 @@ fn the_fence_rises_over_releases_moves_and_crashes() {
         fences.push(site.claim(&a, 0).unwrap());
         site.run(a.cluster().move_shard(shard(0), &node("b:1"))).unwrap();
         // Who has it is a member, and has to give it up first.
-        let held = ClaimError::Refused(ClaimRefused::HeldByMember(node("a:1")));
+        let held = ShardClaimError::Refused(ClaimRefused::HeldByMember(node("a:1")));
         assert_eq!(site.claim(&b, 0), Err(held));
         site.release(&a, 0, *fences.last().unwrap()).unwrap();
         fences.push(site.claim(&b, 0).unwrap());
@@ -76,17 +76,17 @@ fn a_release_needs_the_fence_no_objects_and_a_reason() {
     let first = site.claim(&a, 0).unwrap();
     site.release(&a, 0, first).unwrap();
     let fence = site.claim(&a, 0).unwrap();
-    let refused = |release: Release| match site.run(a.release(&[release])).remove(0).1 {
-        Err(ReleaseError::Refused(refused)) => refused,
+    let refused = |release: ShardRelease| match site.run(a.release(&[release])).remove(0).1 {
+        Err(ShardReleaseError::Refused(refused)) => refused,
         other => panic!("{other:?}"),
     };
-    let release = Release { shard: shard(0), fence, objects: 0, why: ReleaseReason::Moved };
+    let release = ShardRelease { shard: shard(0), fence, objects: 0, why: ReleaseReason::Moved };
     assert_eq!(refused(release), ReleaseRefused::MeantToStay);
-    let leaving = Release { why: ReleaseReason::Leaving, ..release };
-    assert_eq!(refused(Release { objects: 3, ..leaving }), ReleaseRefused::NotEvicted(3));
+    let leaving = ShardRelease { why: ReleaseReason::Leaving, ..release };
+    assert_eq!(refused(ShardRelease { objects: 3, ..leaving }), ReleaseRefused::NotEvicted(3));
     let stale = ReleaseRefused::StaleFence { presented: first, current: fence };
-    assert_eq!(refused(Release { fence: first, ..leaving }), stale);
-    let other = ReleaseError::Refused(ReleaseRefused::HeldByAnother(node("a:1")));
+    assert_eq!(refused(ShardRelease { fence: first, ..leaving }), stale);
+    let other = ShardReleaseError::Refused(ReleaseRefused::HeldByAnother(node("a:1")));
     assert_eq!(site.release(&b, 0, fence), Err(other));
     assert_eq!(holder_of(&b.cluster(), 0), Some(a.holder().clone()));
 }
@@ -133,11 +133,11 @@ fn a_claim_without_a_live_membership_is_refused_by_the_store() {
         site.end_session_of("a:1");
         assert!(a.may_serve());
         let refused = site.claim(&a, 0);
-        assert_eq!(refused, Err(ClaimError::Refused(ClaimRefused::NotAMember(node("a:1")))));
+        assert_eq!(refused, Err(ShardClaimError::Refused(ClaimRefused::NotAMember(node("a:1")))));
         site.store.release_watches();
         site.world.run_tasks();
         assert!(!a.may_serve());
-        assert_eq!(site.claim(&a, 0), Err(ClaimError::Over));
+        assert_eq!(site.claim(&a, 0), Err(ShardClaimError::Over));
     }
 }
 
@@ -172,7 +172,7 @@ fn an_unknown_claim_is_found_out_by_looking() {
         assert_eq!(view.map.info(shard(1)).unwrap().fence, Some(fence));
         // It stays unknown: nobody says that it was refused.
         store.henceforth(0, Fate::Late);
-        let Err(ClaimError::Store(error)) = site.claim(&a, 2) else { panic!("it is unknown") };
+        let Err(ShardClaimError::Store(error)) = site.claim(&a, 2) else { panic!("it is unknown") };
         assert!(is_unknown(&error));
         store.next([]);
         assert_eq!(site.run(store.deliver_late()), 1);
@@ -242,7 +242,7 @@ fn a_release_that_was_overtaken_and_cannot_be_looked_at_is_unknown() {
             assert!(world.block_on(claimer.claim(&[shard(0)])).remove(0).1.is_ok());
             *reads.0.lock().unwrap() = Some(1);
         });
-        let Err(ReleaseError::Store(error)) = site.release(&a, 0, fence) else {
+        let Err(ShardReleaseError::Store(error)) = site.release(&a, 0, fence) else {
             panic!("it is unknown")
         };
         assert!(is_unknown(&error), "{error}");
@@ -258,7 +258,7 @@ fn whoever_keeps_a_shard_lets_a_release_that_is_on_its_way_come_too_late() {
         let (kept, gone) = (site.claim(&a, 0).unwrap(), site.claim(&a, 1).unwrap());
         for (number, fence) in [(0, kept), (1, gone)] {
             store.henceforth(0, Fate::Late);
-            let Err(ReleaseError::Store(error)) = site.release(&a, number, fence) else {
+            let Err(ShardReleaseError::Store(error)) = site.release(&a, number, fence) else {
                 panic!("it is unknown")
             };
             assert!(is_unknown(&error));
@@ -273,7 +273,7 @@ fn whoever_keeps_a_shard_lets_a_release_that_is_on_its_way_come_too_late() {
         assert_eq!(holder_of(&cluster, 0), Some(a.holder().clone()));
         assert_eq!(holder_of(&cluster, 1), None);
         let refused = site.run(a.keep(shard(1), gone));
-        assert_eq!(refused, Err(ReleaseError::Refused(ReleaseRefused::NotHeld)));
+        assert_eq!(refused, Err(ShardReleaseError::Refused(ReleaseRefused::NotHeld)));
     }
 }
 
@@ -307,7 +307,7 @@ fn a_claim_on_a_view_that_lags_behind_takes_nothing_from_a_member() {
         site.run(other.cluster().move_shard(shard(0), &node("c:1"))).unwrap();
         let fence = site.claim(&other, 0).unwrap();
         let refused = site.claim(&a, 0).unwrap_err();
-        assert!(matches!(refused, ClaimError::Refused(_)), "{refused}");
+        assert!(matches!(refused, ShardClaimError::Refused(_)), "{refused}");
         site.store.release_watches();
         site.world.run_tasks();
         assert_eq!(b.cluster().view().map.info(shard(0)).unwrap().fence, Some(fence));

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use shardwright_cluster::{Layout, LeadError, StepError};
+use shardwright_cluster::{Layout, LeadError, LeaderStepError};
 use shardwright_placement::ops::{LeadRefused, LeaderRefused};
 use shardwright_placement::{PlanNote, ShardInfo, TargetVersion};
 use shardwright_store::StoreLimits;
@@ -37,7 +37,10 @@ fn a_leader_that_comes_back_does_not_lead() {
         let again = site.node("a:1");
         assert_eq!(again.cluster().view().live_leader(), None);
         let refused = site.run(again.lead_step(None)).unwrap_err();
-        assert!(matches!(refused, StepError::Refused(LeaderRefused::NotLeading(_))), "{refused}");
+        assert!(
+            matches!(refused, LeaderStepError::Refused(LeaderRefused::NotLeading(_))),
+            "{refused}"
+        );
         site.run(again.try_lead()).unwrap();
         assert_eq!(again.cluster().view().live_leader(), Some(again.holder()));
     }
@@ -77,7 +80,7 @@ fn a_leader_that_was_replaced_writes_nothing() {
         // The old one hears of nothing, and is let through again.
         site.store.hold_watches();
         cut.set(false);
-        assert_eq!(site.run(old.lead_step(None)), Err(StepError::Over));
+        assert_eq!(site.run(old.lead_step(None)), Err(LeaderStepError::Over));
         site.store.release_watches();
         assert_eq!(site.run(b.cluster().refresh()).unwrap().map.header().version.as_raw(), 0);
     }
@@ -96,7 +99,7 @@ fn a_member_that_was_replaced_as_leader_writes_nothing() {
         });
         site.run(b.try_lead()).unwrap();
         assert_eq!(a.cluster().view().live_leader(), Some(a.holder()));
-        let leads = StepError::Refused(LeaderRefused::NotLeading(node("b:1")));
+        let leads = LeaderStepError::Refused(LeaderRefused::NotLeading(node("b:1")));
         assert_eq!(site.run(a.lead_step(None)), Err(leads));
         assert_eq!(site.cluster().view().map.header().version, TargetVersion::NONE);
     }
@@ -129,7 +132,7 @@ fn a_leader_that_is_no_member_any_more_writes_nothing() {
         // Nobody has taken its place, and it has not heard of its end.
         site.store.hold_watches();
         site.end_session_of("a:1");
-        assert_eq!(site.run(a.lead_step(None)), Err(StepError::Over));
+        assert_eq!(site.run(a.lead_step(None)), Err(LeaderStepError::Over));
         assert_eq!(site.cluster().view().map.header().version, TargetVersion::NONE);
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use shardwright_cluster::{ClaimError, Cluster, JoinError, Serving};
+use shardwright_cluster::{Cluster, JoinError, Serving, ShardClaimError};
 use shardwright_contracts::{Env, LogicalTime};
 use shardwright_placement::ops::ClaimRefused;
 use shardwright_store::memory::{Before, HookedCall, Hooks};
@@ -170,7 +170,7 @@ fn a_session_that_is_lost_ends_the_membership_before_anybody_claims() {
             cut.set(false);
             site.pass(TTL);
             assert_eq!(a.serving(), Serving::Ended);
-            assert_eq!(site.claim(&a, 1), Err(ClaimError::Over));
+            assert_eq!(site.claim(&a, 1), Err(ShardClaimError::Over));
             return;
         }
     }
@@ -224,7 +224,8 @@ fn an_earlier_life_claims_nothing_any_more() {
     cut.set(false);
     // It has not heard of its end yet: what is stored decides.
     let refused = site.claim(&old, 0).unwrap_err();
-    let expected = [ClaimError::Over, ClaimError::Refused(ClaimRefused::Replaced(node("a:1")))];
+    let expected =
+        [ShardClaimError::Over, ShardClaimError::Refused(ClaimRefused::Replaced(node("a:1")))];
     assert!(expected.contains(&refused), "{refused}");
     assert!(site.claim(&new, 0).is_ok());
 }

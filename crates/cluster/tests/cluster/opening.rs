@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use shardwright_cluster::{
-    Cluster, ClusterName, ClusterOptions, FoundCluster, InfraError, Layout, OpenError,
+    Cluster, ClusterName, ClusterOpenError, ClusterOptions, FoundCluster, InfraError, Layout,
     OptionsError, TextShards, find_cluster,
 };
 use shardwright_contracts::FenceEpoch;
@@ -12,7 +12,7 @@ use shardwright_store::AnyStore;
 
 use crate::site::{SHARDS, Site, node, shard};
 
-fn open(site: &Site, options: ClusterOptions) -> Result<Cluster, OpenError> {
+fn open(site: &Site, options: ClusterOptions) -> Result<Cluster, ClusterOpenError> {
     site.run(Cluster::open(site.store.clone(), site.world.clone(), options))
 }
 
@@ -65,11 +65,11 @@ fn a_process_that_hashes_or_counts_otherwise_is_refused() {
     for site in [Site::new(), Site::text()] {
         site.cluster();
         let error = open(&site, with_count(&site, 8_192)).unwrap_err();
-        assert!(matches!(error, OpenError::Join(JoinRefused::NumShards { .. })), "{error}");
+        assert!(matches!(error, ClusterOpenError::Join(JoinRefused::NumShards { .. })), "{error}");
         let mut options = site.options();
         options.config.sharding.hash = ShardHash::Avalanche64;
         let error = open(&site, options).unwrap_err();
-        assert!(matches!(error, OpenError::Join(JoinRefused::Hash { .. })), "{error}");
+        assert!(matches!(error, ClusterOpenError::Join(JoinRefused::Hash { .. })), "{error}");
     }
 }
 
@@ -93,7 +93,7 @@ fn the_keys_of_an_existing_cluster_say_how_many_shards_it_has_at_least() {
     let error = open(&site, site.options()).unwrap_err();
     let at_least = ShardCount::try_new(SHARDS + 1).unwrap();
     let ours = ShardCount::try_new(SHARDS).unwrap();
-    assert_eq!(error, OpenError::MoreShards { at_least, ours });
+    assert_eq!(error, ClusterOpenError::MoreShards { at_least, ours });
     let found =
         || site.run(find_cluster(&AnyStore::new(site.store.clone()), &site.options())).unwrap();
     let text = |is_whole| Some(FoundCluster::Text(TextShards { at_least, is_whole }));
@@ -101,7 +101,7 @@ fn the_keys_of_an_existing_cluster_say_how_many_shards_it_has_at_least() {
     let mut options = with_count(&site, SHARDS + 1);
     options.config.sharding.hash = ShardHash::Avalanche64;
     let error = open(&site, options).unwrap_err();
-    assert!(matches!(error, OpenError::Join(JoinRefused::Hash { .. })), "{error}");
+    assert!(matches!(error, ClusterOpenError::Join(JoinRefused::Hash { .. })), "{error}");
     for shard in 0..SHARDS {
         site.put(&format!("/goverse/shard/{shard}"), "n1:1,");
     }
@@ -114,7 +114,7 @@ fn the_keys_of_an_existing_cluster_say_how_many_shards_it_has_at_least() {
     let Some(FoundCluster::Decided(plan)) = found() else { panic!("{:?}", found()) };
     assert_eq!(plan.sharding, options.config.sharding, "what was said is decided");
     let error = open(&site, with_count(&site, SHARDS + 1)).unwrap_err();
-    assert!(matches!(error, OpenError::Join(JoinRefused::NumShards { .. })), "{error}");
+    assert!(matches!(error, ClusterOpenError::Join(JoinRefused::NumShards { .. })), "{error}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn who_only_looks_makes_nothing() {
                 Cluster::open_existing(site.store.clone(), site.world.clone(), site.options());
             site.run(looked)
         };
-        assert_eq!(look().unwrap_err(), OpenError::NotThere);
+        assert_eq!(look().unwrap_err(), ClusterOpenError::NotThere);
         assert_eq!(
             site.run(find_cluster(&AnyStore::new(site.store.clone()), &site.options())),
             Ok(None)
@@ -162,7 +162,7 @@ fn a_cluster_that_is_stored_as_text_is_one_whatever_it_is_called() {
         open(&site, ClusterOptions { name, ..with_count(&site, count) })
     };
     let error = renamed(SHARDS * 2).unwrap_err();
-    assert!(matches!(error, OpenError::Join(JoinRefused::NumShards { .. })), "{error}");
+    assert!(matches!(error, ClusterOpenError::Join(JoinRefused::NumShards { .. })), "{error}");
     let other = renamed(SHARDS).unwrap();
     site.run(cluster.set_frozen(true)).unwrap();
     assert!(other.view().map.header().frozen);
@@ -177,16 +177,16 @@ fn options_that_make_no_sense_are_refused() {
         open(&site, options).unwrap_err()
     };
     let margin = |margin| refused(&move |options| options.session_margin = margin);
-    assert_eq!(margin(Duration::ZERO), OpenError::Options(OptionsError::Margin));
-    assert_eq!(margin(Duration::from_secs(5)), OpenError::Options(OptionsError::Margin));
+    assert_eq!(margin(Duration::ZERO), ClusterOpenError::Options(OptionsError::Margin));
+    assert_eq!(margin(Duration::from_secs(5)), ClusterOpenError::Options(OptionsError::Margin));
     let none = refused(&|options| options.commits_in_flight = 0);
-    assert_eq!(none, OpenError::Options(OptionsError::NoCommits));
+    assert_eq!(none, ClusterOpenError::Options(OptionsError::NoCommits));
     let mixed = refused(&|options| {
         options.layout = Layout::Seed { prefix: "shardwright/cluster/test".to_owned() };
     });
-    assert_eq!(mixed, OpenError::Options(OptionsError::Mixed));
+    assert_eq!(mixed, ClusterOpenError::Options(OptionsError::Mixed));
     let config = refused(&|options| options.config.min_quorum = 0);
-    assert!(matches!(config, OpenError::Options(OptionsError::Config(_))));
+    assert!(matches!(config, ClusterOpenError::Options(OptionsError::Config(_))));
     assert!(site.stored("").is_empty());
 }
 
@@ -195,7 +195,8 @@ fn a_record_that_cannot_be_read_keeps_everybody_out() {
     let site = Site::new();
     site.put("shardwright/cluster/test/plan", b"nonsense".to_vec());
     let error = open(&site, site.options()).unwrap_err();
-    let OpenError::Store(shardwright_engine::setup::StoreOpenError::Store(error)) = error else {
+    let ClusterOpenError::Store(shardwright_engine::setup::StoreOpenError::Store(error)) = error
+    else {
         panic!("{error}");
     };
     assert!(matches!(error, InfraError::Corrupt { .. }), "{error}");

@@ -1,5 +1,5 @@
 use shardwright_cluster::{
-    AdminError, ClaimError, ClusterKey, ReleaseError, StepError, Unreadable,
+    AdminError, ClusterKey, LeaderStepError, ShardClaimError, ShardReleaseError, Unreadable,
 };
 use shardwright_placement::PlanNote;
 
@@ -24,8 +24,8 @@ fn a_claim_that_cannot_be_read_disables_its_shard_alone() {
         let view = a.cluster().view();
         assert_eq!(view.quarantine[0].key, ClusterKey::Shard(shard(0)));
         assert_eq!(holder_of(&a.cluster(), 0), None);
-        assert_eq!(site.claim(&a, 0), Err(ClaimError::Unreadable(shard(0))));
-        assert_eq!(site.release(&a, 0, fence), Err(ReleaseError::Unreadable(shard(0))));
+        assert_eq!(site.claim(&a, 0), Err(ShardClaimError::Unreadable(shard(0))));
+        assert_eq!(site.release(&a, 0, fence), Err(ShardReleaseError::Unreadable(shard(0))));
         assert!(site.claim(&a, 1).is_ok());
         // The leader leaves it alone.
         let step = site.run(a.lead_step(None)).unwrap();
@@ -91,7 +91,7 @@ fn targets_that_cannot_be_read_disable_their_shards_and_are_not_overwritten() {
     assert_eq!(step.moved, 0);
     let pinned = site.run(a.cluster().pin(shard(0), Some(&node("a:1"))));
     assert_eq!(pinned, Err(AdminError::Unreadable));
-    assert_eq!(site.claim(&a, 1), Err(ClaimError::Unreadable(shard(1))));
+    assert_eq!(site.claim(&a, 1), Err(ShardClaimError::Unreadable(shard(1))));
     // Whoever holds a shard keeps it.
     assert_eq!(holder_of(&a.cluster(), 0), Some(a.holder().clone()));
     site.put(&key, good);
@@ -104,7 +104,7 @@ fn without_a_header_nothing_is_written() {
     let a = site.node("a:1");
     site.place(&a);
     site.put(&format!("{OWN}/targets"), b"nonsense".to_vec());
-    assert_eq!(site.run(a.lead_step(None)), Err(StepError::Unreadable));
+    assert_eq!(site.run(a.lead_step(None)), Err(LeaderStepError::Unreadable));
     let frozen = site.run(a.cluster().set_frozen(false));
     assert_eq!(frozen, Err(AdminError::Unreadable));
     assert!(site.claim(&a, 0).is_ok());
@@ -123,7 +123,7 @@ fn a_member_that_cannot_be_read_is_none_and_yet_nothing_is_taken_from_it() {
     assert_eq!(view.quarantine[0].key, ClusterKey::Member(node("b:1")));
     assert!(matches!(view.quarantine[0].why, Unreadable::Record(_)));
     site.run(a.cluster().move_shard(shard(1), &node("a:1"))).unwrap();
-    assert_eq!(site.claim(&a, 1), Err(ClaimError::HolderUnreadable(node("b:1"))));
+    assert_eq!(site.claim(&a, 1), Err(ShardClaimError::HolderUnreadable(node("b:1"))));
     assert!(site.claim(&a, 0).is_ok());
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use shardwright_cluster::{
-    ClaimError, Cluster, ClusterName, ClusterOptions, Layout, NodeMembership, Serving,
+    Cluster, ClusterName, ClusterOptions, Layout, NodeMembership, Serving, ShardClaimError,
 };
 use shardwright_contracts::ShardId;
 use shardwright_engine::TokioEnv;
@@ -73,11 +73,11 @@ async fn life_of_a_cluster<S: Store + Clone>(store: S, layout: Layout) {
     })
     .await;
     let refused = b.claim(&[shard(0)]).await.remove(0).1;
-    assert_eq!(refused, Err(ClaimError::Refused(ClaimRefused::HeldByMember(node("a:1")))));
+    assert_eq!(refused, Err(ShardClaimError::Refused(ClaimRefused::HeldByMember(node("a:1")))));
     until(&a.cluster(), |view| view.map.info(shard(0)).unwrap().target == Some(&node("b:1"))).await;
     let fence = a.cluster().view().map.info(shard(0)).unwrap().fence.unwrap();
     let why = shardwright_placement::ops::ReleaseReason::Moved;
-    let release = shardwright_cluster::Release { shard: shard(0), fence, objects: 0, why };
+    let release = shardwright_cluster::ShardRelease { shard: shard(0), fence, objects: 0, why };
     a.release(&[release]).await.remove(0).1.unwrap();
     assert!(b.claim(&[shard(0)]).await.remove(0).1.unwrap() > fence);
     a.leave().await.unwrap();

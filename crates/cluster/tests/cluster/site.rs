@@ -9,8 +9,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use shardwright_cluster::{
-    ClaimError, Cluster, ClusterName, ClusterOptions, InfraError, Layout, NodeMembership, Release,
-    ReleaseError,
+    Cluster, ClusterName, ClusterOptions, InfraError, Layout, NodeMembership, ShardClaimError,
+    ShardRelease, ShardReleaseError,
 };
 use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_placement::ops::ReleaseReason;
@@ -117,7 +117,7 @@ impl Site {
         }
     }
 
-    pub(crate) fn claim(&self, node: &Node, shard: u64) -> Result<FenceEpoch, ClaimError> {
+    pub(crate) fn claim(&self, node: &Node, shard: u64) -> Result<FenceEpoch, ShardClaimError> {
         self.run(node.claim(&[ShardId::from_raw(shard)])).remove(0).1
     }
 
@@ -126,8 +126,8 @@ impl Site {
         node: &Node,
         shard: u64,
         fence: FenceEpoch,
-    ) -> Result<(), ReleaseError> {
-        let release = Release {
+    ) -> Result<(), ShardReleaseError> {
+        let release = ShardRelease {
             shard: ShardId::from_raw(shard),
             fence,
             objects: 0,
@@ -156,7 +156,7 @@ impl Site {
                 .give_up
                 .iter()
                 .filter(|shard| view.map.info(**shard).unwrap().target != Some(&holder.address));
-            let releases = releases.map(|shard| Release {
+            let releases = releases.map(|shard| ShardRelease {
                 shard: *shard,
                 fence: fences[shard],
                 objects: 0,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shardwright_cluster::keys::ClusterKeys;
 use shardwright_cluster::records::{ShardClaimRecord, TargetChunkRecord, TargetHeadRecord};
-use shardwright_cluster::{Cluster, ClusterKey, Layout, Release};
+use shardwright_cluster::{Cluster, ClusterKey, Layout, ShardRelease};
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_engine::codec::Record;
 use shardwright_placement::ops::ReleaseReason;
@@ -237,7 +237,7 @@ impl Storm {
         let fences: BTreeMap<_, _> = view.held_by(holder).collect();
         let released = duties.give_up.iter().filter_map(|shard| {
             let fence = *fences.get(shard)?;
-            Some(Release { shard: *shard, fence, objects: 0, why: ReleaseReason::Moved })
+            Some(ShardRelease { shard: *shard, fence, objects: 0, why: ReleaseReason::Moved })
         });
         let released: Vec<_> = released.collect();
         for (shard, told) in self.site.run(member.release(&released)) {

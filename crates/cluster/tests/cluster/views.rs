@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_cluster::ClaimError;
+use shardwright_cluster::ShardClaimError;
 use shardwright_contracts::ShardId;
 use shardwright_placement::ShardCount;
 use shardwright_placement::ops::ClaimRefused;
@@ -99,7 +99,7 @@ fn a_store_that_shows_an_older_state_takes_nothing_back() {
         assert_eq!(view.held_by(a.holder()).collect::<Vec<_>>(), [(shard(0), fence)]);
         // A refusal is decided again on what is read, which is older than what is known.
         let again = site.claim(&a, 0);
-        assert_eq!(again, Err(ClaimError::Refused(ClaimRefused::AlreadyHeld(fence))));
+        assert_eq!(again, Err(ShardClaimError::Refused(ClaimRefused::AlreadyHeld(fence))));
         // What depends on what was read is refused by the store until that is up to date.
         outdated.set(0);
         site.release(&a, 0, fence).unwrap();

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
-use shardwright_cluster::{ClaimError, Release, ReleaseError};
+use shardwright_cluster::{ShardClaimError, ShardRelease, ShardReleaseError};
 use shardwright_contracts::{FenceEpoch, ShardId};
 use shardwright_coordination::InfraError;
 use shardwright_placement::ops::ReleaseReason;
@@ -43,11 +43,11 @@ impl SessionAgent {
     }
 
     /// Takes a shard that was claimed. Returns false if the claim failed and is to be retried.
-    fn take(&self, shard: ShardId, claimed: Result<FenceEpoch, ClaimError>) -> bool {
+    fn take(&self, shard: ShardId, claimed: Result<FenceEpoch, ShardClaimError>) -> bool {
         match (claimed, self.host.slot(shard)) {
             (Ok(fence), Ok(slot)) => slot.take(Some(fence)),
             // The cluster has changed since; what it says now is looked at next.
-            (Err(ClaimError::Refused(_) | ClaimError::Over), _) | (Ok(_), Err(_)) => {}
+            (Err(ShardClaimError::Refused(_) | ShardClaimError::Over), _) | (Ok(_), Err(_)) => {}
             (Err(error), _) => {
                 self.agent.notice_log.record(Activity::Claim, error);
                 return false;
@@ -118,16 +118,16 @@ impl SessionAgent {
     }
 
     /// How a shard is released, if the node has it.
-    fn draft(&self, shard: ShardId, leaving: bool) -> Option<(ShardId, Release)> {
+    fn draft(&self, shard: ShardId, leaving: bool) -> Option<(ShardId, ShardRelease)> {
         let view = self.agent.cluster.view();
         let fence = view.map.info(shard).ok()?.fence?;
         let objects = self.host.slot(shard).ok()?.handover().objects;
         let why = if leaving { ReleaseReason::Leaving } else { ReleaseReason::Moved };
-        Some((shard, Release { shard, fence, objects, why }))
+        Some((shard, ShardRelease { shard, fence, objects, why }))
     }
 
     /// Takes note of what came of a release.
-    fn let_others_have(&self, shard: ShardId, released: Result<(), ReleaseError>) -> Released {
+    fn let_others_have(&self, shard: ShardId, released: Result<(), ShardReleaseError>) -> Released {
         let Ok(slot) = self.host.slot(shard) else { return Released::Settled };
         let error = match released {
             Ok(()) => {
@@ -135,10 +135,10 @@ impl SessionAgent {
                 return Released::Settled;
             }
             // The cluster has changed since; what it says now is looked at next.
-            Err(ReleaseError::Refused(_)) => return Released::Settled,
+            Err(ShardReleaseError::Refused(_)) => return Released::Settled,
             Err(error) => error,
         };
-        if matches!(error, ReleaseError::Store(InfraError::Unknown { .. })) {
+        if matches!(error, ShardReleaseError::Store(InfraError::Unknown { .. })) {
             slot.set_in_doubt(true);
         }
         self.agent.notice_log.record(Activity::Release, error);

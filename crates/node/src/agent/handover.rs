@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shardwright_cluster::ReleaseError;
+use shardwright_cluster::ShardReleaseError;
 use shardwright_contracts::{Env, FenceEpoch, ShardId};
 use shardwright_placement::{HandoverAttempts, HandoverStep, HandoverTimeouts};
 
@@ -140,7 +140,7 @@ impl SessionAgent {
         match self.membership.keep(shard, fence).await {
             Ok(()) => slot.set_in_doubt(false),
             // It has come. What the cluster says now is looked at next.
-            Err(ReleaseError::Refused(_)) => {}
+            Err(ShardReleaseError::Refused(_)) => {}
             Err(error) => {
                 self.agent.notice_log.record(Activity::Keep, error);
                 self.env().sleep(AFTER_FAILED_RELEASE).await;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use shardwright_cluster::{ClusterView, LeadError, LeaderStep, StepError};
+use shardwright_cluster::{ClusterView, LeadError, LeaderStep, LeaderStepError};
 use shardwright_contracts::{Env, ShardId};
 use shardwright_placement::Member;
 
@@ -144,7 +144,7 @@ impl SessionAgent {
         let loads = self.loads(view, loads).await;
         match self.membership.lead_step(loads).await {
             Ok(step) => Ok(Some(step)),
-            Err(StepError::Refused(_) | StepError::Over) => Err(()),
+            Err(LeaderStepError::Refused(_) | LeaderStepError::Over) => Err(()),
             Err(error) => {
                 self.agent.notice_log.record(Activity::Lead, error);
                 Err(())

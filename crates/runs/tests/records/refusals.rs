@@ -240,7 +240,7 @@ fn errors_and_debug_output_show_no_user_bytes() {
     let parked = ProgressRecord { park, ..examples::parked() };
     secret(format!("{parked:?}"));
     let stage = format!("{:?}", examples::stage());
-    assert_eq!(stage, "Stage { op: OpId(0x9), .. }");
+    assert_eq!(stage, "StageRecord { op: OpId(0x9), .. }");
 }
 
 #[test]

@@ -6,12 +6,13 @@ use shardwright_contracts::{FenceEpoch, LogicalTime, RunId, ShardId, ShardKey, T
 use shardwright_coordination::{
     ProgressCounter, RunStatus, ShardLimits, ShardRecord, ShardStatus, ShardSummary,
 };
-use shardwright_engine::codec::{ClockMark, Record};
+use shardwright_engine::codec::{ClockMarkRecord, Record};
 use shardwright_engine::keyspace::MetaKey;
 use shardwright_runs::keys::{RunKeys, ShardPart, StoreKey, ViewKey};
 use shardwright_runs::records::{
-    Asker, Binding, Count, Definition, Gate, Manifest, OpenShard, Progress, Quota, Run, SplitAsk,
-    Stage, Waiting, Watermark, join_run, join_shard,
+    BindingRecord, ClaimableRecord, DefinitionRecord, ManifestRecord, ProgressRecord,
+    RequesterRecord, ReservedShardsRecord, RunHeadRecord, RunShardsRecord, RunStateRecord,
+    SplitRequestRecord, StageRecord, WaitingWorkerRecord, WatermarkRecord, join_run, join_shard,
 };
 use shardwright_store::{Change, ChangeSet, Versioned};
 
@@ -50,10 +51,10 @@ pub(crate) const DECODES: &Oracle =
 /// All that is stored of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunRecords {
-    pub(crate) run: Option<Run>,
-    pub(crate) manifest: Option<Manifest>,
-    pub(crate) gate: Option<Gate>,
-    pub(crate) count: Option<Count>,
+    pub(crate) run: Option<RunHeadRecord>,
+    pub(crate) manifest: Option<ManifestRecord>,
+    pub(crate) gate: Option<RunStateRecord>,
+    pub(crate) count: Option<RunShardsRecord>,
     pub(crate) staged: bool,
     pub(crate) watermark: Option<Box<[u8]>>,
     pub(crate) shards: BTreeMap<ShardId, ShardRecords>,
@@ -64,11 +65,11 @@ pub(crate) struct RunRecords {
 /// All that is stored of a shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShardRecords {
-    definition: Option<Definition>,
-    progress: Option<Progress>,
+    definition: Option<DefinitionRecord>,
+    progress: Option<ProgressRecord>,
     pub(crate) record: Option<ShardRecord>,
     open: bool,
-    pub(crate) owner: Option<Binding>,
+    pub(crate) owner: Option<BindingRecord>,
     owner_is_bound: bool,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct Touched {
     /// Shards of which something changed, as they were before.
     pub(crate) shards: BTreeMap<(Address, ShardId), TouchedShard>,
     /// Runs of which something changed, as their records were before.
-    pub(crate) runs: BTreeMap<Address, Option<Run>>,
+    pub(crate) runs: BTreeMap<Address, Option<RunHeadRecord>>,
     pub(crate) watermarks: BTreeSet<Address>,
     /// Shards whose owner changed.
     pub(crate) owners: BTreeSet<(Address, ShardId)>,
@@ -159,9 +160,9 @@ impl RecordChecks {
             | StoreKey::Name(..)
             | StoreKey::Purpose(..) => {}
             StoreKey::Meta(MetaKey::Clock) => self.enter_clock(now)?,
-            StoreKey::QuotaTotal => self.total = decode::<Quota>(now)?.map_or(0, |it| it.reserved),
+            StoreKey::QuotaTotal => self.total = reserved(now)?,
             StoreKey::QuotaTenant(tenant) => {
-                self.quotas.insert(tenant, decode::<Quota>(now)?.map_or(0, |it| it.reserved));
+                self.quotas.insert(tenant, reserved(now)?);
             }
             StoreKey::Run(tenant, run) => {
                 let book = self.runs.entry((tenant, run)).or_default();
@@ -176,7 +177,7 @@ impl RecordChecks {
             }
             StoreKey::Stage(tenant, run) => {
                 self.runs.entry((tenant, run)).or_default().staged =
-                    decode::<Stage>(now)?.is_some();
+                    decode::<StageRecord>(now)?.is_some();
             }
             StoreKey::Watermark(tenant, run) => {
                 self.enter_watermark((tenant, run), now, touched)?;
@@ -233,7 +234,8 @@ impl RecordChecks {
     }
 
     fn enter_clock(&mut self, now: Option<&Versioned>) -> Result<(), Finding> {
-        let mark = decode::<ClockMark>(now)?.map_or(LogicalTime::ZERO, |it| it.reserved_until);
+        let mark =
+            decode::<ClockMarkRecord>(now)?.map_or(LogicalTime::ZERO, |it| it.reserved_until);
         if mark < self.clock {
             return Err(finding(TIME, format!("{mark} after {}", self.clock)));
         }
@@ -251,7 +253,7 @@ impl RecordChecks {
         now: Option<&Versioned>,
         touched: &mut Touched,
     ) -> Result<(), Finding> {
-        let mark = decode::<Watermark>(now)?.map(|it| it.reached);
+        let mark = decode::<WatermarkRecord>(now)?.map(|it| it.reached);
         if mark.is_some() {
             touched.watermarks.insert(address);
         }
@@ -270,22 +272,23 @@ impl RecordChecks {
         match key {
             ViewKey::Gate => book.gate = decode(now)?,
             ViewKey::Open(shard) => {
-                book.shards.entry(shard).or_default().open = decode::<OpenShard>(now)?.is_some();
+                book.shards.entry(shard).or_default().open =
+                    decode::<ClaimableRecord>(now)?.is_some();
             }
             ViewKey::Owner(shard) => {
                 let book = book.shards.entry(shard).or_default();
                 (book.owner, book.owner_is_bound) = (decode(now)?, is_bound);
             }
             ViewKey::Waiting(_) => {
-                let is_there = decode::<Waiting>(now)?.is_some();
+                let is_there = decode::<WaitingWorkerRecord>(now)?.is_some();
                 book.note_other(key, is_there, is_bound);
             }
             ViewKey::Asker(_) => {
-                let is_there = decode::<Asker>(now)?.is_some();
+                let is_there = decode::<RequesterRecord>(now)?.is_some();
                 book.note_other(key, is_there, is_bound);
             }
             ViewKey::Ask(_) => {
-                let ask = decode::<SplitAsk>(now)?;
+                let ask = decode::<SplitRequestRecord>(now)?;
                 // What was answered and only asks for quiet belongs to nobody.
                 let is_open = ask.is_some_and(|ask| ask.slot.open.is_some());
                 book.note_other(key, ask.is_some(), is_bound || !is_open);
@@ -319,7 +322,11 @@ impl RecordChecks {
         self.check_quotas()
     }
 
-    fn check_removal(&self, address: Address, before: Option<&Run>) -> Result<(), Finding> {
+    fn check_removal(
+        &self,
+        address: Address,
+        before: Option<&RunHeadRecord>,
+    ) -> Result<(), Finding> {
         let book = self.runs.get(&address);
         let now = book.and_then(|book| book.run.as_ref());
         let wrong = |text: &str| Err(finding(REMOVAL, format!("run {}: {text}", address.1)));
@@ -342,7 +349,7 @@ impl RecordChecks {
     pub(crate) fn view(&self, address: Address) -> Option<RunView> {
         let book = self.runs.get(&address)?;
         let run = book.run.clone().filter(|_| !self.is_going(address))?;
-        let manifest = book.manifest.clone().unwrap_or(Manifest { root_shards: Vec::new() });
+        let manifest = book.manifest.clone().unwrap_or(ManifestRecord { root_shards: Vec::new() });
         // What is staged is not there yet.
         let has_begun = book.manifest.is_some();
         let record = join_run(run, manifest).ok()?;
@@ -398,6 +405,10 @@ fn decode<T: Record>(now: Option<&Versioned>) -> Result<Option<T>, Finding> {
     decoded.map_err(|error| finding(DECODES, error.to_string()))
 }
 
+fn reserved(now: Option<&Versioned>) -> Result<u64, Finding> {
+    Ok(decode::<ReservedShardsRecord>(now)?.map_or(0, |it| it.reserved))
+}
+
 impl ShardRecords {
     fn join(&mut self) -> Result<(), Finding> {
         self.record = match (&self.definition, &self.progress) {
@@ -442,14 +453,14 @@ impl RunRecords {
         if run.collecting {
             return Ok(());
         }
-        let gate = Gate { status: run.status, paused: run.paused, config: run.config };
+        let gate = RunStateRecord { status: run.status, paused: run.paused, config: run.config };
         if self.gate != Some(gate) {
             return Err((TOGETHER, format!("the gate says {:?}, the run {gate:?}", self.gate)));
         }
         if let Some((key, _)) = self.others.iter().find(|(_, is_bound)| !**is_bound) {
             return Err((BOUND, format!("{key:?} belongs to no session")));
         }
-        let manifest = self.manifest.clone().unwrap_or(Manifest { root_shards: Vec::new() });
+        let manifest = self.manifest.clone().unwrap_or(ManifestRecord { root_shards: Vec::new() });
         if let Err(error) = join_run(run.clone(), manifest) {
             return Err((TOGETHER, error.to_string()));
         }

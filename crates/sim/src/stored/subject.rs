@@ -9,7 +9,7 @@ use shardwright_contracts::{BoxFuture, FenceEpoch};
 use shardwright_coordination::{Backend, RunStatus, StateTransitionEvent};
 use shardwright_engine::keyspace::Keyspace;
 use shardwright_runs::keys::RunKeys;
-use shardwright_runs::{Listener, Retention, Sessions, StoredCoordinator};
+use shardwright_runs::{EventStream, LeaseBinding, Retention, StoredCoordinator};
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 
 use super::call_log::{CallLog, CallRecord, CallState};
@@ -55,7 +55,7 @@ pub(crate) struct Stored {
     pub(super) settings: Settings,
     pub(super) calendars: Vec<Calendar>,
     pub(super) damage: Vec<Damage>,
-    listeners: Vec<Option<Listener>>,
+    listeners: Vec<Option<EventStream>>,
     bug: Option<StoredBug>,
     doctor: Option<Arc<StoredDoctor>>,
     rumours: Rumours,
@@ -82,7 +82,7 @@ pub(super) fn world(seed: u64, keep_trace: bool, bug: Option<StoredBug>) -> Stor
         floor: floor.max(FenceEpoch::INITIAL.as_raw()),
         bytes_capacity: None,
     };
-    let has_sessions = matches!(settings.engine.sessions, Sessions::Bound { .. });
+    let has_sessions = matches!(settings.engine.sessions, LeaseBinding::Session { .. });
     let records = RecordChecks::new(keys.clone(), settings.engine.limits, has_sessions);
     let serves_stale = settings.terms.serves_stale || bug == Some(StoredBug::CachedRefusalTold);
     let faults = Faults::new(Rng::new(rng.next()), serves_stale);
@@ -180,7 +180,7 @@ impl Subject for Stored {
 
     fn opened(&mut self, process: usize, port: &Self::Port) {
         if let Some(listener) = self.listeners.get_mut(process) {
-            *listener = Some(port.listen());
+            *listener = Some(port.subscribe());
         }
     }
 

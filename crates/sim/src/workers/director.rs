@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shardwright_coordination::{AsyncRunManagement, RunConfigError, RunStatus};
-use shardwright_runs::{Sessions, StoredCoordinator as Coordinator};
+use shardwright_runs::{LeaseBinding, StoredCoordinator as Coordinator};
 use shardwright_store::memory::{MemoryOptions, MemoryStore};
 use shardwright_worker::{StopSignal, Worker, create_run};
 
@@ -108,7 +108,7 @@ impl Director {
         faults.lock().is_stormy = !settings.is_calm;
         let script = Script::new(clock.clone(), Rng::new(rng.next()), !settings.is_calm);
         let keys = StoredState::keys();
-        let has_sessions = matches!(settings.engine.sessions, Sessions::Bound { .. });
+        let has_sessions = matches!(settings.engine.sessions, LeaseBinding::Session { .. });
         let records = RecordChecks::new(keys.clone(), settings.engine.limits, has_sessions);
         let usable_us = settings.run.lease_duration_ms.get() * 1_000 / 10 * 9;
         let mut director = Self {
