@@ -1,8 +1,8 @@
 //! Records of the run protocol.
 //!
 //! A shard is two records because every checkpoint writes one of them: [`DefinitionRecord`] is up
-//! to 41 kB long and rarely changes, [`ProgressRecord`] is short. A run is a [`RunHeadRecord`] and a
-//! [`ManifestRecord`], which never changes. [`split_shard`], [`join_shard`], [`split_run`] and
+//! to 41 kB long and rarely changes, [`ProgressRecord`] is short. A run is a [`RunHeadRecord`] and
+//! a [`ManifestRecord`], which never changes. [`split_shard`], [`join_shard`], [`split_run`] and
 //! [`join_run`] convert between these and the records of the operations.
 
 mod run;

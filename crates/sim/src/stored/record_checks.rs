@@ -322,15 +322,11 @@ impl RecordChecks {
         self.check_quotas()
     }
 
-    fn check_removal(
-        &self,
-        address: Address,
-        before: Option<&RunHeadRecord>,
-    ) -> Result<(), Finding> {
+    fn check_removal(&self, address: Address, was: Option<&RunHeadRecord>) -> Result<(), Finding> {
         let book = self.runs.get(&address);
         let now = book.and_then(|book| book.run.as_ref());
         let wrong = |text: &str| Err(finding(REMOVAL, format!("run {}: {text}", address.1)));
-        match (before, now) {
+        match (was, now) {
             (Some(before), None) if !before.collecting && !self.ungated.contains(&address) => {
                 wrong("gone without being marked")
             }
