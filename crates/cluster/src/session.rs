@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shardwright_contracts::{Env, InfraError};
 use shardwright_engine::fault;
-use shardwright_engine::signs;
+use shardwright_engine::keep_alive;
 use shardwright_engine::watch;
 use shardwright_placement::NodeInstance;
 use shardwright_store::{Session, SessionError, SessionId, Store};
@@ -113,7 +113,7 @@ impl SessionRenewer {
         tokio::select! {
             biased;
             _ = &mut gone => return,
-            () = signs::keep_alive(&*self.core.env, self.ttl, send, kept) => {}
+            () = keep_alive::keep_alive(&*self.core.env, self.ttl, send, kept) => {}
             () = self.removed(&mut views) => {}
         }
         self.serving.send_if_modified(|serving| {

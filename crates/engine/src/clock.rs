@@ -22,7 +22,7 @@ use shardwright_store::{AnyStore, Commit, Conflict, Expect, Key, Revision, Store
 use crate::codec::{ClockMarkRecord, Record};
 use crate::fault;
 use crate::floor::FenceFloor;
-use crate::together::Together;
+use crate::single_flight::SingleFlight;
 use crate::transact::{self, Driver, Settled, Tries};
 
 const OPERATION: &str = "clock.mark";
@@ -40,12 +40,12 @@ pub struct EngineClock {
     state: Mutex<State>,
     floor: FenceFloor,
     /// One at a time stores a mark; the others find it stored.
-    marking: Together,
+    marking: SingleFlight,
 }
 
 /// Follows the calendar and never goes back.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct ClockRate {
     told: LogicalTime,
     interval_ms: u64,
     /// Since when `told` is what is told, on the clock that does not jump.
@@ -54,13 +54,13 @@ struct Pace {
 
 #[derive(Clone, Copy, Debug)]
 struct State {
-    pace: Pace,
+    pace: ClockRate,
     /// No later time may be told before a new mark is stored.
     allowed_until: LogicalTime,
     mark_at: Option<Revision>,
 }
 
-impl Pace {
+impl ClockRate {
     /// Tells no time before `earliest`, and waits for a calendar that is behind by no more than
     /// the interval.
     fn new(env: &dyn Env, earliest: LogicalTime, interval_ms: u64) -> Self {
@@ -106,11 +106,11 @@ impl EngineClock {
     ) -> Self {
         let allowed_until = mark.map_or(LogicalTime::ZERO, |(mark, _)| mark.reserved_until);
         let state = State {
-            pace: Pace::new(env, allowed_until, interval_ms),
+            pace: ClockRate::new(env, allowed_until, interval_ms),
             allowed_until,
             mark_at: mark.map(|(_, at)| at),
         };
-        Self { key, interval_ms, state: Mutex::new(state), floor, marking: Together::default() }
+        Self { key, interval_ms, state: Mutex::new(state), floor, marking: SingleFlight::default() }
     }
 
     /// No fence below this one is granted or accepted.

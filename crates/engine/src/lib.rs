@@ -10,9 +10,9 @@
 //! | [`keyspace`] | keys of one system within a store |
 //! | [`setup`] | opening a store: its format and its generation |
 //! | [`clock`], [`floor`] | the time that leases are judged by, the lowest valid fence |
-//! | [`signs`] | keeping a session alive |
+//! | [`keep_alive`] | keeping a session alive |
 //! | [`listing`] | reading a range of keys at one revision |
-//! | [`together`] | one attempt for all callers that wait |
+//! | [`single_flight`] | one attempt for all callers that wait |
 //! | [`watch`] | a value that changes, and those who wait for it |
 //! | [`fault`] | failures of a store as [`InfraError`](shardwright_contracts::InfraError) |
 #![forbid(unsafe_code)]
@@ -30,11 +30,11 @@ pub mod clock;
 pub mod codec;
 pub mod fault;
 pub mod floor;
+pub mod keep_alive;
 pub mod keyspace;
 pub mod listing;
 pub mod setup;
-pub mod signs;
-pub mod together;
+pub mod single_flight;
 pub mod transact;
 pub mod watch;
 mod world;

@@ -18,8 +18,8 @@ use shardwright_engine::fault;
 use shardwright_store::Write;
 
 use crate::coordinator::StoredCoordinator;
-use crate::operate::{Done, Verdict};
-use crate::shard::Place;
+use crate::operate::{Done, RuleDecision};
+use crate::shard::ShardAddress;
 
 impl StoredCoordinator {
     pub(crate) async fn renew(
@@ -28,10 +28,10 @@ impl StoredCoordinator {
         request: Renew,
     ) -> Result<RenewResult, RenewError> {
         let lease = &request.lease;
-        let place = Place { tenant, key: lease.key() };
+        let place = ShardAddress { tenant, key: lease.key() };
         let renewed = self.core.on_shard(place, Some(lease), "renew", |context, draft| {
             let renewed = ops::renew(context, &mut draft.record, &request, &mut draft.events)?;
-            Ok::<_, RenewError>(Verdict::Store(renewed))
+            Ok::<_, RenewError>(RuleDecision::Store(renewed))
         });
         let Done { answer, now, .. } = renewed.await?;
         let new_deadline = answer.deadline();
@@ -45,7 +45,7 @@ impl StoredCoordinator {
         request: Checkpoint<&[u8]>,
     ) -> Checkpointed {
         let lease = &request.lease;
-        let place = Place { tenant, key: lease.key() };
+        let place = ShardAddress { tenant, key: lease.key() };
         let moved = self.core.on_shard(place, Some(lease), "checkpoint", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
             ops::checkpoint(context, record, &request, events).map(verdict)
@@ -65,7 +65,7 @@ impl StoredCoordinator {
         request: Complete<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, CompleteError> {
         let lease = &request.lease;
-        let place = Place { tenant, key: lease.key() };
+        let place = ShardAddress { tenant, key: lease.key() };
         let done = self.core.on_shard(place, Some(lease), "complete", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
             ops::complete(context, record, &request, events).map(verdict)
@@ -79,7 +79,7 @@ impl StoredCoordinator {
         request: ParkShard<&[u8]>,
     ) -> Result<IdempotentOutcome<()>, ParkError> {
         let lease = &request.lease;
-        let place = Place { tenant, key: lease.key() };
+        let place = ShardAddress { tenant, key: lease.key() };
         let parked = self.core.on_shard(place, Some(lease), "park", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
             ops::park(context, record, &request, events).map(verdict)
@@ -93,7 +93,7 @@ impl StoredCoordinator {
         request: Release,
     ) -> Result<IdempotentOutcome<()>, ReleaseError> {
         let lease = &request.lease;
-        let place = Place { tenant, key: lease.key() };
+        let place = ShardAddress { tenant, key: lease.key() };
         let released = self.core.on_shard(place, Some(lease), "release", |context, draft| {
             let (record, events) = (&mut draft.record, &mut draft.events);
             ops::release(context, record, &request, events).map(verdict)
@@ -108,16 +108,16 @@ impl StoredCoordinator {
     ) -> SplitReplaced {
         let (lease, op) = (&request.lease, request.op);
         let plan = &SplitReplacePlan::from_parts(&request.parts).map_err(SplitInvalid::from)?;
-        let place = Place { tenant, key: lease.key() };
+        let place = ShardAddress { tenant, key: lease.key() };
         let split = self.core.split_shard(place, lease, "split_replace", |context, draft| {
             match ops::split_replace(context, &draft.record, lease, plan, op)? {
                 ReplaceStep::Replayed(before) => {
-                    Ok(Verdict::Answer(IdempotentOutcome::Replayed(before)))
+                    Ok(RuleDecision::Answer(IdempotentOutcome::Replayed(before)))
                 }
                 ReplaceStep::Ready(pending) => {
-                    draft.newborn = newborn(pending.children(), &draft.record.head)?;
+                    draft.new_shards = new_shards(pending.children(), &draft.record.head)?;
                     let result = pending.apply(context, &mut draft.record, &mut draft.events);
-                    Ok(Verdict::Store(IdempotentOutcome::Executed(result)))
+                    Ok(RuleDecision::Store(IdempotentOutcome::Executed(result)))
                 }
             }
         });
@@ -132,17 +132,17 @@ impl StoredCoordinator {
     ) -> SplitOff {
         let (lease, op) = (&request.lease, request.op);
         let plan = &SplitResidualPlan::from_parts(request.narrowed, request.residual);
-        let place = Place { tenant, key: lease.key() };
+        let place = ShardAddress { tenant, key: lease.key() };
         let split = self.core.split_shard(place, lease, "split_residual", |context, draft| {
             match ops::split_residual(context, &draft.record, lease, plan, op)? {
                 ResidualStep::Replayed(before) => {
-                    Ok(Verdict::Answer(IdempotentOutcome::Replayed(before)))
+                    Ok(RuleDecision::Answer(IdempotentOutcome::Replayed(before)))
                 }
                 ResidualStep::Ready(pending) => {
                     let residual = std::slice::from_ref(pending.residual());
-                    draft.newborn = newborn(residual, &draft.record.head)?;
+                    draft.new_shards = new_shards(residual, &draft.record.head)?;
                     let result = pending.apply(context, &mut draft.record, &mut draft.events)?;
-                    Ok(Verdict::Store(IdempotentOutcome::Executed(result)))
+                    Ok(RuleDecision::Store(IdempotentOutcome::Executed(result)))
                 }
             }
         });
@@ -154,10 +154,10 @@ impl StoredCoordinator {
 impl StoredCoordinator {
     pub(crate) async fn acquire(
         &self,
-        place: Place,
+        place: ShardAddress,
         worker: WorkerId,
     ) -> Result<RestoredShardState, AcquireError> {
-        let Place { tenant, key } = place;
+        let ShardAddress { tenant, key } = place;
         let seen = self.core.views.get(tenant, key.run);
         let skew_ms = self.core.config.skew_allowance_ms;
         let waiting = || Write::Delete { key: self.core.keys.waiting(tenant, key.run, worker) };
@@ -167,7 +167,7 @@ impl StoredCoordinator {
             if seen.as_ref().is_some_and(|view| view.is_waiting(worker)) {
                 draft.also.push(waiting());
             }
-            Ok::<_, AcquireError>(Verdict::Store(acquired))
+            Ok::<_, AcquireError>(RuleDecision::Store(acquired))
         });
         let Done { answer, now, shard } = acquired.await?;
         let lease = match answer {
@@ -185,7 +185,7 @@ impl StoredCoordinator {
         tenant: TenantId,
         request: UnparkShard,
     ) -> Result<IdempotentOutcome<()>, UnparkError> {
-        let place = Place { tenant, key: request.key };
+        let place = ShardAddress { tenant, key: request.key };
         let unparked = self.core.on_shard(place, None, "unpark", |context, draft| {
             ops::unpark(context, &mut draft.record, &request, &mut draft.events).map(verdict)
         });
@@ -194,16 +194,16 @@ impl StoredCoordinator {
 }
 
 /// What was done before is not stored again.
-fn verdict<T>(outcome: IdempotentOutcome<T>) -> Verdict<IdempotentOutcome<T>> {
+fn verdict<T>(outcome: IdempotentOutcome<T>) -> RuleDecision<IdempotentOutcome<T>> {
     match outcome {
-        IdempotentOutcome::Executed(_) => Verdict::Store(outcome),
-        IdempotentOutcome::Replayed(_) => Verdict::Answer(outcome),
+        IdempotentOutcome::Executed(_) => RuleDecision::Store(outcome),
+        IdempotentOutcome::Replayed(_) => RuleDecision::Answer(outcome),
     }
 }
 
 /// The records of shards that a split makes.
-fn newborn(shards: &[NewShard<'_>], parent: &ShardHead) -> Result<Vec<ShardRecord>, SplitError> {
-    let broken = |error: String| SplitError::from(fault::corrupt("split.newborn", error));
+fn new_shards(shards: &[NewShard<'_>], parent: &ShardHead) -> Result<Vec<ShardRecord>, SplitError> {
+    let broken = |error: String| SplitError::from(fault::corrupt("split.new_shards", error));
     let record = |shard: &NewShard<'_>| {
         Ok(ShardRecord {
             head: shard.head(parent),

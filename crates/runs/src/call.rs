@@ -7,12 +7,14 @@ use shardwright_coordination::operation::widen;
 use shardwright_coordination::{Answer, Backend, CoordError, Reply, Request};
 
 use crate::coordinator::StoredCoordinator;
-use crate::shard::Place;
+use crate::shard::ShardAddress;
 
 impl Backend for StoredCoordinator {
     fn call<'a>(&'a self, tenant: TenantId, request: Request<&'a [u8]>) -> BoxFuture<'a, Answer> {
         match request {
-            Request::Acquire(it) => answer(self.acquire(Place { tenant, key: it.key }, it.worker)),
+            Request::Acquire(it) => {
+                answer(self.acquire(ShardAddress { tenant, key: it.key }, it.worker))
+            }
             Request::Renew(it) => answer(self.renew(tenant, it)),
             Request::Checkpoint(it) => answer(self.checkpoint(tenant, it)),
             Request::Complete(it) => answer(self.complete(tenant, it)),
@@ -21,12 +23,12 @@ impl Backend for StoredCoordinator {
             Request::SplitReplace(it) => answer(self.split_replace(tenant, it)),
             Request::SplitResidual(it) => answer(self.split_residual(tenant, it)),
             Request::RequestSplit(it) => answer(self.ask_for_split(
-                Place { tenant, key: it.key },
+                ShardAddress { tenant, key: it.key },
                 it.requester,
                 it.patience_ms,
             )),
             Request::DeclineSplit(it) => answer(async move {
-                let place = Place { tenant, key: it.lease.key() };
+                let place = ShardAddress { tenant, key: it.lease.key() };
                 self.decline(place, &it.lease, it.pause_ms).await
             }),
             Request::CreateRun(it) => answer(self.create_run(tenant, it)),

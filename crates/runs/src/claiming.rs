@@ -19,7 +19,7 @@ use shardwright_store::{Commit, Expect, Revision, Store};
 
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::records::{RunStateRecord, WaitingWorkerRecord};
-use crate::shard::Place;
+use crate::shard::ShardAddress;
 use crate::view::RunView;
 
 /// How many candidates are taken out of the view at a time.
@@ -68,7 +68,7 @@ impl StoredCoordinator {
         };
         tokio::select! {
             biased;
-            () = view.bell() => {}
+            () = view.claimable() => {}
             () = deadline_passes => {}
         }
     }
@@ -141,11 +141,11 @@ impl StoredCoordinator {
                 return Err(walk.none(view.capacity(now).earliest_deadline).into());
             }
             for shard in &candidates.shards {
-                let place = Place { tenant, key: ShardKey::new(run, *shard) };
+                let place = ShardAddress { tenant, key: ShardKey::new(run, *shard) };
                 let refusal = match self.acquire(place, worker).await {
                     Ok(acquired) => return Ok(acquired),
                     Err(AcquireError::BackendError(InfraError::Corrupt { .. }))
-                        if self.core.served.take_damaged(place) =>
+                        if self.core.cache.take_damaged(place) =>
                     {
                         // A damaged shard is out of work, and no other is. Somebody may repair it,
                         // of which nobody tells.

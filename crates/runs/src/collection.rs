@@ -100,7 +100,7 @@ impl StoredCoordinator {
     ) -> Result<(), InfraError> {
         out.clear();
         let now = self.core.now_at_most().await;
-        self.core.served.forget_expired(now);
+        self.core.cache.forget_expired(now);
         let mut failure = None;
         for found in self.core.all_runs().await? {
             if !found.is_due(now, retention) {
@@ -117,7 +117,7 @@ impl StoredCoordinator {
 }
 
 /// Clears away, now and then, what nobody needs any more, for as long as the coordinator lives.
-pub(crate) async fn clear_away(core: Weak<Core>, env: Arc<dyn Env>, every: Duration) {
+pub(crate) async fn collect_periodically(core: Weak<Core>, env: Arc<dyn Env>, every: Duration) {
     let every = every.max(SHORTEST_INTERVAL);
     loop {
         // Those who share a store do not all come at once.
@@ -127,7 +127,7 @@ pub(crate) async fn clear_away(core: Weak<Core>, env: Arc<dyn Env>, every: Durat
         let Some(core) = core.upgrade() else { return };
         let retention = core.config.retention;
         if retention == Retention::FOREVER {
-            core.served.forget_expired(core.now_at_most().await);
+            core.cache.forget_expired(core.now_at_most().await);
         } else {
             // What could not be taken away now is found the next time.
             let _failed = StoredCoordinator { core }.collect_into(retention, &mut Vec::new()).await;

@@ -14,7 +14,7 @@ use crate::config::EngineConfig;
 use crate::keys::RunKeys;
 use crate::ownership::OwnerSession;
 use crate::publish::{EventStream, Publisher};
-use crate::shard::Served;
+use crate::shard::ShardCache;
 use crate::view::Views;
 
 /// The run protocol over a store.
@@ -35,7 +35,7 @@ pub(crate) struct Core {
     pub(crate) config: EngineConfig,
     pub(crate) clock: EngineClock,
     pub(crate) sessions: OwnerSession,
-    pub(crate) served: Served,
+    pub(crate) cache: ShardCache,
     pub(crate) views: Views,
     pub(crate) cooldowns: Mutex<ClaimCooldowns>,
     pub(crate) publisher: Publisher,
@@ -73,7 +73,7 @@ impl StoredCoordinator {
             config,
             clock,
             sessions: OwnerSession::default(),
-            served: Served::default(),
+            cache: ShardCache::default(),
             views: Views::default(),
             cooldowns: Mutex::default(),
             publisher: Publisher::new(config.event_capacity),
@@ -81,7 +81,7 @@ impl StoredCoordinator {
         let core = Arc::new(core);
         let every = config.collection_interval;
         let collecting =
-            collection::clear_away(Arc::downgrade(&core), Arc::clone(&core.env), every);
+            collection::collect_periodically(Arc::downgrade(&core), Arc::clone(&core.env), every);
         core.env.spawn(Box::pin(collecting));
         Ok(Self { core })
     }

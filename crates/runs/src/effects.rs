@@ -7,9 +7,9 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, SessionId}
 
 use crate::keys::RunKeys;
 use crate::operate::Draft;
-use crate::quota::Room;
+use crate::quota::Reservation;
 use crate::records::{BindingRecord, ClaimableRecord, DefinitionRecord, ProgressRecord};
-use crate::shard::{Basis, Bound, Loaded, Place};
+use crate::shard::{Basis, Bound, Loaded, ShardAddress};
 
 /// What changed besides progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +47,14 @@ impl Effects {
 /// The commit that stores a draft, if nothing has changed since it was loaded.
 pub(crate) fn commit(
     keys: &RunKeys,
-    place: Place,
+    place: ShardAddress,
     current: &Loaded,
     draft: &Draft,
     effects: &Effects,
     session: Option<SessionId>,
-    room: Room,
+    room: Reservation,
 ) -> CommitBuilder {
-    let Place { tenant, key } = place;
+    let ShardAddress { tenant, key } = place;
     let progress = keys.progress(tenant, key);
     let mut commit = compare(keys, place, progress.clone(), current.basis)
         .put(progress, ProgressRecord::encode_of(&draft.record));
@@ -72,7 +72,7 @@ pub(crate) fn commit(
     } else if effects.closes {
         commit = commit.delete(keys.open(tenant, key));
     }
-    for child in &draft.newborn {
+    for child in &draft.new_shards {
         commit = insert(commit, keys, place.tenant, child);
     }
     for write in &draft.also {
@@ -84,7 +84,7 @@ pub(crate) fn commit(
 /// What every commit about a shard compares.
 fn compare(
     keys: &RunKeys,
-    Place { tenant, key }: Place,
+    ShardAddress { tenant, key }: ShardAddress,
     progress_key: Key,
     Basis { gate, progress, owner }: Basis,
 ) -> CommitBuilder {
@@ -111,7 +111,7 @@ pub(crate) fn insert(
 fn bind(
     commit: CommitBuilder,
     keys: &RunKeys,
-    place: Place,
+    place: ShardAddress,
     record: &ShardRecord,
     holder: LeaseHolder,
     session: Option<SessionId>,

@@ -16,9 +16,9 @@ use shardwright_store::{Commit, CommitBuilder, Revision, SessionId, Store, Write
 
 use crate::coordinator::Core;
 use crate::effects::{self, Effects};
-use crate::quota::{NoRoom, Room};
+use crate::quota::{NoRoom, Reservation};
 use crate::runs::{Attempt, newly_logged, take_logged};
-use crate::shard::{Basis, Loaded, Place, ShardFault};
+use crate::shard::{Basis, Loaded, ShardAddress, ShardFault};
 
 /// How often a record that is older than the lease shown is read again.
 const STALE_READS: u32 = 3;
@@ -28,13 +28,13 @@ pub(crate) struct Draft {
     pub(crate) record: ShardRecord,
     pub(crate) events: EventCollector,
     /// Shards that come into being with the operation.
-    pub(crate) newborn: Vec<ShardRecord>,
+    pub(crate) new_shards: Vec<ShardRecord>,
     /// What else is to be written.
     pub(crate) also: Vec<Write>,
 }
 
 /// What an operation came to.
-pub(crate) enum Verdict<T> {
+pub(crate) enum RuleDecision<T> {
     /// The draft is to be stored.
     Store(T),
     /// There is nothing to store.
@@ -51,12 +51,12 @@ pub(crate) struct Done<T> {
 
 /// A rule that is applied to a shard.
 pub(crate) trait Rule<T, R>:
-    FnMut(&Context<'_>, &mut Draft) -> Result<Verdict<T>, R> + Send
+    FnMut(&Context<'_>, &mut Draft) -> Result<RuleDecision<T>, R> + Send
 {
 }
 
 impl<T, R, F> Rule<T, R> for F where
-    F: FnMut(&Context<'_>, &mut Draft) -> Result<Verdict<T>, R> + Send
+    F: FnMut(&Context<'_>, &mut Draft) -> Result<RuleDecision<T>, R> + Send
 {
 }
 
@@ -66,7 +66,7 @@ type NoRoomRefusal<R> = fn(SplitInvalid) -> R;
 /// An operation on a shard.
 struct ShardTransaction<'c, T, R, F> {
     core: &'c Arc<Core>,
-    place: Place,
+    place: ShardAddress,
     lease: Option<&'c Lease>,
     operation: &'static str,
     rule: F,
@@ -101,7 +101,7 @@ impl Core {
     /// Does something to a shard that makes no others.
     pub(crate) async fn on_shard<T, R>(
         self: &Arc<Self>,
-        place: Place,
+        place: ShardAddress,
         lease: Option<&Lease>,
         operation: &'static str,
         rule: impl Rule<T, R>,
@@ -116,7 +116,7 @@ impl Core {
     /// Splits a shard: the shards that it makes need room.
     pub(crate) async fn split_shard<T: Send>(
         self: &Arc<Self>,
-        place: Place,
+        place: ShardAddress,
         lease: &Lease,
         operation: &'static str,
         rule: impl Rule<T, SplitError>,
@@ -126,7 +126,7 @@ impl Core {
 
     async fn transact_shard<T, R>(
         self: &Arc<Self>,
-        place: Place,
+        place: ShardAddress,
         lease: Option<&Lease>,
         operation: &'static str,
         rule: impl Rule<T, R>,
@@ -157,7 +157,7 @@ impl Core {
     /// is repeated a few times, and then it counts: the lease may be made up.
     async fn load_known(
         &self,
-        place: Place,
+        place: ShardAddress,
         lease: Option<&Lease>,
         operation: &'static str,
     ) -> Result<Option<Arc<Loaded>>, InfraError> {
@@ -167,7 +167,7 @@ impl Core {
             let found = match self.load_shard(place, operation).await {
                 Ok(found) => found.map(Arc::new),
                 Err(ShardFault::Damaged(error)) => {
-                    self.served.note_damaged(place);
+                    self.cache.note_damaged(place);
                     return Err(error);
                 }
                 Err(ShardFault::Other(error)) => return Err(error),
@@ -185,7 +185,7 @@ impl Core {
     /// The session, the room and the answer that an operation needs besides the shard.
     async fn prepare<R>(
         self: &Arc<Self>,
-        place: Place,
+        place: ShardAddress,
         current: &Loaded,
         draft: &mut Draft,
         operation: &'static str,
@@ -197,11 +197,12 @@ impl Core {
             let fence = current.record.head.fence;
             draft.also.push(self.answer_request(place, fence, operation).await?);
         }
-        let mut room = Room::default();
+        let mut room = Reservation::default();
         if let Some(refuse) = refuse_room
-            && !draft.newborn.is_empty()
+            && !draft.new_shards.is_empty()
         {
-            match self.room_for_children(place, current.basis, &draft.newborn, operation).await? {
+            match self.room_for_children(place, current.basis, &draft.new_shards, operation).await?
+            {
                 Ok(found) => room = found,
                 Err(NoRoom::Moved) => return Ok(Prepared::Moved),
                 Err(NoRoom::Refused(reason)) => return Ok(Prepared::Refused(refuse(reason))),
@@ -209,7 +210,7 @@ impl Core {
         }
         let commit = effects::commit(&self.keys, place, current, draft, &effects, session, room);
         if let Some(refuse) = refuse_room {
-            let children = draft.newborn.len();
+            let children = draft.new_shards.len();
             let built = transact::build(operation, commit.clone())?;
             if let Err(exceeded) = built.check(&self.store.limits()) {
                 let max = children.saturating_mul(exceeded.limit) / exceeded.actual.max(1);
@@ -245,7 +246,7 @@ where
     /// have been applied since.
     fn refuse(&self, current: &Loaded, refusal: R) -> Decided<Drafted<T>, R> {
         if self.is_fresh {
-            self.core.served.forget(self.place);
+            self.core.cache.forget(self.place);
         }
         let is_earlier =
             |(basis, as_of): &(Basis, Revision)| *basis == current.basis || current.as_of < *as_of;
@@ -289,7 +290,7 @@ where
     async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
         let (core, place) = (self.core, self.place);
         self.now = core.now().await?;
-        let served = core.served.get(place).filter(|_| read == Read::Cached);
+        let served = core.cache.get(place).filter(|_| read == Read::Cached);
         if let Some(current) = served.filter(|current| !is_older_than(current, self.lease)) {
             self.is_fresh = false;
             return Ok((Some(current), Read::Cached));
@@ -308,8 +309,8 @@ where
         let context = current.context(self.now, place.tenant, &gate);
         let mut draft = Draft::new(current, core.publisher.collector());
         let answer = match (self.rule)(&context, &mut draft) {
-            Ok(Verdict::Store(answer)) => answer,
-            Ok(Verdict::Answer(answer)) => {
+            Ok(RuleDecision::Store(answer)) => answer,
+            Ok(RuleDecision::Answer(answer)) => {
                 let shard = Arc::clone(current);
                 let answer = Drafted { answer, shard, draft: None, session: None };
                 return Ok(Decision::Answer(answer));
@@ -322,7 +323,7 @@ where
             Prepared::Ready(commit, session) => (commit, session),
             Prepared::Refused(refusal) => return self.refuse(current, refusal),
             Prepared::Moved => {
-                core.served.forget(place);
+                core.cache.forget(place);
                 return Ok(Decision::Reload);
             }
         };
@@ -333,7 +334,7 @@ where
     async fn commit(&mut self, driver: &Driver, commit: &Commit) -> Result<Settled, InfraError> {
         let settled = driver.settle(self.operation, commit, Tries::UntilKnown).await;
         if !matches!(settled, Ok(Settled::Stored(_))) {
-            self.core.served.forget(self.place);
+            self.core.cache.forget(self.place);
         }
         settled
     }
@@ -368,7 +369,7 @@ where
                 if let Some(events) = take_logged(&mut self.attempts, log) {
                     core.publisher.publish(events);
                 }
-                core.served.keep(place, Arc::clone(&before));
+                core.cache.keep(place, Arc::clone(&before));
                 before
             }
         };
@@ -380,7 +381,7 @@ impl Core {
     /// Takes note of what is stored now, and publishes it.
     fn stored(
         &self,
-        place: Place,
+        place: ShardAddress,
         before: &Loaded,
         draft: Draft,
         (revision, session): (Revision, Option<SessionId>),
@@ -388,7 +389,7 @@ impl Core {
     ) -> Arc<Loaded> {
         let Draft { record, events, .. } = draft;
         let shard = Arc::new(effects::after(before, record, revision, session));
-        self.served.keep(place, Arc::clone(&shard));
+        self.cache.keep(place, Arc::clone(&shard));
         self.note_commit(place.tenant, place.key.run, revision, writes);
         self.publisher.publish(events);
         shard
@@ -397,7 +398,7 @@ impl Core {
 
 impl Draft {
     fn new(current: &Loaded, events: EventCollector) -> Self {
-        Self { record: current.record.clone(), events, newborn: Vec::new(), also: Vec::new() }
+        Self { record: current.record.clone(), events, new_shards: Vec::new(), also: Vec::new() }
     }
 
     /// The fence of the lease that it grants, if it grants one.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use shardwright_contracts::{Env, InfraError};
 use shardwright_engine::fault;
-use shardwright_engine::signs;
-use shardwright_engine::together::Together;
+use shardwright_engine::keep_alive;
+use shardwright_engine::single_flight::SingleFlight;
 use shardwright_store::{AnyStore, Session, SessionError, SessionId, Store};
 
 use crate::config::LeaseBinding;
@@ -17,7 +17,7 @@ const OPERATION: &str = "session.open";
 #[derive(Default)]
 pub(crate) struct OwnerSession {
     current: Mutex<Option<SessionId>>,
-    opening: Together,
+    opening: SingleFlight,
 }
 
 impl OwnerSession {
@@ -75,7 +75,7 @@ async fn keep_alive(core: Weak<Core>, env: Arc<dyn Env>, Session { id, ttl }: Se
         let store = core.store.clone();
         Some(async move { store.keep_alive(id).await })
     };
-    signs::keep_alive(&*env, ttl, send, |_| ()).await;
+    keep_alive::keep_alive(&*env, ttl, send, |_| ()).await;
     if let Some(core) = core.upgrade() {
         core.sessions.forget(id);
     }

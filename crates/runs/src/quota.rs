@@ -1,4 +1,4 @@
-//! Room for shards, reserved before they are there.
+//! Reservations of shards, made before the shards exist.
 //!
 //! A run reserves room in blocks from its tenant's counter and the common one, and its own shards
 //! use it up. So a split mostly touches the run's counter alone, and no counter is written by
@@ -15,15 +15,15 @@ use shardwright_store::{Commit, CommitBuilder, Expect, Key, Revision, Snapshot, 
 
 use crate::coordinator::Core;
 use crate::records::{ReservedShardsRecord, RunShardsRecord};
-use crate::shard::{BASIS_KEYS, Basis, Place};
+use crate::shard::{BASIS_KEYS, Basis, ShardAddress};
 
 /// What a commit has to compare and to write so that room is used up only once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct Reservation {
     updates: Vec<(Key, Expect, Bytes)>,
 }
 
-impl Room {
+impl Reservation {
     pub(crate) fn add_to(self, mut commit: CommitBuilder) -> CommitBuilder {
         for (key, expect, value) in self.updates {
             commit = commit.expect(key.clone(), expect).put(key, value);
@@ -58,15 +58,15 @@ struct Counters {
 }
 
 impl Core {
-    /// Room for the children of a split, none of which may be there yet. The parent is looked at
+    /// Reserves the children of a split, none of which may exist yet. The parent is looked at
     /// in the same moment: if the split was done meanwhile, its own children take the room.
     pub(crate) async fn room_for_children(
         &self,
-        parent: Place,
+        parent: ShardAddress,
         basis: Basis,
         children: &[ShardRecord],
         operation: &'static str,
-    ) -> Result<Result<Room, NoRoom>, InfraError> {
+    ) -> Result<Result<Reservation, NoRoom>, InfraError> {
         let max = self.config.max_children_per_op;
         if children.len() > max {
             let children = children.len();
@@ -97,14 +97,14 @@ impl Core {
             .map_err(|violation| NoRoom::Refused(violation.into())))
     }
 
-    /// Room for the manifest of a run: what it has reserved before counts. None is used up yet.
+    /// Reserves the manifest of a run: what it has reserved before counts. None is used up yet.
     pub(crate) async fn room_for_manifest(
         &self,
         tenant: TenantId,
         run: RunId,
         shards: usize,
         operation: &'static str,
-    ) -> Result<Result<Room, ShardLimitViolation>, InfraError> {
+    ) -> Result<Result<Reservation, ShardLimitViolation>, InfraError> {
         let loaded = self.store.load(&self.counter_keys(tenant, run)).await;
         let Snapshot { values, .. } = loaded.map_err(|error| fault::read(operation, &error))?;
         let mut counters = Counters::decode(&values, operation)?;
@@ -148,10 +148,11 @@ impl Core {
         [self.keys.count(tenant, run), self.keys.quota_tenant(tenant), self.keys.quota_total()]
     }
 
-    fn room(&self, tenant: TenantId, run: RunId, updates: &Updates) -> Room {
+    fn room(&self, tenant: TenantId, run: RunId, updates: &Updates) -> Reservation {
         let [count, of_tenant, total] = self.counter_keys(tenant, run);
-        let mut room =
-            Room { updates: vec![(count, updates.count.expect, updates.count.value.encode())] };
+        let mut room = Reservation {
+            updates: vec![(count, updates.count.expect, updates.count.value.encode())],
+        };
         if let Some((tenant, all)) = &updates.quotas {
             room.updates.push((of_tenant, tenant.expect, tenant.value.encode()));
             room.updates.push((total, all.expect, all.value.encode()));
@@ -162,7 +163,7 @@ impl Core {
 
 const COUNTERS: usize = 3;
 
-/// Room that a run has reserved and does not use, given back.
+/// Returns shards that a run has reserved and does not use.
 struct Returning<'c> {
     core: &'c Core,
     keys: [Key; COUNTERS],

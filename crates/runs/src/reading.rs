@@ -15,7 +15,7 @@ use shardwright_store::{Key, Revision, ScanPage, Snapshot, Store, Versioned};
 use crate::coordinator::Core;
 use crate::keys::ShardPart;
 use crate::records::{ManifestRecord, RunHeadRecord, join_run};
-use crate::shard::{Place, decode_shard};
+use crate::shard::{ShardAddress, decode_shard};
 
 /// A run as it is stored.
 pub(crate) struct StoredRun {
@@ -147,18 +147,18 @@ impl Core {
         }
         let RunRecord { tenant, run, .. } = *record;
         let mut seen_at = *at;
-        let mut half = Half(None);
+        let mut half = UnpairedDefinition(None);
         let in_page = |is_first: bool, page: ScanPage| {
             seen_at = page.revision;
             if is_first {
-                half = Half(None);
+                half = UnpairedDefinition(None);
                 visit(None);
             }
             for (key, found) in page.entries {
                 let Some((_, shard, part)) = self.keys.parse_shard(&key) else {
                     return Err(no_key_of_ours(&key, operation));
                 };
-                let place = Place { tenant, key: shard };
+                let place = ShardAddress { tenant, key: shard };
                 if let Some(shard) = half.join(place, part, found, operation)? {
                     visit(Some(shard));
                 }
@@ -241,13 +241,13 @@ impl Parts {
 }
 
 /// A definition that waits for the progress of the same shard, which comes right after it.
-struct Half(Option<(Place, Versioned)>);
+struct UnpairedDefinition(Option<(ShardAddress, Versioned)>);
 
-impl Half {
+impl UnpairedDefinition {
     /// The shard, if this is the second of its two records.
     fn join(
         &mut self,
-        place: Place,
+        place: ShardAddress,
         part: ShardPart,
         found: Versioned,
         operation: &'static str,
@@ -275,7 +275,7 @@ impl Half {
     }
 }
 
-fn no_progress(place: Place, operation: &'static str) -> InfraError {
+fn no_progress(place: ShardAddress, operation: &'static str) -> InfraError {
     let ShardKey { run, shard } = place.key;
     fault::corrupt(operation, format!("shard {shard} of run {run}: defined, and nothing more"))
 }

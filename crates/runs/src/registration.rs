@@ -33,7 +33,7 @@ use self::transaction::{Ended, Registration};
 use crate::collection::{DeleteRange, RunAddress};
 use crate::coordinator::StoredCoordinator;
 use crate::effects;
-use crate::quota::Room;
+use crate::quota::Reservation;
 use crate::reading::StoredRun;
 use crate::records::{ManifestRecord, RunHeadRecord, RunStateRecord, StageRecord};
 
@@ -46,7 +46,7 @@ struct Plan {
     /// What is expected of the run's record.
     run_expect: Expect,
     /// The run that is yet to be made, if there is none.
-    birth: Option<Birth>,
+    new_run: Option<NewRun>,
     /// The run as it will be.
     record: RunRecord,
     shards: Vec<ShardRecord>,
@@ -54,7 +54,7 @@ struct Plan {
 }
 
 /// A run that waits for its shards, and what tells of it.
-struct Birth {
+struct NewRun {
     record: RunRecord,
     events: EventCollector,
 }
@@ -63,20 +63,20 @@ struct Birth {
 struct Base {
     record: RunRecord,
     run_expect: Expect,
-    birth: Option<Birth>,
+    new_run: Option<NewRun>,
 }
 
 /// The run that is there, or the one that is to be made if there is none; none of either if the
 /// run is being deleted.
-fn base(newborn: Option<Birth>, found: Option<&StoredRun>) -> Option<Base> {
-    match (newborn, found) {
-        (Some(birth), None) => {
-            let record = birth.record.clone();
-            Some(Base { record, run_expect: Expect::Absent, birth: Some(birth) })
+fn base(new_run: Option<NewRun>, found: Option<&StoredRun>) -> Option<Base> {
+    match (new_run, found) {
+        (Some(new_run), None) => {
+            let record = new_run.record.clone();
+            Some(Base { record, run_expect: Expect::Absent, new_run: Some(new_run) })
         }
         (_, Some(StoredRun { record, at, collecting: false, .. })) => {
             let record = record.clone();
-            Some(Base { record, run_expect: Expect::At(*at), birth: None })
+            Some(Base { record, run_expect: Expect::At(*at), new_run: None })
         }
         (_, Some(StoredRun { collecting: true, .. })) | (None, None) => None,
     }
@@ -110,7 +110,7 @@ impl Plan {
 
     /// The events of all that was not told before.
     fn events(&mut self, mut started: EventCollector) -> EventCollector {
-        let Some(Birth { mut events, .. }) = self.birth.take() else { return started };
+        let Some(NewRun { mut events, .. }) = self.new_run.take() else { return started };
         started.drain_with(|event| _ = events.emit(event));
         events
     }
@@ -156,17 +156,17 @@ impl StoredCoordinator {
         shards: &[InitialShardInput<'_>],
         pending: RegisterPending,
     ) -> Result<(Plan, EventCollector), InfraError> {
-        let Base { mut record, run_expect, birth } = base;
+        let Base { mut record, run_expect, new_run } = base;
         let (tenant, run, attempt) = (record.tenant, record.run, pending.attempt());
         let shards = records(tenant, run, &record, shards)?;
         let mut started = self.core.publisher.collector();
         pending.apply(call, &mut record, &mut started);
         let stage = StageRecord { op: attempt.op, payload_hash: attempt.payload_hash };
-        Ok((Plan { tenant, run, run_expect, birth, record, shards, stage }, started))
+        Ok((Plan { tenant, run, run_expect, new_run, record, shards, stage }, started))
     }
 
     /// The whole registration as one commit, if the store takes it.
-    fn whole(&self, plan: &Plan, room: &Room) -> Result<Option<CommitBuilder>, InfraError> {
+    fn whole(&self, plan: &Plan, room: &Reservation) -> Result<Option<CommitBuilder>, InfraError> {
         let stage = self.core.keys.stage(plan.tenant, plan.run);
         let mut commit = self.start(Commit::builder().expect(stage, Expect::Absent), plan);
         for shard in &plan.shards {
@@ -204,14 +204,14 @@ impl StoredCoordinator {
     }
 
     /// A commit that sets up the stage, in place of another one if there is one.
-    fn stage(&self, plan: &Plan, room: Room, expect: Expect) -> CommitBuilder {
+    fn stage(&self, plan: &Plan, room: Reservation, expect: Expect) -> CommitBuilder {
         let (keys, tenant, run) = (&self.core.keys, plan.tenant, plan.run);
         let commit = Commit::builder()
             .expect(keys.run(tenant, run), plan.run_expect)
             .expect(keys.stage(tenant, run), expect)
             .put(keys.stage(tenant, run), plan.stage.encode());
-        let commit = match &plan.birth {
-            Some(Birth { record, .. }) => commit
+        let commit = match &plan.new_run {
+            Some(NewRun { record, .. }) => commit
                 .put(keys.run(tenant, run), RunHeadRecord::encode_of(record, false))
                 .put(keys.gate(tenant, run), RunStateRecord::of(record).encode()),
             None => commit,

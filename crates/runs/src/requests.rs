@@ -23,7 +23,7 @@ use shardwright_store::{
 use crate::coordinator::{Core, StoredCoordinator};
 use crate::keys::RunKeys;
 use crate::records::{RequesterRecord, SplitRequestRecord};
-use crate::shard::{Loaded, Place, ShardFault};
+use crate::shard::{Loaded, ShardAddress, ShardFault};
 
 const REQUEST: &str = "request_split";
 const DECLINE: &str = "decline_split";
@@ -43,7 +43,7 @@ struct AskedElsewhere {
 
 /// A request to the present holder of another shard, expired or not.
 struct Earlier {
-    place: Place,
+    place: ShardAddress,
     shard: Loaded,
     asked: Asked,
 }
@@ -71,7 +71,7 @@ impl AskedElsewhere {
 impl StoredCoordinator {
     pub(crate) async fn ask_for_split(
         &self,
-        place: Place,
+        place: ShardAddress,
         requester: WorkerId,
         patience_ms: u64,
     ) -> Result<(), SplitRequestError> {
@@ -81,7 +81,7 @@ impl StoredCoordinator {
 
     pub(crate) async fn decline(
         &self,
-        place: Place,
+        place: ShardAddress,
         lease: &Lease,
         pause_ms: u64,
     ) -> Result<(), DeclineError> {
@@ -101,7 +101,7 @@ struct AskBasis {
 /// A request for a part of a shard. Repeating it is harmless.
 struct Asking<'c> {
     core: &'c Arc<Core>,
-    place: Place,
+    place: ShardAddress,
     requester: WorkerId,
     patience_ms: u64,
 }
@@ -122,7 +122,7 @@ impl Transaction for Asking<'_> {
     }
 
     async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, SplitRequestError> {
-        let (core, Place { tenant, key }) = (self.core, self.place);
+        let (core, ShardAddress { tenant, key }) = (self.core, self.place);
         let Some(AskBasis { now, shard, asked, elsewhere: Some(elsewhere) }) = basis else {
             return Ok(Decision::Refuse(ShardNotFound { key }.into()));
         };
@@ -169,7 +169,7 @@ impl Transaction for Asking<'_> {
 /// The answer of a holder that does not split. Repeating it is harmless.
 struct Declining<'c> {
     core: &'c Arc<Core>,
-    place: Place,
+    place: ShardAddress,
     lease: &'c Lease,
     pause_ms: u64,
 }
@@ -189,7 +189,7 @@ impl Transaction for Declining<'_> {
     }
 
     async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, DeclineError> {
-        let (core, Place { tenant, key }) = (self.core, self.place);
+        let (core, ShardAddress { tenant, key }) = (self.core, self.place);
         let Some(AskBasis { now, shard, asked, .. }) = basis else {
             return Ok(Decision::Refuse(ShardNotFound { key }.into()));
         };
@@ -234,7 +234,7 @@ impl Core {
     /// What a request, or the answer to one, is decided on; none if there is no such shard.
     async fn ask_basis(
         &self,
-        place: Place,
+        place: ShardAddress,
         requester: Option<WorkerId>,
         operation: &'static str,
     ) -> Result<Option<AskBasis>, InfraError> {
@@ -257,7 +257,7 @@ impl Core {
 
     fn asked_or_declined(
         &self,
-        place: Place,
+        place: ShardAddress,
         events: EventCollector,
         stored: Option<(&Commit, Revision)>,
     ) {
@@ -270,7 +270,7 @@ impl Core {
     /// What has been asked of the holder. What was asked of an earlier one does not count.
     async fn asked(
         &self,
-        place: Place,
+        place: ShardAddress,
         head: &ShardHead,
         operation: &'static str,
     ) -> Result<Asked, InfraError> {
@@ -283,18 +283,18 @@ impl Core {
     /// What a worker has asked of the holder of another shard, and what says so.
     async fn asked_elsewhere(
         &self,
-        place: Place,
+        place: ShardAddress,
         requester: WorkerId,
         operation: &'static str,
     ) -> Result<AskedElsewhere, InfraError> {
-        let Place { tenant, key } = place;
+        let ShardAddress { tenant, key } = place;
         let requester_key = self.keys.asker(tenant, key.run, requester);
         let (before, expect) = self.advice::<RequesterRecord>(&requester_key, operation).await?;
         let nothing = AskedElsewhere { requester: expect, earlier: None };
         let Some(before) = before.filter(|before| before.shard != key.shard) else {
             return Ok(nothing);
         };
-        let elsewhere = Place { tenant, key: ShardKey::new(key.run, before.shard) };
+        let elsewhere = ShardAddress { tenant, key: ShardKey::new(key.run, before.shard) };
         let shard = match self.load_shard(elsewhere, operation).await {
             Ok(Some(shard)) => shard,
             // Nobody works on a damaged shard, so nobody can answer what was asked there.
@@ -311,7 +311,7 @@ impl Core {
     /// What becomes of a request when the holder splits. How long nobody is to ask stands.
     pub(crate) async fn answer_request(
         &self,
-        place: Place,
+        place: ShardAddress,
         fence: FenceEpoch,
         operation: &'static str,
     ) -> Result<Write, InfraError> {

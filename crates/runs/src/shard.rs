@@ -16,7 +16,7 @@ use crate::records::{BindingRecord, DefinitionRecord, ProgressRecord, RunStateRe
 
 /// Whose shard, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ShardAddress {
     pub(crate) tenant: TenantId,
     pub(crate) key: ShardKey,
 }
@@ -104,33 +104,33 @@ impl Loaded {
 /// Only the holder advances a shard, so what was stored last is nearly always still there, and a
 /// holder's operation needs no read.
 #[derive(Default)]
-pub(crate) struct Served {
-    shards: Mutex<BTreeMap<Place, Arc<Loaded>>>,
+pub(crate) struct ShardCache {
+    shards: Mutex<BTreeMap<ShardAddress, Arc<Loaded>>>,
     /// Those that were found damaged, for whoever asks why something failed.
-    damaged: Mutex<BTreeSet<Place>>,
+    damaged: Mutex<BTreeSet<ShardAddress>>,
 }
 
-impl Served {
-    pub(crate) fn get(&self, place: Place) -> Option<Arc<Loaded>> {
+impl ShardCache {
+    pub(crate) fn get(&self, place: ShardAddress) -> Option<Arc<Loaded>> {
         self.lock().get(&place).cloned()
     }
 
-    pub(crate) fn forget(&self, place: Place) {
+    pub(crate) fn forget(&self, place: ShardAddress) {
         self.lock().remove(&place);
     }
 
     /// Notes that it is this shard that cannot be read, and not the store or what all shards need.
-    pub(crate) fn note_damaged(&self, place: Place) {
+    pub(crate) fn note_damaged(&self, place: ShardAddress) {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner).insert(place);
     }
 
     /// Whether a shard was found damaged since the last time that somebody asked.
-    pub(crate) fn take_damaged(&self, place: Place) -> bool {
+    pub(crate) fn take_damaged(&self, place: ShardAddress) -> bool {
         self.damaged.lock().unwrap_or_else(PoisonError::into_inner).remove(&place)
     }
 
     /// Keeps a shard for as long as somebody holds it.
-    pub(crate) fn keep(&self, place: Place, loaded: Arc<Loaded>) {
+    pub(crate) fn keep(&self, place: ShardAddress, loaded: Arc<Loaded>) {
         if loaded.record.head.lease.is_some() {
             self.lock().insert(place, loaded);
         } else {
@@ -146,14 +146,17 @@ impl Served {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Arc<Loaded>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ShardAddress, Arc<Loaded>>> {
         self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Core {
     /// The keys of a [`Basis`], in the order of its expectations.
-    pub(crate) fn basis_keys(&self, Place { tenant, key }: Place) -> [Key; BASIS_KEYS] {
+    pub(crate) fn basis_keys(
+        &self,
+        ShardAddress { tenant, key }: ShardAddress,
+    ) -> [Key; BASIS_KEYS] {
         let gate = self.keys.gate(tenant, key.run);
         [gate, self.keys.progress(tenant, key), self.keys.owner(tenant, key)]
     }
@@ -161,11 +164,11 @@ impl Core {
     /// Reads a shard with all that a commit about it compares; none if there is no such shard.
     pub(crate) async fn load_shard(
         &self,
-        place: Place,
+        place: ShardAddress,
         operation: &'static str,
     ) -> Result<Option<Loaded>, ShardFault> {
         let other = ShardFault::Other;
-        let Place { tenant, key } = place;
+        let ShardAddress { tenant, key } = place;
         let keys = [
             self.keys.gate(tenant, key.run),
             self.keys.definition(tenant, key),
@@ -216,7 +219,7 @@ impl Core {
 
 /// Puts a stored shard together. A damaged one is named, so that somebody can look at it.
 pub(crate) fn decode_shard(
-    place: Place,
+    place: ShardAddress,
     definition: &Versioned,
     progress: &Versioned,
     operation: &'static str,
@@ -233,7 +236,7 @@ pub(crate) fn decode_shard(
 }
 
 /// Names a damaged shard.
-fn damaged(place: Place, operation: &'static str, error: String) -> InfraError {
+fn damaged(place: ShardAddress, operation: &'static str, error: String) -> InfraError {
     let ShardKey { run, shard } = place.key;
     fault::corrupt(operation, format!("shard {shard} of run {run}: {error}"))
 }

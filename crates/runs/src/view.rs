@@ -17,7 +17,7 @@ use shardwright_contracts::{
 use shardwright_coordination::{CapacityHint, HolderNotice, InfraError};
 use shardwright_engine::fault;
 use shardwright_engine::listing;
-use shardwright_engine::together::Together;
+use shardwright_engine::single_flight::SingleFlight;
 use shardwright_store::{
     Changes, Commit, Key, Revision, ScanPage, Store, StoreRange, Versioned, Write,
 };
@@ -27,7 +27,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::coordinator::Core;
 use crate::keys::ViewKey;
 use crate::records::RunStateRecord;
-use crate::shard::Place;
+use crate::shard::ShardAddress;
 
 /// How many records of shards are read at a time. One has up to 41 kB.
 pub(crate) const RECORDS_PER_PAGE: usize = 200;
@@ -37,7 +37,7 @@ const OPERATION: &str = "view";
 
 /// What a holder is told besides the answer to its request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct HolderHints {
     pub(crate) notice: Option<HolderNotice>,
     pub(crate) capacity: CapacityHint,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Aside {
 pub(crate) struct Views {
     views: Mutex<BTreeMap<(TenantId, RunId), Arc<RunView>>>,
     /// Where somebody makes one, so that no two of the same run are made.
-    making: Mutex<BTreeMap<(TenantId, RunId), Weak<Together>>>,
+    making: Mutex<BTreeMap<(TenantId, RunId), Weak<SingleFlight>>>,
 }
 
 /// What is known of one run.
@@ -55,7 +55,7 @@ pub(crate) struct RunView {
     state: Mutex<ViewState>,
     fence_floor: FenceEpoch,
     /// Rung when there may be something to claim.
-    bell: Notify,
+    claimable: Notify,
     /// When this goes, so does the task that follows the watch.
     _alive: oneshot::Sender<()>,
 }
@@ -70,7 +70,7 @@ impl Views {
     }
 
     /// Where those meet who want the view of a run made.
-    fn making(&self, tenant: TenantId, run: RunId) -> Arc<Together> {
+    fn making(&self, tenant: TenantId, run: RunId) -> Arc<SingleFlight> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         making.retain(|_, together| together.strong_count() > 0);
         if let Some(together) = making.get(&(tenant, run)).and_then(Weak::upgrade) {
@@ -106,14 +106,14 @@ impl RunView {
         self.lock().reserve_candidates(worker, now, limit)
     }
 
-    /// Somebody may wait who found all of them taken out, so the bell rings if any is left.
+    /// Somebody may wait who found all of them taken out, so waiters wake up if any is left.
     pub(crate) fn give_back(&self, shards: &[ShardId]) {
         let mut state = self.lock();
         state.give_back(shards);
         let is_inviting = !shards.is_empty() && state.is_inviting();
         drop(state);
         if is_inviting {
-            self.bell.notify_waiters();
+            self.claimable.notify_waiters();
         }
     }
 
@@ -136,8 +136,8 @@ impl RunView {
     }
 
     /// Waits until there may be something to claim that was not there before, or the run is over.
-    pub(crate) async fn bell(&self) {
-        let rung = self.bell.notified();
+    pub(crate) async fn claimable(&self) {
+        let rung = self.claimable.notified();
         let has_rung = {
             let state = self.lock();
             state.is_over() || state.is_inviting()
@@ -180,8 +180,8 @@ impl Core {
         self.replace(&mut state, revision, entries);
         let is_over = state.is_over();
         let (alive, gone) = oneshot::channel();
-        let (state, bell) = (Mutex::new(state), Notify::new());
-        let view = Arc::new(RunView { state, fence_floor, bell, _alive: alive });
+        let (state, claimable) = (Mutex::new(state), Notify::new());
+        let view = Arc::new(RunView { state, fence_floor, claimable, _alive: alive });
         if is_over {
             // There is nothing to follow.
             return Ok(view);
@@ -204,20 +204,20 @@ impl Core {
     /// rather than that anything has failed.
     pub(crate) async fn aside(
         self: &Arc<Self>,
-        place: Place,
+        place: ShardAddress,
         fence: FenceEpoch,
         deadline: Option<LogicalTime>,
         now: LogicalTime,
-    ) -> Aside {
+    ) -> HolderHints {
         let shard = place.key.shard;
         let Ok(view) = self.view(place.tenant, place.key.run).await else {
-            return Aside::default();
+            return HolderHints::default();
         };
         let mut state = view.lock();
         if let Some(deadline) = deadline {
             state.note_deadline(shard, fence, deadline);
         }
-        Aside { notice: state.notice(shard, fence, now), capacity: state.capacity(now) }
+        HolderHints { notice: state.notice(shard, fence, now), capacity: state.capacity(now) }
     }
 
     /// What of a commit the view of its run has to know; of a checkpoint, nothing.
@@ -337,7 +337,7 @@ impl Core {
             self.views.forget(tenant, run);
         }
         if is_over || is_inviting {
-            view.bell.notify_waiters();
+            view.claimable.notify_waiters();
         }
     }
 }

@@ -11,9 +11,9 @@ use shardwright_coordination::{
 use shardwright_engine::transact::{self, Decided, Decision, Read, Settled, Transaction};
 use shardwright_store::{Commit, CommitBuilder, Expect, Revision};
 
-use super::{Adopt, Birth, OPERATION, Plan, base};
+use super::{Adopt, NewRun, OPERATION, Plan, base};
 use crate::coordinator::StoredCoordinator;
-use crate::quota::Room;
+use crate::quota::Reservation;
 use crate::reading::StoredRun;
 use crate::runs::{Attempt, newly_logged, take_logged};
 
@@ -48,7 +48,7 @@ pub(super) struct Registration<'c, R, A> {
     pub(super) op: OpId,
     pub(super) adopt: A,
     /// The run that an overtaken attempt may have made, with what tells of it.
-    pub(super) made: Option<(Birth, InfraError)>,
+    pub(super) made: Option<(NewRun, InfraError)>,
     /// Whether the run was made by this call.
     pub(super) has_made: bool,
     /// Attempts to start the run that were overtaken.
@@ -91,11 +91,11 @@ where
         let record = found.as_ref().map(|found| &found.record);
         self.tell_if_made(record);
         let mut events = core.publisher.collector();
-        let newborn = match (self.adopt)(&self.call, record, &mut events) {
-            Ok(newborn) => newborn.map(|record| Birth { record, events }),
+        let new_run = match (self.adopt)(&self.call, record, &mut events) {
+            Ok(new_run) => new_run.map(|record| NewRun { record, events }),
             Err(refusal) => return Ok(Decision::Refuse(Ended::Refused(refusal))),
         };
-        let Some(base) = base(newborn, found.as_ref()) else { return self.not_found() };
+        let Some(base) = base(new_run, found.as_ref()) else { return self.not_found() };
         let pending = match ops::register_shards(&self.call, &base.record, self.shards, self.op) {
             Ok(RegisterStep::Ready(pending)) => pending,
             Ok(RegisterStep::Replayed) => {
@@ -159,9 +159,9 @@ where
 impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
     /// Publishes that the run was made, if an overtaken attempt has made the one that is there.
     fn tell_if_made(&mut self, found: Option<&RunRecord>) {
-        let is_ours = |(birth, _): &mut (Birth, InfraError)| Some(&birth.record) == found;
-        if let Some((birth, _)) = self.made.take_if(is_ours) {
-            self.backend.core.publisher.publish(birth.events);
+        let is_ours = |(new_run, _): &mut (NewRun, InfraError)| Some(&new_run.record) == found;
+        if let Some((new_run, _)) = self.made.take_if(is_ours) {
+            self.backend.core.publisher.publish(new_run.events);
             self.has_made = true;
         }
     }
@@ -208,7 +208,7 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
         {
             return Ok(Next::Commit(commit));
         }
-        if stage.is_some() && plan.birth.is_some() {
+        if stage.is_some() && plan.new_run.is_some() {
             // There is no stage without a run, so the run was looked for in an older state.
             return Ok(Next::Reload);
         }
@@ -238,29 +238,29 @@ impl<R: From<RegisterShardsError>, A> Registration<'_, R, A> {
     async fn set_up(
         &mut self,
         plan: &mut Plan,
-        room: Room,
+        room: Reservation,
         expect: Expect,
     ) -> Result<Option<Revision>, InfraError> {
         let commit = transact::build(OPERATION, self.backend.stage(plan, room, expect))?;
         let core = &self.backend.core;
         let settled = match core.settle_run(plan.address(), &commit, OPERATION).await {
             // A stage alone starts nothing, so its outcome need not be known.
-            Err(InfraError::Unknown { .. }) if plan.birth.is_none() => return Ok(None),
+            Err(InfraError::Unknown { .. }) if plan.new_run.is_none() => return Ok(None),
             settled => settled?,
         };
         match settled {
             Settled::Stored(at) => {
-                if let Some(birth) = plan.birth.take() {
+                if let Some(new_run) = plan.new_run.take() {
                     // The run was made by the commit that set up the stage.
                     plan.run_expect = Expect::At(at);
                     self.has_made = true;
-                    core.publisher.publish(birth.events);
+                    core.publisher.publish(new_run.events);
                 }
                 Ok(Some(at))
             }
             Settled::Overtaken(error) => {
-                if let Some(birth) = plan.birth.take() {
-                    self.made = Some((birth, error));
+                if let Some(new_run) = plan.new_run.take() {
+                    self.made = Some((new_run, error));
                 }
                 Ok(None)
             }

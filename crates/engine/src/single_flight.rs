@@ -8,7 +8,7 @@ use shardwright_contracts::InfraError;
 /// them had to try for itself, the last would wait for all others, each as long as a store takes
 /// that does not answer.
 #[derive(Default)]
-pub struct Together {
+pub struct SingleFlight {
     turn: tokio::sync::Mutex<()>,
     failures: Mutex<Failures>,
 }
@@ -20,7 +20,7 @@ struct Failures {
     last: Option<InfraError>,
 }
 
-impl Together {
+impl SingleFlight {
     /// What is there already, or what an attempt comes to. Whoever asked before an attempt failed
     /// is told so and does not make another one.
     pub async fn get<T>(
