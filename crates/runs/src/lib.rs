@@ -23,7 +23,6 @@ pub mod keys;
 pub mod records;
 
 mod backend;
-mod call;
 mod claiming;
 mod collection;
 mod config;

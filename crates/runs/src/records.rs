@@ -152,10 +152,10 @@ impl RunStateRecord {
         RunState { run, status, paused, config, fence_floor }
     }
 
-    /// Returns the state if a run can have it. The invariants are those of a run.
-    fn checked(self) -> Result<Self, InvariantViolation> {
+    /// Returns the simplest run in this state.
+    fn simplest_run(self) -> RunHeadRecord {
         let Self { status, paused, config } = self;
-        let run = RunHeadRecord {
+        RunHeadRecord {
             tenant: TenantId::from_bytes([0; 32]),
             run: RunId::from_raw(0),
             config,
@@ -165,8 +165,12 @@ impl RunStateRecord {
             completed_at: status.is_terminal().then_some(LogicalTime::ZERO),
             op_log: RunOpLog::new(),
             collecting: false,
-        };
-        run.checked().map(|_| self)
+        }
+    }
+
+    /// Returns the state if a run can have it. The invariants are those of a run.
+    fn checked(self) -> Result<Self, InvariantViolation> {
+        self.simplest_run().checked().map(|_| self)
     }
 }
 

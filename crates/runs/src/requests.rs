@@ -11,7 +11,7 @@ use shardwright_coordination::error::reason::ShardNotFound;
 use shardwright_coordination::operation::{DeclineSplit, RequestSplit};
 use shardwright_coordination::ops::{self, SplitRequestSlot};
 use shardwright_coordination::{
-    DeclineError, EventCollector, InfraError, Lease, ShardHead, SplitRequestError,
+    Context, DeclineError, EventCollector, InfraError, ShardHead, SplitRequestError,
 };
 use shardwright_engine::codec::Record;
 use shardwright_engine::fault;
@@ -24,9 +24,6 @@ use crate::coordinator::{Core, StoredCoordinator};
 use crate::keys::RunKeys;
 use crate::records::{RequesterRecord, SplitRequestRecord};
 use crate::shard::{Loaded, ShardAddress, ShardFault};
-
-const REQUEST: &str = "request_split";
-const DECLINE: &str = "decline_split";
 
 /// What is stored about a request.
 struct Asked {
@@ -69,151 +66,106 @@ impl AskedElsewhere {
 }
 
 impl StoredCoordinator {
-    pub(crate) async fn ask_for_split(
+    /// Requests a part of a shard, or declines such a request.
+    pub(crate) async fn change_slot<C: SlotChange>(
         &self,
         place: ShardAddress,
-        requester: WorkerId,
-        patience_ms: u64,
-    ) -> Result<(), SplitRequestError> {
-        let mut asking = Asking { core: &self.core, place, requester, patience_ms };
-        self.core.driver.transact(&mut asking).await
-    }
-
-    pub(crate) async fn decline(
-        &self,
-        place: ShardAddress,
-        lease: &Lease,
-        pause_ms: u64,
-    ) -> Result<(), DeclineError> {
-        let mut declining = Declining { core: &self.core, place, lease, pause_ms };
-        self.core.driver.transact(&mut declining).await
+        change: C,
+    ) -> Result<(), C::Error> {
+        self.core.driver.transact(&mut SlotTransaction { core: &self.core, place, change }).await
     }
 }
 
 /// What a request is decided on: the holder's shard and what was requested of the holder.
-struct AskBasis {
+pub(crate) struct AskBasis {
     now: LogicalTime,
     shard: Loaded,
     asked: Asked,
     elsewhere: Option<AskedElsewhere>,
 }
 
-/// A request for a part of a shard. Repeating it is harmless.
-struct Asking<'c> {
-    core: &'c Arc<Core>,
-    place: ShardAddress,
-    requester: WorkerId,
-    patience_ms: u64,
+/// A change of what is requested of a shard's holder.
+pub(crate) trait SlotChange: Send + Sync {
+    const OPERATION: &'static str;
+    type Error: From<InfraError> + From<ShardNotFound> + Send;
+
+    /// The worker whose requests to other holders count, too.
+    fn requester(&self) -> Option<WorkerId>;
+
+    /// Applies the rule of the protocol.
+    fn apply(
+        &self,
+        context: &Context<'_>,
+        basis: &AskBasis,
+        slot: &mut SplitRequestSlot,
+        events: &mut EventCollector,
+    ) -> Result<(), Self::Error>;
+
+    /// Adds what the change compares, besides the request and its holder.
+    fn compare(
+        &self,
+        _core: &Core,
+        _place: ShardAddress,
+        _basis: &AskBasis,
+        commit: CommitBuilder,
+    ) -> CommitBuilder {
+        commit
+    }
+
+    /// Adds what the change writes about the requester.
+    fn write(
+        &self,
+        core: &Core,
+        place: ShardAddress,
+        basis: &AskBasis,
+        session: Option<SessionId>,
+        commit: CommitBuilder,
+    ) -> CommitBuilder;
 }
 
-impl Transaction for Asking<'_> {
+/// A [`SlotChange`], stored. Repeating it is harmless.
+struct SlotTransaction<'c, C> {
+    core: &'c Arc<Core>,
+    place: ShardAddress,
+    change: C,
+}
+
+impl<C: SlotChange> Transaction for SlotTransaction<'_, C> {
     type Basis = Option<AskBasis>;
     type Answer = EventCollector;
     type Output = ();
-    type Error = SplitRequestError;
+    type Error = C::Error;
 
     fn operation(&self) -> &'static str {
-        REQUEST
+        C::OPERATION
     }
 
     async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
-        let basis = self.core.ask_basis(self.place, Some(self.requester), REQUEST).await?;
-        Ok((basis, read))
+        let requester = self.change.requester();
+        Ok((self.core.ask_basis(self.place, requester, C::OPERATION).await?, read))
     }
 
-    async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, SplitRequestError> {
+    async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, C::Error> {
         let (core, ShardAddress { tenant, key }) = (self.core, self.place);
-        let Some(AskBasis { now, shard, asked, elsewhere: Some(elsewhere) }) = basis else {
+        let Some(basis) = basis else {
             return Ok(Decision::Refuse(ShardNotFound { key }.into()));
         };
-        let open_elsewhere = elsewhere.is_open_at(*now, core.fence_floor());
+        let AskBasis { now, shard, asked, .. } = basis;
         let gate = shard.run_gate(core.fence_floor());
         let context = shard.context(*now, tenant, &gate);
-        let (requester, patience_ms) = (self.requester, self.patience_ms);
-        let request = RequestSplit { key, requester, patience_ms };
-        let (head, mut slot) = (&shard.record.head, asked.slot);
-        let mut events = core.publisher.collector();
-        let requested =
-            ops::request_split(&context, head, &mut slot, &request, open_elsewhere, &mut events);
-        if let Err(refusal) = requested {
-            return Ok(Decision::Refuse(refusal));
-        }
-        let session = core.session().await?;
-        let ask = SplitRequestRecord { fence: head.fence, slot }.encode();
-        let requester_key = core.keys.asker(tenant, key.run, self.requester);
-        let commit = Commit::builder()
-            .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
-            .expect(core.keys.owner(tenant, key), shard.basis.owner)
-            .expect(core.keys.ask(tenant, key), asked.expect)
-            .expect(requester_key.clone(), elsewhere.requester);
-        let commit = elsewhere.withdraw(&core.keys, commit);
-        let commit = put(commit, core.keys.ask(tenant, key), ask, session);
-        let requester = RequesterRecord { shard: key.shard }.encode();
-        Ok(Decision::Commit(put(commit, requester_key, requester, session), events))
-    }
-
-    fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
-        self.core.forget_ended(settled);
-    }
-
-    fn finish(
-        &mut self,
-        _: Self::Basis,
-        events: EventCollector,
-        stored: Option<(&Commit, Revision)>,
-    ) {
-        self.core.asked_or_declined(self.place, events, stored);
-    }
-}
-
-/// The answer of a holder that does not split. Repeating it is harmless.
-struct Declining<'c> {
-    core: &'c Arc<Core>,
-    place: ShardAddress,
-    lease: &'c Lease,
-    pause_ms: u64,
-}
-
-impl Transaction for Declining<'_> {
-    type Basis = Option<AskBasis>;
-    type Answer = EventCollector;
-    type Output = ();
-    type Error = DeclineError;
-
-    fn operation(&self) -> &'static str {
-        DECLINE
-    }
-
-    async fn load(&mut self, read: Read) -> Result<(Self::Basis, Read), InfraError> {
-        Ok((self.core.ask_basis(self.place, None, DECLINE).await?, read))
-    }
-
-    async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, DeclineError> {
-        let (core, ShardAddress { tenant, key }) = (self.core, self.place);
-        let Some(AskBasis { now, shard, asked, .. }) = basis else {
-            return Ok(Decision::Refuse(ShardNotFound { key }.into()));
-        };
-        let requester = asked.slot.open.map(|request| request.requester);
-        let gate = shard.run_gate(core.fence_floor());
-        let context = shard.context(*now, tenant, &gate);
-        let head = &shard.record.head;
-        let request = DeclineSplit { lease: *self.lease, pause_ms: self.pause_ms };
         let (mut slot, mut events) = (asked.slot, core.publisher.collector());
-        let declined = ops::decline_split(&context, head, &mut slot, &request, &mut events);
-        if let Err(refusal) = declined {
+        if let Err(refusal) = self.change.apply(&context, basis, &mut slot, &mut events) {
             return Ok(Decision::Refuse(refusal));
         }
         let session = core.session().await?;
-        let ask = SplitRequestRecord { fence: head.fence, slot }.encode();
+        let ask = SplitRequestRecord { fence: shard.record.head.fence, slot }.encode();
         let commit = Commit::builder()
             .guard(core.keys.gate(tenant, key.run), Expect::At(shard.basis.gate))
             .expect(core.keys.owner(tenant, key), shard.basis.owner)
             .expect(core.keys.ask(tenant, key), asked.expect);
-        let mut commit = put(commit, core.keys.ask(tenant, key), ask, session);
-        if let Some(requester) = requester {
-            commit = commit.delete(core.keys.asker(tenant, key.run, requester));
-        }
-        Ok(Decision::Commit(commit, events))
+        let commit = self.change.compare(core, self.place, basis, commit);
+        let commit = put(commit, core.keys.ask(tenant, key), ask, session);
+        Ok(Decision::Commit(self.change.write(core, self.place, basis, session, commit), events))
     }
 
     fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
@@ -226,7 +178,91 @@ impl Transaction for Declining<'_> {
         events: EventCollector,
         stored: Option<(&Commit, Revision)>,
     ) {
-        self.core.asked_or_declined(self.place, events, stored);
+        if let Some((commit, revision)) = stored {
+            let ShardAddress { tenant, key } = self.place;
+            self.core.note_commit(tenant, key.run, revision, commit.writes());
+        }
+        self.core.publisher.publish(events);
+    }
+}
+
+impl SlotChange for RequestSplit {
+    const OPERATION: &'static str = "request_split";
+    type Error = SplitRequestError;
+
+    fn requester(&self) -> Option<WorkerId> {
+        Some(self.requester)
+    }
+
+    fn apply(
+        &self,
+        context: &Context<'_>,
+        basis: &AskBasis,
+        slot: &mut SplitRequestSlot,
+        events: &mut EventCollector,
+    ) -> Result<(), SplitRequestError> {
+        let (now, floor) = (basis.now, context.run.fence_floor);
+        let open_elsewhere = basis.elsewhere.as_ref().is_some_and(|it| it.is_open_at(now, floor));
+        ops::request_split(context, &basis.shard.record.head, slot, self, open_elsewhere, events)
+    }
+
+    fn compare(
+        &self,
+        core: &Core,
+        place: ShardAddress,
+        basis: &AskBasis,
+        commit: CommitBuilder,
+    ) -> CommitBuilder {
+        let Some(elsewhere) = &basis.elsewhere else { return commit };
+        let requester = core.keys.asker(place.tenant, place.key.run, self.requester);
+        elsewhere.withdraw(&core.keys, commit.expect(requester, elsewhere.requester))
+    }
+
+    fn write(
+        &self,
+        core: &Core,
+        place: ShardAddress,
+        _: &AskBasis,
+        session: Option<SessionId>,
+        commit: CommitBuilder,
+    ) -> CommitBuilder {
+        let ShardAddress { tenant, key } = place;
+        let requester = RequesterRecord { shard: key.shard }.encode();
+        put(commit, core.keys.asker(tenant, key.run, self.requester), requester, session)
+    }
+}
+
+impl SlotChange for DeclineSplit {
+    const OPERATION: &'static str = "decline_split";
+    type Error = DeclineError;
+
+    fn requester(&self) -> Option<WorkerId> {
+        None
+    }
+
+    fn apply(
+        &self,
+        context: &Context<'_>,
+        basis: &AskBasis,
+        slot: &mut SplitRequestSlot,
+        events: &mut EventCollector,
+    ) -> Result<(), DeclineError> {
+        ops::decline_split(context, &basis.shard.record.head, slot, self, events)
+    }
+
+    fn write(
+        &self,
+        core: &Core,
+        place: ShardAddress,
+        basis: &AskBasis,
+        _: Option<SessionId>,
+        commit: CommitBuilder,
+    ) -> CommitBuilder {
+        let ShardAddress { tenant, key } = place;
+        match basis.asked.slot.open {
+            Some(request) => commit.delete(core.keys.asker(tenant, key.run, request.requester)),
+            None => commit,
+        }
     }
 }
 
@@ -253,18 +289,6 @@ impl Core {
         if let Settled::SessionGone(ended) = settled {
             self.sessions.forget(*ended);
         }
-    }
-
-    fn asked_or_declined(
-        &self,
-        place: ShardAddress,
-        events: EventCollector,
-        stored: Option<(&Commit, Revision)>,
-    ) {
-        if let Some((commit, revision)) = stored {
-            self.note_commit(place.tenant, place.key.run, revision, commit.writes());
-        }
-        self.publisher.publish(events);
     }
 
     /// What has been asked of the holder. What was asked of an earlier one does not count.

@@ -11,7 +11,7 @@ use shardwright_coordination::{InvariantViolation, RunConfig, RunOpLog, RunRecor
 use shardwright_engine::codec::{DecodeError, Field, List, Reader, RecordKind, encode_as};
 use shardwright_engine::record;
 
-use super::RunProtocol;
+use super::{RunProtocol, RunStateRecord};
 
 record! { RunProtocol:
     /// A run without its manifest.
@@ -113,17 +113,8 @@ impl ManifestRecord {
             lease_duration_ms: NonZeroU64::MIN,
             max_shard_retries: None,
         };
-        let run = RunRecord {
-            tenant: TenantId::from_bytes([0; 32]),
-            run: RunId::from_raw(0),
-            config,
-            status: RunStatus::Cancelled,
-            paused: false,
-            created_at: LogicalTime::ZERO,
-            completed_at: Some(LogicalTime::ZERO),
-            root_shards: self.root_shards,
-            op_log: RunOpLog::new(),
-        };
+        let cancelled = RunStateRecord { status: RunStatus::Cancelled, paused: false, config };
+        let run = cancelled.simplest_run().with_roots(self.root_shards);
         run.check_invariants()?;
         Ok(Self { root_shards: run.root_shards })
     }
