@@ -5,12 +5,14 @@
 use std::num::NonZeroU32;
 
 use bytes::Bytes;
-use shardwright_engine::codec::Record;
-use shardwright_placement::seed_format::SeedShard;
-use shardwright_placement::{Claim, Incarnation, NodeAddress, NodeInstance, ShardInfo};
+use shardwright_engine::codec::{DecodeError, Record};
+use shardwright_placement::seed_format::{SeedShard, SeedValueError};
+use shardwright_placement::{
+    Claim, Incarnation, NodeAddress, NodeAddressError, NodeInstance, ShardInfo, ShardOutOfRange,
+};
 use shardwright_store::Revision;
 
-use super::unreadable::Unreadable;
+use crate::keys::ClusterKey;
 use crate::records::{ClusterGateRecord, ClusterLeaderRecord, NodeMemberRecord, ShardClaimRecord};
 
 /// How values are written and read.
@@ -24,7 +26,7 @@ pub(super) enum Format {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeaderName {
     /// A node in one of its lives.
-    NodeInstance(NodeInstance),
+    Instance(NodeInstance),
     /// Whoever was at an address at this moment.
     At(NodeAddress, Revision),
 }
@@ -65,9 +67,7 @@ impl Format {
 
     pub(super) fn read_leader(self, value: &[u8], at: Revision) -> Result<LeaderName, Unreadable> {
         match self {
-            Self::Records => {
-                Ok(LeaderName::NodeInstance(ClusterLeaderRecord::decode(value)?.holder))
-            }
+            Self::Records => Ok(LeaderName::Instance(ClusterLeaderRecord::decode(value)?.holder)),
             Self::Text => Ok(LeaderName::At(NodeAddress::parse(text(value)?)?, at)),
         }
     }
@@ -117,4 +117,48 @@ fn own_address(address: &NodeAddress, value: &[u8]) -> Result<(), Unreadable> {
     } else {
         Err(Unreadable::OtherAddress)
     }
+}
+
+/// Something stored that cannot be read. Only what it is about is out of order.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key:?}: {why}")]
+pub struct Quarantined {
+    /// What it should say something of.
+    pub key: ClusterKey,
+    /// What is wrong with it.
+    pub why: Unreadable,
+}
+
+/// Why a stored value of a cluster cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// It is not the record that it should be.
+    #[error(transparent)]
+    Record(#[from] DecodeError),
+    /// It is no text.
+    #[error("the value is no text")]
+    NotText,
+    /// It is not what the text of a shard should be.
+    #[error(transparent)]
+    Text(#[from] SeedValueError),
+    /// It is no address.
+    #[error(transparent)]
+    Address(#[from] NodeAddressError),
+    /// It is another address than that of its key.
+    #[error("the value is another address than the key's")]
+    OtherAddress,
+    /// It is about a shard that the cluster does not have.
+    #[error(transparent)]
+    Shard(#[from] ShardOutOfRange),
+    /// It is about a chunk that the cluster does not have.
+    #[error("there is no chunk {0}")]
+    Chunk(u32),
+    /// It is about more or fewer shards than a chunk has.
+    #[error("the chunk has {expected} shards, not {found}")]
+    ChunkLength {
+        /// What it should have.
+        expected: usize,
+        /// What it has.
+        found: usize,
+    },
 }

@@ -12,13 +12,11 @@ use shardwright_placement::{ClusterConfig, Membership, ShardHash, Sharding};
 use shardwright_store::{AnyStore, Store};
 use tokio::sync::oneshot;
 
-use super::calendar::Calendar;
 use super::error::{ClusterOpenError, NotReady};
-use super::find::{FoundCluster, TextShards, find};
 use super::follow::Follow;
 use super::format::Format;
-use super::options::{ClusterOptions, Layout};
-use super::shared::Core;
+use super::options::{ClusterOptions, FoundCluster, Layout, TextShards, find};
+use super::shared::{Calendar, Core};
 use super::state::State;
 use super::view::ClusterView;
 use crate::keys::{ClusterKey, ClusterKeys};

@@ -28,10 +28,8 @@ pub mod keys;
 pub mod records;
 
 mod admin;
-mod calendar;
 mod claim;
 mod error;
-mod find;
 mod follow;
 mod format;
 mod handle;
@@ -42,24 +40,22 @@ mod release;
 mod session;
 mod shared;
 mod state;
-mod status;
 mod targets;
-mod unreadable;
 mod view;
 
 pub use error::{
     AdminError, ClusterOpenError, JoinError, LeadError, LeaderStepError, NotReady, ShardClaimError,
     ShardReleaseError,
 };
-pub use find::{FindError, FoundCluster, TextShards, find_cluster};
+pub use format::{Quarantined, Unreadable};
 pub use handle::Cluster;
 pub use keys::{ClusterKey, ClusterName, ClusterNameError};
 pub use lead::LeaderStep;
 pub use membership::{GateMembership, NodeMembership};
-pub use options::{ClusterOptions, Layout, OptionsError};
+pub use options::{
+    ClusterOptions, FindError, FoundCluster, Layout, OptionsError, TextShards, find_cluster,
+};
 pub use release::ShardRelease;
 pub use session::Serving;
 pub use shardwright_contracts::InfraError;
-pub use status::{ClusterStatus, NodeStatus};
-pub use unreadable::{Quarantined, Unreadable};
-pub use view::{Changed, ClusterView};
+pub use view::{Changed, ClusterStatus, ClusterView, NodeStatus};

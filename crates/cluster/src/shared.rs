@@ -1,16 +1,14 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use shardwright_contracts::{Env, InfraError, LogicalTime};
-use shardwright_engine::fault;
 use shardwright_engine::floor::FenceFloor;
-use shardwright_engine::listing;
 use shardwright_engine::transact::{self, Driver, Settled, Tries};
-use shardwright_engine::watch;
+use shardwright_engine::{fault, listing, watch};
 use shardwright_store::{AnyStore, Commit, CommitBuilder, Revision, Store, Write};
 use tokio::sync::oneshot;
 
-use super::calendar::Calendar;
 use super::options::ClusterOptions;
 use super::state::{News, State, news};
 use super::view::ClusterView;
@@ -139,5 +137,24 @@ impl Core {
             self.relist(range).await?;
         }
         Ok(self.publish())
+    }
+}
+
+/// The time that plans are made by: what the calendar said when the process came, and from then on
+/// a clock that does not jump. So a calendar that is set makes nothing late, and nothing cool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Calendar {
+    began: LogicalTime,
+    began_at: Duration,
+}
+
+impl Calendar {
+    pub(super) fn new(env: &dyn Env) -> Self {
+        Self { began: env.wall_clock(), began_at: env.monotonic() }
+    }
+
+    pub(super) fn read(&self, env: &dyn Env) -> LogicalTime {
+        let passed = env.monotonic().saturating_sub(self.began_at).as_millis();
+        self.began.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX))
     }
 }

@@ -19,8 +19,7 @@ use shardwright_placement::{
 use shardwright_store::{Expect, Key, Revision, Versioned};
 
 pub(crate) use self::drafts::ClaimDraft;
-use super::format::{Format, LeaderName, life_at};
-use super::unreadable::{Quarantined, Unreadable};
+use super::format::{Format, LeaderName, Quarantined, Unreadable, life_at};
 use super::view::{Changed, ClusterView};
 use crate::keys::{ClusterKey, ClusterKeys};
 
@@ -289,7 +288,7 @@ impl State {
     /// Who is stored as the leader.
     pub(super) fn leader(&self) -> Option<NodeInstance> {
         Some(match self.leader.as_ref()? {
-            LeaderName::NodeInstance(holder) => holder.clone(),
+            LeaderName::Instance(holder) => holder.clone(),
             LeaderName::At(address, at) => {
                 let incarnation = life_at(self.life(address), *at);
                 NodeInstance { address: address.clone(), incarnation }

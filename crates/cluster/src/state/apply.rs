@@ -14,12 +14,11 @@ use shardwright_placement::{
 use shardwright_store::Revision;
 
 use super::State;
-use crate::format::{Format, life_at, read_shard_text};
+use crate::format::{Format, Unreadable, life_at, read_shard_text};
 use crate::keys::ClusterKey;
 use crate::records::{
     DrainMarkRecord, LeavingRecord, ShardClaimRecord, TargetChunkRecord, TargetHeadRecord,
 };
-use crate::unreadable::Unreadable;
 
 type Value = Option<(Bytes, Revision)>;
 

@@ -25,7 +25,7 @@ pub(super) const LAG_US: u64 = 3_000_000;
 pub(super) struct MemberNow {
     pub(super) life: Incarnation,
     pub(super) session: Option<SessionId>,
-    /// TargetSince when it is one, and drains or does not.
+    /// Since when it is one, and drains or does not.
     pub(super) since_us: u64,
 }
 
@@ -288,7 +288,7 @@ impl StoredState {
         self.leaving.contains(node) || self.drained.contains(node)
     }
 
-    /// TargetSince when a node is a member that can have shards, if it is one.
+    /// Since when a node is a member that can have shards, if it is one.
     pub(super) fn open_since(&self, node: &NodeAddress) -> Option<u64> {
         let member = self.members.get(node).filter(|_| !self.is_draining(node))?;
         Some(member.since_us)
