@@ -76,6 +76,8 @@ pub(crate) fn run(metadata: &Metadata, minutes: Option<u64>) -> Result<()> {
         println!("{}: more of the {twin}", step.name);
         steps.push(step);
     }
+    // As in the test command, so that its artefacts are used.
+    let steps: Vec<Step> = steps.into_iter().map(Step::from_scratch).collect();
     steps::run(metadata, &steps)
 }
 

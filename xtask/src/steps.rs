@@ -66,6 +66,12 @@ impl Step {
         self
     }
 
+    /// The same step without incremental compilation. A gate that starts from nothing would write
+    /// data for compilations that never come.
+    pub(crate) fn from_scratch(self) -> Self {
+        self.with("CARGO_INCREMENTAL", "0")
+    }
+
     /// A step that starts a program with the words of a line.
     pub(crate) fn built(name: &'static str, program: &'static str, line: &str) -> Self {
         Self::new(name, Action::Built { program, arguments: words(line) })

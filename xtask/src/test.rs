@@ -23,7 +23,7 @@ pub(crate) fn plan(has_nextest: bool) -> Vec<Step> {
         // All targets but the benches, which would run as if they were tests.
         "test --workspace --all-features --lib --bins --tests --examples --locked --no-fail-fast"
     };
-    vec![
+    let steps = [
         Step::new("system packages", Action::Packages),
         Step::cargo("format", "fmt --all --check"),
         Step::new("tidy", Action::Tidy),
@@ -56,7 +56,8 @@ pub(crate) fn plan(has_nextest: bool) -> Vec<Step> {
         Step::new("specification (TLC)", Action::Specification),
         Step::cargo("documentation", "doc --workspace --no-deps --all-features --locked")
             .with("RUSTDOCFLAGS", "-D warnings"),
-    ]
+    ];
+    steps.map(Step::from_scratch).into()
 }
 
 #[cfg(test)]
@@ -113,6 +114,6 @@ mod tests {
         let plan = plan(true);
         let step = plan.iter().find(|step| step.name == "documentation").unwrap();
         let Action::Cargo { environment, .. } = &step.action else { panic!("not a cargo step") };
-        assert_eq!(environment, &[("RUSTDOCFLAGS", "-D warnings")]);
+        assert!(environment.contains(&("RUSTDOCFLAGS", "-D warnings")), "{environment:?}");
     }
 }
