@@ -77,7 +77,7 @@ pub(crate) fn run(metadata: &Metadata, minutes: Option<u64>) -> Result<()> {
         steps.push(step);
     }
     // As in the test command, so that its artefacts are used.
-    let steps: Vec<Step> = steps.into_iter().map(Step::from_scratch).collect();
+    let steps: Vec<Step> = steps.into_iter().map(Step::without_incremental).collect();
     steps::run(metadata, &steps)
 }
 

@@ -68,7 +68,7 @@ impl Step {
 
     /// The same step without incremental compilation. A gate that starts from nothing would write
     /// data for compilations that never come.
-    pub(crate) fn from_scratch(self) -> Self {
+    pub(crate) fn without_incremental(self) -> Self {
         self.with("CARGO_INCREMENTAL", "0")
     }
 

@@ -57,7 +57,7 @@ pub(crate) fn plan(has_nextest: bool) -> Vec<Step> {
         Step::cargo("documentation", "doc --workspace --no-deps --all-features --locked")
             .with("RUSTDOCFLAGS", "-D warnings"),
     ];
-    steps.map(Step::from_scratch).into()
+    steps.map(Step::without_incremental).into()
 }
 
 #[cfg(test)]
