@@ -9,7 +9,7 @@ use shardwright_coordination::{
 };
 
 use crate::action::Change;
-use crate::desk::{Answer, Call, Deed};
+use crate::executor::{Answer, Call, Operation};
 use crate::property::{Rule, Rules};
 use crate::request::{Ask, Known};
 use crate::world::{Shard, TENANT, World, worker_id};
@@ -119,10 +119,10 @@ impl Case<'_> {
 
     fn judge_owner(&self, before: &Shard, after: &Shard, broken: &mut Rules) {
         let (old, new) = (before.record.head.fence, after.record.head.fence);
-        let rises = match self.call.deed {
-            Deed::Acquire => matches!(self.answer, Answer::Granted(_)),
-            Deed::Ask(Ask::Unpark, _) => true,
-            Deed::Renew | Deed::Ask(..) => false,
+        let rises = match self.call.operation {
+            Operation::Acquire => matches!(self.answer, Answer::Granted(_)),
+            Operation::Ask(Ask::Unpark, _) => true,
+            Operation::Renew | Operation::Ask(..) => false,
         };
         broken.insert_if(if rises { new <= old } else { new != old }, Rule::FencesRise);
         let Answer::Granted(lease) = self.answer else { return };
@@ -159,10 +159,10 @@ impl Case<'_> {
     fn judge_status(&self, before: &Shard, after: &Shard, broken: &mut Rules) {
         let old = before.record.head.status;
         let new = after.record.head.status;
-        let legal = match (old, self.call.deed) {
-            (ShardStatus::Parked, Deed::Ask(Ask::Unpark, _)) => new == ShardStatus::Active,
-            (ShardStatus::Active, Deed::Ask(Ask::Unpark, _)) => false,
-            (ShardStatus::Active, deed) => new == self.status_after(deed),
+        let legal = match (old, self.call.operation) {
+            (ShardStatus::Parked, Operation::Ask(Ask::Unpark, _)) => new == ShardStatus::Active,
+            (ShardStatus::Active, Operation::Ask(Ask::Unpark, _)) => false,
+            (ShardStatus::Active, operation) => new == self.status_after(operation),
             // Accepting anything of a shard that has come to its end is as bad as changing it.
             (ShardStatus::Done | ShardStatus::Split | ShardStatus::Parked, _) => false,
         };
@@ -170,11 +170,11 @@ impl Case<'_> {
     }
 
     /// Where an active shard stands after something was done to it.
-    fn status_after(&self, deed: Deed) -> ShardStatus {
-        match deed {
-            Deed::Acquire if *self.answer == Answer::ParkedItself => ShardStatus::Parked,
-            Deed::Acquire | Deed::Renew => ShardStatus::Active,
-            Deed::Ask(ask, _) => match ask {
+    fn status_after(&self, operation: Operation) -> ShardStatus {
+        match operation {
+            Operation::Acquire if *self.answer == Answer::ParkedItself => ShardStatus::Parked,
+            Operation::Acquire | Operation::Renew => ShardStatus::Active,
+            Operation::Ask(ask, _) => match ask {
                 Ask::Checkpoint(_) | Ask::Release | Ask::Residual(_) | Ask::Unpark => {
                     ShardStatus::Active
                 }
@@ -189,9 +189,9 @@ impl Case<'_> {
     /// it stood; and no new shard claims more than it had reached.
     fn is_cursor_kept(&self, before: &Shard, after: &World) -> bool {
         let reached = before.cursor();
-        let told = match self.call.deed {
-            Deed::Ask(Ask::Checkpoint(_) | Ask::Complete(_), _) => self.call.key(),
-            Deed::Acquire | Deed::Renew | Deed::Ask(..) => reached,
+        let told = match self.call.operation {
+            Operation::Ask(Ask::Checkpoint(_) | Ask::Complete(_), _) => self.call.key(),
+            Operation::Acquire | Operation::Renew | Operation::Ask(..) => reached,
         };
         let shard = after.shard(self.call.shard);
         let mut fresh = after.shards.iter().skip(self.before.shards.len());

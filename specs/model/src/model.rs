@@ -7,7 +7,7 @@ use shardwright_contracts::FenceEpoch;
 use crate::action::{Action, Probe, actions};
 use crate::bounds::Bounds;
 use crate::defect::Defect;
-use crate::desk::{Answer, Call, Deed, Desk, Outcome};
+use crate::executor::{Answer, Call, Executor, Operation, Outcome};
 use crate::judge::Case;
 use crate::operator::operate;
 use crate::property::{Rules, Sight, Sights};
@@ -78,11 +78,13 @@ impl Model {
                 let now = world.now.saturating_add(1);
                 Step::quiet(World { now, ..world.clone() })
             }
-            Action::Acquire { worker, shard } => self.call(world, worker, shard, Deed::Acquire),
-            Action::Renew { worker, shard } => self.call(world, worker, shard, Deed::Renew),
+            Action::Acquire { worker, shard } => {
+                self.call(world, worker, shard, Operation::Acquire)
+            }
+            Action::Renew { worker, shard } => self.call(world, worker, shard, Operation::Renew),
             Action::Send { worker, shard, ask } => {
-                let deed = Deed::Ask(ask, world.fresh_op());
-                self.call(world, worker, shard, deed)
+                let operation = Operation::Ask(ask, world.fresh_op());
+                self.call(world, worker, shard, operation)
             }
             Action::Post { worker, shard, ask } => Step::quiet(post(world, worker, shard, ask)),
             Action::Deliver { slot, wording } => self.deliver(world, slot, wording),
@@ -92,16 +94,17 @@ impl Model {
                 Step::quiet(after)
             }
             Action::Probe { worker, shard, ask, probe } => {
-                let deed = ask.map_or(Deed::Renew, |ask| Deed::Ask(ask, world.fresh_op()));
-                self.probe(world, worker, shard, deed, probe)
+                let operation =
+                    ask.map_or(Operation::Renew, |ask| Operation::Ask(ask, world.fresh_op()));
+                self.probe(world, worker, shard, operation, probe)
             }
             Action::Operate(change) => operate(self.defect, world, change),
         }
     }
 
-    fn call(&self, world: &World, worker: u8, shard: u8, deed: Deed) -> Step {
+    fn call(&self, world: &World, worker: u8, shard: u8, operation: Operation) -> Step {
         let fence = world.held(worker, shard);
-        let call = Call { tenant: TENANT, worker, shard, fence, deed };
+        let call = Call { tenant: TENANT, worker, shard, fence, operation };
         let delivery = Delivery { wording: Wording::Meant, memory: Memory::default() };
         self.handle(world, &call, &delivery)
     }
@@ -114,11 +117,19 @@ impl Model {
             Wording::Misused => request.ask.misused().unwrap_or(request.ask),
         };
         let Request { worker, op, shard, fence, memory, .. } = *request;
-        let call = Call { tenant: TENANT, worker, shard, fence, deed: Deed::Ask(ask, op) };
+        let call =
+            Call { tenant: TENANT, worker, shard, fence, operation: Operation::Ask(ask, op) };
         self.handle(world, &call, &Delivery { wording, memory })
     }
 
-    fn probe(&self, world: &World, worker: u8, shard: u8, deed: Deed, probe: Probe) -> Step {
+    fn probe(
+        &self,
+        world: &World,
+        worker: u8,
+        shard: u8,
+        operation: Operation,
+        probe: Probe,
+    ) -> Step {
         let present = world.shard(shard).map(|shard| shard.record.head.fence);
         let before = |fence: FenceEpoch| FenceEpoch::from_raw(fence.as_raw() - 1).ok();
         let (tenant, fence) = match probe {
@@ -126,7 +137,7 @@ impl Model {
             Probe::Forger | Probe::Keyless => (TENANT, present),
             Probe::Zombie => (TENANT, present.and_then(before)),
         };
-        let call = Call { tenant, worker, shard, fence, deed };
+        let call = Call { tenant, worker, shard, fence, operation };
         let delivery = Delivery { wording: Wording::Meant, memory: Memory::default() };
         self.handle(world, &call, &delivery)
     }
@@ -135,8 +146,8 @@ impl Model {
         let nothing = Step { after: None, broken: Rules::default(), sights: Sights::default() };
         let Some(shard) = world.shard(call.shard) else { return nothing };
         let room = usize::from(self.bounds.shards).saturating_sub(world.shards.len());
-        let desk = Desk { world, defect: self.defect, room };
-        let Outcome { answer, changed, spawned } = desk.handle(call, shard);
+        let executor = Executor { world, defect: self.defect, room };
+        let Outcome { answer, changed, spawned } = executor.handle(call, shard);
         let touched = changed.is_some();
         let mut sights = Sights::default();
         let after = changed.map(|record| {
@@ -153,9 +164,9 @@ impl Model {
             note(&mut after, call, &answer, delivery, &mut sights);
             after
         });
-        let owed = match call.deed {
-            Deed::Ask(ask, _) => delivery.memory.owes(ask, delivery.wording),
-            Deed::Acquire | Deed::Renew => None,
+        let owed = match call.operation {
+            Operation::Ask(ask, _) => delivery.memory.owes(ask, delivery.wording),
+            Operation::Acquire | Operation::Renew => None,
         };
         let case =
             Case { call, answer: &answer, before: world, after: after.as_ref(), owed, touched };
@@ -170,7 +181,7 @@ impl Model {
 
 /// What the model itself keeps of an accepted call.
 fn note(after: &mut World, call: &Call, answer: &Answer, from: &Delivery, sights: &mut Sights) {
-    let (Deed::Ask(ask, op), Answer::Executed) = (call.deed, answer) else { return };
+    let (Operation::Ask(ask, op), Answer::Executed) = (call.operation, answer) else { return };
     after.next_op = after.next_op.max(op.as_raw() + 1);
     let requests = after.requests.iter_mut();
     for request in requests.filter(|request| request.shard == call.shard) {

@@ -2,7 +2,7 @@
 
 use shardwright_coordination::CoordError;
 
-use crate::desk::{Answer, Deed};
+use crate::executor::{Answer, Operation};
 use crate::judge::Case;
 use crate::property::{Sight, Sights};
 use crate::request::{Ask, Known};
@@ -59,9 +59,9 @@ impl Case<'_> {
         seen.insert_if(self.before.run.paused, Sight::WorksWhilePaused);
         let derived = shard.record.head.parent.is_some();
         let cursor = shard.cursor();
-        match self.call.deed {
-            Deed::Acquire => {}
-            Deed::Renew => {
+        match self.call.operation {
+            Operation::Acquire => {}
+            Operation::Renew => {
                 let deadline = |world: &World| {
                     let shard = world.shard(self.call.shard)?;
                     shard.record.head.lease.map(|holder| holder.deadline)
@@ -69,22 +69,22 @@ impl Case<'_> {
                 let after = self.after.and_then(deadline);
                 seen.insert_if(after > deadline(self.before), Sight::Renewed);
             }
-            Deed::Ask(Ask::Checkpoint(key), _) => {
+            Operation::Ask(Ask::Checkpoint(key), _) => {
                 seen.insert_if(key > cursor, Sight::Checkpointed);
             }
-            Deed::Ask(Ask::Complete(key), _) => {
+            Operation::Ask(Ask::Complete(key), _) => {
                 seen.insert(Sight::Completed);
                 seen.insert_if(key.is_none(), Sight::CompletedEmpty);
             }
-            Deed::Ask(Ask::Park, _) => seen.insert(Sight::Parked),
-            Deed::Ask(Ask::Release, _) => seen.insert(Sight::Released),
-            Deed::Ask(Ask::Unpark, _) => seen.insert(Sight::Unparked),
-            Deed::Ask(Ask::Replace(_), _) => {
+            Operation::Ask(Ask::Park, _) => seen.insert(Sight::Parked),
+            Operation::Ask(Ask::Release, _) => seen.insert(Sight::Released),
+            Operation::Ask(Ask::Unpark, _) => seen.insert(Sight::Unparked),
+            Operation::Ask(Ask::Replace(_), _) => {
                 seen.insert(Sight::Replaced);
                 seen.insert_if(cursor.is_some(), Sight::ReplacedMidway);
                 seen.insert_if(derived, Sight::SplitAgain);
             }
-            Deed::Ask(Ask::Residual(_), _) => {
+            Operation::Ask(Ask::Residual(_), _) => {
                 seen.insert(Sight::Residual);
                 seen.insert_if(derived, Sight::SplitAgain);
             }

@@ -66,32 +66,32 @@ pub(crate) struct Call {
     pub(crate) worker: u8,
     pub(crate) shard: u8,
     pub(crate) fence: Option<FenceEpoch>,
-    pub(crate) deed: Deed,
+    pub(crate) operation: Operation,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum Operation {
     Acquire,
     Renew,
     Ask(Ask, OpId),
 }
 
-/// The desk at which requests arrive.
-pub(crate) struct Desk<'a> {
+/// Executes requests on a world.
+pub(crate) struct Executor<'a> {
     pub(crate) world: &'a World,
     pub(crate) defect: Option<Defect>,
     /// How many more shards there may be.
     pub(crate) room: usize,
 }
 
-impl Desk<'_> {
+impl Executor<'_> {
     pub(crate) fn handle(&self, call: &Call, shard: &Shard) -> Outcome {
         let defect = self.defect;
         let has_failed = call.is_acquire() && self.has_failed(shard);
         let gate = Defect::gate(defect, self.world.gate(), has_failed);
-        let now = match call.deed {
-            Deed::Acquire => self.world.now,
-            Deed::Renew | Deed::Ask(..) => Defect::time(defect, self.world.now),
+        let now = match call.operation {
+            Operation::Acquire => self.world.now,
+            Operation::Renew | Operation::Ask(..) => Defect::time(defect, self.world.now),
         };
         let foreign = defect != Some(Defect::TenantUnchecked);
         let tenant = if foreign { call.tenant } else { TENANT };
@@ -107,16 +107,16 @@ impl Desk<'_> {
         let doctored = Defect::record(defect, &shard.record);
         let mut draft = Draft::new(doctored.as_ref().unwrap_or(&shard.record));
         let lease = self.lease(call, shard);
-        let (mut answer, spawned) = match call.deed {
-            Deed::Acquire => (self.acquire(&context, &mut draft, call.worker), Vec::new()),
-            Deed::Renew => (renew(&context, &mut draft, &lease), Vec::new()),
-            Deed::Ask(Ask::Replace(plan), op) => {
+        let (mut answer, spawned) = match call.operation {
+            Operation::Acquire => (self.acquire(&context, &mut draft, call.worker), Vec::new()),
+            Operation::Renew => (renew(&context, &mut draft, &lease), Vec::new()),
+            Operation::Ask(Ask::Replace(plan), op) => {
                 self.replace(&context, &mut draft, &lease, plan, op)
             }
-            Deed::Ask(Ask::Residual(plan), op) => {
+            Operation::Ask(Ask::Residual(plan), op) => {
                 self.residual(&context, &mut draft, &lease, plan, op)
             }
-            Deed::Ask(ask, op) => (simple(&context, &mut draft, &lease, ask, op), Vec::new()),
+            Operation::Ask(ask, op) => (simple(&context, &mut draft, &lease, ask, op), Vec::new()),
         };
         self.spoil(&mut answer, &mut draft, call, shard);
         Outcome { answer, changed: draft.into_changed(), spawned }
@@ -250,7 +250,7 @@ impl Desk<'_> {
 
 /// Moves the cursor of a checkpoint to the next key, if that is one of the shard's.
 fn go_ahead(draft: &mut Draft<'_>, call: &Call) {
-    let Deed::Ask(Ask::Checkpoint(Some(key)), _) = call.deed else { return };
+    let Operation::Ask(Ask::Checkpoint(Some(key)), _) = call.operation else { return };
     let record = draft.record_mut();
     let next = cursor_at(Some(key + 1));
     if let (true, Ok(cursor)) =
@@ -262,28 +262,28 @@ fn go_ahead(draft: &mut Draft<'_>, call: &Call) {
 
 impl Call {
     const fn is_acquire(&self) -> bool {
-        matches!(self.deed, Deed::Acquire)
+        matches!(self.operation, Operation::Acquire)
     }
 
     /// The key up to which the shard is said to be done.
     pub(crate) const fn key(&self) -> Option<Key> {
-        match self.deed {
-            Deed::Ask(Ask::Checkpoint(key) | Ask::Complete(key), _) => key,
-            Deed::Acquire | Deed::Renew | Deed::Ask(..) => None,
+        match self.operation {
+            Operation::Ask(Ask::Checkpoint(key) | Ask::Complete(key), _) => key,
+            Operation::Acquire | Operation::Renew | Operation::Ask(..) => None,
         }
     }
 
     /// How the shard is to be split.
     pub(crate) const fn plan(&self) -> Option<Plan> {
-        match self.deed {
-            Deed::Ask(Ask::Replace(plan) | Ask::Residual(plan), _) => Some(plan),
-            Deed::Acquire | Deed::Renew | Deed::Ask(..) => None,
+        match self.operation {
+            Operation::Ask(Ask::Replace(plan) | Ask::Residual(plan), _) => Some(plan),
+            Operation::Acquire | Operation::Renew | Operation::Ask(..) => None,
         }
     }
 
     /// Whether it is something that only the holder of a lease may do.
     pub(crate) const fn needs_lease(&self) -> bool {
-        !matches!(self.deed, Deed::Acquire | Deed::Ask(Ask::Unpark, _))
+        !matches!(self.operation, Operation::Acquire | Operation::Ask(Ask::Unpark, _))
     }
 }
 
