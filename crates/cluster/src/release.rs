@@ -1,4 +1,4 @@
-//! ReleaseReason shards.
+//! Releasing shards.
 
 use futures_util::Stream;
 use shardwright_contracts::{FenceEpoch, InfraError, ShardId};

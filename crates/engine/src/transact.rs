@@ -2,7 +2,9 @@
 //!
 //! [`Driver::settle`] sends one commit until its outcome is known. It is the only caller of
 //! [`Store::commit`]. Resending a commit is safe, because every commit compares revisions and may
-//! arrive late anyway: of all its copies, one at most is applied.
+//! arrive late anyway: of all its copies, one at most is applied. A commit that compares only
+//! absent keys may be applied again after those keys were deleted; such commits must be harmless
+//! to repeat.
 //!
 //! [`Driver::transact`] repeats a [`Transaction`] until it is stored, answered or refused. It owns
 //! back-off, the retry budget, stale decisions and the unresolved attempt: while there is one, a

@@ -146,7 +146,9 @@ impl Transaction for Naming<'_> {
 
     fn not_stored(&mut self, (_, at): Self::Answer, settled: &Settled) {
         if let Settled::Overtaken(error) = settled {
-            self.overtaken = Some((at, error.clone()));
+            // A later attempt may be decided on an older read.
+            let known = self.overtaken.as_ref().and_then(|(known, _)| *known);
+            self.overtaken = Some((at.max(known), error.clone()));
         }
     }
 

@@ -72,7 +72,8 @@ impl StoredCoordinator {
         place: ShardAddress,
         change: C,
     ) -> Result<(), C::Error> {
-        self.core.driver.transact(&mut SlotTransaction { core: &self.core, place, change }).await
+        let mut transaction = SlotTransaction { core: &self.core, place, change, overtaken: None };
+        self.core.driver.transact(&mut transaction).await
     }
 }
 
@@ -128,6 +129,16 @@ struct SlotTransaction<'c, C> {
     core: &'c Arc<Core>,
     place: ShardAddress,
     change: C,
+    /// What to report instead of a refusal: an attempt that may have been stored.
+    overtaken: Option<InfraError>,
+}
+
+impl<C: SlotChange> SlotTransaction<'_, C> {
+    /// A refusal, unless an attempt that was overtaken may have been stored.
+    fn refuse(&self, refusal: C::Error) -> Decided<EventCollector, C::Error> {
+        let refused = || Ok(Decision::Refuse(refusal));
+        self.overtaken.as_ref().map_or_else(refused, |unknown| Err(unknown.clone()))
+    }
 }
 
 impl<C: SlotChange> Transaction for SlotTransaction<'_, C> {
@@ -148,14 +159,14 @@ impl<C: SlotChange> Transaction for SlotTransaction<'_, C> {
     async fn decide(&mut self, basis: &Self::Basis) -> Decided<EventCollector, C::Error> {
         let (core, ShardAddress { tenant, key }) = (self.core, self.place);
         let Some(basis) = basis else {
-            return Ok(Decision::Refuse(ShardNotFound { key }.into()));
+            return self.refuse(ShardNotFound { key }.into());
         };
         let AskBasis { now, shard, asked, .. } = basis;
         let gate = shard.run_gate(core.fence_floor());
         let context = shard.context(*now, tenant, &gate);
         let (mut slot, mut events) = (asked.slot, core.publisher.collector());
         if let Err(refusal) = self.change.apply(&context, basis, &mut slot, &mut events) {
-            return Ok(Decision::Refuse(refusal));
+            return self.refuse(refusal);
         }
         let session = core.session().await?;
         let ask = SplitRequestRecord { fence: shard.record.head.fence, slot }.encode();
@@ -170,6 +181,9 @@ impl<C: SlotChange> Transaction for SlotTransaction<'_, C> {
 
     fn not_stored(&mut self, _: EventCollector, settled: &Settled) {
         self.core.forget_ended(settled);
+        if let Settled::Overtaken(error) = settled {
+            self.overtaken = Some(error.clone());
+        }
     }
 
     fn finish(

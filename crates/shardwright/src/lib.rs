@@ -40,7 +40,7 @@ mod run;
 use std::path::PathBuf;
 
 pub use each::{IntoResult, ItemError};
-pub use outcome::{Ending, Error, Outcome, Result};
+pub use outcome::{Error, Outcome, Result, RunEnd};
 pub use run::Run;
 use shardwright_jobs::Coordinator;
 use shardwright_jobs::begin::state_folder;

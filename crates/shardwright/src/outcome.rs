@@ -7,7 +7,7 @@ use shardwright_worker::connector::ConnectorError;
 
 /// How a run ended for this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum RunEnd {
     /// All items are done or parked.
     Finished,
     /// The process was stopped; running it again resumes the run.
@@ -18,7 +18,7 @@ pub enum Ending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// How it ended.
-    pub ending: Ending,
+    pub end: RunEnd,
     /// Items done by all processes together.
     pub items: u64,
     /// Items that failed and were parked.
@@ -29,11 +29,11 @@ pub struct Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ending, items, parked, .. } = self;
+        let Self { end, items, parked, .. } = self;
         write!(f, "{items} items done, {parked} parked")?;
-        match ending {
-            Ending::Finished => Ok(()),
-            Ending::Stopped => f.write_str("; stopped"),
+        match end {
+            RunEnd::Finished => Ok(()),
+            RunEnd::Stopped => f.write_str("; stopped"),
         }
     }
 }

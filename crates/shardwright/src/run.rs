@@ -21,7 +21,7 @@ use shardwright_worker::{Observer, RunOutcome, StopSignal, Worker, WorkerOptions
 
 use crate::Shardwright;
 use crate::each::{Each, IntoResult, ItemError};
-use crate::outcome::{Ending, Error, Outcome, Result};
+use crate::outcome::{Error, Outcome, Result, RunEnd};
 
 /// A run by its name, with what it is begun with if it is not there.
 pub struct Run<'a> {
@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
             output: output.clone(),
             run: *run,
         };
-        let ending = Worker::builder(TENANT, *run)
+        let end = Worker::builder(TENANT, *run)
             .backend(self.shardwright.coordinator.clone())
             .env(TokioEnv::current().ok_or(Error::NoRuntime)?)
             .connector(source)
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
             .await;
         // Whatever happened, other processes learn what was met in the source here.
         let handed_in = output.publish_journals(*run).await.map_err(Error::job);
-        match ending? {
+        match end? {
             RunOutcome::Done | RunOutcome::Parked { .. } => {
                 handed_in?;
                 self.conclude(&begun).await
@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
         let conclusion = Conclusion { coordinator, name: *name, run: *run, description, output };
         let receipt = conclusion.write().await.map_err(Error::job)?;
         Ok(Outcome {
-            ending: Ending::Finished,
+            end: RunEnd::Finished,
             items: receipt.keys,
             parked: receipt.parked.len() as u64,
             results: Some(output.place(RESULTS)),
@@ -225,6 +225,6 @@ impl<'a> Run<'a> {
             items += token.items;
             parked += u64::from(shard.head.status == ShardStatus::Parked);
         }
-        Ok(Outcome { ending: Ending::Stopped, items, parked, results: None })
+        Ok(Outcome { end: RunEnd::Stopped, items, parked, results: None })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shardwright::connectors::Lines;
-use shardwright::{Ending, Error, Item, ItemError, Outcome, Shardwright, StopSignal};
+use shardwright::{Error, Item, ItemError, Outcome, RunEnd, Shardwright, StopSignal};
 
 async fn open(folder: &Path) -> Shardwright {
     Shardwright::open(&format!("file:{}", folder.join("state").display())).await.unwrap()
@@ -40,7 +40,7 @@ async fn a_stopped_run_is_resumed_and_has_each_result_once() {
     let source = numbers(folder.path(), 3_000).await;
     let run = shardwright.run("it").source(source.clone()).stop(stop);
     let stopped = run.each(handler).await.unwrap();
-    assert_eq!((stopped.ending, stopped.results.is_some()), (Ending::Stopped, false));
+    assert_eq!((stopped.end, stopped.results.is_some()), (RunEnd::Stopped, false));
     assert!(stopped.items < 3_000, "{stopped}");
     let run = shardwright.run("it").source(source);
     let outcome = run.each(async |item: Item| Ok(format!("{}\n", item.text()?))).await.unwrap();

@@ -12,7 +12,7 @@ mod acts;
 mod healing;
 mod subject;
 
-pub(crate) use subject::{Ask, Subject, Told};
+pub(crate) use subject::{Ask, AskReply, Subject};
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ use crate::oracle::{ASSERTIONS, Finding, LIVENESS};
 use crate::request::{Answer, Request, RequestExt};
 use crate::rng::Rng;
 use crate::runtime::BEGINNING_US;
-use crate::runtime::executor::{Agenda, Clockwork, Executor, Home, TaskId};
+use crate::runtime::executor::{Agenda, Clockwork, Executor, TaskId, TaskOwner};
 use crate::runtime::fault::StoreFault;
 use crate::tally::RunTally;
 use crate::trace::Trace;
@@ -78,7 +78,7 @@ pub(crate) enum Later<L> {
 /// What tasks report.
 enum Report<P> {
     Opened { process: usize, life: u32, port: P },
-    Answered { task: TaskId, told: Told },
+    Answered { task: TaskId, told: AskReply },
 }
 
 type Reports<P> = Arc<Mutex<Vec<Report<P>>>>;
@@ -200,7 +200,7 @@ impl<S: Subject> Director<S> {
         let (reports, clock) = (Arc::clone(&self.reports), self.clock.clone());
         let (name, since_ms) = (ask.name(), self.clock.now_ms());
         let put = self.subject.put(port, ask.clone(), process);
-        let task = self.clock.spawn(Home::Process(process), async move {
+        let task = self.clock.spawn(TaskOwner::Process(process), async move {
             let told = put.await;
             if let Some(task) = clock.current() {
                 report(&reports, Report::Answered { task, told });
@@ -267,25 +267,27 @@ impl<S: Subject> Director<S> {
         Ok(())
     }
 
-    fn answered(&mut self, task: TaskId, told: Told) -> Result<(), Findings> {
+    fn answered(&mut self, task: TaskId, told: AskReply) -> Result<(), Findings> {
         let Some(call) = self.calls.remove(&task) else { return Ok(()) };
         self.note_answer(&call, &told);
         S::judge_answer(self, task, &told).map_err(|finding| vec![finding])?;
-        if let (Some(actor), Some(intent), Told::Answer(answer)) = (call.actor, call.intent, told) {
+        if let (Some(actor), Some(intent), AskReply::Answer(answer)) =
+            (call.actor, call.intent, told)
+        {
             self.learn(actor, intent, call.attempts, &answer);
         }
         Ok(())
     }
 
-    fn note_answer(&mut self, call: &Call, told: &Told) {
+    fn note_answer(&mut self, call: &Call, told: &AskReply) {
         let request = call.intent.as_ref().map(|intent| &intent.request);
         let run = request.map_or(0, |request| request.run_id().as_raw());
         let shard = request.and_then(|it| it.shard_id()).map_or(0, |it| it.as_raw());
         let op = request.and_then(|it| it.op_id()).map_or(0, |it| it.as_raw());
         let outcome = match told {
-            Told::Collected(Ok(_)) | Told::Active(Ok(_)) => "ok",
-            Told::Collected(Err(_)) | Told::Active(Err(_)) => "failed",
-            Told::Answer(answer) => match &**answer {
+            AskReply::Collected(Ok(_)) | AskReply::Active(Ok(_)) => "ok",
+            AskReply::Collected(Err(_)) | AskReply::Active(Err(_)) => "failed",
+            AskReply::Answer(answer) => match &**answer {
                 Ok(reply) if reply.is_replay() => "replayed",
                 Ok(_) => "ok",
                 answer @ Err(_) if is_unknown(answer) => "unknown",

@@ -24,7 +24,7 @@ use server::{Entry, Executed, Server};
 
 use crate::actor::Actor;
 use crate::coverage;
-use crate::director::{Ask, Call, Cast, Director, Findings, Lived, Subject, Tenant, Told};
+use crate::director::{Ask, AskReply, Call, Cast, Director, Findings, Lived, Subject, Tenant};
 use crate::fault::Fault;
 use crate::keyspace::Point;
 use crate::model::Model;
@@ -279,14 +279,14 @@ impl Subject for Memory {
         opened(director.subject.wire.clone());
     }
 
-    fn put(&self, port: FaultyWire, ask: Ask, _process: usize) -> BoxFuture<'static, Told> {
+    fn put(&self, port: FaultyWire, ask: Ask, _process: usize) -> BoxFuture<'static, AskReply> {
         Box::pin(async move {
             match ask {
                 Ask::Request { tenant, request, .. } => {
-                    Told::Answer(Box::new(port.call(tenant, request.as_ref()).await))
+                    AskReply::Answer(Box::new(port.call(tenant, request.as_ref()).await))
                 }
-                Ask::Collect(_) => Told::Collected(Ok(Vec::new())),
-                Ask::ListActive => Told::Active(Ok(Vec::new())),
+                Ask::Collect(_) => AskReply::Collected(Ok(Vec::new())),
+                Ask::ListActive => AskReply::Active(Ok(Vec::new())),
             }
         })
     }
@@ -329,7 +329,7 @@ impl Subject for Memory {
         Ok(())
     }
 
-    fn judge_answer(_: &mut MemoryDirector, _: TaskId, _: &Told) -> Result<(), Finding> {
+    fn judge_answer(_: &mut MemoryDirector, _: TaskId, _: &AskReply) -> Result<(), Finding> {
         // The wire changes no answer, and the server's are judged where they are given.
         Ok(())
     }

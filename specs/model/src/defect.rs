@@ -1,7 +1,7 @@
 //! Deliberate defects: what a driver or an operation would do if one rule were missing.
 //!
-//! No operation is rewritten for it. The executor hands it a doctored time, lease, gate or record, or
-//! spoils what it gives back, just as code without the rule would behave.
+//! No operation is rewritten for it. The executor passes a changed time, lease, run or record,
+//! or changes the result, just as code without the rule would behave.
 
 use std::num::NonZeroU32;
 

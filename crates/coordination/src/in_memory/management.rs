@@ -149,7 +149,7 @@ impl InMemoryCoordinator {
         };
         self.check_run_limit().map_err(CreateRunError::from)?;
         let step = ops::register_shards(&call, &record, &shards, op)?;
-        // ByteBudget comes first: without it there is to be no run either.
+        // Room is reserved first: without it there is no run either.
         let stored = self.store_manifest(tenant, run, config, &shards)?;
         if let RegisterStep::Ready(pending) = step {
             pending.apply(&call, &mut record, &mut events);

@@ -410,7 +410,7 @@ fn reasons_for_parking_and_spawned_shards_count_as_bytes_too() {
 fn a_split_that_is_refused_for_its_last_child_gives_back_all_room() {
     let (spec, middle) = (ShardSpecRef::new(b"a", b"b", b""), [b'a'; 10]);
     let plan = plan_split_replace(spec, CursorUpdate::initial(), &[&middle]).unwrap();
-    // ByteBudget for the ids of both children and for the range of the first.
+    // Room for the ids of both children and for the range of the first.
     let config = CoordinatorRuntimeConfig { slab_capacity: 2 + 2 * 16 + 15, ..small() };
     let mut coordinator = coordinator(config, 1);
     let lease = acquire(&mut coordinator, 1, 0);

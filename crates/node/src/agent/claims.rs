@@ -4,8 +4,7 @@ use std::time::Duration;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
 use shardwright_cluster::{ShardClaimError, ShardRelease, ShardReleaseError};
-use shardwright_contracts::{FenceEpoch, ShardId};
-use shardwright_coordination::InfraError;
+use shardwright_contracts::{FenceEpoch, InfraError, ShardId};
 use shardwright_placement::ops::ReleaseReason;
 
 use super::SessionAgent;

@@ -16,7 +16,7 @@ pub(crate) struct ViewState {
     fence_floor: FenceEpoch,
     gate: Option<(RunStateRecord, Revision)>,
     /// Shards that can be worked on, held or not.
-    open: BTreeMap<ShardId, Standing>,
+    open: BTreeMap<ShardId, Claimability>,
     owners: BTreeMap<ShardId, Owner>,
     /// Until when those of `open` are left alone that could not be acquired, whoever has them.
     refused: BTreeMap<ShardId, LogicalTime>,
@@ -33,7 +33,7 @@ pub(crate) struct ViewState {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Claimability {
     Free { place: usize },
     Held { until: LogicalTime },
 }
@@ -218,42 +218,42 @@ impl ViewState {
         let owner = self.owners.get(&shard).filter(|owner| owner.fence >= self.fence_floor);
         let deadline = owner.map(|owner| owner.deadline).max(self.refused.get(&shard).copied());
         let until = deadline.map(|deadline| deadline.saturating_add(self.skew_ms));
-        let wanted = until.map(|until| Standing::Held { until });
+        let wanted = until.map(|until| Claimability::Held { until });
         match (standing, wanted) {
-            (Standing::Free { .. }, None) => {}
+            (Claimability::Free { .. }, None) => {}
             (current, Some(wanted)) if current == wanted => {}
             (_, None) => {
                 self.unfree(shard);
                 self.make_free(shard);
             }
-            (_, Some(Standing::Held { until })) => {
+            (_, Some(Claimability::Held { until })) => {
                 self.unfree(shard);
                 self.held.insert((until, shard));
-                self.open.insert(shard, Standing::Held { until });
+                self.open.insert(shard, Claimability::Held { until });
             }
-            (_, Some(Standing::Free { .. })) => {}
+            (_, Some(Claimability::Free { .. })) => {}
         }
     }
 
     fn make_free(&mut self, shard: ShardId) {
-        self.open.insert(shard, Standing::Free { place: self.free.len() });
+        self.open.insert(shard, Claimability::Free { place: self.free.len() });
         self.free.push(shard);
     }
 
     /// Takes a shard out of the index that it is in.
     fn unfree(&mut self, shard: ShardId) {
         match self.open.get(&shard) {
-            Some(&Standing::Free { place }) if place < self.free.len() => {
+            Some(&Claimability::Free { place }) if place < self.free.len() => {
                 self.free.swap_remove(place);
                 // The last of the list has taken the place, unless it was the last itself.
                 if let Some(moved) = self.free.get(place) {
-                    self.open.insert(*moved, Standing::Free { place });
+                    self.open.insert(*moved, Claimability::Free { place });
                 }
             }
-            Some(&Standing::Held { until }) => {
+            Some(&Claimability::Held { until }) => {
                 self.held.remove(&(until, shard));
             }
-            Some(Standing::Free { .. }) | None => {}
+            Some(Claimability::Free { .. }) | None => {}
         }
     }
 

@@ -19,7 +19,7 @@ use super::tally;
 use super::tally::ClusterFault;
 use crate::oracle::Finding;
 use crate::planted::clusters::ClusterBug;
-use crate::runtime::executor::{Home, TaskId};
+use crate::runtime::executor::{TaskId, TaskOwner};
 
 /// A deadline beyond every deadline of a client. Only a planted bug uses it.
 const FORGOTTEN: Duration = Duration::from_secs(3_600);
@@ -45,7 +45,7 @@ pub(super) struct Ask {
 }
 
 /// What a client wants.
-struct Wish {
+struct PlannedCall {
     meaning: Meaning,
     target: String,
     method: &'static str,
@@ -55,30 +55,30 @@ struct Wish {
 impl Director {
     /// Some client calls something.
     pub(super) fn client_act(&mut self) {
-        let Some(door) = self.door() else { return };
+        let Some(entry) = self.entry() else { return };
         if !self.settings.is_calm && !self.healed && self.rng.chance(25) {
-            return self.odd_call(door);
+            return self.odd_call(entry);
         }
-        let wish = self.wish();
-        self.send(door, wish);
+        let planned = self.planned();
+        self.send(entry, planned);
     }
 
     /// A process that calls can be made through: mostly a gate.
-    fn door(&mut self) -> Option<usize> {
+    fn entry(&mut self) -> Option<usize> {
         let wants_gate = self.rng.chance(850);
-        let is_door = |(process, running): (usize, &Running)| match running {
+        let is_entry = |(process, running): (usize, &Running)| match running {
             Running::Gate(_) if wants_gate => Some(process),
             Running::Node(_) if !wants_gate => Some(process),
             _ => None,
         };
         let all = self.processes.iter().map(|process| &process.running).enumerate();
-        let mut doors: Vec<usize> = all.filter_map(is_door).collect();
+        let mut entries: Vec<usize> = all.filter_map(is_entry).collect();
         // A node that is about to go takes no new calls of clients.
-        doors.retain(|door| {
-            let state = self.processes.get(*door);
+        entries.retain(|entry| {
+            let state = self.processes.get(*entry);
             state.is_some_and(|state| !state.paused && !state.draining)
         });
-        self.rng.pick(&doors).copied()
+        self.rng.pick(&entries).copied()
     }
 
     fn shard_number(&mut self) -> u64 {
@@ -94,20 +94,20 @@ impl Director {
         format!("shard#{shard}/{}", if self.rng.chance(500) { "a" } else { "b" })
     }
 
-    fn wish(&mut self) -> Wish {
+    fn planned(&mut self) -> PlannedCall {
         let target = self.counter();
         let name: Arc<str> = target.as_str().into();
         let acknowledged = self.counted.get(&name).map_or(0, |counted| counted.0);
         let add = Meaning::Add(Arc::clone(&name));
         match self.rng.below(100) {
-            0..45 => Wish { meaning: add, target, method: "add", argument: String::new() },
+            0..45 => PlannedCall { meaning: add, target, method: "add", argument: String::new() },
             45..70 => {
                 let meaning = Meaning::Read(name, acknowledged);
-                Wish { meaning, target, method: "get", argument: String::new() }
+                PlannedCall { meaning, target, method: "get", argument: String::new() }
             }
             70..85 => {
                 let argument = self.rng.between(500, 120_000).to_string();
-                Wish { meaning: add, target, method: "dawdle", argument }
+                PlannedCall { meaning: add, target, method: "dawdle", argument }
             }
             _ => {
                 // Mostly to another counter of the same shard.
@@ -118,7 +118,7 @@ impl Director {
                 };
                 let (target, argument) = (format!("shard#{shard}/a"), other);
                 let meaning = Meaning::Add(argument.as_str().into());
-                Wish { meaning, target, method: "relay", argument }
+                PlannedCall { meaning, target, method: "relay", argument }
             }
         }
     }
@@ -129,16 +129,16 @@ impl Director {
         Duration::from_millis(ms)
     }
 
-    fn send(&mut self, door: usize, wish: Wish) {
-        let Ok(id) = ObjectId::parse(&wish.target) else { return };
+    fn send(&mut self, entry: usize, planned: PlannedCall) {
+        let Ok(id) = ObjectId::parse(&planned.target) else { return };
         let number = self.next_call + 1;
         let (target, timeout) = (ObjectKey::new(COUNTER, id), self.patience());
-        let call = Call::new(target, wish.method, payload(number, &wish.argument), timeout);
-        self.call(door, call, wish.meaning);
+        let call = Call::new(target, planned.method, payload(number, &planned.argument), timeout);
+        self.call(entry, call, planned.meaning);
     }
 
     /// Calls that cannot be answered, or must not be.
-    fn odd_call(&mut self, door: usize) {
+    fn odd_call(&mut self, entry: usize) {
         let timeout = self.patience();
         let node = self.rng.index(self.settings.nodes + self.settings.spare_nodes);
         let node = self.processes.get(node).map(|process| process.address.clone());
@@ -170,22 +170,22 @@ impl Director {
         if kind == 3 && self.rng.chance(500) {
             call.chain = Chain::new([call.target.clone()]);
         }
-        self.call(door, call, Meaning::Nothing);
+        self.call(entry, call, Meaning::Nothing);
     }
 
     /// Makes a call through a process.
-    pub(super) fn call(&mut self, door: usize, call: Call, meaning: Meaning) -> Option<TaskId> {
-        let running = self.processes.get(door)?.running.clone();
+    pub(super) fn call(&mut self, entry: usize, call: Call, meaning: Meaning) -> Option<TaskId> {
+        let running = self.processes.get(entry)?.running.clone();
         self.next_call += 1;
         let (number, words, clock) = (self.next_call, self.words.clone(), self.clock.clone());
         let (target, method) = (call.target.id.as_str().to_owned(), Arc::clone(&call.method));
-        self.note(format_args!("call {number} {method} of {target} through {door}"));
+        self.note(format_args!("call {number} {method} of {target} through {entry}"));
         let due_us = self.clock.now_us() + super::wire::micros(call.timeout);
         let mut call = call;
         if self.bug == Some(ClusterBug::DeadlineForgotten) {
             call.timeout = FORGOTTEN;
         }
-        let task = self.clock.spawn(Home::Process(door), async move {
+        let task = self.clock.spawn(TaskOwner::Process(entry), async move {
             let answer = match running {
                 Running::Gate(gate) => gate.call(call).await,
                 Running::Node(node) => node.call(call).await,
@@ -195,7 +195,7 @@ impl Director {
                 tell(&words, Word::Answered { task, answer });
             }
         });
-        self.calls.insert(task, Ask { number, process: door, meaning, due_us });
+        self.calls.insert(task, Ask { number, process: entry, meaning, due_us });
         Some(task)
     }
 

@@ -10,7 +10,7 @@ use shardwright_node::{
 };
 use shardwright_placement::{NodeAddress, ObjectId};
 
-use super::fenced_store::{Deed, Denial, FencedStoreLine, Row};
+use super::fenced_store::{CounterAccess, Denial, FencedStoreLine, Row};
 
 /// The name by which the type is known.
 pub(super) const COUNTER: &str = "Counter";
@@ -101,7 +101,7 @@ impl CounterType {
             return Ok(Row::default());
         };
         let (fence, name) = (counter.place.fence, Arc::clone(&counter.name));
-        let asked = self.line.ask(Deed { shard, fence, counter: name, write }).await;
+        let asked = self.line.ask(CounterAccess { shard, fence, counter: name, write }).await;
         asked.map_err(|denial| match denial {
             Denial::StaleFence => ObjectError::StaleFence,
             Denial::Overtaken | Denial::Silence => ObjectError::Unknown,

@@ -27,7 +27,7 @@ use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::clusters::{ClusterBug, plans_by};
 use crate::rng::Rng;
 use crate::runtime::env::SimEnv;
-use crate::runtime::executor::{Agenda, Clockwork, Executor, Home, TaskId};
+use crate::runtime::executor::{Agenda, Clockwork, Executor, TaskId, TaskOwner};
 use crate::runtime::faults::Faults;
 use crate::runtime::{BEGINNING_US, StoreClock};
 use crate::trace::Trace;
@@ -241,7 +241,7 @@ impl Director {
         let counters = self.counters(process, life, &address, &transport, &link);
         let types = ObjectTypes::new().with(COUNTER, counters);
         self.note(format_args!("process {process} starts its life {life}"));
-        self.clock.spawn(Home::Process(process), async move {
+        self.clock.spawn(TaskOwner::Process(process), async move {
             loop {
                 let transport = Arc::clone(&transport);
                 let opened = Cluster::open(link.clone(), env.clone(), options.clone()).await;

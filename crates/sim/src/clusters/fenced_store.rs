@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::tally::ClusterFault;
 use super::wire::Wires;
-use crate::runtime::executor::{Clockwork, Home};
+use crate::runtime::executor::{Clockwork, TaskOwner};
 
 /// How long a node waits for an answer of the store of objects.
 const TIMEOUT_US: u64 = 80_000;
@@ -24,9 +24,9 @@ pub(super) struct Row {
     version: u64,
 }
 
-/// Something that somebody does to a counter.
+/// A read or a write of a counter.
 #[derive(Clone, Debug)]
-pub(super) struct Deed {
+pub(super) struct CounterAccess {
     pub(super) shard: ShardId,
     pub(super) fence: Option<FenceEpoch>,
     pub(super) counter: Arc<str>,
@@ -34,7 +34,7 @@ pub(super) struct Deed {
     pub(super) write: Option<(Row, u64)>,
 }
 
-/// A deed that was accepted.
+/// An access that was accepted.
 #[derive(Clone, Debug)]
 pub(super) struct Effect {
     pub(super) process: usize,
@@ -43,7 +43,7 @@ pub(super) struct Effect {
     pub(super) fence: Option<FenceEpoch>,
 }
 
-/// Why a deed was not done.
+/// Why a access was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denial {
     StaleFence,
@@ -73,9 +73,9 @@ impl FencedStore {
 }
 
 impl State {
-    fn apply(&mut self, deed: &Deed, who: (usize, u32)) -> Result<Row, Denial> {
-        if let Some(fence) = deed.fence {
-            let highest = self.fences.entry(deed.shard).or_insert(fence);
+    fn apply(&mut self, access: &CounterAccess, who: (usize, u32)) -> Result<Row, Denial> {
+        if let Some(fence) = access.fence {
+            let highest = self.fences.entry(access.shard).or_insert(fence);
             if fence < *highest {
                 self.refused += 1;
                 return Err(Denial::StaleFence);
@@ -83,10 +83,10 @@ impl State {
             *highest = fence;
         }
         let (process, life) = who;
-        let (shard, fence) = (deed.shard, deed.fence);
+        let (shard, fence) = (access.shard, access.fence);
         self.effects.push(Effect { process, life, shard, fence });
-        let row = self.rows.entry(Arc::clone(&deed.counter)).or_default();
-        if let Some((over, value)) = deed.write {
+        let row = self.rows.entry(Arc::clone(&access.counter)).or_default();
+        if let Some((over, value)) = access.write {
             if over != *row {
                 return Err(Denial::Overtaken);
             }
@@ -107,16 +107,16 @@ pub(super) struct FencedStoreLine {
 }
 
 impl FencedStoreLine {
-    pub(super) async fn ask(&self, deed: Deed) -> Result<Row, Denial> {
+    pub(super) async fn ask(&self, access: CounterAccess) -> Result<Row, Denial> {
         let (reply, answer) = oneshot::channel();
-        self.clock.spawn(Home::Network, self.clone().carry(deed, reply));
+        self.clock.spawn(TaskOwner::Network, self.clone().carry(access, reply));
         match self.clock.within(TIMEOUT_US, answer).await {
             Some(Ok(result)) => result,
             Some(Err(_)) | None => Err(Denial::Silence),
         }
     }
 
-    async fn carry(self, deed: Deed, reply: oneshot::Sender<Result<Row, Denial>>) {
+    async fn carry(self, access: CounterAccess, reply: oneshot::Sender<Result<Row, Denial>>) {
         let (mut there_us, back_us, is_lost, is_unheard) = {
             let mut wires = self.wires.lock();
             let (there_us, back_us) = (wires.rng.between(50, 900), wires.rng.between(50, 900));
@@ -131,7 +131,7 @@ impl FencedStoreLine {
         if is_lost {
             return;
         }
-        let result = self.fenced_store.lock().apply(&deed, (self.process, self.life));
+        let result = self.fenced_store.lock().apply(&access, (self.process, self.life));
         self.clock.sleep_us(back_us).await;
         if !is_unheard {
             // Whoever asked may have given up.

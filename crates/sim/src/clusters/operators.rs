@@ -8,7 +8,7 @@ use shardwright_contracts::ShardId;
 use super::director::{Director, Later, Running, SimCluster, Word, tell};
 use super::oracle::calls::failed_in_calm;
 use crate::oracle::Finding;
-use crate::runtime::executor::{Home, TaskId};
+use crate::runtime::executor::{TaskId, TaskOwner};
 
 impl Director {
     /// Somebody does something to the cluster, as planned.
@@ -46,7 +46,7 @@ impl Director {
         let (process, cluster) = self.desk()?;
         self.note(format_args!("an operator asks {process}: {what}"));
         let (acting, words, clock) = (act(cluster), self.words.clone(), self.clock.clone());
-        let task = self.clock.spawn(Home::Process(process), async move {
+        let task = self.clock.spawn(TaskOwner::Process(process), async move {
             let result = acting.await;
             if let Some(task) = clock.current() {
                 tell(&words, Word::Operated { task, result });
@@ -147,7 +147,7 @@ impl Director {
         }
         let (life, words) = (state.life, self.words.clone());
         self.note(format_args!("process {process} is told to drain"));
-        self.clock.spawn(Home::Process(process), async move {
+        self.clock.spawn(TaskOwner::Process(process), async move {
             node.drain().await;
             tell(&words, Word::Drained { process, life });
         });

@@ -35,7 +35,7 @@ impl Director {
         let mortals: Vec<usize> = (0..nodes).filter(mortal).collect();
         if let Some(process) = self.rng.pick(&mortals).copied() {
             self.pin_to(process)?;
-            self.bury(process)?;
+            self.end_for_good(process)?;
             self.watch_over(idle, on_trial.then_some(leader).flatten().as_ref())?;
         }
         self.faults.lock().claimless.clear();
@@ -96,7 +96,7 @@ impl Director {
     }
 
     /// Ends a process, and waits until its session has run out.
-    fn bury(&mut self, process: usize) -> Result<(), Finding> {
+    fn end_for_good(&mut self, process: usize) -> Result<(), Finding> {
         let Some(node) = self.address(process) else { return Ok(()) };
         self.note(format_args!("process {process} dies"));
         self.stop(process);

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::tally::ClusterFault;
 use crate::rng::Rng;
-use crate::runtime::executor::{Clockwork, Home};
+use crate::runtime::executor::{Clockwork, TaskOwner};
 
 /// How long it takes to find out that nobody can be connected to.
 const CONNECT_US: u64 = 20_000;
@@ -136,7 +136,7 @@ impl Transport for Wire {
             let (reply, answer) = oneshot::channel();
             let (clock, wires) = (self.clock.clone(), self.wires.clone());
             let journey = Journey { clock, wires, from: self.process, limit_us };
-            self.clock.spawn(Home::Network, journey.carry(node.clone(), call, reply));
+            self.clock.spawn(TaskOwner::Network, journey.carry(node.clone(), call, reply));
             match self.clock.within(limit_us, answer).await {
                 Some(Ok(answer)) => answer,
                 Some(Err(_hung_up)) => Err(CallError::Unknown(UnknownWhy::Lost)),
@@ -200,7 +200,7 @@ impl Journey {
         };
         let (done, served) = oneshot::channel();
         let to = listener.process;
-        self.clock.spawn(Home::Process(to), async move {
+        self.clock.spawn(TaskOwner::Process(to), async move {
             // Whoever asked may have given up.
             let _gone = done.send(listener.service.answer(call).await);
         });

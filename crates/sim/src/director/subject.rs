@@ -26,7 +26,7 @@ pub(crate) enum Ask {
 
 /// What came of it.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
+pub(crate) enum AskReply {
     Answer(Box<Answer>),
     Collected(Result<Vec<RunAddress>, InfraError>),
     Active(Result<Vec<RunAddress>, InfraError>),
@@ -81,7 +81,7 @@ pub(crate) trait Subject: Sized {
     fn stopped(&mut self, _process: usize) {}
 
     /// Calls the backend through a process's port.
-    fn put(&self, port: Self::Port, ask: Ask, process: usize) -> BoxFuture<'static, Told>;
+    fn put(&self, port: Self::Port, ask: Ask, process: usize) -> BoxFuture<'static, AskReply>;
 
     /// A call has begun.
     fn called(director: &mut Director<Self>, task: TaskId, ask: Ask, call: &Call);
@@ -96,7 +96,7 @@ pub(crate) trait Subject: Sized {
     fn judge_answer(
         director: &mut Director<Self>,
         task: TaskId,
-        told: &Told,
+        told: &AskReply,
     ) -> Result<(), Finding>;
 
     /// How long it takes in chaos until the next act.

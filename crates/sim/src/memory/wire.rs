@@ -15,7 +15,7 @@ use crate::director::lock;
 use crate::fault::Fault;
 use crate::request::{Answer, Request};
 use crate::rng::Rng;
-use crate::runtime::executor::{Clockwork, Home, TaskId};
+use crate::runtime::executor::{Clockwork, TaskId, TaskOwner};
 
 /// How long a caller waits for an answer, in milliseconds.
 const TIMEOUT_MS: (u64, u64) = (20, 120);
@@ -158,7 +158,7 @@ impl FaultyWire {
             Delivery::Twice(later) => {
                 self.fault(Fault::ReplyDuplicated);
                 let (wire, again) = (self.clone(), answer.clone());
-                self.clock.spawn(Home::Network, async move {
+                self.clock.spawn(TaskOwner::Network, async move {
                     wire.fly(later).await;
                     wire.reply_late(task, again);
                 });
@@ -190,7 +190,7 @@ impl FaultyWire {
         inbox: UnboundedSender<Answer>,
     ) {
         let wire = self.clone();
-        self.clock.spawn(Home::Network, async move {
+        self.clock.spawn(TaskOwner::Network, async move {
             if later_ms > 0 {
                 wire.fly(later_ms).await;
                 if !lock(&wire.state).waiting.contains(&task) {

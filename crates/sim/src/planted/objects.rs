@@ -16,7 +16,7 @@ use shardwright_placement::{Claim, NodeAddress, TargetChunks};
 use shardwright_store::{Commit, Expect, Store, Versioned};
 
 use super::clusters::ClusterBug;
-use crate::runtime::executor::{Clockwork, Home};
+use crate::runtime::executor::{Clockwork, TaskOwner};
 use crate::runtime::link::Link;
 
 /// A type of objects with a bug around it, or with none.
@@ -144,7 +144,7 @@ impl EarlyRelease {
     }
 
     fn panic(&self) {
-        self.clock.spawn(Home::Process(self.process), async {
+        self.clock.spawn(TaskOwner::Process(self.process), async {
             // Without the message that a panic prints.
             std::panic::resume_unwind(Box::new("a shard was lost"));
         });

@@ -13,7 +13,7 @@ use shardwright_worker::sink::{Segment, Sink, SinkError};
 use super::bugs;
 use crate::oracle::Finding;
 use crate::runtime::env::SimEnv;
-use crate::workers::sink::{Shelf, ShelfSegment, failed};
+use crate::workers::sink::{SharedSegment, SharedSink, failed};
 use crate::workers::source::{Numbers, first_at, key};
 use crate::workers::{ACTS, live_with};
 
@@ -101,14 +101,14 @@ fn is_hit(result: &[u8]) -> bool {
     result.iter().map(|byte| usize::from(*byte)).sum::<usize>().is_multiple_of(EACH_RESULT)
 }
 
-impl Sink for Doctored<Shelf> {
-    type Segment = Doctored<ShelfSegment>;
+impl Sink for Doctored<SharedSink> {
+    type Segment = Doctored<SharedSegment>;
 
     async fn begin(
         &self,
         shard: ShardKey,
         fence: FenceEpoch,
-    ) -> Result<Doctored<ShelfSegment>, SinkError> {
+    ) -> Result<Doctored<SharedSegment>, SinkError> {
         let first = FenceEpoch::INITIAL;
         let segment = match self.bug {
             Some(WorkerBug::SegmentShared) => self.inner.reopen(shard, first),
@@ -131,7 +131,7 @@ impl Sink for Doctored<Shelf> {
     }
 }
 
-impl Segment for Doctored<ShelfSegment> {
+impl Segment for Doctored<SharedSegment> {
     fn append(&mut self, result: &[u8]) -> Result<(), SinkError> {
         match self.bug {
             Some(WorkerBug::ResultDropped) if is_hit(result) => return Ok(()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shardwright_contracts::{BoxFuture, Env, LogicalTime};
 
-use super::executor::{Clockwork, Home};
+use super::executor::{Clockwork, TaskOwner};
 use crate::rng::Rng;
 
 /// Time, tasks and chance as one process has them.
@@ -46,7 +46,7 @@ impl Env for SimEnv {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        self.clock.spawn(Home::Process(self.process), task);
+        self.clock.spawn(TaskOwner::Process(self.process), task);
     }
 
     fn random(&self) -> u64 {

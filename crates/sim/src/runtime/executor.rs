@@ -16,7 +16,7 @@ type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// With whom a task lives and dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum TaskOwner {
     /// A process, by its number.
     Process(usize),
     /// What is under way between processes and the store.
@@ -40,7 +40,7 @@ struct State {
     next_timer: u64,
     /// Tasks that can go on, in the order in which they were woken.
     ready: Vec<TaskId>,
-    spawned: Vec<(TaskId, Home, BoxedTask)>,
+    spawned: Vec<(TaskId, TaskOwner, BoxedTask)>,
     timers: BTreeMap<(u64, u64), Waker>,
     current: Option<TaskId>,
 }
@@ -73,7 +73,7 @@ impl Clockwork {
 
     pub(crate) fn spawn(
         &self,
-        home: Home,
+        home: TaskOwner,
         task: impl Future<Output = ()> + Send + 'static,
     ) -> TaskId {
         let mut state = self.shared.lock();
@@ -157,7 +157,7 @@ impl Wake for Wakeup {
 }
 
 struct Task {
-    home: Home,
+    home: TaskOwner,
     future: BoxedTask,
     wakeup: Arc<Wakeup>,
 }
@@ -204,7 +204,7 @@ impl Executor {
     fn pick(&self, rng: &mut Rng) -> Option<TaskId> {
         let stands_still = |id: &TaskId| {
             let home = self.tasks.get(id).map(|task| task.home);
-            matches!(home, Some(Home::Process(index)) if self.paused.contains(&index))
+            matches!(home, Some(TaskOwner::Process(index)) if self.paused.contains(&index))
         };
         let mut state = self.clockwork.shared.lock();
         let able: Vec<usize> = (0..state.ready.len())
@@ -246,7 +246,7 @@ impl Executor {
     /// Ends all tasks of a process at once, wherever they are.
     pub(crate) fn kill(&mut self, process: usize) {
         self.adopt_spawned();
-        let is_its = |task: &Task| task.home == Home::Process(process);
+        let is_its = |task: &Task| task.home == TaskOwner::Process(process);
         let ended: Vec<TaskId> =
             self.tasks.iter().filter(|(_, task)| is_its(task)).map(|(id, _)| *id).collect();
         for id in ended {
@@ -319,7 +319,7 @@ mod tests {
         let told = Arc::new(Mutex::new(Vec::new()));
         for name in 0..5_u64 {
             let (told, clock) = (Arc::clone(&told), clockwork.clone());
-            clockwork.spawn(Home::Network, async move {
+            clockwork.spawn(TaskOwner::Network, async move {
                 for round in 0..3 {
                     clock.sleep_us(10 * round).await;
                     told.lock().unwrap().push((clock.now_us(), name));
@@ -344,7 +344,7 @@ mod tests {
         let told = Arc::new(Mutex::new(Vec::new()));
         for process in 0..3 {
             let (told, clock) = (Arc::clone(&told), clockwork.clone());
-            clockwork.spawn(Home::Process(process), async move {
+            clockwork.spawn(TaskOwner::Process(process), async move {
                 clock.sleep_us(10).await;
                 told.lock().unwrap().push((process, clock.now_us()));
             });
@@ -367,7 +367,7 @@ mod tests {
         let mut executor = Executor::new(clockwork.clone());
         let told = Arc::new(Mutex::new(Vec::new()));
         let (out, clock) = (Arc::clone(&told), clockwork.clone());
-        clockwork.spawn(Home::Network, async move {
+        clockwork.spawn(TaskOwner::Network, async move {
             let quick = clock.within(10, clock.sleep_us(5)).await;
             let slow = clock.within(10, clock.sleep_us(50)).await;
             out.lock().unwrap().push((quick, slow, clock.now_us()));

@@ -13,7 +13,7 @@ use shardwright_store::{
 };
 use tokio::sync::oneshot;
 
-use super::executor::{Clockwork, Home};
+use super::executor::{Clockwork, TaskOwner};
 use super::fault::StoreFault;
 use super::faults::{Author, Cut, Delivery, Faults, Journey, STALE_MAX, TIMEOUT_US};
 use crate::planted::tamper::{Tamper, Untouched};
@@ -237,7 +237,7 @@ impl Store for Link {
         let author = Author { process: self.process, task: self.clock.current(), is_vandal: false };
         let journey = self.faults.lock().journey();
         let (reply, answer) = oneshot::channel();
-        self.clock.spawn(Home::Network, self.clone().carry(commit, journey, author, reply));
+        self.clock.spawn(TaskOwner::Network, self.clone().carry(commit, journey, author, reply));
         let outcome = match self.clock.within(TIMEOUT_US, answer).await {
             Some(Ok(result)) => result,
             Some(Err(_)) | None => Err(CommitError::Unknown(silence())),
@@ -249,7 +249,7 @@ impl Store for Link {
         self.reach().await?;
         let changes = self.store.watch(range, after).await?;
         let (sender, passed_on) = Changes::channel(WATCH_CAPACITY);
-        self.clock.spawn(Home::Network, self.clone().pump(changes, sender, after));
+        self.clock.spawn(TaskOwner::Network, self.clone().pump(changes, sender, after));
         Ok(passed_on)
     }
 

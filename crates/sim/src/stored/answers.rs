@@ -16,7 +16,7 @@ use shardwright_store::Revision;
 use super::call_log::{CallLog, CallRecord, CallState, INERT, QUARANTINE, Version};
 use super::record_checks::Address;
 use super::steps::is_inert;
-use crate::director::{Ask, Told};
+use crate::director::{Ask, AskReply};
 use crate::model::{Model, TenantModel};
 use crate::oracle::{Finding, Observation, Oracle, REFUSALS, TENANTS};
 use crate::request::operation::{ChangeRun, CreateRun};
@@ -65,7 +65,7 @@ impl CallLog {
     pub(crate) fn answered(
         &mut self,
         task: TaskId,
-        told: &Told,
+        told: &AskReply,
         terms: Terms,
     ) -> Result<(), Finding> {
         let moment = (self.seen(), self.now_ms());
@@ -78,7 +78,7 @@ impl CallLog {
         let times = [LogicalTime::from_millis(call.not_before_ms), self.records.clock];
         let Some(call) = self.calls.get(&task) else { return Ok(()) };
         match (&call.ask, told) {
-            (Ask::Request { tenant, request, .. }, Told::Answer(outcome)) => {
+            (Ask::Request { tenant, request, .. }, AskReply::Answer(outcome)) => {
                 let address = (*tenant, request.run_id());
                 let case = Case { address, request, outcome, from, terms, times, call };
                 self.judge_effects(&case, &call.effects)?;
@@ -92,10 +92,10 @@ impl CallLog {
                     Ok(_) | Err(_) => Ok(()),
                 }
             }
-            (Ask::Collect(_), Told::Collected(Ok(runs))) => {
+            (Ask::Collect(_), AskReply::Collected(Ok(runs))) => {
                 self.judge_collected(runs, call.started)
             }
-            (Ask::ListActive, Told::Active(Ok(runs))) => self.judge_active(runs, from),
+            (Ask::ListActive, AskReply::Active(Ok(runs))) => self.judge_active(runs, from),
             _ => Ok(()),
         }
     }

@@ -16,7 +16,7 @@ use shardwright_store::{ChangeSet, Revision, StoreRange};
 use super::offers::{Life, Offers};
 use super::record_checks::{Address, REMOVAL, RecordChecks, TIME, Touched};
 use super::steps::{self, Asked, EXPLAINED, Step};
-use crate::director::{Ask, Told};
+use crate::director::{Ask, AskReply};
 use crate::model::{Model, RunModel};
 use crate::oracle::{Finding, OF_STEPS, Observation, Oracle, judge_by};
 use crate::request::operation::Renew;
@@ -90,7 +90,7 @@ pub(crate) enum CallState {
     Open,
     /// Whoever asked is gone.
     Abandoned,
-    Answered(Told),
+    Answered(AskReply),
 }
 
 /// The runs of one moment, as far as they can be asked for.
@@ -409,7 +409,7 @@ impl CallLog {
         let Some(call) = task.and_then(|task| self.calls.get_mut(&task)) else { return Ok(()) };
         call.effects.push(at);
         let denied = match &call.state {
-            CallState::Answered(Told::Answer(outcome)) => {
+            CallState::Answered(AskReply::Answer(outcome)) => {
                 steps::is_inert(outcome).then(|| format!("{outcome:?}"))
             }
             CallState::Answered(_) | CallState::Open | CallState::Abandoned => None,

@@ -15,7 +15,7 @@ use super::answers::Case;
 use super::call_log::{CallLog, CallRecord, CallState};
 use super::record_checks::Address;
 use super::steps::{EXPLAINED, is_inert};
-use crate::director::Told;
+use crate::director::AskReply;
 use crate::oracle::Finding;
 use crate::request::operation::{DeclineSplit, RequestSplit};
 use crate::request::{Request, RequestExt};
@@ -36,7 +36,7 @@ impl CallRecord {
 
     /// Whether it may have been done.
     fn may_be_done(&self) -> bool {
-        !matches!(&self.state, CallState::Answered(Told::Answer(told)) if is_inert(told))
+        !matches!(&self.state, CallState::Answered(AskReply::Answer(told)) if is_inert(told))
     }
 
     /// Whether it may have been decided so long before a moment.

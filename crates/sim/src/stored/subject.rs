@@ -17,7 +17,7 @@ use super::fault_plan::{self, Damage, StoreLater};
 use super::record_checks::RecordChecks;
 use super::settings::Settings;
 use super::{StoredDirector, listening};
-use crate::director::{Ask, Call, Cast, Director, Findings, Subject, Tenant, Told, lock};
+use crate::director::{Ask, AskReply, Call, Cast, Director, Findings, Subject, Tenant, lock};
 use crate::model::Model;
 use crate::oracle::Finding;
 use crate::planted::stored::StoredBug;
@@ -25,7 +25,7 @@ use crate::planted::stored_doctor::StoredDoctor;
 use crate::planted::stored_tamper::{Rumours, StoredTamper};
 use crate::rng::Rng;
 use crate::runtime::env::SimEnv;
-use crate::runtime::executor::{Clockwork, Home, TaskId};
+use crate::runtime::executor::{Clockwork, TaskId, TaskOwner};
 use crate::runtime::faults::Faults;
 use crate::runtime::link::Link;
 use crate::runtime::{BEGINNING_US, StoreClock};
@@ -167,7 +167,7 @@ impl Subject for Stored {
             config.skew_allowance_ms = 0;
         }
         let (opened, clock) = (director.opening(process), director.clock.clone());
-        director.clock.spawn(Home::Process(process), async move {
+        director.clock.spawn(TaskOwner::Process(process), async move {
             loop {
                 let (link, env, keys) = (link.clone(), env.clone(), keys.clone());
                 match StoredCoordinator::open(link, env, keys, config).await {
@@ -190,7 +190,7 @@ impl Subject for Stored {
         }
     }
 
-    fn put(&self, port: Self::Port, ask: Ask, process: usize) -> BoxFuture<'static, Told> {
+    fn put(&self, port: Self::Port, ask: Ask, process: usize) -> BoxFuture<'static, AskReply> {
         let doctor = self.doctor.clone();
         Box::pin(async move {
             match ask {
@@ -199,15 +199,15 @@ impl Subject for Stored {
                         Some(doctor) => doctor.call(&port, process, tenant, request).await,
                         None => port.call(tenant, request.as_ref()).await,
                     };
-                    Told::Answer(Box::new(answer))
+                    AskReply::Answer(Box::new(answer))
                 }
                 Ask::Collect(retention) => {
                     let mut out = Vec::new();
-                    Told::Collected(port.collect_into(retention, &mut out).await.map(|()| out))
+                    AskReply::Collected(port.collect_into(retention, &mut out).await.map(|()| out))
                 }
                 Ask::ListActive => {
                     let mut out = Vec::new();
-                    Told::Active(port.list_active_runs_into(&mut out).await.map(|()| out))
+                    AskReply::Active(port.list_active_runs_into(&mut out).await.map(|()| out))
                 }
             }
         })
@@ -253,11 +253,11 @@ impl Subject for Stored {
     fn judge_answer(
         director: &mut StoredDirector,
         task: TaskId,
-        told: &Told,
+        told: &AskReply,
     ) -> Result<(), Finding> {
         let Director { subject, tally, .. } = director;
         let record = subject.log.calls.get(&task);
-        if let (Some(request), Told::Answer(answer)) =
+        if let (Some(request), AskReply::Answer(answer)) =
             (record.and_then(|it| it.ask.request()), told)
         {
             tally.outcome(request, answer);

@@ -17,7 +17,7 @@ use super::operator::Order;
 use super::oracle::{ALONE, judge_alone, judge_commit, judge_lease};
 use super::script::{Call, Script, Sight};
 use super::settings::{CALENDAR_OFF_MS, Settings};
-use super::sink::Shelf;
+use super::sink::SharedSink;
 use super::source::{Numbers, ranges};
 use super::stored_state::{RUN, StoredState, TENANT};
 use super::tally::WorkerTally;
@@ -26,7 +26,7 @@ use crate::oracle::{ASSERTIONS, Finding};
 use crate::planted::workers::{Doctored, WorkerBug};
 use crate::rng::Rng;
 use crate::runtime::env::SimEnv;
-use crate::runtime::executor::{Agenda, Clockwork, Executor, Home};
+use crate::runtime::executor::{Agenda, Clockwork, Executor, TaskOwner};
 use crate::runtime::faults::Faults;
 use crate::runtime::link::Link;
 use crate::runtime::{BEGINNING_US, StoreClock};
@@ -192,7 +192,7 @@ impl Director {
         let link = Link::new(store, limits, clock.clone(), self.faults.clone(), process);
         let (script, settings, bug) = (self.script.clone(), self.settings.clone(), self.bug);
         self.note(format_args!("process {process} starts its life {life}"));
-        self.clock.spawn(Home::Process(process), async move {
+        self.clock.spawn(TaskOwner::Process(process), async move {
             let coordinator = open(&link, &env, &settings, &clock).await;
             if is_operator {
                 return report(&words, Word::Opened { life, coordinator });
@@ -202,7 +202,7 @@ impl Director {
                 .backend(coordinator.clone())
                 .connector(Doctored::new(source, bug))
                 .handler(ScriptedHandler::new(script.clone(), process, &settings))
-                .sink(Doctored::new(Shelf { script: script.clone() }, bug))
+                .sink(Doctored::new(SharedSink { script: script.clone() }, bug))
                 .env(Doctored::new(env, bug))
                 .options(settings.worker)
                 .stop(stop)

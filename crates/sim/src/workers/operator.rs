@@ -9,7 +9,7 @@ use super::director::{Director, Word, report};
 use super::source::left;
 use super::stored_state::{RUN, TENANT};
 use super::tally::WorkerFault;
-use crate::runtime::executor::Home;
+use crate::runtime::executor::TaskOwner;
 
 /// How often an order is sent again with the same op id.
 const ATTEMPTS: u32 = 6;
@@ -78,7 +78,7 @@ impl Director {
         let (coordinator, clock, words) =
             (coordinator.clone(), self.clock.clone(), self.words.clone());
         let op = OpId::from_raw(self.rng.next());
-        self.clock.spawn(Home::Process(self.settings.processes), async move {
+        self.clock.spawn(TaskOwner::Process(self.settings.processes), async move {
             let mut how = String::new();
             for _ in 0..ATTEMPTS {
                 let done = match order {

@@ -12,12 +12,12 @@ use super::tally::WorkerFault;
 
 /// The sink that all processes share.
 #[derive(Clone)]
-pub(crate) struct Shelf {
+pub(crate) struct SharedSink {
     pub(crate) script: Script,
 }
 
 /// A segment as its holder has it.
-pub(crate) struct ShelfSegment {
+pub(crate) struct SharedSegment {
     script: Script,
     shard: ShardId,
     fence: FenceEpoch,
@@ -42,17 +42,17 @@ pub(crate) fn digest(bytes: &[u8]) -> [u8; 32] {
     digest
 }
 
-impl Shelf {
+impl SharedSink {
     /// Goes on with a segment that may be there already.
-    pub(crate) fn reopen(&self, shard: ShardKey, fence: FenceEpoch) -> ShelfSegment {
+    pub(crate) fn reopen(&self, shard: ShardKey, fence: FenceEpoch) -> SharedSegment {
         let (script, shard) = (self.script.clone(), shard.shard);
         let bytes = script.lock().segments.get(&(shard, fence)).cloned().unwrap_or_default();
         let items = items_in(&bytes).len() as u64;
-        ShelfSegment { script, shard, fence, bytes, items }
+        SharedSegment { script, shard, fence, bytes, items }
     }
 }
 
-impl ShelfSegment {
+impl SharedSegment {
     pub(crate) const fn fence(&self) -> FenceEpoch {
         self.fence
     }
@@ -68,10 +68,10 @@ impl ShelfSegment {
     }
 }
 
-impl Sink for Shelf {
-    type Segment = ShelfSegment;
+impl Sink for SharedSink {
+    type Segment = SharedSegment;
 
-    async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<ShelfSegment, SinkError> {
+    async fn begin(&self, shard: ShardKey, fence: FenceEpoch) -> Result<SharedSegment, SinkError> {
         self.script.dawdle(20, 500).await;
         let mut state = self.script.lock();
         if state.strikes(8, WorkerFault::SegmentRefused) {
@@ -83,7 +83,7 @@ impl Sink for Shelf {
         }
         drop(state);
         let script = self.script.clone();
-        Ok(ShelfSegment { script, shard, fence, bytes: Vec::new(), items: 0 })
+        Ok(SharedSegment { script, shard, fence, bytes: Vec::new(), items: 0 })
     }
 
     async fn read(
@@ -104,7 +104,7 @@ impl Sink for Shelf {
     }
 }
 
-impl Segment for ShelfSegment {
+impl Segment for SharedSegment {
     fn append(&mut self, result: &[u8]) -> Result<(), SinkError> {
         self.append_copied(result, 1)
     }
