@@ -8,7 +8,7 @@ use shardwright_contracts::{
 use shardwright_coordination::{
     AcquireError, AsyncCoordinationBackend, AsyncRunManagement, AsyncShardClaiming,
     CheckpointError, CreateRunError, IdempotentOutcome, InfraError, Lease, ParkReason,
-    RegisterShardsError, RunTransitionError,
+    RegisterShardsError, RunTransitionError, SplitRequestError,
 };
 use shardwright_runs::{EngineConfig, LeaseBinding};
 use shardwright_store::memory::MemoryStore;
@@ -303,6 +303,23 @@ fn an_acquire_that_was_overtaken_before_it_was_applied_is_refused() {
     assert!(matches!(taken, Err(AcquireError::AlreadyLeased(_))), "{taken:?}");
     assert_eq!(site.run(store.deliver_late()), 0);
     assert_eq!(site.run(list(&engine))[0].acquire_count, 1);
+}
+
+#[test]
+fn a_split_request_that_was_declined_before_its_answer_came_is_not_reported_as_refused() {
+    let site = Site::new();
+    let (engine, store) = site.flaky_engine();
+    site.run(start(&engine, 1));
+    let (world, holder) = (site.world.clone(), site.engine());
+    let lease = site.run(acquire(&holder, 0, 1));
+    store.meanwhile(move || {
+        let declined = holder.decline_split(TENANT, &lease, LEASE_MS);
+        world.run_or_drop(declined).unwrap().unwrap();
+    });
+    store.next([Fate::LoseAnswer]);
+    let requested = site.run(engine.request_split(TENANT, shard(0), worker(2), LEASE_MS));
+    let is_unknown = matches!(&requested, Err(SplitRequestError::BackendError(e)) if is_unknown(e));
+    assert!(is_unknown, "{requested:?}");
 }
 
 #[test]
