@@ -126,10 +126,10 @@ mod tests {
         assert!(allows("shardwright-frontier", "shardwright-contracts", Normal));
         assert!(allows("shardwright-engine", "shardwright-store", Normal));
         assert!(allows("shardwright-engine", "shardwright-contracts", Build));
-        assert!(allows("shardwright-node", "shardwright-coordination", Normal));
+        assert!(allows("shardwright-node", "shardwright-placement", Normal));
         assert!(allows("shardwright-sim", "shardwright-frontier", Normal));
         assert!(allows("shardwright-cli", "shardwright-frontier", Normal));
-        assert!(allows("shardwright-examples", "shardwright-sim", Normal));
+        assert!(allows("shardwright-examples", "shardwright-worker", Normal));
     }
 
     #[test]
@@ -143,7 +143,9 @@ mod tests {
         assert!(!allows("shardwright-process", "shardwright-connectors", Normal));
         assert!(!allows("shardwright-engine", "shardwright-frontier", Build));
         assert!(!allows("shardwright-engine", "shardwright-coordination", Normal));
+        assert!(!allows("shardwright-node", "shardwright-coordination", Normal));
         assert!(!allows("shardwright-server", "shardwright-node", Normal));
+        assert!(!allows("shardwright-cli", "shardwright-sim", Normal));
         assert!(!allows("shardwright-cli", "xtask", Normal));
         assert!(!allows("xtask", "shardwright-contracts", Normal));
     }
