@@ -1,9 +1,8 @@
 //! Bounded storage for many byte strings and shard specs, preallocated once.
 //!
-//! [`ByteSlab`] owns one buffer and hands out slots of it; [`ShardArena`] stores whole specs on
-//! top. Neither touches the heap after construction, both say [`SlabFull`] when they run out, and
-//! a handle that was freed, or that another slab gave out, is recognised and never answered with
-//! somebody else's bytes.
+//! [`ByteSlab`] owns one buffer and hands out slots of it. [`ShardArena`] stores whole specs on
+//! top. Neither allocates after construction, and both return [`SlabFull`] when they run out. A
+//! freed handle, or one of another slab, is detected and never returns the bytes of another slot.
 
 mod byte_slab;
 mod extents;
@@ -14,7 +13,7 @@ use crate::spec::ShardSpecRef;
 
 pub use byte_slab::{ByteSlab, ByteSlot, SlabFull, SlabTooLarge};
 
-/// A spec in a [`ShardArena`], good until it is freed or the arena is cleared.
+/// A spec in a [`ShardArena`]. Valid until it is freed or the arena is cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShardSpecHandle {
     slot: ByteSlot,
@@ -30,8 +29,8 @@ impl fmt::Debug for ShardSpecHandle {
 
 /// Preallocated storage for shard specs.
 ///
-/// It stores what it is given: whoever allocates a spec has checked it, and whoever registers
-/// one from here checks it again as part of its manifest.
+/// It does not check specs. The caller checks a spec before it allocates one, and the registration
+/// checks it again as part of its manifest.
 #[derive(Debug)]
 pub struct ShardArena {
     slab: ByteSlab,
@@ -43,14 +42,14 @@ impl ShardArena {
     ///
     /// # Panics
     ///
-    /// If that is more than can be had; see [`ByteSlab::new`]. Use [`ShardArena::try_new`] for
-    /// sizes that come from outside.
+    /// If the memory is not available; see [`ByteSlab::new`]. Use [`ShardArena::try_new`] for sizes
+    /// from outside.
     #[must_use]
     pub fn new(max_specs: u32, byte_capacity: u32) -> Self {
         Self { slab: ByteSlab::new(max_specs, byte_capacity) }
     }
 
-    /// Like [`ShardArena::new`], if that can be had.
+    /// Like [`ShardArena::new`], but fails if the memory is not available.
     pub fn try_new(max_specs: u32, byte_capacity: u32) -> Result<Self, SlabTooLarge> {
         Ok(Self { slab: ByteSlab::try_new(max_specs, byte_capacity)? })
     }
@@ -58,7 +57,7 @@ impl ShardArena {
     /// Stores a copy of `spec`.
     pub fn alloc(&mut self, spec: ShardSpecRef<'_>) -> Result<ShardSpecHandle, SlabFull> {
         let slot = self.slab.insert_parts(&[spec.start(), spec.end(), spec.metadata()])?;
-        // The slab took all three, so each length fits the 32 bits that its offsets have.
+        // The slab has stored all three, so each length fits 32 bits.
         Ok(ShardSpecHandle {
             slot,
             start_len: spec.start().len() as u32,
@@ -75,7 +74,7 @@ impl ShardArena {
         Some(ShardSpecRef::new(start, end, metadata))
     }
 
-    /// Frees a spec; says whether it was there to be freed.
+    /// Frees a spec. Returns whether it was stored.
     pub fn free(&mut self, handle: ShardSpecHandle) -> bool {
         self.slab.remove(handle.slot)
     }
@@ -85,19 +84,19 @@ impl ShardArena {
         self.slab.clear();
     }
 
-    /// How many specs are stored.
+    /// The number of stored specs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slab.slots_used()
     }
 
-    /// Whether nothing is stored.
+    /// Whether no spec is stored.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many bytes the stored specs take.
+    /// The bytes of the stored specs.
     #[must_use]
     pub const fn bytes_used(&self) -> usize {
         self.slab.bytes_used()
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn returns_the_parts_as_they_were() {
+    fn stored_spec_is_returned_unchanged() {
         let mut arena = ShardArena::new(3, 64);
         let unbounded = ShardSpecRef::new(b"", b"", b"");
         let handles = [spec(), unbounded, spec().with_metadata(b"")]
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_says_how_full_it_is_and_not_of_what() {
+    fn debug_output_shows_usage_and_no_bytes() {
         let mut arena = ShardArena::try_new(3, 64).unwrap();
         let handle = arena.alloc(spec()).unwrap();
         let text = format!("{arena:?} {handle:?}");
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn stale_and_foreign_handles_answer_nothing() {
+    fn stale_and_foreign_handles_return_none() {
         let (mut arena, mut other) = (ShardArena::new(1, 20), ShardArena::new(1, 20));
         let handle = arena.alloc(spec()).unwrap();
         let foreign = other.alloc(spec()).unwrap();

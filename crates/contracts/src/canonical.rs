@@ -1,9 +1,8 @@
-//! One byte form per value, and the hash domains that digest it.
+//! One byte form per value, and the hash domains of its digest.
 //!
-//! Two values that mean the same thing write the same bytes, and two that differ write different
-//! ones, so a digest of the bytes stands for the value. The framing is fixed: integers are
-//! little-endian, byte strings carry their length, an optional value carries a presence byte and
-//! an enum is one byte.
+//! Equal values write equal bytes, and different values write different bytes, so a digest of the
+//! bytes identifies the value. The framing is fixed: integers are little-endian, byte strings carry
+//! their length, an optional value carries a presence byte, and an enum is one byte.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -17,9 +16,9 @@ pub trait CanonicalBytes {
     fn write_canonical<S: CanonicalSink + ?Sized>(&self, sink: &mut S);
 }
 
-/// Where canonical bytes go: a hasher, or a buffer.
+/// A sink of canonical bytes: a hasher or a buffer.
 pub trait CanonicalSink {
-    /// Appends bytes as they are, without a length. Only for fixed widths.
+    /// Appends bytes without a length. Only for fixed widths.
     fn put_raw(&mut self, bytes: &[u8]);
 
     /// Appends one byte.
@@ -45,8 +44,8 @@ pub trait CanonicalSink {
 
     /// Appends a length or a count as four bytes.
     ///
-    /// One that does not fit is written as all ones and then in eight bytes. No validated value
-    /// is that long, but the framing stays unambiguous without a panic.
+    /// A length that does not fit is written as all ones and then in eight bytes. No validated
+    /// value is that long, but the framing stays unambiguous without a panic.
     fn put_len(&mut self, len: usize) {
         match u32::try_from(len) {
             Ok(short) if short != u32::MAX => self.put_u32(short),
@@ -72,23 +71,23 @@ impl CanonicalSink for Vec<u8> {
     }
 }
 
-/// What a digest is for. Equal bytes in two domains give unrelated digests.
+/// The purpose of a digest. Equal bytes in two domains give unrelated digests.
 ///
-/// The context strings are part of every stored digest: a new meaning gets a new domain, an
-/// existing one never changes.
+/// Stored digests depend on the context strings. A new purpose gets a new domain, and existing
+/// domains never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Domain {
     /// Ids of shards that a split derives.
     SplitId,
-    /// Fingerprints of an operation's parameters, by which a replay is told from a conflict.
+    /// Fingerprints of an operation's parameters. They distinguish a replay from a conflict.
     OpPayload,
 }
 
 impl Domain {
-    /// Every domain there is.
+    /// Every domain.
     pub const ALL: [Self; 2] = [Self::SplitId, Self::OpPayload];
 
-    /// Its place in [`Domain::ALL`].
+    /// Its index in [`Domain::ALL`].
     const fn index(self) -> usize {
         match self {
             Self::SplitId => 0,
@@ -105,10 +104,10 @@ impl Domain {
         }
     }
 
-    /// Deriving a domain's key costs as much as a short hash, so each is derived once and kept.
+    /// Deriving a domain's key costs as much as a short hash, so each is derived once and cached.
     ///
-    /// What is kept is the key and not a hasher to be copied: a hasher has room for the largest
-    /// input there can be, and copying that room costs as much as a short hash, too.
+    /// The cache holds the key, not a hasher: copying a hasher with its large buffer costs as much
+    /// as a short hash, too.
     fn context_key(self) -> &'static ContextKey {
         static CONTEXT_KEYS: OnceLock<[ContextKey; Domain::ALL.len()]> = OnceLock::new();
         let context_keys = CONTEXT_KEYS
@@ -122,19 +121,19 @@ impl Domain {
     }
 }
 
-/// How many bytes are gathered before they are hashed.
+/// Bytes that are collected before they are hashed.
 ///
-/// Framed values come in many small pieces, each of which would cost the hash function a call. Two
-/// of its blocks hold most of what is fingerprinted.
+/// Framed values come in many small pieces, and each would cost a call of the hash function. Two of
+/// its blocks hold most fingerprinted values.
 const GATHERED_MAX: usize = 128;
 
 /// Digests canonical bytes within one [`Domain`].
 #[derive(Clone)]
 pub struct DomainHasher {
     domain: Domain,
-    /// What is to be hashed next.
+    /// Collected bytes that are not hashed yet.
     gathered: ArrayVec<u8, GATHERED_MAX>,
-    /// What was hashed already, once there was more than could be gathered.
+    /// The hasher, once more bytes came than can be collected.
     hashed: Option<blake3::Hasher>,
 }
 
@@ -179,7 +178,7 @@ impl DomainHasher {
         u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7])
     }
 
-    /// Adds bytes for which there is no room among the gathered ones.
+    /// Adds bytes that do not fit the collected ones.
     #[cold]
     fn put_beyond(&mut self, bytes: &[u8]) {
         let hashed = self.hashed.get_or_insert_with(|| self.domain.hasher());
@@ -231,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn absent_and_empty_are_told_apart() {
+    fn absent_and_empty_differ() {
         assert_eq!(written(|s| s.put_optional_bytes(None)), [0]);
         assert_eq!(written(|s| s.put_optional_bytes(Some(b""))), [1, 0, 0, 0, 0]);
     }
 
     #[test]
-    fn a_length_beyond_four_bytes_is_escaped_not_cut() {
+    fn length_beyond_four_bytes_is_escaped() {
         let longest_short = u32::MAX as usize - 1;
         assert_eq!(written(|s| s.put_len(longest_short)), [0xfe, 0xff, 0xff, 0xff]);
         for len in [u32::MAX as usize, u32::MAX as usize + 1] {
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_of_the_pieces_does_not_matter() {
+    fn digest_is_independent_of_the_piece_sizes() {
         let bytes: Vec<u8> = (0..1_000_u32).map(|n| n as u8).collect();
         let expected = blake3::derive_key(Domain::OpPayload.context(), &bytes);
         for size in [1, 2, 63, 64, 65, 127, 128, 129, 255, 256, 257, 999, 1_000] {
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_framed_so_that_it_cannot_run_into_the_value() {
+    fn tag_is_framed() {
         let tagged = |tag: &[u8], rest: &[u8]| {
             let mut hasher = DomainHasher::tagged(Domain::OpPayload, tag);
             hasher.put_raw(rest);

@@ -1,11 +1,11 @@
-//! How far a shard has been processed.
+//! The progress of a shard.
 //!
-//! A cursor is a pair: the last key, which everyone may compare, and a token, which only the
-//! connector that wrote it can read. The key only ever moves forward:
+//! A cursor is a pair: the last key, which is comparable, and a token, which only its connector can
+//! read. The key only moves forward:
 //!
 //! | from | to | verdict |
 //! |---|---|---|
-//! | none | none | accepted, nothing happened |
+//! | none | none | accepted, no change |
 //! | none | `k` | accepted, first progress |
 //! | `a` | `b`, not below `a` | accepted, progress or a retry |
 //! | `a` | none | refused, a reset |
@@ -25,15 +25,15 @@ pub enum CursorSemantics {
     /// The cursor passes a key once its results are durable.
     #[default]
     Completed = 0,
-    /// The cursor passes a key once its work has been handed out: faster, and what was in flight
-    /// at a crash is lost.
+    /// The cursor passes a key once its work was dispatched. This is faster, but work in flight at
+    /// a crash is lost.
     Dispatched = 1,
 }
 
 const _: () = assert!(CursorSemantics::Completed as u8 == 0);
 const _: () = assert!(CursorSemantics::Dispatched as u8 == 1);
 
-/// A stored byte that names no cursor semantics.
+/// A stored byte without cursor semantics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} names no cursor semantics")]
 pub struct UnknownCursorSemantics(pub u8);
@@ -56,7 +56,7 @@ impl CanonicalBytes for CursorSemantics {
     }
 }
 
-/// Why a pair of key and token is no cursor.
+/// Why a cursor is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CursorInputError {
     /// The last key is present but empty.
@@ -78,12 +78,12 @@ pub enum CursorInputError {
         /// The limit.
         max: usize,
     },
-    /// There is a token but no key that it continues from.
+    /// There is a token without a key.
     #[error("a cursor's token needs a last key")]
     TokenWithoutKey,
 }
 
-/// A move of the cursor that would undo progress.
+/// A move of the cursor that would lose progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CursorRegression {
     /// The shard has progress and the new cursor has none.
@@ -94,7 +94,7 @@ pub enum CursorRegression {
     Backwards,
 }
 
-/// A cursor as a caller offers it, not yet checked. `B` decides who owns the bytes.
+/// An unchecked cursor. `B` decides who owns the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CursorInput<B> {
     last_key: Option<B>,
@@ -105,13 +105,13 @@ pub struct CursorInput<B> {
 pub type CursorUpdate<'a> = CursorInput<&'a [u8]>;
 
 impl<B> CursorInput<B> {
-    /// The cursor of a shard on which nothing has been done.
+    /// The cursor of a shard without progress.
     #[must_use]
     pub const fn initial() -> Self {
         Self { last_key: None, token: None }
     }
 
-    /// The cursor that stands at `last_key`, without a token.
+    /// The cursor at `last_key`, without a token.
     #[must_use]
     pub const fn at(last_key: B) -> Self {
         Self { last_key: Some(last_key), token: None }
@@ -145,13 +145,13 @@ impl<'a> CursorUpdate<'a> {
         self.last_key
     }
 
-    /// What the connector needs to go on from there.
+    /// The connector's data for resuming there.
     #[must_use]
     pub const fn token(self) -> Option<&'a [u8]> {
         self.token
     }
 
-    /// Whether nothing has been done yet.
+    /// Whether there is no progress.
     #[must_use]
     pub const fn is_initial(self) -> bool {
         self.last_key.is_none()
@@ -175,7 +175,7 @@ impl<'a> CursorUpdate<'a> {
         }
     }
 
-    /// Checks the table at the top of this module for a move from here to `next`.
+    /// Checks a move from here to `next` by the table at the top of this module.
     pub fn check_advance(self, next: CursorUpdate<'_>) -> Result<(), CursorRegression> {
         match (self.last_key, next.last_key) {
             (None, _) => Ok(()),
@@ -185,7 +185,7 @@ impl<'a> CursorUpdate<'a> {
         }
     }
 
-    /// Whether the cursor may stand in `spec`: at its start, or at one of its keys.
+    /// Whether the cursor lies in `spec`: at its start, or at one of its keys.
     #[must_use]
     pub fn is_within(self, spec: ShardSpecRef<'_>) -> bool {
         self.last_key.is_none_or(|key| spec.contains(key))
@@ -227,7 +227,7 @@ struct Position {
 }
 
 impl Cursor {
-    /// The cursor of a shard on which nothing has been done.
+    /// The cursor of a shard without progress.
     #[must_use]
     pub const fn initial() -> Self {
         Self(None)

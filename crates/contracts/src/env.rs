@@ -1,8 +1,8 @@
-//! What code that drives the protocols needs of the world, as an argument.
+//! The environment of protocol drivers, passed as an argument.
 //!
-//! Nothing that drives a protocol asks the operating system for the time, a task or a random
-//! number. It asks its [`Env`]: a runtime in production, a seeded single-threaded world with a
-//! virtual clock in the simulator, where the same seed must give the same history.
+//! A driver does not read time, spawn tasks or draw random numbers from the operating system. It
+//! uses its [`Env`]: a runtime in production, and a seeded single-threaded world with a virtual
+//! clock in the simulator. There, the same seed gives the same history.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,25 +14,25 @@ use crate::LogicalTime;
 /// A future whose type is erased.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Time, tasks and chance. Drivers share one as an `Arc<dyn Env>`.
+/// Time, tasks and randomness. Drivers share one as an `Arc<dyn Env>`.
 pub trait Env: Send + Sync + 'static {
-    /// What the calendar's clock says. It may jump, in either direction.
+    /// The wall clock. It may jump in either direction.
     fn wall_clock(&self) -> LogicalTime;
 
-    /// How long it is since some fixed moment, on a clock that never jumps.
+    /// The time since a fixed moment, on a monotonic clock.
     fn monotonic(&self) -> Duration;
 
-    /// Waits.
+    /// Waits for `duration`.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
-    /// Runs a task beside the caller, to its end or the end of the world.
+    /// Runs a task beside the caller, to its end or the end of the process.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
     /// A random number.
     fn random(&self) -> u64;
 }
 
-/// An environment that is shared already.
+/// A shared environment.
 impl<E: Env + ?Sized> Env for Arc<E> {
     fn wall_clock(&self) -> LogicalTime {
         E::wall_clock(self)

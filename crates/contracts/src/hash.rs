@@ -1,5 +1,4 @@
-//! Hashes that say where something belongs. What is stored lies where they put it: no bit may ever
-//! change.
+//! Hashes that assign ids to shards. Stored data depends on them, so their results never change.
 
 /// FNV-1a, 64 bits.
 #[inline]
@@ -10,10 +9,10 @@ pub fn fnv1a_64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(OFFSET_BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// FNV-1a with every bit of the result made to depend on every bit before.
+/// FNV-1a with a final avalanche step.
 ///
-/// Alone, FNV-1a leaves patterns: modulo some numbers of shards (626, say) it puts more than half
-/// too many sequential ids on one of them. The last step of `MurmurHash3` takes the patterns away.
+/// FNV-1a alone leaves patterns: modulo some numbers of shards (such as 626) it puts more than half
+/// too many sequential ids on one shard. The last step of `MurmurHash3` removes the patterns.
 #[inline]
 #[must_use]
 pub fn avalanched(bytes: &[u8]) -> u64 {
@@ -23,10 +22,10 @@ pub fn avalanched(bytes: &[u8]) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Scales a hash that is spread over all 64-bit numbers down to `0..count`.
+/// Scales a uniformly distributed 64-bit hash to `0..count`.
 ///
-/// This looks at the high bits, which [`avalanched`] makes as good as any, and takes one
-/// multiplication where a remainder would take a division.
+/// It uses the high bits, which [`avalanched`] mixes as well as the others, and one multiplication
+/// instead of a division.
 #[inline]
 #[must_use]
 pub fn scaled(hash: u64, count: u32) -> u32 {

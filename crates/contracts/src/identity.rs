@@ -1,4 +1,4 @@
-//! Who and what: the identifiers, the fence and the time that every operation carries.
+//! Identifiers, the fence and the logical time.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -12,7 +12,7 @@ macro_rules! id {
         pub struct $name(u64);
 
         impl $name {
-            /// Wraps a raw number; every number is a valid id.
+            /// Wraps a raw number. Every number is a valid id.
             #[must_use]
             pub const fn from_raw(raw: u64) -> Self {
                 Self(raw)
@@ -47,15 +47,15 @@ macro_rules! id {
 }
 
 id! {
-    /// One finite job. A run id is used once: a store refuses it while it keeps the run, and
-    /// whoever chooses ids takes care of the time after.
+    /// One finite job. Run ids are never reused: a store refuses an id while it keeps the run, and
+    /// the creator must not choose it again later.
     RunId
 }
 id! {
     /// One unit of ownership, in a run or in a cluster.
     ///
-    /// In a run the highest bit tells where the shard came from: clear for a shard of the initial
-    /// manifest, set for one that a split derived.
+    /// In a run the highest bit states the origin of the shard: clear for a shard of the manifest,
+    /// set for one that a split derived.
     ShardId
 }
 id! {
@@ -63,7 +63,7 @@ id! {
     WorkerId
 }
 id! {
-    /// Idempotency key of one intended mutation; a retry carries the same one.
+    /// Idempotency key of one intended mutation. A retry carries the same one.
     OpId
 }
 
@@ -73,7 +73,7 @@ impl ShardId {
 
     const DERIVED_BIT: u64 = 1 << 63;
 
-    /// The id with the mark of a split's offspring set.
+    /// The id with the highest bit set, which marks derived shards.
     #[must_use]
     pub const fn into_derived(self) -> Self {
         Self(self.0 | Self::DERIVED_BIT)
@@ -110,7 +110,7 @@ impl CanonicalBytes for ShardKey {
     }
 }
 
-/// Isolation scope of everything below it; 32 bytes, usually a hash of the tenant's name.
+/// The isolation scope of all data: 32 bytes, usually a hash of the tenant's name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantId([u8; Self::SIZE]);
 
@@ -118,7 +118,7 @@ impl TenantId {
     /// Width in bytes.
     pub const SIZE: usize = 32;
 
-    /// Wraps the raw bytes; every value is a valid id.
+    /// Wraps the raw bytes. Every value is a valid id.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
         Self(bytes)
@@ -150,28 +150,28 @@ impl CanonicalBytes for TenantId {
     }
 }
 
-/// Number that rises with every change of a shard's owner; a write below the current one is stale.
+/// A number that rises with every owner of a shard. A write with a lower one is stale.
 ///
-/// Zero does not exist: a new shard starts at [`FenceEpoch::INITIAL`]. Running out of numbers is
-/// an error, because a repeated fence would let two owners write.
+/// A fence is never zero: a new shard starts at [`FenceEpoch::INITIAL`]. Exhaustion is an error,
+/// because a repeated fence would let two owners write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FenceEpoch(NonZeroU64);
 
-/// Why a number cannot be a fence.
+/// Why a number is not a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceEpochError {
-    /// Zero was offered as a fence.
-    #[error("a fence starts at 1, zero is none")]
+    /// The number is zero.
+    #[error("a fence must be at least 1")]
     Zero,
-    /// The fence stands at the largest number there is.
+    /// The fence is at its maximum.
     #[error("the fence cannot rise any further")]
     Exhausted,
 }
 
 impl FenceEpoch {
-    /// The fence of a shard that nobody has owned yet.
+    /// The fence of a shard without an owner so far.
     pub const INITIAL: Self = Self(NonZeroU64::MIN);
-    /// The last fence there is.
+    /// The last fence.
     pub const MAX: Self = Self(NonZeroU64::MAX);
 
     /// Reads a stored or transmitted fence.
@@ -196,7 +196,7 @@ impl FenceEpoch {
         }
     }
 
-    /// The fence of the next owner where nothing below `floor` may be handed out any more.
+    /// The fence of the next owner, at least `floor`.
     pub fn next_at_least(self, floor: Self) -> Result<Self, FenceEpochError> {
         self.next().map(|next| next.max(floor))
     }
@@ -222,14 +222,14 @@ impl CanonicalBytes for FenceEpoch {
 
 /// A point on the driver's clock, in milliseconds since an epoch that only the driver knows.
 ///
-/// It reaches every operation as an argument, so that a simulator can be the clock.
+/// Every operation gets it as an argument, so a simulator can be the clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogicalTime(u64);
 
 impl LogicalTime {
     /// The epoch itself.
     pub const ZERO: Self = Self(0);
-    /// The end of time, which saturated deadlines reach.
+    /// The end of time. Saturated deadlines reach it.
     pub const MAX: Self = Self(u64::MAX);
 
     /// Wraps a number of milliseconds.
@@ -259,7 +259,7 @@ impl LogicalTime {
         Self(self.0.saturating_add(millis))
     }
 
-    /// How many milliseconds lie between `earlier` and this time; zero if it is not earlier.
+    /// The milliseconds from `earlier` to this time, or zero if it is not earlier.
     #[must_use]
     pub const fn millis_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn raw_values_survive_unchanged_at_both_ends() {
+    fn raw_values_round_trip() {
         for raw in [0, 1, u64::MAX] {
             assert_eq!(RunId::from_raw(raw).as_raw(), raw);
             assert_eq!(ShardId::from_raw(raw).as_raw(), raw);
@@ -334,20 +334,20 @@ mod tests {
     }
 
     #[test]
-    fn starts_at_one_and_knows_no_zero() {
+    fn fence_starts_at_one() {
         assert_eq!(FenceEpoch::INITIAL.as_raw(), 1);
         assert_eq!(FenceEpoch::from_raw(0), Err(FenceEpochError::Zero));
         assert_eq!(FenceEpoch::from_raw(1), Ok(FenceEpoch::INITIAL));
     }
 
     #[test]
-    fn rises_by_one_and_refuses_to_wrap() {
+    fn fence_rises_by_one_and_never_wraps() {
         assert_eq!(FenceEpoch::INITIAL.next().unwrap().as_raw(), 2);
         assert_eq!(FenceEpoch::MAX.next(), Err(FenceEpochError::Exhausted));
     }
 
     #[test]
-    fn a_floor_lifts_the_next_fence_but_never_lowers_it() {
+    fn floor_raises_the_next_fence_only() {
         let fence = |raw| FenceEpoch::from_raw(raw).unwrap();
         assert_eq!(fence(4).next_at_least(fence(100)), Ok(fence(100)));
         assert_eq!(fence(100).next_at_least(fence(100)), Ok(fence(101)));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn addition_is_exact_until_it_cannot_be() {
+    fn addition_saturates_at_the_end_of_time() {
         let start = LogicalTime::from_millis(40);
         assert_eq!(start.checked_add(2), Some(LogicalTime::from_millis(42)));
         assert_eq!(start.saturating_add(2).as_millis(), 42);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_never_goes_below_zero() {
+    fn millis_since_is_never_negative() {
         let (early, late) = (LogicalTime::from_millis(10), LogicalTime::from_millis(25));
         assert_eq!(late.millis_since(early), 15);
         assert_eq!(early.millis_since(late), 0);

@@ -1,34 +1,34 @@
-/// What the machinery below the protocol failed at, by what is known of the effect.
+/// A failure of the infrastructure below the protocol, by what is known of the effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InfraError {
-    /// The operation has not happened; ask again as you like.
+    /// The operation did not happen. It may be repeated.
     #[error("{operation} was not applied: {message}")]
     NotApplied {
         /// The step that failed.
         operation: &'static str,
-        /// What it said.
+        /// The error message.
         message: Box<str>,
     },
-    /// The operation may have happened; ask again only with the same operation id.
+    /// The operation may have happened. Repeat it only with the same operation id.
     #[error("whether {operation} was applied is unknown: {message}")]
     Unknown {
         /// The step that failed.
         operation: &'static str,
-        /// What it said.
+        /// The error message.
         message: Box<str>,
     },
-    /// What is stored cannot be read; asking again will not help.
+    /// Stored data cannot be read. Retrying does not help.
     #[error("{operation} met corrupt data: {message}")]
     Corrupt {
         /// The step that failed.
         operation: &'static str,
-        /// What it said.
+        /// The error message.
         message: Box<str>,
     },
 }
 
 impl InfraError {
-    /// Whether asking again, with the same operation id, may help.
+    /// Whether a retry with the same operation id may help.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_corruption_is_not_worth_a_retry() {
+    fn only_corruption_is_not_retryable() {
         let (operation, message) = ("checkpoint.commit", Box::<str>::from("timed out"));
         let not_applied = InfraError::NotApplied { operation, message: message.clone() };
         let unknown = InfraError::Unknown { operation, message: message.clone() };

@@ -1,29 +1,28 @@
-//! The nouns that every other crate speaks in.
+//! The basic types of all crates.
 //!
-//! This crate is pure: it reads no clock, no file, no socket and no source of chance, starts no
-//! thread and logs nothing. Time, ids and randomness reach it as arguments.
+//! This crate is pure: it reads no clock, file, socket or random source, starts no thread and logs
+//! nothing. Time, ids and randomness are arguments.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`identity`] | who and what: tenants, runs, shards, workers, operations, fences, time |
-//! | [`limits`] | every size and count that anything in the project may reach |
-//! | [`canonical`] | the one byte framing that is hashed, and the hash domains |
-//! | [`cursor`] | how far a shard has been processed, and the rule that it only moves forward |
-//! | [`mod@env`] | time, tasks and chance, which whoever drives a protocol gets as an argument |
-//! | [`hash`] | the hashes that say which shard something belongs to |
-//! | [`spec`] | a shard's key range and metadata, owned and borrowed |
-//! | [`arena`] | bounded storage for many specs, with handles that cannot lie |
-//! | [`manifest`] | the initial shards of a run, and what makes such a list valid |
-//! | [`split`] | plans that replace a shard by children or shrink it, proved to tile its range |
+//! | `identity` | ids of tenants, runs, shards, workers and operations, fences, time |
+//! | [`limits`] | all limits of sizes and counts |
+//! | `canonical` | the byte framing of hashes, and the hash domains |
+//! | `cursor` | the progress of a shard, which only moves forward |
+//! | `env` | time, tasks and randomness for drivers of protocols |
+//! | [`hash`] | the hashes that assign ids to shards |
+//! | `spec` | a shard's key range and metadata, owned and borrowed |
+//! | `arena` | bounded storage for many specs, with checked handles |
+//! | `manifest` | the initial shards of a run, and their validation |
+//! | `split` | plans that replace or shrink a shard, checked to tile its range |
 //!
-//! [`InfraError`] is the failure below every protocol: of the store, the network or a disk.
-//! [`InvariantViolation`] is a record that cannot be.
+//! [`InfraError`] is a failure of the store, the network or a disk. [`InvariantViolation`] is a
+//! record that breaks an invariant.
 //!
-//! Two habits run through all of it. Inputs (`SpecInput`, `CursorInput` and their borrowed forms
-//! `ShardSpecRef`, `CursorUpdate`) are what a caller handed in and are checked by the operation
-//! that takes them; owned types (`ShardSpec`, `Cursor`) can only be built from something that
-//! passed those checks. And key bytes never appear in an error or in `Debug` output: only their
-//! lengths do.
+//! Two rules apply everywhere. Inputs (`SpecInput`, `CursorInput` and their borrowed forms
+//! `ShardSpecRef`, `CursorUpdate`) are unchecked, and each operation checks its own. Owned types
+//! (`ShardSpec`, `Cursor`) can only be built from checked inputs. And errors and `Debug` output
+//! contain no key bytes, only their lengths.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,
@@ -35,23 +34,24 @@
     )
 )]
 
-pub mod arena;
-pub mod canonical;
-pub mod cursor;
-pub mod env;
+mod arena;
+mod canonical;
+mod cursor;
+mod env;
 pub mod hash;
-pub mod identity;
+mod identity;
 mod infra;
 pub mod limits;
-pub mod manifest;
+mod manifest;
 mod redacted;
-pub mod spec;
-pub mod split;
+mod spec;
+mod split;
 
 pub use arena::{ByteSlab, ByteSlot, ShardArena, ShardSpecHandle, SlabFull, SlabTooLarge};
 pub use canonical::{CanonicalBytes, CanonicalSink, Domain, DomainHasher};
 pub use cursor::{
     Cursor, CursorInput, CursorInputError, CursorRegression, CursorSemantics, CursorUpdate,
+    UnknownCursorSemantics,
 };
 pub use env::{BoxFuture, Env};
 pub use identity::{

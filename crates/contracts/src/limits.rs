@@ -1,44 +1,43 @@
-//! Every size and count that anything may reach, in one place, with their relations checked by
-//! the compiler.
+//! All limits of sizes and counts. The compiler checks their relations.
 //!
-//! Sizes are in bytes, counts in items. Limits named `DEFAULT_…` are starting values that a
-//! deployment may change; the others are part of the protocol.
+//! Sizes are in bytes, counts in items. Limits named `DEFAULT_…` can be configured. The others are
+//! part of the protocol.
 
-/// Longest key: a range bound or a cursor's last key.
+/// Maximum key: a range bound or a cursor's last key.
 pub const MAX_KEY_SIZE: usize = 4_096;
-/// Longest connector token of a cursor.
+/// Maximum connector token of a cursor.
 pub const MAX_TOKEN_SIZE: usize = 16_384;
-/// Longest metadata of a shard, framing included.
+/// Maximum metadata of a shard, framing included.
 pub const MAX_METADATA_SIZE: usize = 16_384;
-/// Longest explanation that may accompany a parked shard.
+/// Maximum detail of a parked shard.
 pub const MAX_PARK_DETAIL_SIZE: usize = 1_024;
-/// Longest description of what a run is for.
+/// Maximum description of a run.
 pub const MAX_RUN_DESCRIPTION_SIZE: usize = 512 * 1_024;
-/// Longest name of a run.
+/// Maximum name of a run.
 pub const MAX_RUN_NAME_SIZE: usize = 40;
 
-/// Most shards in the manifest of a run.
+/// Maximum shards in the manifest of a run.
 pub const MAX_INITIAL_SHARDS: usize = 10_000;
-/// Most children of one split.
+/// Maximum children of one split.
 pub const MAX_SPLIT_CHILDREN: usize = 256;
-/// Most shards that one shard may spawn by splits in its whole life.
+/// Maximum shards that one shard may spawn by splits.
 pub const MAX_SPAWNED_PER_SHARD: usize = 1_024;
-/// Most slots of one byte slab. Their tables are numbered in 32 bits and allocated at once.
+/// Maximum slots of one byte slab. Their tables have 32-bit indexes and are allocated at once.
 pub const MAX_SLAB_SLOTS: u32 = 1 << 24;
-/// Most entries that a preallocated builder may hold inline.
+/// Maximum entries of a preallocated builder.
 pub const MAX_BUILDER_CAPACITY: usize = 1_024;
 
-/// Most workers of a run that are counted as waiting for shards.
+/// Maximum workers of a run that count as waiting.
 pub const MAX_WAITING_WORKERS: usize = 10_000;
 
-/// How many operations a shard remembers for replay.
+/// Operations in the op log of a shard.
 pub const OP_LOG_CAPACITY: usize = 16;
-/// How many operations a run remembers for replay.
+/// Operations in the op log of a run.
 pub const RUN_OP_LOG_CAPACITY: usize = 8;
 
-/// Most shards of one tenant, unless configured otherwise.
+/// Default limit of the shards of one tenant.
 pub const DEFAULT_MAX_SHARDS_PER_TENANT: usize = 100_000;
-/// Most shards of all tenants together, unless configured otherwise.
+/// Default limit of the shards of all tenants.
 pub const DEFAULT_MAX_TOTAL_SHARDS: usize = 1_000_000;
 
 const _: () = {
@@ -50,7 +49,7 @@ const _: () = {
     assert!(RUN_OP_LOG_CAPACITY <= OP_LOG_CAPACITY);
     assert!(MAX_SLAB_SLOTS <= (u32::MAX - 2) / 2, "free stretches lie between slots");
     assert!(DEFAULT_MAX_TOTAL_SHARDS <= MAX_SLAB_SLOTS as usize);
-    // A shard may name a whole key in its metadata (a prefix hint) and still leave room.
+    // A shard may store a whole key in its metadata (a prefix hint) and more.
     assert!(MAX_KEY_SIZE < MAX_METADATA_SIZE);
     // Sizes are framed as 32-bit lengths.
     assert!(MAX_TOKEN_SIZE < u32::MAX as usize);

@@ -1,7 +1,7 @@
 //! The initial shards of a run.
 //!
-//! A manifest is a set of bounded, disjoint ranges with unique ids. Gaps are fine: what lies in
-//! none of the ranges is not part of the run.
+//! A manifest is a set of bounded, disjoint ranges with unique ids. Keys in no range are not part
+//! of the run.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::identity::ShardId;
 use crate::limits::MAX_INITIAL_SHARDS;
 use crate::spec::{ShardSpec, ShardSpecInputError, SpecInput};
 
-/// One shard of a manifest as a caller offers it. `B` decides who owns the bytes.
+/// One shard of an unchecked manifest. `B` decides who owns the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ShardInput<B> {
-    /// Its id; the mark of a split's offspring must be clear.
+    /// Its id, which must not be a derived one.
     pub shard: ShardId,
     /// Its range and metadata.
     pub spec: SpecInput<B>,
-    /// Where work on it starts.
+    /// Its initial cursor.
     pub cursor: CursorInput<B>,
 }
 
@@ -50,16 +50,16 @@ impl<B: AsRef<[u8]>> fmt::Debug for ShardInput<B> {
     }
 }
 
-/// Why a list of shards is no manifest.
+/// Why a manifest is invalid.
 ///
-/// The list is checked for its length and its ids, then shard by shard for bounds and metadata,
-/// then for overlaps, then shard by shard for cursors. What is found first is told.
+/// The first error is reported. The order is: length, ids, bounds and metadata shard by shard,
+/// overlaps, cursors shard by shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestValidationError {
     /// There are more shards than a run may start with.
     #[error("{count} initial shards exceed {max}")]
     TooManyShards {
-        /// How many there are.
+        /// Their number.
         count: usize,
         /// The limit.
         max: usize,
@@ -67,8 +67,8 @@ pub enum ManifestValidationError {
     /// There is no shard.
     #[error("a manifest needs at least one shard")]
     Empty,
-    /// An id carries the mark that only splits may set.
-    #[error("shard {shard} has the id of a split's offspring")]
+    /// An id has the mark of derived shards.
+    #[error("shard {shard} has the id of a derived shard")]
     DerivedId {
         /// The shard.
         shard: ShardId,
@@ -85,12 +85,12 @@ pub enum ManifestValidationError {
         /// The shard.
         shard: ShardId,
     },
-    /// A range or its metadata is not valid.
+    /// A range or its metadata is invalid.
     #[error("shard {shard} is invalid")]
     InvalidSpec {
         /// The shard.
         shard: ShardId,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         error: ShardSpecInputError,
     },
@@ -102,12 +102,12 @@ pub enum ManifestValidationError {
         /// The other.
         right: ShardId,
     },
-    /// A cursor is not valid.
+    /// A cursor is invalid.
     #[error("the cursor of shard {shard} is invalid")]
     InvalidCursor {
         /// The shard.
         shard: ShardId,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         error: CursorInputError,
     },
@@ -119,7 +119,7 @@ pub enum ManifestValidationError {
     },
 }
 
-/// Checks that `shards` can be the manifest of a run.
+/// Checks that `shards` is a valid manifest.
 pub fn validate_manifest(shards: &[InitialShardInput<'_>]) -> Result<(), ManifestValidationError> {
     if shards.len() > MAX_INITIAL_SHARDS {
         let (count, max) = (shards.len(), MAX_INITIAL_SHARDS);
@@ -200,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn disjoint_bounded_ranges_in_any_order_are_valid_and_gaps_are_fine() {
+    fn disjoint_ranges_with_gaps_are_valid_in_any_order() {
         let shards = [input(2, "m", "z"), input(0, "a", "c"), input(1, "c", "d")];
         assert_eq!(validate_manifest(&shards), Ok(()));
     }
 
     #[test]
-    fn the_count_is_limited_at_both_ends() {
+    fn count_is_limited_at_both_ends() {
         assert_eq!(validate_manifest(&[]), Err(ManifestValidationError::Empty));
         let keys: Vec<String> = (0..=MAX_INITIAL_SHARDS + 1).map(|n| format!("{n:05}")).collect();
         let shards: Vec<_> =
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_key_is_an_overlap_and_a_shared_bound_is_not() {
+    fn shared_key_is_an_overlap_and_shared_bound_is_not() {
         let shards = [input(5, "b", "d"), input(4, "a", "b\0")];
         let expected = ManifestValidationError::OverlappingRanges { left: id(4), right: id(5) };
         assert_eq!(validate_manifest(&shards), Err(expected));

@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// Bytes that may hold a user's secrets: printed as their length, never as their content.
+/// Bytes that may be secret: printed as their length, never as their content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Redacted<'a>(pub &'a [u8]);
 

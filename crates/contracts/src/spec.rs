@@ -1,8 +1,7 @@
 //! A shard's key range and metadata.
 //!
-//! A range is half-open over byte strings in lexicographic order: `start` belongs to it, `end`
-//! does not. An empty `start` is the beginning of the keyspace and an empty `end` its far end,
-//! which no other key can express.
+//! A range is half-open over byte strings in lexicographic order: it includes `start` and excludes
+//! `end`. An empty `start` is the beginning of the keyspace and an empty `end` is its end.
 
 use std::fmt;
 
@@ -10,7 +9,7 @@ use crate::canonical::{CanonicalBytes, CanonicalSink};
 use crate::limits::{MAX_KEY_SIZE, MAX_METADATA_SIZE};
 use crate::redacted::Redacted;
 
-/// Why bounds and metadata do not make a shard.
+/// Why bounds and metadata are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardSpecInputError {
     /// The range holds no key: its start is not below its end.
@@ -39,7 +38,7 @@ pub enum ShardSpecInputError {
     },
 }
 
-/// A shard spec as a caller offers it, not yet checked. `B` decides who owns the bytes.
+/// An unchecked shard spec. `B` decides who owns the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SpecInput<B> {
     start: B,
@@ -73,19 +72,19 @@ impl<B: AsRef<[u8]>> SpecInput<B> {
 }
 
 impl<'a> ShardSpecRef<'a> {
-    /// First key of the range; empty is the beginning of the keyspace.
+    /// First key of the range. Empty means the beginning of the keyspace.
     #[must_use]
     pub const fn start(self) -> &'a [u8] {
         self.start
     }
 
-    /// First key behind the range; empty is the far end of the keyspace.
+    /// First key behind the range. Empty means the end of the keyspace.
     #[must_use]
     pub const fn end(self) -> &'a [u8] {
         self.end
     }
 
-    /// What the shard carries for whoever works on it.
+    /// The metadata of the shard, for its worker.
     #[must_use]
     pub const fn metadata(self) -> &'a [u8] {
         self.metadata
@@ -194,9 +193,9 @@ impl CanonicalBytes for ShardSpec {
     }
 }
 
-/// Anything that can be read as a shard spec.
+/// A type that can be read as a shard spec.
 pub trait IntoShardSpecRef<'a> {
-    /// The spec, borrowed for as long as its owner lives.
+    /// The spec, borrowed.
     fn into_shard_spec_ref(self) -> ShardSpecRef<'a>;
 }
 
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_bound_reaches_the_end_of_the_keyspace() {
+    fn empty_bound_is_the_end_of_the_keyspace() {
         assert_eq!(validate(b"", b"", b""), Ok(()));
         assert_eq!(validate(b"z", b"", b""), Ok(()));
         assert_eq!(validate(b"", b"a", b""), Ok(()));
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_keys_is_refused() {
+    fn range_without_keys_is_refused() {
         for (start, end) in [("b", "a"), ("a", "a"), ("ab", "a")] {
             let expected = Err(ShardSpecInputError::InvertedRange {
                 start_len: start.len(),
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_limited_and_the_limits_belong_to_the_allowed() {
+    fn size_limits_are_inclusive() {
         let (long, metadata) = (vec![7; MAX_KEY_SIZE + 1], vec![7; MAX_METADATA_SIZE + 1]);
         assert_eq!(validate(b"", &long[1..], &metadata[1..]), Ok(()));
         let too_large = ShardSpecInputError::KeyTooLarge { size: 4_097, max: 4_096 };
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_not_part_of_the_range() {
+    fn end_is_not_part_of_the_range() {
         let spec = ShardSpecRef::new(b"b", b"d", b"");
         assert!(!spec.contains(b"a") && spec.contains(b"b"));
         assert!(spec.contains(b"c\xff\xff") && !spec.contains(b"d"));

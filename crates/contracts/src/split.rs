@@ -1,12 +1,12 @@
-//! Plans that divide a shard, proved to lose and to repeat no key.
+//! Plans that divide a shard without losing or repeating a key.
 //!
-//! There are two ways to divide. *Replace* retires the parent in favour of two or more children
-//! that tile its whole range. *Residual* lets the parent keep the left part, with its lease and
-//! its progress, and gives the right part to one new shard.
+//! There are two kinds. A *replace* plan ends the parent and creates two or more children that tile
+//! its range. A *residual* plan lets the parent keep the left part, with its lease and its
+//! progress, and creates one shard for the right part.
 //!
-//! A plan borrows everything it names and lives on the stack. Whoever applies it checks it again
-//! against the shard as it is then ([`SplitReplacePlan::validate_against`],
-//! [`SplitResidualPlan::validate_against`]), because the shard may have moved on meanwhile.
+//! A plan borrows its parts and lives on the stack. The operation that applies it checks it again
+//! against the stored shard ([`SplitReplacePlan::validate_against`],
+//! [`SplitResidualPlan::validate_against`]), because the shard may have changed meanwhile.
 
 mod replace;
 mod residual;
@@ -25,29 +25,29 @@ pub use residual::{
     validate_residual_split_bounds,
 };
 
-/// Why a plan does not divide its shard. An index counts the parts in key order, from 0.
+/// Why a plan is invalid. An index counts the parts in key order, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitValidationError {
     /// The plan has no child.
     #[error("a split needs children")]
     NoChildren,
-    /// The plan has one child, which would merely rename the shard.
+    /// The plan has one child, which would only rename the shard.
     #[error("a split needs more than one child")]
     SingleChild,
     /// The plan has more children than one split may have.
     #[error("{count} children exceed {max}")]
     TooManyChildren {
-        /// How many there are.
+        /// Their number.
         count: usize,
         /// The limit.
         max: usize,
     },
-    /// A part is not a valid shard by itself.
+    /// A part is invalid by itself.
     #[error("part {index} is invalid")]
     InvalidChildSpec {
-        /// Which one.
+        /// The part.
         index: usize,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         error: ShardSpecInputError,
     },
@@ -69,40 +69,40 @@ pub enum SplitValidationError {
         /// The left one of the two.
         index: usize,
     },
-    /// A child's cursor is not valid by itself.
+    /// A child's cursor is invalid by itself.
     #[error("the cursor of part {index} is invalid")]
     InvalidChildCursor {
-        /// Which child.
+        /// The child.
         index: usize,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         error: CursorInputError,
     },
     /// A child's cursor stands outside its range.
     #[error("the cursor of part {index} lies outside its range")]
     ChildCursorOutOfBounds {
-        /// Which child.
+        /// The child.
         index: usize,
     },
-    /// A child's cursor claims work that the parent has not done.
+    /// A child's cursor is beyond the parent's cursor.
     #[error("the cursor of part {index} is ahead of the parent's")]
     ChildCursorAhead {
-        /// Which child.
+        /// The child.
         index: usize,
     },
-    /// The parent's cursor is not valid by itself.
+    /// The parent's cursor is invalid by itself.
     #[error("the parent's cursor is invalid")]
     InvalidParentCursor {
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         error: CursorInputError,
     },
-    /// The parent's progress reaches beyond the part that would carry it on.
+    /// The parent's cursor lies outside the part that inherits it.
     #[error("the parent's cursor lies outside the part that inherits it")]
     ParentCursorOutOfBounds,
 }
 
-/// Checks that `children`, in whatever order, are two or more and tile `parent` exactly.
+/// Checks that `children`, in any order, are two or more and tile `parent` exactly.
 pub fn validate_split_coverage(
     parent: ShardSpecRef<'_>,
     children: &[ShardSpecRef<'_>],
@@ -151,7 +151,7 @@ fn check_tiling<'a, T>(
     Ok(())
 }
 
-/// Checks that a cursor is one that a shard of `range` can have.
+/// Checks that a shard of `range` can have the cursor.
 fn check_parent_cursor(
     range: ShardSpecRef<'_>,
     cursor: CursorUpdate<'_>,

@@ -1,5 +1,5 @@
-//! How long key arithmetic takes beside a plain copy and beside big integers, and what staging a
-//! shard costs.
+//! The cost of key arithmetic compared with a plain copy and with big integers, and the cost of
+//! staging a shard.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -110,7 +110,7 @@ fn big_integer_midpoint(a: &[u8], b: &[u8], size: usize) -> Vec<u8> {
     key
 }
 
-/// Measures staging a full builder, and returns how many allocations one such staging made.
+/// Measures staging a full builder, and returns its number of allocations.
 fn bench_builder(
     criterion: &mut Criterion,
     recorder: &mut Recorder,
@@ -142,7 +142,7 @@ fn print_builder(recorder: &Recorder, allocations: u64) {
     }
 }
 
-/// Random keys in ascending pairs, the same ones every run.
+/// Random keys in ascending pairs, the same in every run.
 fn ordered_pairs(size: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut state = 0x5851_f42d_4c95_7f2d_u64;
     let mut key = || -> Vec<u8> {

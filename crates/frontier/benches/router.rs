@@ -1,4 +1,4 @@
-//! How long the shard router takes to place one id, beside the plain way to do the same.
+//! The time to route one id, compared with the plain method.
 #![allow(
     clippy::disallowed_macros,
     clippy::disallowed_methods,
@@ -92,7 +92,7 @@ fn for_each<R>(ids: &[EntityId], place: impl Fn(EntityId) -> R) {
     }
 }
 
-/// The yardsticks: the hashes alone, as their definitions have them.
+/// The baselines: the plain hashes.
 #[inline]
 fn mixed(mut hash: u64) -> u64 {
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -109,7 +109,7 @@ fn fnv1a_64(value: u64) -> u64 {
     hash
 }
 
-/// Numbers spread over the whole space, the same ones every run (`SplitMix64`).
+/// Numbers over the whole range, the same in every run (`SplitMix64`).
 fn random_numbers() -> impl Iterator<Item = u64> {
     (1_u64..).map(|step| {
         let mut z = step.wrapping_mul(0x9e37_79b9_7f4a_7c15);

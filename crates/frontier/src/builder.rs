@@ -1,8 +1,8 @@
-//! Collecting the initial shards of a run in memory that was allocated beforehand.
+//! Collects the initial shards of a run in preallocated memory.
 //!
-//! First the shards are staged, one by one or by cutting a range; each is checked by itself and
-//! stored in the arena. Then [`PreallocShardBuilder::build_inputs`] checks them as a whole and
-//! lends them out for registration. Whatever fails leaves the builder as it was.
+//! Shards are staged one by one, or by splitting a range. Each is checked by itself and stored in
+//! the arena. Then [`PreallocShardBuilder::build_inputs`] checks all of them together and lends
+//! them out for registration. A failure leaves the builder unchanged.
 
 mod error;
 mod split;
@@ -21,10 +21,10 @@ pub use error::PreallocShardBuilderError;
 use crate::hint::{ShardSpecScratch, manifest_shard_into, prefix_shard_into, range_shard_into};
 use crate::key_encoding::store;
 
-/// Stages up to `CAP` shards in a borrowed arena, without touching the heap.
+/// Stages up to `CAP` shards in a borrowed arena, without allocating.
 ///
-/// Shards are numbered from 0 in the order in which they are staged. The arena is emptied when
-/// the builder goes away. `CAP` is at most 1,024, which bounds the builder's size:
+/// Shards are numbered from 0 in the order of staging. Dropping the builder clears the arena. `CAP`
+/// is at most 1,024, which bounds the builder's size:
 ///
 /// ```compile_fail
 /// use shardwright_contracts::ShardArena;
@@ -80,7 +80,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         self.add_range_with_cursor(start, end, connector_extra, CursorUpdate::initial())
     }
 
-    /// Stages the shard `[start, end)`, with work on it to go on at `cursor`.
+    /// Stages the shard `[start, end)` with an initial `cursor`.
     pub fn add_range_with_cursor(
         &mut self,
         start: &[u8],
@@ -103,8 +103,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         self.add_prefix_with_cursor(prefix, connector_extra, CursorUpdate::initial())
     }
 
-    /// Stages the shard of all keys that start with `prefix`, with work on it to go on at
-    /// `cursor`.
+    /// Stages the shard of all keys that start with `prefix`, with an initial `cursor`.
     pub fn add_prefix_with_cursor(
         &mut self,
         prefix: &[u8],
@@ -129,8 +128,8 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         self.add_manifest_with_cursor(manifest_id, start_row, end_row, connector_extra, cursor)
     }
 
-    /// Stages the rows from `start_row` up to, not including, `end_row` of one manifest, with
-    /// work on them to go on at `cursor`.
+    /// Stages the rows from `start_row` up to, not including, `end_row` of one manifest, with an
+    /// initial `cursor`.
     pub fn add_manifest_with_cursor(
         &mut self,
         manifest_id: u64,
@@ -147,7 +146,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         Ok(self.stage(spec, cursor))
     }
 
-    /// Stages a copy of a spec as it is.
+    /// Stages a copy of a spec.
     pub fn add_spec_ref(
         &mut self,
         spec: ShardSpecRef<'_>,
@@ -186,19 +185,19 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         Ok(inputs)
     }
 
-    /// How many shards are staged.
+    /// The number of staged shards.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing is staged.
+    /// Whether no shard is staged.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Forgets everything staged, empties the arena and starts again at shard 0.
+    /// Removes all staged shards, clears the arena and restarts at shard 0.
     pub fn reset(&mut self) {
         self.entries.clear();
         self.arena.clear();
@@ -213,7 +212,7 @@ impl<'a, const CAP: usize> PreallocShardBuilder<'a, CAP> {
         Ok(())
     }
 
-    /// Appends an entry for which there is room.
+    /// Appends an entry. The caller has checked the room.
     fn stage(&mut self, spec: ShardSpecHandle, cursor: CursorUpdate<'a>) -> ShardId {
         let id = ShardId::from_raw(self.entries.len() as u64);
         self.entries.push(Entry { spec, cursor });

@@ -1,8 +1,7 @@
-//! What a shard's range stands for, written into its metadata.
+//! What a shard's range represents, stored in its metadata.
 //!
-//! A range of bytes does not say whether it is a folder, rows of a manifest or just a range. A
-//! [`ShardHint`] does. It travels in the shard's metadata, in an envelope with bytes that only
-//! the connector understands:
+//! A range of bytes may be a folder, rows of a manifest or just a range. A [`ShardHint`] states
+//! which. It is stored in the shard's metadata, in an envelope with bytes for the connector:
 //!
 //! ```text
 //! envelope   [hint length: u32 BE][hint][connector's bytes]     or nothing at all: a range
@@ -12,8 +11,8 @@
 //! manifest   [02][manifest id: u64 BE][first row: u64 BE][row behind the last: u64 BE]
 //! ```
 //!
-//! There is no version number. A new meaning gets a new tag, and a tag that is not known is an
-//! error, so that nobody works on a shard that it does not understand.
+//! There is no version number. A new meaning gets a new tag, and an unknown tag is an error, so no
+//! worker processes a shard that it does not understand.
 
 mod shard;
 mod split;
@@ -37,14 +36,14 @@ pub use wire::{ShardEncodeError, ShardHint, ShardHintDecodeError};
 
 const LENGTH_LEN: usize = 4;
 
-/// A reusable buffer for one shard's metadata, as long as metadata may be.
+/// A reusable buffer for one shard's metadata, of the maximum size.
 #[derive(Default)]
 pub struct MetadataBuf {
     bytes: ArrayVec<u8, MAX_METADATA_SIZE>,
 }
 
 impl MetadataBuf {
-    /// How many bytes the buffer holds.
+    /// The capacity of the buffer.
     pub const CAPACITY: usize = MAX_METADATA_SIZE;
 
     /// An empty buffer.
@@ -63,13 +62,13 @@ impl MetadataBuf {
         self.bytes.clear();
     }
 
-    /// Appends bytes for which the caller has checked that there is room.
+    /// Appends bytes. The caller has checked the room.
     fn append(&mut self, bytes: &[u8]) {
         let fits = self.bytes.try_extend_from_slice(bytes).is_ok();
         assert!(fits, "lengths are checked before anything is written");
     }
 
-    /// Appends a length that the caller has checked to fit its four bytes.
+    /// Appends a length. The caller has checked that it fits four bytes.
     fn append_len(&mut self, len: usize) {
         self.append(&(len as u32).to_be_bytes());
     }
@@ -81,23 +80,23 @@ impl fmt::Debug for MetadataBuf {
     }
 }
 
-/// A shard's metadata: a hint for everyone, and bytes that only the connector reads.
+/// A shard's metadata: a hint, and bytes that only the connector reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ShardMetadata<'a> {
-    /// What the shard's range stands for.
+    /// What the shard's range represents.
     pub hint: ShardHint<'a>,
-    /// The connector's own bytes, passed through as they are.
+    /// The connector's bytes, passed through unchanged.
     pub connector_extra: &'a [u8],
 }
 
-/// Why bytes are no metadata.
+/// Why metadata is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed shard metadata{}", match .hint_error {
     Some(_) => ": the hint cannot be read",
     None => ": the envelope and the hint disagree on its length, or it is cut short",
 })]
 pub struct ShardMetadataDecodeError {
-    /// What is wrong with the hint, or nothing if it is the envelope that is wrong.
+    /// The error of the hint, or `None` if the envelope is malformed.
     #[source]
     pub hint_error: Option<ShardHintDecodeError>,
 }
@@ -107,7 +106,7 @@ impl ShardMetadataDecodeError {
 }
 
 impl<'a> ShardMetadata<'a> {
-    /// Puts a hint and a connector's bytes together.
+    /// Combines a hint and a connector's bytes.
     #[must_use]
     pub const fn new(hint: ShardHint<'a>, connector_extra: &'a [u8]) -> Self {
         Self { hint, connector_extra }
@@ -119,7 +118,7 @@ impl<'a> ShardMetadata<'a> {
         Self::new(hint, &[])
     }
 
-    /// How many bytes the metadata takes, if it can be written at all.
+    /// The encoded length, if the metadata can be encoded.
     pub fn encoded_len(&self) -> Result<usize, ShardEncodeError> {
         let hint_len = self.hint.encoded_len()?;
         let size = LENGTH_LEN.saturating_add(hint_len).saturating_add(self.connector_extra.len());
@@ -129,7 +128,7 @@ impl<'a> ShardMetadata<'a> {
         Ok(size)
     }
 
-    /// Replaces the content of `buf` by the metadata; `buf` stays as it is if that cannot be done.
+    /// Replaces the content of `buf` by the metadata. On error `buf` is unchanged.
     pub fn encode_into<'b>(&self, buf: &'b mut MetadataBuf) -> Result<&'b [u8], ShardEncodeError> {
         self.encoded_len()?;
         buf.clear();
@@ -139,7 +138,7 @@ impl<'a> ShardMetadata<'a> {
         Ok(buf.as_bytes())
     }
 
-    /// Reads metadata. None at all is a plain range.
+    /// Decodes metadata. Empty metadata is a plain range.
     pub fn decode(metadata: &'a [u8]) -> Result<Self, ShardMetadataDecodeError> {
         if metadata.is_empty() {
             return Ok(Self::from_hint(ShardHint::Range));
@@ -166,21 +165,21 @@ impl fmt::Debug for ShardMetadata<'_> {
     }
 }
 
-/// Reads a shard's metadata.
+/// Decodes a shard's metadata.
 pub fn decode_metadata<'a>(
     spec: impl IntoShardSpecRef<'a>,
 ) -> Result<ShardMetadata<'a>, ShardMetadataDecodeError> {
     ShardMetadata::decode(spec.into_shard_spec_ref().metadata())
 }
 
-/// Reads a shard's hint; all of its metadata has to be well-formed.
+/// Decodes a shard's hint. All of its metadata must be well-formed.
 pub fn decode_hint<'a>(
     spec: impl IntoShardSpecRef<'a>,
 ) -> Result<ShardHint<'a>, ShardMetadataDecodeError> {
     decode_metadata(spec).map(|metadata| metadata.hint)
 }
 
-/// Reads the connector's bytes of a shard; all of its metadata has to be well-formed.
+/// Decodes the connector's bytes of a shard. All of its metadata must be well-formed.
 pub fn decode_connector_extra<'a>(
     spec: impl IntoShardSpecRef<'a>,
 ) -> Result<&'a [u8], ShardMetadataDecodeError> {

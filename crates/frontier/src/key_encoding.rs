@@ -1,13 +1,12 @@
-//! Typed keys as bytes that sort the same way, and arithmetic on those bytes.
+//! Typed keys as bytes of the same order, and arithmetic on those bytes.
 //!
-//! Everything else in the project compares keys byte by byte. That is only right if an encoding
-//! keeps two promises, which [`KeyEncoding`] asks of every implementation:
+//! All other code compares keys byte by byte. So every [`KeyEncoding`] keeps two promises:
 //!
 //! - **order**: `a < b` for the typed keys means `encode(a) < encode(b)` for the bytes;
-//! - **canonical form**: equal keys have equal bytes, always.
+//! - **canonical form**: equal keys have equal bytes.
 //!
-//! Ready-made are paths ([`PathKey`]), rows of a manifest ([`ManifestRowKey`]), `u64`, `i64`,
-//! `f64`, strings and byte strings, and tuples of all of these.
+//! There are encodings of paths ([`PathKey`]), rows of a manifest ([`ManifestRowKey`]), `u64`,
+//! `i64`, `f64`, strings, byte strings, and tuples of these.
 
 mod arithmetic;
 mod composite;
@@ -34,27 +33,27 @@ pub(crate) use spec::{prefix_bounds, store, validated};
 
 /// A key with an order-preserving, canonical byte form.
 pub trait KeyEncoding: Sized {
-    /// Writes this key's bytes into `buf`, which the caller has emptied.
+    /// Writes this key's bytes into `buf`, which the caller has cleared.
     ///
-    /// What does not fit is remembered by the buffer and refused by whoever takes the key from
-    /// it, so an implementation need not check sizes.
+    /// The buffer records an overflow, and [`KeyBuf::to_key`] refuses it. So an implementation need
+    /// not check sizes.
     fn encode_into(&self, buf: &mut KeyBuf);
 }
 
 /// A reusable buffer for one key.
 ///
-/// It holds one byte more than the longest key. Writing past its end does not fail there and then:
-/// the buffer keeps what fits and remembers the size that was asked for. Such content is longer
-/// than any key, so it can never be mistaken for one.
+/// It holds one byte more than the longest key. Writing past its end does not fail: the buffer
+/// keeps what fits and records the total size. Such content is longer than any key, so it is never
+/// mistaken for one.
 #[derive(Clone)]
 pub struct KeyBuf {
     bytes: [u8; Self::CAPACITY],
-    /// How many bytes were written, those that did not fit included.
+    /// The number of written bytes, including those that did not fit.
     written: usize,
 }
 
 impl KeyBuf {
-    /// How many bytes the buffer holds.
+    /// The capacity of the buffer.
     pub const CAPACITY: usize = MAX_KEY_SIZE + 1;
 
     /// An empty buffer.
@@ -69,24 +68,24 @@ impl KeyBuf {
         self.bytes.get(..self.written).unwrap_or(&self.bytes)
     }
 
-    /// How many bytes are in the buffer.
+    /// The number of bytes in the buffer.
     #[must_use]
     pub fn len(&self) -> usize {
         self.written.min(Self::CAPACITY)
     }
 
-    /// Whether the buffer holds nothing.
+    /// Whether the buffer is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.written == 0
     }
 
-    /// How many bytes were written, those that did not fit included.
+    /// The number of written bytes, including those that did not fit.
     const fn written(&self) -> usize {
         self.written
     }
 
-    /// The bytes in the buffer, if they are few enough for a key.
+    /// The bytes in the buffer, if they fit a key.
     pub fn to_key(&self) -> Result<&[u8], ShardSpecInputError> {
         if self.written > MAX_KEY_SIZE {
             let (size, max) = (self.written, MAX_KEY_SIZE);
@@ -95,7 +94,7 @@ impl KeyBuf {
         Ok(self.as_bytes())
     }
 
-    /// Empties the buffer.
+    /// Clears the buffer.
     pub const fn clear(&mut self) {
         self.written = 0;
     }
@@ -121,8 +120,8 @@ impl KeyBuf {
         self.bytes.get_mut(self.written.checked_sub(1)?)
     }
 
-    /// Gives `len` bytes to be overwritten in groups of eight. The last group may reach beyond
-    /// `len`; what is written there does not become part of the content.
+    /// Returns `len` bytes to overwrite in groups of eight. The last group may exceed `len`. The
+    /// excess does not become part of the content.
     fn overwrite_in_groups(&mut self, len: usize) -> &mut [[u8; 8]] {
         self.written = len;
         let groups = self.bytes.as_chunks_mut().0;

@@ -1,19 +1,18 @@
-//! Where typed keys become shards, and ids find theirs.
+//! Shards from typed keys, and shards of numeric ids.
 //!
-//! The layers below know shards only as ranges of bytes. This crate stands between them and the
-//! people who think in paths, rows and tuples:
+//! Lower layers know shards only as ranges of bytes. This crate connects them with paths, rows and
+//! tuples:
 //!
-//! - [`key_encoding`] turns typed keys into bytes that sort the same way, and does arithmetic on
-//!   such bytes: the next key, the end of a prefix, a point halfway between two keys.
-//! - [`hint`] writes into a shard's metadata what its range stands for (a prefix, rows of a
-//!   manifest), and derives the children's hints when a shard is split.
+//! - [`key_encoding`] encodes typed keys as bytes of the same order, and does arithmetic on such
+//!   bytes: the next key, the end of a prefix, a midpoint of two keys.
+//! - [`hint`] stores in a shard's metadata what its range represents (a prefix, rows of a
+//!   manifest), and derives the hints of children when a shard is split.
 //! - [`builder`] collects the initial shards of a run in preallocated memory and checks them.
 //! - [`router`] maps a numeric id to the one shard that owns it.
 //!
-//! The crate is pure: no IO, no clock, no chance, no threads. Functions write into buffers that
-//! the caller owns and reuses ([`KeyBuf`], [`MetadataBuf`], [`ShardSpecScratch`]), so nothing on
-//! a hot path touches the heap. What comes back borrows from the buffer and is gone with the next
-//! write to it.
+//! The crate is pure: no IO, clock, randomness or threads. Functions write into buffers that the
+//! caller owns and reuses ([`KeyBuf`], [`MetadataBuf`], [`ShardSpecScratch`]), so hot paths do not
+//! allocate. Results borrow from the buffer until the next write to it.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,

@@ -1,9 +1,8 @@
-//! The shard router: which shard owns an entity.
+//! The shard router: maps entities to shards.
 //!
-//! A [`ShardRouter`] maps every [`EntityId`] to exactly one [`ShardId`]. It is a plain value: it
-//! cannot fail once it is built, needs no lock, keeps no state between calls, and costs next to
-//! nothing to clone. The same router gives the same answer on every machine and in every release,
-//! since data is placed by it.
+//! A [`ShardRouter`] maps every [`EntityId`] to exactly one [`ShardId`]. It is an immutable value:
+//! routing cannot fail, needs no lock and keeps no state, and cloning is cheap. The same router
+//! gives the same answer on every machine and in every release, because data is placed by it.
 //!
 //! ```
 //! use shardwright_contracts::ShardId;
@@ -25,16 +24,16 @@
 //!   mixed once more, scaled to the number of shards. Ids are scattered whatever pattern they
 //!   have, nothing has to be configured, and a change of the number of shards moves nearly every
 //!   id.
-//! * *Truncated hash*: the plain FNV-1a hash cut to its low 16 bits, modulo the number of shards.
-//!   It is here for data that was placed so, and for nothing else: 65,536 values do not divide
-//!   evenly among, say, 40,000 shards, of which some get twice the share of others.
+//! * *Truncated hash*: the low 16 bits of the plain FNV-1a hash, modulo the number of shards. Only
+//!   for data that was placed so before: 65,536 values do not divide evenly among 40,000 shards,
+//!   so some get twice the share of others.
 //! * *Range*: each shard owns one run of adjacent ids, by a table that the operator writes. The
 //!   table is checked once, so that every id has one owner.
 //!
 //! # What is left out
 //!
-//! There is no weighting, and no consistent hashing: a router does not change, it is replaced, and
-//! moving the data is up to whoever replaces it.
+//! There is no weighting and no consistent hashing. A router does not change. An application that
+//! replaces one has to move the data.
 
 mod range_table;
 mod search_tree;
@@ -52,16 +51,16 @@ pub enum RoutingStrategy {
     Single,
     /// The shard is the hash of the id, scaled to the number of shards.
     Hash {
-        /// How many shards there are, numbered from 0.
+        /// The number of shards, counted from 0.
         num_shards: NonZeroU16,
     },
-    /// The shard is the low 16 bits of the hash modulo the number of shards; for data placed
+    /// The shard is the low 16 bits of the hash modulo the number of shards. Only for data placed
     /// that way before.
     HashTruncated {
-        /// How many shards there are, numbered from 0.
+        /// The number of shards, counted from 0.
         num_shards: NonZeroU16,
     },
-    /// The shard is the owner of the range that holds the id.
+    /// The shard owns the range of the id.
     Range(RangeTable),
 }
 
@@ -82,29 +81,29 @@ impl ShardRouter {
     ///
     /// # Errors
     ///
-    /// [`RouterError::ZeroShards`] if there is no shard to send anything to.
+    /// [`RouterError::ZeroShards`] if `num_shards` is zero.
     pub fn hash(num_shards: u16) -> Result<Self, RouterError> {
         let num_shards = NonZeroU16::new(num_shards).ok_or(RouterError::ZeroShards)?;
         Ok(Self { strategy: RoutingStrategy::Hash { num_shards } })
     }
 
-    /// A router that agrees with data placed by the low 16 bits of the hash; for anything new,
-    /// take [`hash`](Self::hash).
+    /// A router for data placed by the low 16 bits of the hash. For new data use
+    /// [`hash`](Self::hash).
     ///
     /// # Errors
     ///
-    /// [`RouterError::ZeroShards`] if there is no shard to send anything to.
+    /// [`RouterError::ZeroShards`] if `num_shards` is zero.
     pub fn hash_truncated(num_shards: u16) -> Result<Self, RouterError> {
         let num_shards = NonZeroU16::new(num_shards).ok_or(RouterError::ZeroShards)?;
         Ok(Self { strategy: RoutingStrategy::HashTruncated { num_shards } })
     }
 
-    /// A router that sends each entity to the owner of its range. The ranges may come in any
-    /// order; together they must hold every id once, and no shard may own two of them.
+    /// A router that sends each entity to the owner of its range. The ranges may be in any order.
+    /// Together they must contain every id once, and no shard may own two of them.
     ///
     /// # Errors
     ///
-    /// Of several faults one is reported, and the order of the list does not matter to which:
+    /// One fault is reported, independent of the order of the list:
     ///
     /// 1. [`EmptyRanges`](RouterError::EmptyRanges) if there are no ranges.
     /// 2. The first fault met going through the ranges by start. For one range these are, in
@@ -118,8 +117,8 @@ impl ShardRouter {
         Ok(Self { strategy: RoutingStrategy::Range(RangeTable::new(ranges)?) })
     }
 
-    /// The shard that owns the entity. Every id has one, and the answer never changes.
-    // Left to itself the compiler makes this a call, which costs a third of a hash.
+    /// The shard that owns the entity. The answer never changes.
+    // Without inlining the call costs a third of a hash.
     #[inline(always)]
     #[must_use]
     pub fn route(&self, entity_id: EntityId) -> ShardId {
@@ -129,7 +128,7 @@ impl ShardRouter {
             RoutingStrategy::Range(table) => return table.shard_of(id),
             RoutingStrategy::Hash { num_shards } => scaled(avalanched(id), num_shards.get()),
             RoutingStrategy::HashTruncated { num_shards } => {
-                // Divided in 32 bits, which takes less time than in 16.
+                // A 32-bit division is faster than a 16-bit one.
                 let low_bits = u32::from(fnv1a_64(id) as u16);
                 u64::from(low_bits % NonZeroU32::from(*num_shards))
             }
@@ -137,7 +136,7 @@ impl ShardRouter {
         ShardId::from_raw(number)
     }
 
-    /// Every shard that the router can answer with, in ascending order, each once.
+    /// Every shard of the router, in ascending order.
     #[must_use]
     pub fn all_shards(&self) -> Vec<ShardId> {
         match &self.strategy {
@@ -154,7 +153,7 @@ impl ShardRouter {
         }
     }
 
-    /// How the router chooses.
+    /// The strategy of the router.
     #[must_use]
     pub const fn strategy(&self) -> &RoutingStrategy {
         &self.strategy
@@ -163,7 +162,7 @@ impl ShardRouter {
 
 /// The id of one routed entity.
 ///
-/// Every number is a valid id, the largest included.
+/// Every number is a valid id, including the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId(u64);
 
@@ -181,14 +180,12 @@ impl From<u64> for EntityId {
     }
 }
 
-/// The ids from `start` up to, not including, `end`; an `end` of [`u64::MAX`] takes in the last
-/// id as well.
+/// The ids from `start` up to, not including, `end`. An `end` of [`u64::MAX`] includes the last id
+/// as well.
 ///
-/// A half-open range of `u64` cannot name the last id, since the bound past it does not exist.
-/// Stored configurations already write `u64::MAX` to say "to the very end", and they must go on
-/// covering everything, so here that bound is read as reaching *through* the last id. No id is
-/// then left without an owner. The price is that the last id cannot be cut off from the one
-/// before it: no range says "up to, not including, `u64::MAX`".
+/// A half-open range of `u64` cannot contain the last id, because there is no bound behind it.
+/// Stored configurations use `u64::MAX` for "to the end", so this bound includes the last id and
+/// every id has an owner. As a consequence no range ends right before the last id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EntityIdRange {
@@ -199,28 +196,28 @@ pub struct EntityIdRange {
 }
 
 impl EntityIdRange {
-    /// Every id there is.
+    /// All ids.
     #[must_use]
     pub const fn full() -> Self {
         Self { start: 0, end: u64::MAX }
     }
 
-    /// Whether the range holds `id`.
+    /// Whether the range contains `id`.
     #[must_use]
     pub const fn contains(&self, id: u64) -> bool {
         id >= self.start && (id < self.end || self.end == u64::MAX)
     }
 
-    /// Whether the range holds no id at all.
+    /// Whether the range is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.last().is_none()
     }
 
-    /// The greatest id of the range, or nothing if it is empty.
+    /// The greatest id of the range, or `None` if it is empty.
     ///
-    /// The router works with this inclusive bound alone, so the double meaning of `u64::MAX` is
-    /// settled here and nowhere else.
+    /// The router uses only this inclusive bound, so `u64::MAX` is interpreted here and nowhere
+    /// else.
     const fn last(&self) -> Option<u64> {
         match self.end {
             u64::MAX => Some(u64::MAX),
@@ -229,8 +226,8 @@ impl EntityIdRange {
         }
     }
 
-    /// The range from `first` through `last`, where `last` is not the id before the greatest:
-    /// see the type's documentation for why that one bound cannot be written.
+    /// The range from `first` through `last`. `last` must not be the id before the greatest, which
+    /// no range can end with.
     const fn through(first: u64, last: u64) -> Self {
         Self { start: first, end: last.saturating_add(1) }
     }
@@ -238,16 +235,15 @@ impl EntityIdRange {
 
 /// Why a router could not be built.
 ///
-/// Routing itself cannot fail, so this is the only error of the module. A list of ranges may be
-/// wrong in several ways at once; [`ShardRouter::range`](ShardRouter::range) says which
-/// one is reported.
+/// Routing cannot fail, so this is the only error of the module.
+/// [`ShardRouter::range`](ShardRouter::range) documents which of several faults is reported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouterError {
-    /// A hash router was asked to spread ids over no shards.
+    /// A hash router has no shards.
     #[error("a hash router needs at least one shard")]
     ZeroShards,
 
-    /// A range router was given no ranges.
+    /// A range router has no ranges.
     #[error("a range router needs at least one range")]
     EmptyRanges,
 
@@ -297,13 +293,13 @@ fn fnv1a_64(id: u64) -> u64 {
     hash::fnv1a_64(&id.to_le_bytes())
 }
 
-/// FNV-1a without the patterns that it leaves.
+/// FNV-1a with a final avalanche step.
 #[inline]
 fn avalanched(id: u64) -> u64 {
     hash::avalanched(&id.to_le_bytes())
 }
 
-/// Scales a hash that is spread over all 64-bit numbers down to `0..count`.
+/// Scales a uniformly distributed hash to `0..count`.
 #[inline]
 fn scaled(hash: u64, count: u16) -> u64 {
     hash::scaled(hash, count.into()).into()

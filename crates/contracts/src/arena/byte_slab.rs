@@ -6,38 +6,38 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::extents::{ExtentId, Extents, Serial};
 use crate::limits::MAX_SLAB_SLOTS;
 
-/// A bounded resource ran out; nothing was stored.
+/// A bounded resource is exhausted. Nothing was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlabFull {
-    /// As many handles are out as there may ever be.
+    /// All handles are in use.
     #[error("all {max} handles are in use")]
     Handles {
-        /// How many there are.
+        /// Their number.
         max: usize,
     },
-    /// No free stretch of the buffer is long enough.
+    /// No free extent of the buffer is long enough.
     #[error("{requested} bytes requested, {free} of {capacity} are free")]
     Bytes {
-        /// How many bytes were asked for.
+        /// The requested bytes.
         requested: usize,
-        /// How many bytes are free in all, perhaps not in one piece.
+        /// The free bytes, not necessarily contiguous.
         free: usize,
-        /// How many bytes there are.
+        /// The capacity in bytes.
         capacity: usize,
     },
 }
 
-/// A slab of the size asked for would have too many slots, or more memory than there is.
+/// A slab of the requested size has too many slots or needs more memory than available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a slab cannot have {max_slots} slots and {byte_capacity} bytes")]
 pub struct SlabTooLarge {
-    /// How many slots were asked for.
+    /// The requested slots.
     pub max_slots: u32,
-    /// How many bytes were asked for.
+    /// The requested bytes.
     pub byte_capacity: u32,
 }
 
-/// A place in a [`ByteSlab`], good until it is freed or the slab is cleared.
+/// A slot of a [`ByteSlab`]. Valid until it is freed or the slab is cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ByteSlot {
     slab: u64,
@@ -47,21 +47,21 @@ pub struct ByteSlot {
 
 impl fmt::Debug for ByteSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Which slab it belongs to depends on what else the process did, so it stays out of logs.
+        // The id of the slab depends on the history of the process, so it stays out of logs.
         write!(f, "ByteSlot({}, serial {})", self.extent, self.serial)
     }
 }
 
 /// A fixed buffer that stores byte strings of any length behind handles.
 ///
-/// Everything is allocated when it is made; storing and freeing touch no heap.
+/// Everything is allocated at construction. Storing and freeing do not allocate.
 pub struct ByteSlab {
-    /// Tells this slab's slots from those of every other slab in the process.
+    /// Distinguishes the slots of this slab from those of other slabs in the process.
     id: u64,
-    /// Number of the next slot; never used twice, so a freed slot is never mistaken for its heir.
+    /// Number of the next slot. Never reused, so a freed slot is never confused with a new one.
     next_serial: u64,
     bytes: Box<[u8]>,
-    /// One is taken for each slot in use.
+    /// Each slot uses one extent.
     extents: Extents,
     max_slots: usize,
     slots_used: usize,
@@ -73,16 +73,15 @@ impl ByteSlab {
     ///
     /// # Panics
     ///
-    /// If that is more than [`MAX_SLAB_SLOTS`] or more than there is memory for. Use
-    /// [`ByteSlab::try_new`] for sizes that come from outside.
+    /// If that exceeds [`MAX_SLAB_SLOTS`] or the available memory. Use [`ByteSlab::try_new`] for
+    /// sizes from outside.
     #[must_use]
     pub fn new(max_slots: u32, byte_capacity: u32) -> Self {
         #[expect(clippy::panic, reason = "the documented contract of this constructor")]
         Self::try_new(max_slots, byte_capacity).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Allocates room for `max_slots` byte strings of `byte_capacity` bytes in all, if that can be
-    /// had.
+    /// Like [`ByteSlab::new`], but fails if the memory is not available.
     pub fn try_new(max_slots: u32, byte_capacity: u32) -> Result<Self, SlabTooLarge> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let too_large = SlabTooLarge { max_slots, byte_capacity };
@@ -121,9 +120,8 @@ impl ByteSlab {
 
     /// Frees a slot and stores a copy of the concatenation of `parts`, or does neither.
     ///
-    /// That succeeds whenever there is room for `parts` in the old bytes' place, together with
-    /// what is free on both sides of it, or anywhere else. If the slot is not there to be freed,
-    /// this is an insertion.
+    /// Succeeds if `parts` fit in place of the old bytes, including free space on both sides, or
+    /// anywhere else. A slot that is not stored is ignored.
     pub fn replace_parts(&mut self, slot: ByteSlot, parts: &[&[u8]]) -> Result<ByteSlot, SlabFull> {
         let Some(old) = self.place(slot) else { return self.insert_parts(parts) };
         let requested = total_len(parts);
@@ -142,12 +140,12 @@ impl ByteSlab {
         self.bytes.get(self.place(slot)?)
     }
 
-    /// Frees a slot; says whether it was there to be freed.
+    /// Frees a slot. Returns whether it was stored.
     pub fn remove(&mut self, slot: ByteSlot) -> bool {
         let Some(place) = self.place(slot) else {
             return false;
         };
-        self.extents.give_back(slot.extent);
+        self.extents.free(slot.extent);
         self.slots_used -= 1;
         self.bytes_used -= place.len();
         true
@@ -160,25 +158,25 @@ impl ByteSlab {
         self.bytes_used = 0;
     }
 
-    /// How many slots are in use.
+    /// The number of slots in use.
     #[must_use]
     pub(crate) const fn slots_used(&self) -> usize {
         self.slots_used
     }
 
-    /// How many bytes are in use.
+    /// The number of bytes in use.
     #[must_use]
     pub const fn bytes_used(&self) -> usize {
         self.bytes_used
     }
 
-    /// How many bytes there are, used and free.
+    /// The capacity in bytes.
     #[must_use]
     pub const fn byte_capacity(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Copies `parts` to an extent just taken, which becomes a slot.
+    /// Copies `parts` to a new extent and makes it a slot.
     fn fill(&mut self, extent: ExtentId, parts: &[&[u8]]) -> ByteSlot {
         let slot = ByteSlot { slab: self.id, serial: self.next_serial, extent };
         self.next_serial += 1;
@@ -194,7 +192,7 @@ impl ByteSlab {
         slot
     }
 
-    /// Where the bytes of a slot are, unless it was freed or belongs to another slab.
+    /// The range of a slot's bytes, unless it was freed or belongs to another slab.
     fn place(&self, slot: ByteSlot) -> Option<Range<usize>> {
         let is_own = slot.slab == self.id;
         self.extents.get(slot.extent, Serial::new(slot.serial)).filter(|_| is_own)
@@ -210,7 +208,7 @@ fn total_len(parts: &[&[u8]]) -> usize {
     parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()))
 }
 
-/// Says how full it is; what it stores, or stored, may be a secret.
+/// Shows only the usage: the contents may be secret.
 impl fmt::Debug for ByteSlab {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ByteSlab")
@@ -222,7 +220,7 @@ impl fmt::Debug for ByteSlab {
     }
 }
 
-/// An empty vector with room for `capacity` entries, if there is that much memory.
+/// An empty vector with room for `capacity` entries, if the memory is available.
 pub(super) fn reserved<T>(capacity: usize) -> Result<Vec<T>, TryReserveError> {
     let mut entries = Vec::new();
     entries.try_reserve_exact(capacity)?;

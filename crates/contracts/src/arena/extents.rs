@@ -1,14 +1,13 @@
-//! Which parts of a buffer are free: an address-ordered list of extents, with the free ones also
+//! The free and used parts of a buffer: an address-ordered list of extents. The free ones are also
 //! linked into bins by size.
 //!
-//! Bin `k` holds free extents of `2^k` to `2^(k+1) - 1` bytes. A request looks at a few extents of
-//! its own bin (they may fit, and fit tightly), then takes the smallest larger bin (all of them
-//! fit), and only when both fail searches the rest of its own bin. So both taking and giving back
-//! are constant time until the buffer is nearly full, and a request fails only if no free extent
-//! is long enough.
+//! Bin `k` holds free extents of `2^k` to `2^(k+1) - 1` bytes. A request tries a few extents of its
+//! own bin, which may fit tightly. Then it uses the smallest larger bin, where all extents fit.
+//! Only then it searches the rest of its own bin. So allocating and freeing take constant time
+//! until the buffer is nearly full, and a request fails only if no free extent is long enough.
 //!
-//! Taken and free extents share one table whose entries are as small as they can be, because the
-//! table has room for the most extents that there can ever be.
+//! Used and free extents share one table with compact entries, because the table is allocated for
+//! the maximum number of extents.
 
 use std::collections::TryReserveError;
 use std::ops::Range;
@@ -20,11 +19,11 @@ pub(super) type ExtentId = u32;
 
 const NONE: ExtentId = ExtentId::MAX;
 const BINS: usize = u32::BITS as usize;
-/// How many extents of its own bin a request tries before it turns to larger ones.
+/// Extents of its own bin that a request tries before larger bins.
 const TIGHT_FIT_TRIES: usize = 8;
 
-/// The number of a taken extent. In halves, because as one it would be aligned, and every entry of
-/// the table four bytes longer for it.
+/// The number of a used extent. Two halves, because an aligned `u64` would make every table entry
+/// four bytes longer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Serial([u32; 2]);
 
@@ -34,12 +33,12 @@ impl Serial {
     }
 }
 
-/// A piece of the buffer. Free neighbours are always joined.
+/// A part of the buffer. Adjacent free extents are always joined.
 #[derive(Clone, Copy)]
 struct Extent {
     offset: u32,
     len: u32,
-    /// Address neighbours. A taken extent of no bytes is nowhere, and has none.
+    /// Address neighbours. A used extent of zero bytes has none.
     before: ExtentId,
     after: ExtentId,
     state: State,
@@ -53,7 +52,7 @@ enum State {
         bin_before: ExtentId,
         bin_after: ExtentId,
     },
-    /// Describes nothing at the moment; so does the next one, if there is one.
+    /// An unused table entry, linked to the next unused one.
     Spare {
         next: ExtentId,
     },
@@ -62,7 +61,7 @@ enum State {
 /// The free and taken extents of one buffer.
 pub(super) struct Extents {
     table: Vec<Extent>,
-    /// The first entry of `table` that describes nothing at the moment.
+    /// The first unused entry of `table`.
     spare: ExtentId,
     bins: [ExtentId; BINS],
     /// Bit `k` is set while bin `k` is not empty.
@@ -71,9 +70,9 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    /// Describes a wholly free buffer of `buffer_len` bytes that will be cut into at most
-    /// `max_taken` pieces. Free pieces lie between taken ones, so there are never more in all than
-    /// twice that number and one, and one more in the middle of an exchange.
+    /// Describes a free buffer of `buffer_len` bytes with at most `max_taken` used extents. Free
+    /// extents lie between used ones, so there are at most twice that number plus one, and one more
+    /// during an exchange.
     pub(super) fn try_new(buffer_len: u32, max_taken: u32) -> Result<Self, TryReserveError> {
         let mut extents = Self {
             table: reserved(max_taken as usize * 2 + 2)?,
@@ -98,7 +97,7 @@ impl Extents {
         }
     }
 
-    /// Takes `len` bytes under a number never used before, unless no free extent is long enough.
+    /// Allocates `len` bytes under a new number, unless no free extent is long enough.
     pub(super) fn take(&mut self, len: u32, serial: Serial) -> Option<ExtentId> {
         if len == 0 {
             let id = self.add(0, 0, NONE, NONE);
@@ -110,33 +109,33 @@ impl Extents {
         Some(id)
     }
 
-    /// Gives a taken extent back and takes one of `len` bytes instead, unless no free extent is
-    /// long enough. The old place serves again if it, with what is free next to it, is.
+    /// Frees a used extent and allocates one of `len` bytes instead, unless no free extent is long
+    /// enough. The old place is reused if it is long enough, together with adjacent free space.
     pub(super) fn exchange(&mut self, id: ExtentId, len: u32, serial: Serial) -> Option<ExtentId> {
         if len == self.at(id).len {
             self.edit(id, |taken| taken.state = State::Taken(serial));
             return Some(id);
         }
         if len == 0 {
-            self.give_back(id);
+            self.free(id);
             return self.take(0, serial);
         }
         if len <= self.room_around(id) {
-            self.give_back(id);
+            self.free(id);
             self.cut(id, len, serial);
             return Some(id);
         }
-        // The new one first: should it be refused, the old one is still there.
+        // Allocate first, so that the old extent survives a failure.
         let new = self.take(len, serial)?;
-        self.give_back(id);
+        self.free(id);
         Some(new)
     }
 
-    /// Gives a taken extent back and joins it with its free neighbours, under its own id.
-    pub(super) fn give_back(&mut self, id: ExtentId) {
+    /// Frees a used extent and joins it with its free neighbours, under its own id.
+    pub(super) fn free(&mut self, id: ExtentId) {
         let Extent { len, before, after, .. } = self.at(id);
         if len == 0 {
-            self.forget(id);
+            self.discard(id);
             return;
         }
         for neighbour in [before, after] {
@@ -148,7 +147,7 @@ impl Extents {
         self.link_free(id);
     }
 
-    /// Where the extent taken under this id and number lies, if it is there.
+    /// The range of the extent with this id and number, if it is in use.
     pub(super) fn get(&self, id: ExtentId, serial: Serial) -> Option<Range<usize>> {
         let extent = self.table.get(id as usize)?;
         let start = extent.offset as usize;
@@ -158,13 +157,13 @@ impl Extents {
         }
     }
 
-    /// The length of a taken extent together with the free ones next to it.
+    /// The length of a used extent with its free neighbours.
     fn room_around(&self, id: ExtentId) -> u32 {
         let Extent { len, before, after, .. } = self.at(id);
         self.free_len(before) + len + self.free_len(after)
     }
 
-    /// The length of an extent that is there and free; else zero.
+    /// The length of a free extent, or zero if the extent does not exist or is in use.
     fn free_len(&self, id: ExtentId) -> u32 {
         match self.table.get(id as usize) {
             Some(Extent { len, state: State::Free { .. }, .. }) => *len,
@@ -193,7 +192,7 @@ impl Extents {
         })
     }
 
-    /// Takes the first `len > 0` bytes of a free extent.
+    /// Allocates the first `len > 0` bytes of a free extent.
     fn cut(&mut self, id: ExtentId, len: u32, serial: Serial) {
         self.unlink_free(id);
         let found = self.at(id);
@@ -210,7 +209,7 @@ impl Extents {
         self.edit(id, |taken| taken.state = State::Taken(serial));
     }
 
-    /// Makes `id` cover its address neighbour as well, and forgets the neighbour.
+    /// Extends `id` over its address neighbour and removes the neighbour.
     fn absorb(&mut self, id: ExtentId, neighbour: ExtentId) {
         let other = self.at(neighbour);
         self.edit(id, |extent| {
@@ -227,7 +226,7 @@ impl Extents {
         } else {
             self.edit(other.after, |after| after.before = id);
         }
-        self.forget(neighbour);
+        self.discard(neighbour);
     }
 
     fn link_free(&mut self, id: ExtentId) {
@@ -238,7 +237,7 @@ impl Extents {
         self.set_head(bin, id);
     }
 
-    /// Takes an extent out of its bin. What it is then is for the caller to say.
+    /// Removes an extent from its bin. The caller sets its new state.
     fn unlink_free(&mut self, id: ExtentId) {
         let Extent { len, state, .. } = self.at(id);
         let State::Free { bin_before, bin_after } = state else { return };
@@ -258,7 +257,7 @@ impl Extents {
         self.occupied = if head == NONE { self.occupied & !bit } else { self.occupied | bit };
     }
 
-    /// Describes an extent; what becomes of it is for the caller to say.
+    /// Adds an extent to the table. The caller sets its state.
     fn add(&mut self, offset: u32, len: u32, before: ExtentId, after: ExtentId) -> ExtentId {
         let extent = Extent { offset, len, before, after, state: State::Spare { next: NONE } };
         let id = self.spare;
@@ -273,8 +272,8 @@ impl Extents {
         (self.table.len() - 1) as ExtentId
     }
 
-    /// Makes an entry of the table one that describes nothing.
-    fn forget(&mut self, id: ExtentId) {
+    /// Marks a table entry as unused.
+    fn discard(&mut self, id: ExtentId) {
         let next = std::mem::replace(&mut self.spare, id);
         self.edit(id, |extent| extent.state = State::Spare { next });
     }
@@ -284,14 +283,14 @@ impl Extents {
         self.table[id as usize]
     }
 
-    /// Changes an extent; there is none behind the ends of the list.
+    /// Changes an extent. Ids beyond the ends of the list are ignored.
     fn edit(&mut self, id: ExtentId, change: impl FnOnce(&mut Extent)) {
         if let Some(extent) = self.table.get_mut(id as usize) {
             change(extent);
         }
     }
 
-    /// Changes the links of a free extent within its bin; there is none behind the ends of that.
+    /// Changes the links of a free extent in its bin. Ids beyond the ends of the bin are ignored.
     fn edit_links(&mut self, id: ExtentId, change: impl FnOnce(&mut ExtentId, &mut ExtentId)) {
         self.edit(id, |extent| {
             if let State::Free { bin_before, bin_after } = &mut extent.state {

@@ -1,4 +1,4 @@
-//! The canonical bytes of every type that has some, as `docs/formats.md` lists them.
+//! The canonical bytes of every type that has them, as listed in `docs/formats.md`.
 
 use crate::{
     CanonicalBytes, Cursor, CursorSemantics, CursorUpdate, FenceEpoch, LogicalTime, OpId, RunId,

@@ -21,7 +21,7 @@ fn semantics_bytes_are_stable_and_unknown_ones_refused() {
 }
 
 #[test]
-fn an_empty_token_means_no_token() {
+fn empty_token_is_no_token() {
     let update = CursorUpdate::new(Some(b"k"), Some(b""));
     assert_eq!(update, CursorUpdate::at(b"k"));
     assert_eq!(update.token(), None);
@@ -110,19 +110,19 @@ fn golden_canonical_bytes() {
 
 proptest! {
     #[test]
-    fn an_accepted_move_never_loses_progress(
+    fn accepted_move_never_loses_progress(
         old in proptest::option::of(proptest::collection::vec(any::<u8>(), 1..4)),
         new in proptest::option::of(proptest::collection::vec(any::<u8>(), 1..4)),
     ) {
         let from = CursorUpdate::new(old.as_deref(), None);
         let to = CursorUpdate::new(new.as_deref(), None);
-        // `None` sorts before every key, so the whole table says: not below.
+        // `None` sorts before every key, so the whole table means: not below.
         prop_assert_eq!(from.check_advance(to).is_ok(), old <= new);
     }
 }
 
 #[test]
-fn an_owned_cursor_lends_what_it_was_made_from() {
+fn owned_cursor_equals_its_input() {
     let owned = CursorInput::new(Some(b"k".to_vec()), Some(Vec::new()));
     assert_eq!(owned.as_ref(), CursorUpdate::at(b"k"));
     assert_eq!(owned.map(Clone::clone), owned);

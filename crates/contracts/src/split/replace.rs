@@ -9,20 +9,20 @@ use crate::cursor::{CursorInput, CursorUpdate};
 use crate::limits::MAX_SPLIT_CHILDREN;
 use crate::spec::{ShardSpecRef, SpecInput};
 
-/// One shard that takes over a part of its parent. `B` decides who owns the bytes.
+/// One shard that gets a part of its parent. `B` decides who owns the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SplitPart<B> {
     /// Its range and metadata.
     pub spec: SpecInput<B>,
-    /// Where work on it goes on.
+    /// Its initial cursor.
     pub cursor: CursorInput<B>,
 }
 
-/// One shard that takes over a part of its parent, with borrowed bytes.
+/// One shard that gets a part of its parent, with borrowed bytes.
 pub type SplitChild<'a> = SplitPart<&'a [u8]>;
 
 impl<B> SplitPart<B> {
-    /// A child on which nothing has been done.
+    /// A child without progress.
     #[must_use]
     pub const fn fresh(spec: SpecInput<B>) -> Self {
         Self { spec, cursor: CursorInput::initial() }
@@ -50,19 +50,19 @@ impl<B: AsRef<[u8]>> fmt::Debug for SplitPart<B> {
     }
 }
 
-/// A division of a shard into children that replace it.
+/// A plan to replace a shard by children.
 ///
-/// The children are kept in key order, so that two plans that mean the same are the same.
+/// The children are in key order, so equal plans compare equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitReplacePlan<'a> {
     children: ArrayVec<SplitChild<'a>, MAX_SPLIT_CHILDREN>,
 }
 
-/// Plans to cut `parent` at `boundaries`, given in key order.
+/// Plans to split `parent` at `boundaries`, given in key order.
 ///
-/// The first child carries on the parent's cursor, so no progress is lost; therefore every
-/// boundary has to lie behind that cursor. All children get the parent's metadata as it is; where
-/// that says something about the range (a hint does), give each child its own.
+/// The first child inherits the parent's cursor, so no progress is lost. Therefore every boundary
+/// must lie behind that cursor. All children get the parent's metadata unchanged. If the metadata
+/// describes the range, as a hint does, give each child its own.
 pub fn plan_split_replace<'a>(
     parent: ShardSpecRef<'a>,
     cursor: CursorUpdate<'a>,
@@ -88,11 +88,11 @@ pub fn plan_split_replace<'a>(
     Ok(plan)
 }
 
-/// Plans to replace `parent` by `children`, given in any order, with cursors and metadata of
-/// their own.
+/// Plans to replace `parent` by `children`, given in any order, with their own cursors and
+/// metadata.
 ///
-/// A child may claim less progress than the parent made, and its keys are then processed again.
-/// It may never claim more.
+/// A child may have less progress than the parent, and its keys are then processed again. It may
+/// not have more.
 pub fn plan_split_replace_with_children<'a>(
     parent: ShardSpecRef<'_>,
     cursor: CursorUpdate<'_>,
@@ -104,8 +104,8 @@ pub fn plan_split_replace_with_children<'a>(
 }
 
 impl<'a> SplitReplacePlan<'a> {
-    /// Takes a plan from the parts of a request, in any order. Only their number is checked:
-    /// [`SplitReplacePlan::validate_against`] checks the rest, when the parent is known.
+    /// Makes a plan from the parts of a request, in any order. Checks only their number.
+    /// [`SplitReplacePlan::validate_against`] checks the rest against the parent.
     pub fn from_parts(parts: &[SplitChild<'a>]) -> Result<Self, SplitValidationError> {
         check_count(parts.len())?;
         let mut children: ArrayVec<_, MAX_SPLIT_CHILDREN> = parts.iter().copied().collect();
@@ -119,8 +119,8 @@ impl<'a> SplitReplacePlan<'a> {
         &self.children
     }
 
-    /// Checks the plan against a shard as it is: the children tile `parent`, each cursor is valid
-    /// and in its child's range, and none claims work that the parent's `cursor` has not reached.
+    /// Checks the plan against a stored shard: the children tile `parent`, each cursor is valid and
+    /// in its child's range, and none is beyond the parent's `cursor`.
     pub fn validate_against(
         &self,
         parent: ShardSpecRef<'_>,
@@ -136,7 +136,8 @@ impl<'a> SplitReplacePlan<'a> {
             if !child.cursor.is_within(child.spec) {
                 return Err(SplitValidationError::ChildCursorOutOfBounds { index });
             }
-            // Absent sorts before every key: an untouched parent vouches for no child's progress.
+            // `None` sorts before every key: children of a parent without progress have none
+            // either.
             if child.cursor.last_key() > cursor.last_key() {
                 return Err(SplitValidationError::ChildCursorAhead { index });
             }

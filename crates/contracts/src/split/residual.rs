@@ -4,17 +4,17 @@ use crate::canonical::{CanonicalBytes, CanonicalSink};
 use crate::cursor::CursorUpdate;
 use crate::spec::ShardSpecRef;
 
-/// A division of a shard into a left part that it keeps and a right part for a new shard.
+/// A plan to split a shard into a left part that it keeps and a right part for a new shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitResidualPlan<'a> {
     narrowed: ShardSpecRef<'a>,
     residual: ShardSpecRef<'a>,
 }
 
-/// Plans to cut `parent` at `boundary`, which has to lie behind the parent's cursor.
+/// Plans to split `parent` at `boundary`, which must lie behind the parent's cursor.
 ///
-/// Both parts get the parent's metadata as it is. Where that says something about the range (a
-/// hint does), give each part its own.
+/// Both parts get the parent's metadata unchanged. If the metadata describes the range, as a hint
+/// does, give each part its own.
 pub fn plan_split_residual<'a>(
     parent: ShardSpecRef<'a>,
     cursor: CursorUpdate<'_>,
@@ -24,7 +24,7 @@ pub fn plan_split_residual<'a>(
     plan_split_residual_with_metadata(parent, cursor, boundary, metadata, metadata)
 }
 
-/// Plans to cut `parent` at `boundary` and to give each part metadata of its own.
+/// Plans to split `parent` at `boundary`, with metadata for each part.
 pub fn plan_split_residual_with_metadata<'a>(
     parent: ShardSpecRef<'a>,
     cursor: CursorUpdate<'_>,
@@ -41,7 +41,7 @@ pub fn plan_split_residual_with_metadata<'a>(
 }
 
 /// Checks that `narrowed` is the left part of `parent`, `residual` the right one, and that they
-/// leave out nothing.
+/// tile it.
 pub fn validate_residual_split_bounds(
     parent: ShardSpecRef<'_>,
     narrowed: ShardSpecRef<'_>,
@@ -51,8 +51,8 @@ pub fn validate_residual_split_bounds(
 }
 
 impl<'a> SplitResidualPlan<'a> {
-    /// Takes a plan from the parts of a request, unchecked:
-    /// [`SplitResidualPlan::validate_against`] checks it, when the parent is known.
+    /// Makes a plan from the parts of a request, unchecked. [`SplitResidualPlan::validate_against`]
+    /// checks it against the parent.
     #[must_use]
     pub const fn from_parts(narrowed: ShardSpecRef<'a>, residual: ShardSpecRef<'a>) -> Self {
         Self { narrowed, residual }
@@ -70,8 +70,8 @@ impl<'a> SplitResidualPlan<'a> {
         self.residual
     }
 
-    /// Checks the plan against a shard as it is: the parts tile `parent`, and its `cursor` stays
-    /// in the part that it keeps.
+    /// Checks the plan against a stored shard: the parts tile `parent`, and its `cursor` lies in
+    /// the part that it keeps.
     pub fn validate_against(
         &self,
         parent: ShardSpecRef<'_>,

@@ -62,7 +62,7 @@ fn replace_refuses_boundaries_that_do_not_cut() {
 }
 
 #[test]
-fn replace_has_a_largest_fan_out() {
+fn replace_limits_the_number_of_children() {
     let keys: Vec<Vec<u8>> =
         (1..=MAX_SPLIT_CHILDREN as u16).map(|n| n.to_be_bytes().into()).collect();
     let boundaries: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -89,7 +89,7 @@ fn given_children_are_sorted_and_keep_their_own_metadata() {
 }
 
 #[test]
-fn given_children_may_carry_no_more_progress_than_the_parent_made() {
+fn given_children_have_at_most_the_parents_progress() {
     let child = |start, end, cursor| SplitChild { spec: spec(start, end), cursor };
     let plan = |cursor, children: &[SplitChild<'static>]| {
         plan_split_replace_with_children(spec("a", "z"), cursor, children).map(drop)
@@ -123,7 +123,7 @@ fn given_cursors_are_valid_and_inside_their_child() {
 }
 
 #[test]
-fn a_parents_cursor_has_to_be_one() {
+fn parents_cursor_is_checked() {
     let parent = spec("", "z");
     let (long_key, long_token) = (vec![b'c'; MAX_KEY_SIZE + 1], vec![0; MAX_TOKEN_SIZE + 1]);
     let children = [spec("", "m"), spec("m", "z")].map(SplitChild::fresh);
@@ -147,7 +147,7 @@ fn a_parents_cursor_has_to_be_one() {
 }
 
 #[test]
-fn coverage_takes_exact_tilings_in_any_order_only() {
+fn coverage_needs_an_exact_tiling() {
     let check = |children: &[ShardSpecRef<'_>]| validate_split_coverage(spec("a", "z"), children);
     assert_eq!(check(&[spec("m", "z"), spec("a", "m")]), Ok(()));
     assert_eq!(check(&[]), Err(SplitValidationError::NoChildren));
@@ -175,7 +175,7 @@ fn residual_keeps_the_left_part() {
 }
 
 #[test]
-fn residual_parts_may_carry_metadata_of_their_own() {
+fn residual_parts_may_have_their_own_metadata() {
     let plan =
         plan_split_residual_with_metadata(spec("a", "z"), NOTHING_DONE, b"m", b"l", b"r").unwrap();
     assert_eq!(plan.narrowed(), spec("a", "m").with_metadata(b"l"));
@@ -183,7 +183,7 @@ fn residual_parts_may_carry_metadata_of_their_own() {
 }
 
 #[test]
-fn residual_refuses_a_cut_at_or_before_the_cursor_or_outside() {
+fn residual_boundary_lies_behind_the_cursor() {
     for cursor in [b"d", b"e"] {
         assert_eq!(
             plan_split_residual(spec("a", "z"), CursorUpdate::at(cursor), b"d"),
@@ -207,7 +207,7 @@ fn residual_refuses_a_cut_at_or_before_the_cursor_or_outside() {
 }
 
 #[test]
-fn residual_bounds_are_left_and_right_of_one_cut() {
+fn residual_bounds_meet_at_one_boundary() {
     let check =
         |narrowed, residual| validate_residual_split_bounds(spec("a", "z"), narrowed, residual);
     assert_eq!(check(spec("a", "m"), spec("m", "z")), Ok(()));
@@ -232,7 +232,7 @@ fn golden_canonical_bytes_of_plans() {
 }
 
 #[test]
-fn planning_touches_no_heap() {
+fn planning_does_not_allocate() {
     let (parent, cursor) = (spec("a", "z"), CursorUpdate::at(b"b"));
     let boundaries: Vec<&[u8]> = vec![b"c", b"d", b"e"];
     let children: Vec<_> =
@@ -268,7 +268,7 @@ proptest! {
 }
 
 #[test]
-fn a_plan_from_parts_is_the_plan_that_they_were_taken_from() {
+fn plan_from_parts_equals_its_plan() {
     let (parent, cursor) = (ShardSpecRef::new(b"a", b"z", b"m"), CursorUpdate::at(b"c"));
     let plan = plan_split_replace(parent, cursor, &[b"g", b"p"]).unwrap();
     let owned: Vec<SplitPart<Vec<u8>>> =
@@ -281,7 +281,7 @@ fn a_plan_from_parts_is_the_plan_that_they_were_taken_from() {
 }
 
 #[test]
-fn only_the_number_of_parts_is_checked_before_the_parent_is_known() {
+fn from_parts_checks_only_the_number() {
     let part = SplitChild::fresh(ShardSpecRef::new(b"b", b"a", b""));
     assert_eq!(SplitReplacePlan::from_parts(&[]), Err(SplitValidationError::NoChildren));
     assert_eq!(SplitReplacePlan::from_parts(&[part]), Err(SplitValidationError::SingleChild));

@@ -1,4 +1,4 @@
-//! Runs benchmarks side by side through criterion and tells how they compare.
+//! Runs benchmarks side by side through criterion and prints their ratios.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use criterion::{Criterion, SamplingMode, Throughput};
 /// Samples of each benchmark.
 const SAMPLES: usize = 40;
 
-/// Whether the benchmarks are to be measured, as opposed to run once to see that they work.
+/// Whether the benchmarks are measured, or only run once as a test.
 ///
 /// The rule is criterion's: `cargo bench` passes `--bench`, a test runner does not.
 pub(crate) fn is_measuring() -> bool {
@@ -19,8 +19,8 @@ pub(crate) fn is_measuring() -> bool {
     has("--bench") && !has("--test") && !has("--list")
 }
 
-/// A benchmark: its name, and work that handles a known number of elements per call. The work
-/// must keep its results from being optimized away.
+/// A benchmark: its name, and work on a known number of elements per call. The work must keep its
+/// results from being optimized away.
 pub(crate) type Contestant<'a> = (&'a str, &'a mut dyn FnMut());
 
 /// The limit that a ratio is held against.
@@ -31,11 +31,11 @@ pub(crate) enum Bar {
     AtLeast(f64),
     /// The ratio may not be higher.
     AtMost(f64),
-    /// The ratio is told and held against nothing.
+    /// The ratio is printed without a limit.
     None,
 }
 
-/// Keeps what each sample of each benchmark took.
+/// Records the samples of each benchmark.
 pub(crate) struct Recorder {
     /// Nanoseconds per element, by the name of the benchmark.
     samples: BTreeMap<String, Vec<f64>>,
@@ -46,10 +46,10 @@ impl Recorder {
         Self { samples: BTreeMap::new() }
     }
 
-    /// Measures each contestant; a call of any handles `elements` elements.
+    /// Measures each contestant. A call handles `elements` elements.
     ///
-    /// A sample of one is always taken right next to a sample of every other. What else the
-    /// machine is doing then weighs on all of them alike and drops out of the ratios.
+    /// A sample of one is always taken right next to a sample of every other. So other load on the
+    /// machine affects all of them alike and cancels out in the ratios.
     pub(crate) fn bench(
         &mut self,
         criterion: &mut Criterion,
@@ -61,8 +61,8 @@ impl Recorder {
         }
     }
 
-    /// Prints how many times longer an element takes in `numerator` than in `denominator`, if
-    /// both were measured.
+    /// Prints how many times longer an element takes in `numerator` than in `denominator`, if both
+    /// were measured.
     #[allow(clippy::print_stdout, reason = "the table is what the benchmark is run for")]
     pub(crate) fn print_ratio(&self, label: &str, numerator: &str, denominator: &str, bar: Bar) {
         let (Some(above), Some(below)) = (self.median(numerator), self.median(denominator)) else {
@@ -81,7 +81,7 @@ impl Recorder {
         println!("{}", format!("    {:<26}        {ratio:>9.2}     {bar}", "ratio").trim_end());
     }
 
-    /// Has criterion time the contestant at `subject`, and the others in passing.
+    /// Lets criterion time the contestant at `subject`, and records the others.
     fn bench_one(
         &mut self,
         criterion: &mut Criterion,
@@ -117,8 +117,8 @@ impl Recorder {
         group.finish();
 
         for ((name, _), taken) in contestants.iter().zip(taken) {
-            // Criterion warms up through the same closure: only the last samples are measured
-            // ones. There are fewer when it merely tries the benchmark out.
+            // Criterion warms up through the same closure, so only the last samples are
+            // measurements. There are fewer in a test run.
             if let Some(warm_up) = taken.len().checked_sub(SAMPLES) {
                 self.samples
                     .entry((*name).to_owned())

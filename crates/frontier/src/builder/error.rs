@@ -2,65 +2,65 @@ use shardwright_contracts::{ManifestValidationError, ShardSpecInputError, SlabFu
 
 use crate::key_encoding::{PrefixShardError, ShardIntoError};
 
-/// Why a builder could not be made, a shard not staged, or the whole not built.
+/// Why a builder could not be made, a shard not staged, or the manifest not built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PreallocShardBuilderError {
-    /// The builder was to hold no shard at all.
+    /// The requested limit is zero.
     #[error("a builder needs room for at least one shard")]
     EntryLimitZero,
-    /// The builder was to hold more shards than its type has room for.
+    /// The requested limit exceeds the capacity of the type.
     #[error("a limit of {entry_limit} shards exceeds the {cap} that this builder has room for")]
     CapMismatch {
-        /// How many it was to hold.
+        /// The requested limit.
         entry_limit: usize,
-        /// How many it has room for.
+        /// The capacity.
         cap: usize,
     },
-    /// The builder was to hold more shards than a run may start with.
+    /// The requested limit exceeds the limit of a manifest.
     #[error("a limit of {entry_limit} shards exceeds the {max} that a run may start with")]
     EntryLimitExceedsManifestMax {
-        /// How many it was to hold.
+        /// The requested limit.
         entry_limit: usize,
-        /// How many a run may start with.
+        /// The limit of a manifest.
         max: usize,
     },
-    /// There is no room for so many more shards.
+    /// There is no room for the additional shards.
     #[error("{additional} more shards beside {current} exceed {limit}")]
     CapacityExceeded {
-        /// How many may be staged.
+        /// The limit.
         limit: usize,
-        /// How many are.
+        /// The staged shards.
         current: usize,
-        /// How many were to be added.
+        /// The additional shards.
         additional: usize,
     },
-    /// One cut would make too many shards.
+    /// One split would make too many shards.
     #[error("a split into {requested} shards exceeds {limit}")]
     FanOutExceeded {
-        /// How many one cut may make.
+        /// The limit.
         limit: usize,
-        /// How many it would make.
+        /// The requested shards.
         requested: usize,
     },
     /// The arena is full.
     #[error("the arena is full")]
     SlabFull(#[source] SlabFull),
-    /// A range is not valid.
+    /// A range is invalid.
     #[error("the range makes no valid shard")]
     RangeInvalid(#[source] ShardSpecInputError),
-    /// A prefix is not valid.
+    /// A prefix is invalid.
     #[error("the prefix makes no valid shard")]
     PrefixInvalid(#[source] PrefixShardError),
-    /// A row range is not valid.
+    /// A row range is invalid.
     #[error("the rows make no valid shard")]
     ManifestCtorInvalid(#[source] ShardSpecInputError),
-    /// A given spec is not valid.
+    /// A given spec is invalid.
     #[error("the spec is invalid")]
     SpecInvalid(#[source] ShardSpecInputError),
     /// A handle was freed, or belongs to another arena.
     #[error("the handle names no spec in this builder's arena")]
     InvalidSpecHandle,
-    /// The shards, each valid by itself, make no manifest.
+    /// The shards are valid by themselves but not as a manifest.
     #[error("the staged shards make no manifest")]
     ManifestInvalid(#[from] ManifestValidationError),
 }

@@ -1,4 +1,4 @@
-//! Staging many shards at once by cutting a range. All of them are staged, or none.
+//! Staging many shards at once by splitting a range. All of them are staged, or none.
 
 use shardwright_contracts::limits::MAX_SPLIT_CHILDREN;
 use shardwright_contracts::{CursorUpdate, ShardSpecInputError};
@@ -7,8 +7,8 @@ use super::{PreallocShardBuilder, PreallocShardBuilderError};
 use crate::hint::{manifest_shard_ref, range_shard_ref};
 
 impl<const CAP: usize> PreallocShardBuilder<'_, CAP> {
-    /// Cuts `[start, end)` at `split_points`, given in key order, and stages the pieces. Returns
-    /// how many they are.
+    /// Splits `[start, end)` at `split_points`, given in key order, and stages the parts. Returns
+    /// their number.
     pub fn split_range_by_boundaries(
         &mut self,
         start: &[u8],
@@ -24,7 +24,7 @@ impl<const CAP: usize> PreallocShardBuilder<'_, CAP> {
             range_shard_ref(start, end, connector_extra, &mut self.scratch)
                 .map_err(PreallocShardBuilderError::RangeInvalid)?;
         }
-        // Alone, an empty bound would be the end of the keyspace; between two pieces it is none.
+        // An empty bound means the end of the keyspace, so it cannot separate two parts.
         if split_points.iter().any(|point| point.is_empty()) {
             let (start_len, end_len) = (start.len(), 0);
             let inverted = ShardSpecInputError::InvertedRange { start_len, end_len };
@@ -36,9 +36,8 @@ impl<const CAP: usize> PreallocShardBuilder<'_, CAP> {
         Ok(pieces)
     }
 
-    /// Cuts the rows from `start_row` up to, not including, `end_row` into pieces of
-    /// `rows_per_shard`, the last of which may be shorter, and stages them. Returns how many
-    /// they are.
+    /// Splits the rows from `start_row` up to, not including, `end_row` into parts of
+    /// `rows_per_shard` and stages them. The last may be shorter. Returns their number.
     pub fn split_manifest_by_rows(
         &mut self,
         manifest_id: u64,
@@ -47,8 +46,8 @@ impl<const CAP: usize> PreallocShardBuilder<'_, CAP> {
         rows_per_shard: u64,
         connector_extra: &[u8],
     ) -> Result<usize, PreallocShardBuilderError> {
-        // What is wrong with a piece is wrong with the whole or with the first piece: a piece of
-        // no rows is an empty range.
+        // An invalid part implies that the whole or the first part is invalid: a part without rows
+        // is an empty range.
         let first_end = start_row.saturating_add(rows_per_shard).min(end_row);
         for end in [end_row, first_end] {
             let scratch = &mut self.scratch;
@@ -75,7 +74,7 @@ impl<const CAP: usize> PreallocShardBuilder<'_, CAP> {
         self.check_room(requested)
     }
 
-    /// Stages every piece; if the arena fills up on the way, takes back those already staged.
+    /// Stages every part. If the arena fills up, removes the parts staged so far.
     fn stage_all<P, T>(
         &mut self,
         mut pieces: impl Iterator<Item = P>,

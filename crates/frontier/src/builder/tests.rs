@@ -35,7 +35,7 @@ const fn inverted(len: usize) -> ShardSpecInputError {
     ShardSpecInputError::InvertedRange { start_len: len, end_len: len }
 }
 
-/// All that staging changes: ids and specs of the entries, and what the arena holds.
+/// The state that staging changes: ids and specs of the entries, and the contents of the arena.
 #[derive(Debug, PartialEq)]
 struct State {
     staged: Vec<Option<ShardSpec>>,
@@ -59,7 +59,7 @@ impl State {
     }
 }
 
-/// Checks that a call fails with `error` and that nobody could tell that it was made.
+/// Checks that a call fails with `error` and changes nothing.
 fn assert_no_trace<'a, T, const CAP: usize>(
     builder: &mut PreallocShardBuilder<'a, CAP>,
     error: Error,
@@ -105,7 +105,7 @@ fn ids_are_assigned_in_insertion_order() {
     let mut builder = Builder::new(&mut arena, 8).unwrap();
     assert_eq!(builder.add_range(b"z", b"zz", b""), Ok(id(0)));
     assert_eq!(builder.add_prefix(b"p", b""), Ok(id(1)));
-    // A failed call takes no number.
+    // A failed call uses no number.
     builder.add_range(b"b", b"a", b"").unwrap_err();
     assert_eq!(builder.add_manifest(1, 2, 3, b""), Ok(id(2)));
     assert_eq!(builder.add_spec_ref(ShardSpecRef::new(b"c", b"d", b"")), Ok(id(3)));
@@ -232,7 +232,7 @@ fn build_inputs_is_idempotent() {
     let before = State::of(&builder);
     assert_eq!(builder.build_inputs().unwrap(), builder.build_inputs().unwrap());
     assert_eq!(State::of(&builder), before);
-    // Building is not the end: more can be staged and built afterwards.
+    // More shards can be staged and built afterwards.
     assert_eq!(builder.add_range(b"d", b"e", b""), Ok(id(3)));
     assert_eq!(builder.build_inputs().map(|inputs| inputs.len()), Ok(4));
 }
@@ -262,7 +262,7 @@ fn build_inputs_checks_again_that_every_handle_is_live() {
     let mut arena = arena();
     let mut builder = Builder::new(&mut arena, 8).unwrap();
     builder.split_range_by_boundaries(b"a", &[b"b"], b"c", b"").unwrap();
-    // No public call can free a staged spec, so this reaches behind the builder's back.
+    // No public call can free a staged spec, so this frees it in the arena directly.
     let last = builder.entries[1].spec;
     assert!(builder.arena.free(last));
     assert_eq!(builder.build_inputs(), Err(Error::InvalidSpecHandle));

@@ -9,7 +9,7 @@ use crate::key_encoding::{
     store, validated,
 };
 
-/// The buffers that making one shard takes. Make one and reuse it.
+/// The buffers for making one shard. Reuse them.
 #[derive(Debug, Default)]
 pub struct ShardSpecScratch {
     start: KeyBuf,
@@ -95,7 +95,7 @@ pub fn manifest_shard_into(
     store(arena, manifest_shard_ref(manifest_id, start_row, end_row, connector_extra, scratch))
 }
 
-/// Writes the metadata, and tells its failures in the terms of a shard spec.
+/// Encodes the metadata and converts errors to those of a shard spec.
 pub(super) fn envelope<'b>(
     hint: ShardHint<'_>,
     connector_extra: &[u8],

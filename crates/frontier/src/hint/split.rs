@@ -10,33 +10,36 @@ use shardwright_contracts::{
 
 use super::shard::envelope;
 use super::{MetadataBuf, ShardHint, ShardMetadata, ShardMetadataDecodeError, decode_metadata};
-use crate::key_encoding::{KeyBuf, ManifestRowKey, decode_manifest_row_key, prefix_successor};
+use crate::key_encoding::{
+    KeyBuf, KeyEncoding as _, ManifestRowKey, decode_manifest_row_key, key_successor,
+    prefix_successor,
+};
 
-/// Why a shard and its hint could not be split together.
+/// Why a shard with a hint could not be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HintedSplitError {
-    /// The cut does not divide the shard.
-    #[error("the cut does not divide the shard")]
+    /// The boundary does not split the shard.
+    #[error("the boundary does not split the shard")]
     Split(#[from] SplitValidationError),
     /// The shard's metadata cannot be read.
     #[error("the shard's metadata cannot be read")]
     Metadata(#[from] ShardMetadataDecodeError),
-    /// A part cannot have a hint of its own: the cut is not one that the parent's hint allows.
-    #[error("the cut is not one that the shard's hint allows")]
+    /// The parent's hint does not allow the boundary.
+    #[error("the shard's hint does not allow the boundary")]
     Hint(#[from] HintPropagationError),
     /// There are fewer buffers than parts.
     #[error("{parts} parts need as many buffers, there are {buffers}")]
     TooFewBuffers {
-        /// How many parts there are.
+        /// The number of parts.
         parts: usize,
-        /// How many buffers there are.
+        /// The number of buffers.
         buffers: usize,
     },
 }
 
-/// Plans to give the right part of a shard away, with a hint for each part that fits its range.
+/// Plans to split off the right part of a shard, with a matching hint for each part.
 ///
-/// `buffers` take the metadata of the two parts; the connector's bytes go to both.
+/// `buffers` receive the metadata of the two parts. The connector's bytes are copied to both.
 pub fn plan_hinted_split_residual<'s>(
     parent: ShardSpecRef<'s>,
     cursor: CursorUpdate<'_>,
@@ -44,17 +47,15 @@ pub fn plan_hinted_split_residual<'s>(
     buffers: &'s mut [MetadataBuf; 2],
 ) -> Result<SplitResidualPlan<'s>, HintedSplitError> {
     let plan = plan_split_residual(parent, cursor, boundary)?;
-    let metadata = decode_metadata(parent)?;
     let [narrowed, residual] = buffers;
-    let narrowed = derive(metadata, 0, plan.narrowed(), narrowed)?;
-    let residual = derive(metadata, 1, plan.residual(), residual)?;
+    let narrowed = derive(parent, 0, plan.narrowed(), narrowed)?;
+    let residual = derive(parent, 1, plan.residual(), residual)?;
     Ok(plan_split_residual_with_metadata(parent, cursor, boundary, narrowed, residual)?)
 }
 
-/// Plans to replace a shard by children cut at `boundaries`, with a hint for each child that fits
-/// its range.
+/// Plans to replace a shard by children split at `boundaries`, with a matching hint for each.
 ///
-/// `buffers` take the metadata, one per child; the connector's bytes go to all of them.
+/// `buffers` receive the metadata, one per child. The connector's bytes are copied to all of them.
 pub fn plan_hinted_split_replace<'s>(
     parent: ShardSpecRef<'s>,
     cursor: CursorUpdate<'s>,
@@ -62,7 +63,6 @@ pub fn plan_hinted_split_replace<'s>(
     buffers: &'s mut [MetadataBuf],
 ) -> Result<SplitReplacePlan<'s>, HintedSplitError> {
     let plan = plan_split_replace(parent, cursor, boundaries)?;
-    let metadata = decode_metadata(parent)?;
     let (parts, buffers_len) = (plan.children().len(), buffers.len());
     if buffers_len < parts {
         return Err(HintedSplitError::TooFewBuffers { parts, buffers: buffers_len });
@@ -73,24 +73,63 @@ pub fn plan_hinted_split_replace<'s>(
         .enumerate()
         .zip(buffers)
         .map(|((index, child), buffer)| {
-            let spec = child.spec.with_metadata(derive(metadata, index, child.spec, buffer)?);
+            let spec = child.spec.with_metadata(derive(parent, index, child.spec, buffer)?);
             Ok(SplitChild { spec, cursor: child.cursor })
         })
         .collect::<Result<ArrayVec<_, MAX_SPLIT_CHILDREN>, HintedSplitError>>()?;
     Ok(plan_split_replace_with_children(parent, cursor, &children)?)
 }
 
-/// Writes the metadata of a part: the parent's, with the hint narrowed to the part's range.
-fn derive<'b>(
-    parent: ShardMetadata<'_>,
+/// The metadata of a part: the parent's, with the hint narrowed to the part's range. Metadata whose
+/// hint stays the same is kept byte by byte.
+fn derive<'s>(
+    parent: ShardSpecRef<'s>,
     index: usize,
     part: ShardSpecRef<'_>,
-    buffer: &'b mut MetadataBuf,
-) -> Result<&'b [u8], HintedSplitError> {
-    let hint = propagate_hint_on_split(parent.hint, part.start(), part.end())?;
-    let metadata = envelope(hint, parent.connector_extra, buffer)
+    buffer: &'s mut MetadataBuf,
+) -> Result<&'s [u8], HintedSplitError> {
+    let ShardMetadata { hint, connector_extra } = decode_metadata(parent)?;
+    let narrowed = propagate_hint_on_split(hint, part.start(), part.end())?;
+    if narrowed == hint {
+        return Ok(parent.metadata());
+    }
+    let metadata = envelope(narrowed, connector_extra, buffer)
         .map_err(|error| SplitValidationError::InvalidChildSpec { index, error })?;
     Ok(metadata)
+}
+
+/// Where a shard with a hint may be cut: between two rows of a manifest, and anywhere else.
+impl ShardHint<'_> {
+    /// The first key, not below `key`, at which a shard with this hint may be cut. `None` if there
+    /// is no such key.
+    pub fn cut_at<'b>(&self, key: &[u8], buf: &'b mut KeyBuf) -> Option<&'b [u8]> {
+        match self {
+            Self::Manifest { .. } => ManifestRowKey::first_from(key)?.encode_into(buf),
+            Self::Range | Self::Prefix { .. } if key.len() > MAX_KEY_SIZE => return None,
+            Self::Range | Self::Prefix { .. } => buf.copy_from_slice(key),
+        }
+        Some(buf.as_bytes())
+    }
+
+    /// The first key above `key` at which a shard with this hint may be cut. `None` if there is no
+    /// such key. Cutting there separates `key` from everything behind it.
+    pub fn cut_behind<'b>(&self, key: &[u8], buf: &'b mut KeyBuf) -> Option<&'b [u8]> {
+        match self {
+            Self::Manifest { .. } => ManifestRowKey::first_behind(key)?.encode_into(buf),
+            Self::Range | Self::Prefix { .. } => return key_successor(key, buf),
+        }
+        Some(buf.as_bytes())
+    }
+
+    /// Whether a shard with this hint may contain an item with this key. All items of a manifest
+    /// are rows, so a cut between two rows separates any two items.
+    #[must_use]
+    pub const fn admits(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Manifest { .. } => key.len() == ManifestRowKey::ENCODED_LEN,
+            Self::Range | Self::Prefix { .. } => true,
+        }
+    }
 }
 
 /// One of the two bounds of a child's range.
@@ -117,24 +156,24 @@ pub enum HintPropagationError {
     /// A bound lies outside the parent's prefix.
     #[error("the child's {boundary} lies outside the parent's prefix")]
     InvalidPrefixBoundary {
-        /// Which one.
+        /// The bound.
         boundary: SplitBoundary,
     },
-    /// A bound is no row key, or lies outside the parent's rows.
-    #[error("the child's {boundary} is no row of the parent's")]
+    /// A bound is not a row key, or lies outside the parent's rows.
+    #[error("the child's {boundary} is not a row of the parent")]
     InvalidManifestBoundary {
-        /// Which one.
+        /// The bound.
         boundary: SplitBoundary,
     },
-    /// A bound belongs to another manifest.
-    #[error("the child's bound is of manifest {child}, the parent's rows of {parent}")]
+    /// A bound is in another manifest.
+    #[error("the child's bound is in manifest {child}, the parent's rows are in {parent}")]
     ManifestIdMismatch {
         /// The parent's manifest.
         parent: u64,
         /// The bound's manifest.
         child: u64,
     },
-    /// The child would hold no row.
+    /// The child would have no row.
     #[error("the child's row range {start_row}..{end_row} is empty or inverted")]
     EmptyManifestRange {
         /// First row.
@@ -146,8 +185,8 @@ pub enum HintPropagationError {
 
 /// The hint of a child with the range `[child_start, child_end)` of a parent with `parent_hint`.
 ///
-/// A range stays a range, whatever the bounds. A prefix becomes a range, because a part of a
-/// prefix is in general no prefix. Rows of a manifest stay rows, and become fewer.
+/// A range stays a range. A prefix becomes a range, because a part of a prefix is in general not a
+/// prefix. Rows of a manifest stay rows.
 pub fn propagate_hint_on_split(
     parent_hint: ShardHint<'_>,
     child_start: &[u8],
@@ -166,20 +205,20 @@ pub fn propagate_hint_on_split(
     }
 }
 
-/// The keys from `prefix` up to its successor are just those that start with it.
+/// The keys from `prefix` up to its successor are exactly those that start with it.
 fn check_within_prefix(
     prefix: &[u8],
     child_start: &[u8],
     child_end: &[u8],
 ) -> Result<(), HintPropagationError> {
     let outside = |boundary| Err(HintPropagationError::InvalidPrefixBoundary { boundary });
-    // No key can start with a prefix that is longer than a key may be.
+    // No key starts with a prefix that is longer than the maximum key.
     if prefix.len() > MAX_KEY_SIZE || !child_start.starts_with(prefix) {
         return outside(SplitBoundary::Start);
     }
     let ends_inside = child_end.starts_with(prefix) && child_end > child_start;
     let mut successor = KeyBuf::new();
-    // Without a successor the prefix reaches to the end of the keyspace, whose bound is empty.
+    // Without a successor the prefix extends to the end of the keyspace, whose bound is empty.
     let prefix_end = prefix_successor(prefix, &mut successor).unwrap_or_default();
     if !ends_inside && child_end != prefix_end {
         return outside(SplitBoundary::End);
@@ -207,7 +246,7 @@ impl RowRange {
         Ok(ShardHint::Manifest { manifest_id: self.manifest_id, start_row, end_row })
     }
 
-    /// The row that a bound names; the row behind the last is a fine bound.
+    /// The row of a bound. The row behind the last is a valid bound.
     fn row(&self, key: &[u8], boundary: SplitBoundary) -> Result<u64, HintPropagationError> {
         let invalid = HintPropagationError::InvalidManifestBoundary { boundary };
         let ManifestRowKey { manifest_id, row } = decode_manifest_row_key(key).ok_or(invalid)?;

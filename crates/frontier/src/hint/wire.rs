@@ -13,7 +13,7 @@ const RANGE_LEN: usize = 1;
 const PREFIX_HEADER_LEN: usize = 1 + 4;
 const MANIFEST_LEN: usize = 1 + 3 * 8;
 
-/// What a shard's range stands for.
+/// What a shard's range represents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ShardHint<'a> {
     /// Nothing beyond the range itself.
@@ -25,7 +25,7 @@ pub enum ShardHint<'a> {
     },
     /// Rows of one manifest.
     Manifest {
-        /// Which manifest.
+        /// The manifest.
         manifest_id: u64,
         /// First row.
         start_row: u64,
@@ -34,18 +34,18 @@ pub enum ShardHint<'a> {
     },
 }
 
-/// Why a hint or an envelope cannot be written.
+/// Why a hint or an envelope cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardEncodeError {
     /// The prefix's length does not fit its four bytes.
-    #[error("a prefix of {size} bytes exceeds the {max} that its length field can tell")]
+    #[error("a prefix of {size} bytes exceeds the {max} that its length field can hold")]
     PrefixTooLarge {
         /// Its length.
         size: usize,
         /// The limit.
         max: usize,
     },
-    /// The hint alone is longer than metadata may be.
+    /// The hint alone exceeds the limit of metadata.
     #[error("a hint of {size} bytes exceeds {max}")]
     HintTooLarge {
         /// Its length.
@@ -53,7 +53,7 @@ pub enum ShardEncodeError {
         /// The limit.
         max: usize,
     },
-    /// The hint and the connector's bytes together are longer than metadata may be.
+    /// The hint and the connector's bytes together exceed the limit of metadata.
     #[error("metadata of {size} bytes exceeds {max}")]
     MetadataTooLarge {
         /// Their length, framing included.
@@ -61,7 +61,7 @@ pub enum ShardEncodeError {
         /// The limit.
         max: usize,
     },
-    /// The row range holds no row.
+    /// The row range is empty.
     #[error("the row range {start_row}..{end_row} is empty or inverted")]
     InvertedManifestRows {
         /// First row.
@@ -71,32 +71,32 @@ pub enum ShardEncodeError {
     },
 }
 
-/// Why bytes are no hint.
+/// Why a hint is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardHintDecodeError {
-    /// There is not even a tag.
-    #[error("there is no hint, not even a tag")]
+    /// There are no bytes.
+    #[error("the hint is empty")]
     EmptyData,
-    /// The tag is none of the known ones.
+    /// The tag is unknown.
     #[error("unknown hint tag {0:#04x}")]
     UnknownTag(u8),
     /// The bytes end within a prefix hint.
-    #[error("a prefix hint of at least {expected_min} bytes is cut to {actual}")]
+    #[error("a prefix hint of at least {expected_min} bytes is truncated to {actual}")]
     TruncatedPrefix {
-        /// How many bytes it has at the least, as far as it can be told.
+        /// Its minimum length, as far as known.
         expected_min: usize,
-        /// How many there are.
+        /// The available bytes.
         actual: usize,
     },
     /// The bytes end within a manifest hint.
-    #[error("a manifest hint of {expected_min} bytes is cut to {actual}")]
+    #[error("a manifest hint of {expected_min} bytes is truncated to {actual}")]
     TruncatedManifest {
-        /// How many bytes it has.
+        /// Its length.
         expected_min: usize,
-        /// How many there are.
+        /// The available bytes.
         actual: usize,
     },
-    /// The row range holds no row.
+    /// The row range is empty.
     #[error("the row range {start_row}..{end_row} is empty or inverted")]
     InvertedManifestRows {
         /// First row.
@@ -107,7 +107,7 @@ pub enum ShardHintDecodeError {
 }
 
 impl<'a> ShardHint<'a> {
-    /// How many bytes the hint takes, if it can be written at all.
+    /// The encoded length, if the hint can be encoded.
     pub fn encoded_len(&self) -> Result<usize, ShardEncodeError> {
         let size = match *self {
             Self::Range => RANGE_LEN,
@@ -129,7 +129,7 @@ impl<'a> ShardHint<'a> {
         Ok(size)
     }
 
-    /// Replaces the content of `buf` by the hint; `buf` stays as it is if that cannot be done.
+    /// Replaces the content of `buf` by the hint. On error `buf` is unchanged.
     pub fn encode_into<'b>(&self, buf: &'b mut MetadataBuf) -> Result<&'b [u8], ShardEncodeError> {
         self.encoded_len()?;
         buf.clear();
@@ -155,7 +155,7 @@ impl<'a> ShardHint<'a> {
         }
     }
 
-    /// Reads a hint from the front of `data` and says how many bytes it took.
+    /// Decodes a hint from the front of `data`. Returns the number of bytes it took.
     pub fn decode(data: &'a [u8]) -> Result<(Self, usize), ShardHintDecodeError> {
         match data {
             [] => Err(ShardHintDecodeError::EmptyData),

@@ -4,9 +4,9 @@ use super::KeyBuf;
 
 /// The first key behind all keys that start with `prefix`.
 ///
-/// Trailing `0xFF` bytes cannot be counted up, so they fall away and the byte before them is.
-/// There is no such key, and `buf` stays as it is, if `prefix` is empty, consists of `0xFF` only
-/// or is longer than a key may be.
+/// Trailing `0xFF` bytes cannot be incremented, so they are dropped and the byte before them is
+/// incremented. Returns `None` and leaves `buf` unchanged if `prefix` is empty, consists of `0xFF`
+/// only or is longer than a key.
 pub fn prefix_successor<'b>(prefix: &[u8], buf: &'b mut KeyBuf) -> Option<&'b [u8]> {
     if prefix.len() > MAX_KEY_SIZE {
         return None;
@@ -17,11 +17,11 @@ pub fn prefix_successor<'b>(prefix: &[u8], buf: &'b mut KeyBuf) -> Option<&'b [u
     Some(buf.as_bytes())
 }
 
-/// The next key after `key`: nothing fits between the two.
+/// The next key after `key`: no key lies between them.
 ///
-/// That is `key` with a zero byte appended or, where `key` has the greatest length already, the
-/// next key of at most that length. There is none, and `buf` stays as it is, after the last key
-/// (greatest length, all `0xFF`) and for anything longer than a key may be.
+/// That is `key` with a zero byte appended or, if `key` has the maximum length, the next key of at
+/// most that length. Returns `None` and leaves `buf` unchanged after the last key (maximum length,
+/// all `0xFF`) and for anything longer than a key.
 pub fn key_successor<'b>(key: &[u8], buf: &'b mut KeyBuf) -> Option<&'b [u8]> {
     if key.len() >= MAX_KEY_SIZE {
         return prefix_successor(key, buf);
@@ -33,10 +33,10 @@ pub fn key_successor<'b>(key: &[u8], buf: &'b mut KeyBuf) -> Option<&'b [u8]> {
 
 /// A key strictly between `a` and `b`, about halfway.
 ///
-/// Both are read as fractions with as many bytes as the longer one has, and the result is their
-/// mean rounded down. Where rounding leaves it on one of the two, it is the key next to `a`
-/// instead. There is none, and `out` is left empty, if `a` is not below `b`, if nothing lies
-/// between them, or if one of them is longer than a key may be.
+/// Both are read as fractions with the length of the longer one, and the result is their mean,
+/// rounded down. If rounding gives one of the two, the result is the key next to `a`. Returns
+/// `None` and clears `out` if `a` is not below `b`, if nothing lies between them, or if one of them
+/// is longer than a key.
 pub fn byte_midpoint<'b>(a: &[u8], b: &[u8], out: &'b mut KeyBuf) -> Option<&'b [u8]> {
     out.clear();
     if a >= b || a.len() > MAX_KEY_SIZE || b.len() > MAX_KEY_SIZE {
@@ -46,7 +46,7 @@ pub fn byte_midpoint<'b>(a: &[u8], b: &[u8], out: &'b mut KeyBuf) -> Option<&'b 
     if a < out.as_bytes() && out.as_bytes() < b {
         return Some(out.as_bytes());
     }
-    // The borrow of a successful call would outlive a failed comparison, so look again below.
+    // The borrow of a successful call would outlive a failed comparison, so compare again below.
     if key_successor(a, out).is_none_or(|next| next >= b) {
         out.clear();
         return None;
@@ -56,9 +56,9 @@ pub fn byte_midpoint<'b>(a: &[u8], b: &[u8], out: &'b mut KeyBuf) -> Option<&'b 
 
 /// Writes half the sum of two fractions, cut to the longer one's length.
 ///
-/// Both are cut into words from the front, as if padded with zeros. The sum is built from the
-/// last word to the first, and each word is halved one step late: its highest bit is the lowest
-/// of the word before it.
+/// Both are read as words from the front, padded with zeros. The sum is built from the last word to
+/// the first. Each word is halved one step late, because its highest bit is the lowest of the word
+/// before it.
 fn write_mean(a: &[u8], b: &[u8], out: &mut KeyBuf) {
     let (a, b) = (Words::of(a), Words::of(b));
     let mut carry = false;

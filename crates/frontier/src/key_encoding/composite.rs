@@ -1,8 +1,8 @@
 //! Keys made of parts, compared part by part.
 //!
-//! Parts may have any length, so each ends with a mark that sorts below everything that could
-//! continue it: `00 01`. A zero byte inside a part is written `00 FF`, which sorts above the mark
-//! and keeps its place below `01`. A key with fewer parts sorts before one that goes on.
+//! Parts may have any length, so each ends with a terminator that sorts below every continuation:
+//! `00 01`. A zero byte inside a part is written as `00 FF`, which sorts above the terminator and
+//! below `01`. A key sorts before its extensions by further parts.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ const END_OF_PART: u8 = 0x01;
 
 /// A key made of any number of byte strings.
 ///
-/// Tuples of two to six keys encode the same way, with each element's encoding as a part. A key
-/// of no parts has no bytes, which as a range bound means the end of the keyspace.
+/// Tuples of two to six keys encode the same way, with each element's encoding as a part. A key of
+/// no parts is empty, which as a range bound means the end of the keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CompositeKey<'a>(pub &'a [&'a [u8]]);
 
@@ -74,16 +74,16 @@ fn append_part(part: &[u8], buf: &mut KeyBuf) {
     buf.extend_from_slice(&[ESCAPE, END_OF_PART]);
 }
 
-/// Why bytes are no composite key.
+/// Why a composite key is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompositeDecodeError {
     /// The bytes end within a part.
     #[error("the key ends within a part")]
     Unterminated,
-    /// A zero byte is followed by one that means nothing.
+    /// A zero byte is followed by an invalid byte.
     #[error("a zero byte is followed by {0:#04x}")]
     UnknownEscape(u8),
-    /// A part is longer than a key may be.
+    /// A part exceeds the limit of keys.
     #[error("a part of {size} bytes exceeds {max}")]
     PartTooLarge {
         /// Its length.
@@ -93,8 +93,8 @@ pub enum CompositeDecodeError {
     },
 }
 
-/// Reads the first part of a composite key into `part` and returns what follows it. After an
-/// error the content of `part` means nothing.
+/// Decodes the first part of a composite key into `part` and returns the rest. After an error the
+/// content of `part` is unspecified.
 pub fn decode_composite_part<'k>(
     key: &'k [u8],
     part: &mut KeyBuf,

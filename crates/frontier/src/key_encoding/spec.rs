@@ -8,13 +8,13 @@ use shardwright_contracts::{
 
 use super::{KeyBuf, KeyEncoding, ManifestRowKey, prefix_successor};
 
-/// Why a prefix does not make a shard.
+/// Why a prefix is not a valid shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixShardError {
     /// The prefix is empty.
     #[error("a prefix must not be empty")]
     EmptyPrefix,
-    /// The prefix is longer than a key may be.
+    /// The prefix exceeds the limit of keys.
     #[error("a prefix of {size} bytes exceeds {max}")]
     PrefixTooLarge {
         /// Its length.
@@ -25,15 +25,15 @@ pub enum PrefixShardError {
     /// The prefix consists of `0xFF` only, so no key ends its range.
     #[error("a prefix of 0xFF bytes alone has no successor to end its range")]
     NoSuccessor,
-    /// The range is fine and what goes with it is not.
+    /// The range is valid, but the metadata is not.
     #[error("the prefix makes no valid shard")]
     InvalidShardSpec(#[from] ShardSpecInputError),
 }
 
-/// Why a shard was not stored: it is not valid, or there is no room for it.
+/// Why a shard was not stored: it is invalid, or there is no room.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardIntoError<E> {
-    /// It is not valid.
+    /// It is invalid.
     #[error("the shard is invalid")]
     Build(#[source] E),
     /// There is no room for it.
@@ -41,8 +41,8 @@ pub enum ShardIntoError<E> {
     SlabFull(#[source] SlabFull),
 }
 
-/// Makes the shard `[start, end)` from two typed keys. One that encodes to no bytes at all stands
-/// for the end of the keyspace on its side.
+/// Makes the shard `[start, end)` from two typed keys. A key with an empty encoding means the end
+/// of the keyspace on its side.
 pub fn shard_spec_from_keys_ref<'s, S: KeyEncoding, E: KeyEncoding>(
     start: &S,
     end: &E,
@@ -141,13 +141,13 @@ pub(crate) fn prefix_bounds<'s>(
     }
 }
 
-/// Passes a spec on if it is valid.
+/// Returns a spec if it is valid.
 pub(crate) fn validated(spec: ShardSpecRef<'_>) -> Result<ShardSpecRef<'_>, ShardSpecInputError> {
     ShardSpec::validate_ref(spec)?;
     Ok(spec)
 }
 
-/// Stores a spec that was built, or says why it was not.
+/// Stores a built spec, or returns its error.
 pub(crate) fn store<E>(
     arena: &mut ShardArena,
     spec: Result<ShardSpecRef<'_>, E>,

@@ -16,7 +16,7 @@ fn encoded<K: KeyEncoding>(key: &K) -> Vec<u8> {
     buf.as_bytes().to_vec()
 }
 
-/// A key whose encoding has as many bytes as it says.
+/// A key whose encoding has this many bytes.
 struct Sized(usize);
 
 impl KeyEncoding for Sized {
@@ -40,7 +40,7 @@ fn key_buf_replaces_appends_and_clears() {
 }
 
 #[test]
-fn key_buf_remembers_what_did_not_fit_and_never_passes_it_off_as_a_key() {
+fn key_buf_refuses_an_overflow() {
     let mut buf = KeyBuf::new();
     buf.copy_from_slice(&[7; MAX_KEY_SIZE]);
     assert_eq!(buf.to_key().map(<[u8]>::len), Ok(MAX_KEY_SIZE));
@@ -53,7 +53,7 @@ fn key_buf_remembers_what_did_not_fit_and_never_passes_it_off_as_a_key() {
         assert_eq!(buf.as_bytes(), [7; KeyBuf::CAPACITY]);
     }
 
-    // Appending past the end keeps what fits and counts the rest, however it arrives.
+    // Appending past the end keeps what fits and counts the rest.
     buf.copy_from_slice(&[1; 4_095]);
     buf.extend_from_slice(&[2, 3, 4]);
     buf.extend_from_slice(&[5; 10]);
@@ -132,7 +132,7 @@ fn key_encoding_returns_encoded_bytes() {
     let mut buf = KeyBuf::new();
     PathKey::new("a/long/path").encode_into(&mut buf);
     PathKey::new("b").encode_into(&mut buf);
-    assert_eq!(buf.as_bytes(), b"b", "nothing of an earlier key stays behind");
+    assert_eq!(buf.as_bytes(), b"b", "the earlier key is replaced");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn into_variants_store_what_the_ref_variants_make() {
 }
 
 #[test]
-fn into_variants_tell_invalid_shards_from_a_full_arena() {
+fn into_variants_distinguish_invalid_and_full() {
     let mut arena = ShardArena::new(1, 1);
     let (mut start, mut end) = (KeyBuf::new(), KeyBuf::new());
     let full = |requested| SlabFull::Bytes { requested, free: 1, capacity: 1 };
@@ -284,7 +284,7 @@ proptest! {
 }
 
 #[test]
-fn encoding_and_arithmetic_touch_no_heap() {
+fn encoding_and_arithmetic_do_not_allocate() {
     let (mut one, mut two) = (KeyBuf::new(), KeyBuf::new());
     let long = vec![3; MAX_KEY_SIZE];
     let counted = allocation_counter::measure(|| {

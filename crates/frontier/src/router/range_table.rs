@@ -14,10 +14,9 @@ pub struct RangeTable {
 
 impl RangeTable {
     /// Checks `ranges` in the order that [`ShardRouter::range`](super::ShardRouter::range)
-    /// documents, and lays them out for lookup.
+    /// documents, and builds the lookup tree.
     pub(super) fn new(mut ranges: Vec<(ShardId, EntityIdRange)>) -> Result<Self, RouterError> {
-        // Ties are broken by every field, so that one set of ranges gives one error, in whatever
-        // order it was listed.
+        // Sorting by every field makes the reported error independent of the order of the list.
         ranges.sort_unstable_by_key(|&(shard, range)| (range.start, range.end, shard));
         let lasts = check_tiling(&ranges)?;
         let shards: Vec<ShardId> = ranges.into_iter().map(|(shard, _)| shard).collect();
@@ -37,22 +36,21 @@ impl RangeTable {
 
     /// The owner of `id`.
     ///
-    /// Not inlined, so that the registers of the search burden no other strategy.
+    /// Not inlined, so that the search does not slow down other strategies.
     #[inline(never)]
     pub(super) fn shard_of(&self, id: u64) -> ShardId {
         self.tree.shard_of(id)
     }
 }
 
-/// Only the size: a table may hold a million ranges.
+/// Shows only the size, because a table may have a million ranges.
 impl fmt::Debug for RangeTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RangeTable({} ranges)", self.tree.len())
     }
 }
 
-/// Walks the sorted ranges, which must leave no id out and own none twice, and returns the last
-/// id of each.
+/// Checks that the sorted ranges tile all ids, and returns the last id of each.
 fn check_tiling(ranges: &[(ShardId, EntityIdRange)]) -> Result<Vec<u64>, RouterError> {
     let mut lasts: Vec<u64> = Vec::with_capacity(ranges.len());
     for (_, range) in ranges {

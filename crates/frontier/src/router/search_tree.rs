@@ -1,17 +1,16 @@
 //! A static search tree over the last ids of the ranges.
 //!
-//! The ranges tile all ids, so the owner of an id is the first range whose last id is not below
-//! it. A leaf holds the last ids of eight ranges and, in the cache line beside, their owners. Each
-//! level above holds the greatest id of every node of the level below, sixty-four to a node, up to
-//! a single root. A node's place in its level follows from the path that led to it, so no pointers
-//! are stored or chased. A million ranges make three nodes and a leaf.
+//! The ranges tile all ids, so the owner of an id is the first range whose last id is not below it.
+//! A leaf holds the last ids of eight ranges and, in the next cache line, their owners. Each level
+//! above holds the greatest id of every node of the level below, sixty-four per node, up to a
+//! single root. The index of a node follows from the path to it, so there are no pointers. A
+//! million ranges need three nodes and a leaf per search.
 //!
-//! The widths are measured, not derived. Wide nodes need few instructions for a search, so that
-//! the processor gets to begin the next search while it still waits for the leaf of this one.
+//! The widths are measured. Wide nodes need few instructions per search, so the processor can start
+//! the next search while it waits for the leaf of this one.
 //!
-//! A short node at the end of a level is filled up with `u64::MAX`. No id is above that, so a
-//! search never steps over the filling to look for more, just as it never steps over the last
-//! range, which ends there too.
+//! A short node at the end of a level is padded with `u64::MAX`. No id is above that, so a search
+//! never passes the padding. The last range ends there too.
 
 use shardwright_contracts::ShardId;
 
@@ -87,11 +86,10 @@ impl SearchTree {
     }
 }
 
-/// The position of the first of the ascending `ids` that is not below `id`, where the last is
-/// known not to be and `WIDTH` is a power of two.
+/// The position of the first of the ascending `ids` that is not below `id`. The last id is never
+/// below `id`, and `WIDTH` is a power of two.
 ///
-/// Halving by arithmetic takes no branch; with random ids every branch would be a coin toss that
-/// the processor loses half the time.
+/// Branchless halving: with random ids, half of all branches would be mispredicted.
 #[inline]
 #[allow(
     clippy::indexing_slicing,
@@ -108,12 +106,12 @@ fn position<const WIDTH: usize>(ids: &[u64; WIDTH], id: u64) -> usize {
     position
 }
 
-/// The last of the ascending `ids`, of which there is at least one.
+/// The last of the ascending `ids`.
 fn greatest_of<const WIDTH: usize>(ids: [u64; WIDTH]) -> u64 {
     ids.into_iter().fold(0, u64::max)
 }
 
-/// The entries of `chunk`, and `filling` up to the full width.
+/// The entries of `chunk`, padded with `filling` to the full width.
 fn filled<T: Copy, const WIDTH: usize>(chunk: &[T], filling: T) -> [T; WIDTH] {
     let mut entries = [filling; WIDTH];
     entries.iter_mut().zip(chunk).for_each(|(slot, entry)| *slot = *entry);
@@ -124,8 +122,8 @@ fn filled<T: Copy, const WIDTH: usize>(chunk: &[T], filling: T) -> [T; WIDTH] {
 mod tests {
     use super::*;
 
-    /// Evenly spaced ranges `[0, 9], [10, 19], …`, the last of them open; range `i` belongs to
-    /// shard `1000 + i`, so that no owner can be taken for a filling.
+    /// Evenly spaced ranges `[0, 9], [10, 19], …`, the last of them open. Range `i` belongs to
+    /// shard `1000 + i`, so no owner equals the padding.
     fn tree(len: u64) -> SearchTree {
         let lasts: Vec<u64> = (1..len).map(|i| i * 10 - 1).chain([u64::MAX]).collect();
         let shards: Vec<ShardId> = (0..len).map(|i| ShardId::from_raw(1000 + i)).collect();
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_every_range_are_found_at_sizes_around_each_node_boundary() {
+    fn both_ends_of_every_range_are_found() {
         let around = |size: u64| [size - 1, size, size + 1];
         let sizes = [2, 4, 8, 16, 64, 8 * 63, 8 * 64, 8 * 65, 8 * 64 * 2, 8 * 64 * 64];
         for size in sizes.into_iter().flat_map(around) {
@@ -147,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_as_deep_as_its_size_requires() {
+    fn tree_depth_follows_its_size() {
         let depths = [(8, 0), (9, 1), (8 * 64, 1), (8 * 64 + 1, 2), (8 * 64 * 64 + 1, 3)];
         for (size, depth) in depths {
             assert_eq!(tree(size).levels.len(), depth, "{size} ranges");
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_the_ranges_without_the_filling() {
+    fn entries_exclude_the_padding() {
         for size in [1, 7, 8, 9, 100] {
             let tree = tree(size);
             assert_eq!(tree.len() as u64, size);

@@ -21,14 +21,14 @@ fn ranges_between(bounds: &[u64]) -> Vec<(ShardId, EntityIdRange)> {
     (100..).map(shard).zip(ranges).collect()
 }
 
-/// The definition of range routing: look at every range.
+/// The definition of range routing: check every range.
 fn linear_scan(ranges: &[(ShardId, EntityIdRange)], id: u64) -> u64 {
     let owners: Vec<_> = ranges.iter().filter(|(_, range)| range.contains(id)).collect();
     assert_eq!(owners.len(), 1, "id {id} has {} owners", owners.len());
     owners[0].0.as_raw()
 }
 
-/// A sequence that looks random and is the same every time (`SplitMix64`).
+/// A pseudo-random sequence, the same every time (`SplitMix64`).
 fn scrambled(seed: u64) -> impl Iterator<Item = u64> {
     (1_u64..).map(move |step| {
         let mut z = step.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed);
@@ -58,7 +58,7 @@ mod single {
     }
 
     #[test]
-    fn its_one_shard_is_listed() {
+    fn single_router_lists_one_shard() {
         assert_eq!(ShardRouter::single().all_shards(), [ShardId::SINGLE]);
         assert!(matches!(ShardRouter::single().strategy(), RoutingStrategy::Single));
     }
@@ -94,7 +94,7 @@ mod hash {
     }
 
     #[test]
-    fn no_shards_are_refused() {
+    fn hash_router_needs_a_shard() {
         assert_eq!(ShardRouter::hash(0).unwrap_err(), RouterError::ZeroShards);
         assert_eq!(ShardRouter::hash_truncated(0).unwrap_err(), RouterError::ZeroShards);
     }
@@ -104,7 +104,7 @@ mod hash {
     #[case(1, [0, 1, 289, 19_001])]
     #[case(42, [0, 2, 648, 42_531])]
     #[case(u64::MAX, [0, 1, 416, 27_282])]
-    fn the_full_mode_never_moves_an_id(#[case] id: u64, #[case] shards: [u64; 4]) {
+    fn full_hash_never_changes_a_placement(#[case] id: u64, #[case] shards: [u64; 4]) {
         let routed = [1, 4, 1_000, u16::MAX]
             .map(|num_shards| route(&ShardRouter::hash(num_shards).unwrap(), id));
         assert_eq!(routed, shards);
@@ -115,7 +115,7 @@ mod hash {
     #[case(1, 61_348)]
     #[case(42, 56_047)]
     #[case(u64::MAX, 34_877)]
-    fn the_truncated_mode_keeps_the_low_sixteen_bits(#[case] id: u64, #[case] low_bits: u64) {
+    fn truncated_hash_keeps_the_low_sixteen_bits(#[case] id: u64, #[case] low_bits: u64) {
         for num_shards in [1, 2, 5, 1_000, 65_535] {
             let router = ShardRouter::hash_truncated(num_shards).unwrap();
             assert_eq!(route(&router, id), low_bits % u64::from(num_shards));
@@ -123,7 +123,7 @@ mod hash {
     }
 
     #[test]
-    fn every_shard_is_listed() {
+    fn hash_router_lists_every_shard() {
         for num_shards in [1, 2, 3, 1_000, u16::MAX] {
             let listed: Vec<ShardId> = (0..u64::from(num_shards)).map(shard).collect();
             assert_eq!(ShardRouter::hash(num_shards).unwrap().all_shards(), listed);
@@ -132,7 +132,7 @@ mod hash {
     }
 
     #[test]
-    fn the_strategy_tells_the_mode_and_the_count() {
+    fn strategy_returns_the_mode_and_the_count() {
         let full = ShardRouter::hash(5).unwrap();
         assert!(
             matches!(full.strategy(), RoutingStrategy::Hash { num_shards } if num_shards.get() == 5)
@@ -145,7 +145,7 @@ mod hash {
     }
 
     #[rstest]
-    fn few_shards_get_even_shares_of_evenly_spaced_ids(
+    fn few_shards_get_even_shares(
         #[values(1, 2, 3, 4, 16, 256, 1_000, 1 << 18, 1 << 20, 1 << 40, 1 << 45)] stride: u64,
     ) {
         for num_shards in 2..=16 {
@@ -154,10 +154,10 @@ mod hash {
         }
     }
 
-    /// Were the shards drawn at random, the chi-square statistic would have the mean
-    /// `df = n - 1` and the variance `2 * df`; five deviations above the mean are the limit.
+    /// For random shards the chi-square statistic has the mean `df = n - 1` and the variance `2 *
+    /// df`. The limit is five standard deviations above the mean.
     #[rstest]
-    fn many_shards_get_shares_no_worse_than_random_ones(
+    fn many_shards_get_random_like_shares(
         #[values(17, 31, 64, 100, 256, 257, 626, 1_000, 1_024)] num_shards: u16,
         #[values(1, 16, 1 << 40)] stride: u64,
     ) {
@@ -167,9 +167,9 @@ mod hash {
         assert!(chi_square < df + 5.0 * (2.0 * df).sqrt(), "chi-square {chi_square}, df {df}");
     }
 
-    /// The bound above is one that can be missed: plain FNV-1a misses it.
+    /// The limit above can be exceeded: plain FNV-1a exceeds it.
     #[test]
-    fn the_chi_square_bound_tells_a_poor_hash() {
+    fn chi_square_bound_detects_a_poor_hash() {
         let mut counts = [0.0_f64; 626];
         for id in 0..626_000 {
             counts[(hash_of(id) % 626) as usize] += 1.0;
@@ -272,7 +272,7 @@ mod range {
         &[(7, 0, 10), (8, 10, 20), (7, 20, u64::MAX)],
         RouterError::DuplicateShard { shard: shard(7) },
     )]
-    fn each_fault_has_its_own_error(
+    fn every_fault_has_its_own_error(
         #[case] ranges: &[(u64, u64, u64)],
         #[case] expected: RouterError,
     ) {
@@ -313,7 +313,7 @@ mod range {
         &[(9, 0, 1), (9, 1, 2), (5, 2, 3), (5, 3, u64::MAX)],
         RouterError::DuplicateShard { shard: shard(5) },
     )]
-    fn of_several_faults_the_first_in_the_documented_order_is_told(
+    fn first_documented_fault_is_reported(
         #[case] ranges: &[(u64, u64, u64)],
         #[case] expected: RouterError,
     ) {
@@ -349,7 +349,7 @@ mod range {
     }
 
     #[test]
-    fn a_boundary_belongs_to_the_range_that_starts_there() {
+    fn boundary_belongs_to_the_range_that_starts_there() {
         let router = ShardRouter::range(ranges_between(&[10, 20, u64::MAX - 1])).unwrap();
         let expected = [
             (0, 100),
@@ -367,7 +367,7 @@ mod range {
     }
 
     #[test]
-    fn shards_are_listed_in_ascending_order_whatever_ranges_they_own() {
+    fn range_router_lists_shards_in_ascending_order() {
         let range = |start, end| EntityIdRange { start, end };
         let router = ShardRouter::range(vec![
             (shard(30), range(0, 10)),
@@ -379,7 +379,7 @@ mod range {
     }
 
     #[test]
-    fn the_strategy_shows_the_ranges_in_order() {
+    fn strategy_returns_the_ranges_in_order() {
         let ranges = ranges_between(&[10, 20, u64::MAX - 1]);
         let router = ShardRouter::range(ranges.iter().rev().copied().collect()).unwrap();
         let RoutingStrategy::Range(table) = router.strategy() else {
@@ -390,7 +390,7 @@ mod range {
     }
 
     #[test]
-    fn neither_cloning_nor_routing_allocates() {
+    fn cloning_and_routing_do_not_allocate() {
         let bounds: Vec<u64> = (1..10_000).map(|i| i * 1_000).collect();
         let router = ShardRouter::range(ranges_between(&bounds)).unwrap();
         let mut owners = [0; 3];
@@ -398,7 +398,7 @@ mod range {
             let clone = router.clone();
             owners = [0, 5_000_999, u64::MAX].map(|id| route(&clone, id));
         });
-        // A clone that takes no memory can only share what the original holds.
+        // A clone that allocates nothing shares the original's storage.
         assert_eq!(measured.count_total, 0);
         assert_eq!(owners, [100, 5_100, 10_099]);
     }
@@ -407,7 +407,7 @@ mod range {
         #![proptest_config(ProptestConfig::with_cases(8))]
 
         #[test]
-        fn ten_thousand_ids_of_each_range_go_to_its_owner(bounds in bounds(8), seed: u64) {
+        fn ids_of_each_range_go_to_its_owner(bounds in bounds(8), seed: u64) {
             let ranges = ranges_between(&bounds);
             let router = ShardRouter::range(ranges.clone()).unwrap();
             for (owner, range) in &ranges {
@@ -436,7 +436,7 @@ mod range {
         }
 
         #[test]
-        fn the_order_of_the_list_does_not_matter(bounds in bounds(80), seed: u64, ids: [u64; 8]) {
+        fn routing_ignores_the_list_order(bounds in bounds(80), seed: u64, ids: [u64; 8]) {
             let ranges = ranges_between(&bounds);
             let mut keyed: Vec<_> = scrambled(seed).zip(ranges.clone()).collect();
             keyed.sort_unstable_by_key(|(key, _)| *key);
@@ -464,7 +464,7 @@ mod every_strategy {
     }
 
     #[test]
-    fn the_last_id_has_one_listed_owner() {
+    fn last_id_has_one_owner() {
         let owners = routers().map(|router| {
             let owner = router.route(EntityId::from(u64::MAX));
             assert_eq!(router.all_shards().iter().filter(|shard| **shard == owner).count(), 1);
@@ -499,7 +499,7 @@ const fn range(start: u64, end: u64) -> EntityIdRange {
 }
 
 #[test]
-fn an_id_gives_its_number_back() {
+fn entity_id_returns_its_number() {
     for raw in [0, 42, u64::MAX] {
         assert_eq!(EntityId::from(raw).as_u64(), raw);
     }
@@ -521,7 +521,7 @@ fn an_id_gives_its_number_back() {
 #[case::one_short_of_open(range(10, u64::MAX - 1), u64::MAX - 1, false)]
 #[case::the_first_id_of_all(EntityIdRange::full(), 0, true)]
 #[case::the_last_id_of_all(EntityIdRange::full(), u64::MAX, true)]
-fn a_range_holds_exactly_its_ids(
+fn range_contains_exactly_its_ids(
     #[case] range: EntityIdRange,
     #[case] id: u64,
     #[case] held: bool,
@@ -538,10 +538,7 @@ fn a_range_holds_exactly_its_ids(
 #[case::everything(EntityIdRange::full(), Some(u64::MAX))]
 #[case::the_last_id_alone(range(u64::MAX, u64::MAX), Some(u64::MAX))]
 #[case::one_short_of_open(range(10, u64::MAX - 1), Some(u64::MAX - 2))]
-fn the_last_id_is_known_unless_the_range_is_empty(
-    #[case] range: EntityIdRange,
-    #[case] last: Option<u64>,
-) {
+fn nonempty_range_has_a_last_id(#[case] range: EntityIdRange, #[case] last: Option<u64>) {
     assert_eq!(range.last(), last);
     assert_eq!(range.is_empty(), last.is_none());
 }
@@ -552,7 +549,7 @@ fn the_last_id_is_known_unless_the_range_is_empty(
 #[case(range(10, u64::MAX - 1))]
 #[case(range(10, u64::MAX))]
 #[case(EntityIdRange::full())]
-fn bounds_survive_the_inclusive_form(#[case] range: EntityIdRange) {
+fn bounds_round_trip_through_the_inclusive_form(#[case] range: EntityIdRange) {
     let last = range.last().unwrap();
     assert_eq!(EntityIdRange::through(range.start, last), range);
 }
@@ -562,13 +559,13 @@ mod json {
     use super::*;
 
     #[test]
-    fn a_range_is_an_object_of_two_numbers() {
+    fn range_serializes_as_two_numbers() {
         let text = serde_json::to_string(&range(0, 1000)).unwrap();
         assert_eq!(text, r#"{"start":0,"end":1000}"#);
     }
 
     #[test]
-    fn a_range_survives_the_round_trip_at_every_bound() {
+    fn range_serialization_round_trips() {
         for range in [range(0, 0), range(7, 9), range(u64::MAX, u64::MAX), range(9, 7)] {
             let text = serde_json::to_string(&range).unwrap();
             assert_eq!(serde_json::from_str::<EntityIdRange>(&text).unwrap(), range);
@@ -576,7 +573,7 @@ mod json {
     }
 
     #[test]
-    fn a_stored_full_range_still_covers_the_last_id() {
+    fn stored_full_range_covers_the_last_id() {
         let stored = r#"{"start":0,"end":18446744073709551615}"#;
         let range: EntityIdRange = serde_json::from_str(stored).unwrap();
         assert_eq!(range, EntityIdRange::full());
@@ -596,7 +593,7 @@ fn hashes_are_the_published_fnv1a(#[case] id: u64, #[case] hash: u64) {
     assert_eq!(fnv1a_64(id), hash);
 }
 
-/// Computed apart, from the published definitions of the two functions.
+/// Computed separately from the published definitions of both functions.
 #[rstest]
 #[case(0, 0x7bd3_144f_29c0_cc9e)]
 #[case(1, 0x4a3a_3a4b_a652_3826)]
@@ -607,7 +604,7 @@ fn avalanched_hashes_never_change(#[case] id: u64, #[case] hash: u64) {
 }
 
 #[test]
-fn one_changed_bit_changes_half_the_bits_of_the_hash() {
+fn avalanched_hash_flips_half_the_bits() {
     for bit in 0..64 {
         let changed: u32 = (0..256_u64)
             .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -619,7 +616,7 @@ fn one_changed_bit_changes_half_the_bits_of_the_hash() {
 }
 
 #[test]
-fn scaling_reaches_every_number_below_the_count_and_no_other() {
+fn scaling_reaches_exactly_all_numbers_below_the_count() {
     for count in [1, 2, 3, 1_000, u16::MAX] {
         let wide = u64::from(count);
         assert_eq!((scaled(0, count), scaled(u64::MAX, count)), (0, wide - 1));

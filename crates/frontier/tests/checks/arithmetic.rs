@@ -2,7 +2,7 @@ use num_bigint::BigUint;
 use shardwright_contracts::limits::MAX_KEY_SIZE;
 use shardwright_frontier::{KeyBuf, byte_midpoint, key_successor, prefix_successor};
 
-/// Key arithmetic agrees with the same computed on whole numbers of any size.
+/// Key arithmetic agrees with big integers.
 pub(crate) fn against_big_integers(a: &[u8], b: &[u8]) {
     let mut buf = KeyBuf::new();
     for key in [a, b] {
@@ -13,15 +13,15 @@ pub(crate) fn against_big_integers(a: &[u8], b: &[u8]) {
     assert_eq!(byte_midpoint(b, a, &mut buf), model_midpoint(b, a).as_deref());
 }
 
-/// Reads the prefix as a number and counts it up; a number that outgrows its width has no
-/// successor, and zeros at the end say nothing about where the prefix's keys stop.
+/// Reads the prefix as a number and increments it. A number that exceeds its width has no
+/// successor, and trailing zeros are dropped.
 fn model_prefix_successor(prefix: &[u8]) -> Option<Vec<u8>> {
     if prefix.len() > MAX_KEY_SIZE {
         return None;
     }
     let next = BigUint::from_bytes_be(prefix) + 1_u32;
     let mut bytes = at_width(&next, prefix.len())?;
-    // Counting up turned trailing 0xFF bytes into zeros.
+    // The increment turned trailing 0xFF bytes into zeros.
     let trailing = prefix.iter().rev().take_while(|byte| **byte == u8::MAX).count();
     bytes.truncate(bytes.len() - trailing);
     Some(bytes)
@@ -34,8 +34,8 @@ fn model_key_successor(key: &[u8]) -> Option<Vec<u8>> {
     model_prefix_successor(key)
 }
 
-/// Adds the keys at one width and halves; first the quotient without the carry's byte, then with
-/// it, then the key next to `a`: the first of these that lies between wins.
+/// Adds the keys at one width and halves the sum. The result is the first of these that lies
+/// between: the quotient without the carry's byte, the one with it, the key next to `a`.
 fn model_midpoint(a: &[u8], b: &[u8]) -> Option<Vec<u8>> {
     if a >= b || a.len() > MAX_KEY_SIZE || b.len() > MAX_KEY_SIZE {
         return None;

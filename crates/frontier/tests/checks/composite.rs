@@ -2,13 +2,13 @@ use shardwright_frontier::{
     CompositeDecodeError, CompositeKey, KeyBuf, KeyEncoding, decode_composite_part,
 };
 
-/// Decoding a composite never panics, and what it accepts is exactly what encoding writes.
+/// Decoding a composite never panics, and accepts exactly what encoding writes.
 pub(crate) fn composite(key: &[u8]) {
     let (mut rest, mut part, mut parts) = (key, KeyBuf::new(), Vec::new());
     while !rest.is_empty() {
         match decode_composite_part(rest, &mut part) {
             Ok(behind) => {
-                assert!(behind.len() + 2 <= rest.len(), "a part has a mark at least");
+                assert!(behind.len() + 2 <= rest.len(), "a part has at least its terminator");
                 parts.push(part.as_bytes().to_vec());
                 rest = behind;
             }

@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all, however they came about.
+//! Properties of arbitrary bytes.
 //!
 //! The property tests and the fuzz targets call the same functions.
 #![allow(clippy::indexing_slicing, reason = "a check that panics is a check that fails")]

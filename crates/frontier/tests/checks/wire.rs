@@ -4,16 +4,16 @@ use shardwright_frontier::{
     decode_hint, decode_metadata,
 };
 
-/// Decoding a hint never panics, and what it accepts is exactly what encoding writes.
+/// Decoding a hint never panics, and accepts exactly what encoding writes.
 pub(crate) fn hint(data: &[u8]) {
     let mut buf = MetadataBuf::new();
     match ShardHint::decode(data) {
         Ok((hint, consumed)) => {
             assert_eq!(ShardHint::decode(&data[..consumed]), Ok((hint, consumed)));
             for cut in 0..consumed.min(64) {
-                assert!(ShardHint::decode(&data[..cut]).is_err(), "a prefix of a hint is none");
+                assert!(ShardHint::decode(&data[..cut]).is_err(), "a truncated hint was accepted");
             }
-            // A prefix may be longer on the wire than metadata may be; everything else fits.
+            // A prefix may be longer on the wire than metadata allows. Everything else fits.
             if consumed <= MetadataBuf::CAPACITY {
                 assert_eq!(hint.encoded_len(), Ok(consumed));
                 assert_eq!(hint.encode_into(&mut buf), Ok(&data[..consumed]));
@@ -37,7 +37,7 @@ pub(crate) fn hint(data: &[u8]) {
     }
 }
 
-/// Decoding metadata never panics, and what it accepts is exactly what encoding writes.
+/// Decoding metadata never panics, and accepts exactly what encoding writes.
 pub(crate) fn metadata(data: &[u8]) {
     let spec = ShardSpecRef::new(b"a", b"b", data);
     let decoded = ShardMetadata::decode(data);
@@ -56,7 +56,7 @@ pub(crate) fn metadata(data: &[u8]) {
         }
         Ok(metadata) => assert!(metadata.encode_into(&mut buf).is_err()),
         Err(error) => {
-            // Either the hint inside is at fault, and says so by itself, or the envelope is.
+            // Either the hint is malformed and reports it by itself, or the envelope is.
             let hint_error = data.split_first_chunk().and_then(|(len, rest)| {
                 let hint = rest.get(..u32::from_be_bytes(*len) as usize)?;
                 ShardHint::decode(hint).err()

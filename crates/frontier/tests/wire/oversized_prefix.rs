@@ -1,11 +1,11 @@
-//! A prefix whose length does not fit its four bytes. The test is not among the
-//! unit tests: their counting allocator would write all 4 GiB, while the system's allocator returns
-//! zeroed pages that are never touched.
+//! A prefix whose length does not fit its four bytes. This is not a unit test, because their
+//! counting allocator would write all 4 GiB. The system's allocator returns zeroed pages that are
+//! never touched.
 
 use shardwright_frontier::{MetadataBuf, ShardEncodeError, ShardHint, ShardMetadata};
 
 #[test]
-fn a_prefix_longer_than_its_length_field_can_tell_is_refused() {
+fn prefix_beyond_its_length_field_is_refused() {
     let long = vec![0; u32::MAX as usize + 1];
     let too_large = ShardEncodeError::PrefixTooLarge { size: 4_294_967_296, max: 4_294_967_295 };
     let hint = ShardHint::Prefix { prefix: &long };

@@ -1,11 +1,11 @@
-//! The fuzz targets' properties on generated input, so that every test run checks them.
+//! The fuzz targets' properties on generated input, checked in every test run.
 
 use proptest::prelude::*;
 use shardwright_contracts::limits::MAX_KEY_SIZE;
 
 use crate::checks;
 
-/// Bytes that look like hints more often than chance would have it.
+/// Bytes that often look like hints.
 fn hint_like() -> impl Strategy<Value = Vec<u8>> {
     let tail = prop::collection::vec(any::<u8>(), 0..40);
     prop_oneof![
@@ -19,7 +19,7 @@ fn hint_like() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// An envelope around something like a hint, with a length that is mostly right.
+/// An envelope around hint-like bytes, with a mostly correct length.
 fn metadata_like() -> impl Strategy<Value = Vec<u8>> {
     let off = prop_oneof![3 => Just(0_i32), 1 => -3..4];
     (hint_like(), off, prop::collection::vec(any::<u8>(), 0..20)).prop_map(|(hint, off, extra)| {
@@ -68,7 +68,7 @@ proptest! {
         checks::arithmetic::against_big_integers(&a, &b);
     }
 
-    /// Keys that share a beginning, as neighbours in a real keyspace do.
+    /// Keys with a common prefix, like neighbours in a real keyspace.
     #[test]
     fn key_arithmetic_agrees_with_big_integers_on_relatives(
         shared in prop::collection::vec(any::<u8>(), 0..20), a in keys(), b in keys(),

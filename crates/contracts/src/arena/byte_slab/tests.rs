@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn stores_and_returns_exactly_what_was_put_in() {
+fn stored_bytes_are_returned_unchanged() {
     let mut slab = ByteSlab::new(3, 10);
     let first = slab.insert(b"abc").unwrap();
     let parts = slab.insert_parts(&[b"de", b"", b"f"]).unwrap();
@@ -38,7 +38,7 @@ fn running_out_of_handles_or_bytes_stores_nothing() {
 }
 
 #[test]
-fn a_slab_without_room_still_answers() {
+fn slab_without_capacity_stores_empty_strings() {
     let mut slab = ByteSlab::new(0, 0);
     assert_eq!(slab.insert(b""), Err(SlabFull::Handles { max: 0 }));
     let mut slab = ByteSlab::new(1, 0);
@@ -49,14 +49,14 @@ fn a_slab_without_room_still_answers() {
 }
 
 #[test]
-fn a_slab_with_too_many_slots_is_an_error() {
+fn slab_with_too_many_slots_is_refused() {
     let max_slots = MAX_SLAB_SLOTS + 1;
     let error = ByteSlab::try_new(max_slots, 0).unwrap_err();
     assert_eq!(error, SlabTooLarge { max_slots, byte_capacity: 0 });
 }
 
 #[test]
-fn freed_slots_are_stale_even_when_their_place_is_taken_again() {
+fn freed_slots_stay_stale_after_reuse() {
     let mut slab = ByteSlab::new(1, 4);
     let stale = slab.insert(b"old").unwrap();
     assert!(slab.remove(stale));
@@ -68,7 +68,7 @@ fn freed_slots_are_stale_even_when_their_place_is_taken_again() {
 }
 
 #[test]
-fn clearing_makes_every_slot_stale_and_all_room_free() {
+fn clear_frees_every_slot() {
     let mut slab = ByteSlab::new(2, 4);
     let stale = slab.insert(b"old").unwrap();
     slab.clear();
@@ -102,8 +102,8 @@ fn neighbours_join_whichever_is_freed_first() {
 }
 
 #[test]
-fn a_tight_fit_behind_many_too_small_ones_is_found() {
-    // Twenty free stretches of nine bytes and one of fifteen share a bin; only the last fits.
+fn tight_fit_behind_smaller_extents_is_found() {
+    // Twenty free extents of nine bytes and one of fifteen share a bin. Only the last fits.
     let mut slab = ByteSlab::new(50, 21 * 10 + 15);
     let mut odd = Vec::new();
     let fifteen = slab.insert(&[1; 15]).unwrap();
@@ -122,7 +122,7 @@ fn a_tight_fit_behind_many_too_small_ones_is_found() {
 }
 
 #[test]
-fn replacing_makes_the_old_slot_stale_and_keeps_the_accounts() {
+fn replace_makes_the_old_slot_stale() {
     let mut slab = ByteSlab::new(2, 20);
     let neighbour = slab.insert(b"neighbour").unwrap();
     let mut slot = slab.insert(b"abc").unwrap();
@@ -138,7 +138,7 @@ fn replacing_makes_the_old_slot_stale_and_keeps_the_accounts() {
 }
 
 #[test]
-fn what_fits_the_old_place_and_the_free_room_around_it_can_always_replace() {
+fn replace_reuses_the_old_place_and_its_free_neighbours() {
     for (free_before, free_after) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut slab = ByteSlab::new(3, 9);
         let slots = [slab.insert(b"aaa"), slab.insert(b"bbb"), slab.insert(b"ccc")];
@@ -170,7 +170,7 @@ fn replacing_needs_no_second_handle() {
 }
 
 #[test]
-fn replacing_what_is_not_there_is_an_insertion() {
+fn replace_of_a_missing_slot_inserts() {
     let mut slab = ByteSlab::new(2, 4);
     let stale = slab.insert(b"a").unwrap();
     slab.remove(stale);
@@ -185,8 +185,8 @@ fn replacing_what_is_not_there_is_an_insertion() {
 }
 
 #[test]
-fn storing_replacing_and_freeing_touch_no_heap() {
-    // Few slots, so that their tables are full in every way they can be, and many.
+fn slab_operations_do_not_allocate() {
+    // Few slots, so that their tables fill up in every way, and many.
     for max_slots in [1, 2, 3, 4, 5, 64] {
         let mut slab = ByteSlab::new(max_slots, 64 * max_slots);
         let mut slots = vec![None; max_slots as usize];
@@ -232,7 +232,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn behaves_like_a_list_of_byte_strings_within_its_bounds(steps in steps()) {
+    fn slab_behaves_like_a_bounded_list(steps in steps()) {
         let (max_slots, capacity) = (12_u32, 200_u32);
         let mut slab = ByteSlab::new(max_slots, capacity);
         let mut live: Vec<(ByteSlot, Vec<u8>)> = Vec::new();
@@ -245,8 +245,8 @@ proptest! {
                     Err(SlabFull::Bytes { requested, free, .. }) => {
                         let used: usize = live.iter().map(|(_, bytes)| bytes.len()).sum();
                         prop_assert_eq!((requested, free), (bytes.len(), 200 - used));
-                        // With `n` live pieces there are at most `n + 1` gaps, so one of them
-                        // holds at least the average: a smaller request cannot fail.
+                        // `n` live slots have at most `n + 1` gaps, so one gap has at least the
+                        // average length. A smaller request cannot fail.
                         prop_assert!(requested > free / (live.len() + 1));
                     }
                 },
@@ -286,7 +286,7 @@ proptest! {
             let used: usize = live.iter().map(|(_, bytes)| bytes.len()).sum();
             prop_assert_eq!((slab.slots_used(), slab.bytes_used()), (live.len(), used));
         }
-        // Whatever the order, an emptied slab has its whole buffer in one piece again.
+        // In any order, an emptied slab has its whole buffer in one extent again.
         for (slot, _) in live {
             prop_assert!(slab.remove(slot));
         }

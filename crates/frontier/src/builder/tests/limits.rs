@@ -1,4 +1,4 @@
-//! What a builder refuses: its own limits, a full arena, invalid input. And how it says so.
+//! Refusals of a builder: its own limits, a full arena, invalid input, and their messages.
 
 use super::*;
 
@@ -34,7 +34,7 @@ fn config_rejects_entry_limit_exceeding_cap() {
 }
 
 #[test]
-fn config_rejects_entry_limit_exceeding_manifest_max_before_it_looks_at_the_cap() {
+fn config_checks_the_manifest_max_before_the_cap() {
     for entry_limit in [10_001, usize::MAX] {
         let error = Error::EntryLimitExceedsManifestMax { entry_limit, max: 10_000 };
         assert_eq!(Builder::new(&mut arena(), entry_limit).err(), Some(error));
@@ -42,7 +42,7 @@ fn config_rejects_entry_limit_exceeding_manifest_max_before_it_looks_at_the_cap(
 }
 
 #[test]
-fn a_refused_configuration_leaves_the_arena_alone() {
+fn refused_configuration_leaves_the_arena_unchanged() {
     let mut arena = arena();
     let kept = arena.alloc(ShardSpecRef::new(b"a", b"b", b"")).unwrap();
     for entry_limit in [0, 9, 10_001] {
@@ -55,7 +55,7 @@ fn a_refused_configuration_leaves_the_arena_alone() {
 fn entry_limit_exhaustion_returns_capacity_exceeded() {
     let mut arena = arena();
     let handle = arena.alloc(ShardSpecRef::new(b"a", b"b", b"")).unwrap();
-    // The limit counts, not the room that the type has.
+    // The limit counts, not the capacity of the type.
     let mut builder = Builder::new(&mut arena, 2).unwrap();
     builder.add_range(b"x", b"y", b"").unwrap();
     builder.add_range(b"y", b"z", b"").unwrap();
@@ -88,7 +88,7 @@ fn arena_byte_exhaustion_returns_slab_full() {
     assert_no_trace(&mut builder, full(14), |builder| builder.add_range(b"a", b"b", extra));
     assert_no_trace(&mut builder, full(14), |builder| builder.add_prefix(b"p", b"12"));
     assert_no_trace(&mut builder, full(61), |builder| builder.add_manifest(1, 2, 3, b""));
-    // The last byte can be used, and the failures have taken no number.
+    // The last byte can be used, and the failures used no number.
     assert_eq!(builder.add_range(b"a", b"b", &extra[1..]), Ok(id(1)));
     assert_eq!(builder.arena.bytes_used(), 20);
 }
@@ -157,7 +157,7 @@ fn add_spec_ref_rejects_inverted_range() {
 }
 
 #[test]
-fn oversized_metadata_is_refused_in_the_terms_of_each_method() {
+fn oversized_metadata_is_refused_by_each_method() {
     let extra = [7; MAX_METADATA_SIZE + 1];
     let mut arena = arena();
     let mut builder = Builder::new(&mut arena, 8).unwrap();
@@ -180,7 +180,7 @@ fn oversized_metadata_is_refused_in_the_terms_of_each_method() {
     assert_no_trace(&mut builder, Error::SpecInvalid(error), |builder| {
         builder.add_spec_ref(ShardSpecRef::new(b"a", b"b", &extra))
     });
-    // A byte less each, and all of them fit.
+    // With one byte less each, all of them fit.
     builder.add_prefix(b"p", &extra[11..]).unwrap();
     builder.add_manifest(1, 2, 3, &extra[30..]).unwrap();
     builder.add_spec_ref(ShardSpecRef::new(b"a", b"b", &extra[1..])).unwrap();
@@ -191,7 +191,7 @@ fn oversized_metadata_is_refused_in_the_terms_of_each_method() {
 }
 
 #[test]
-fn errors_about_limits_say_which_and_have_no_source() {
+fn limit_errors_have_no_source() {
     for (error, text) in [
         (Error::EntryLimitZero, "a builder needs room for at least one shard"),
         (
@@ -218,7 +218,7 @@ fn errors_about_limits_say_which_and_have_no_source() {
 }
 
 #[test]
-fn errors_about_shards_have_the_cause_as_source() {
+fn shard_errors_have_a_source() {
     let spec = "the range is empty or inverted (start of 1 bytes, end of 1 bytes)";
     for (error, text, source) in [
         (

@@ -1,4 +1,4 @@
-//! Once a builder is made, staging touches no heap, whether it succeeds or fails.
+//! Staging does not allocate, whether it succeeds or fails.
 
 use super::*;
 
@@ -8,11 +8,11 @@ fn assert_no_heap(call: impl FnOnce()) {
     assert_eq!(allocation_counter::measure(call).count_total, 0);
 }
 
-/// How often each way to stage a single shard is used: with two splits of 256, the eight of them
-/// fill a builder of 1,024.
+/// How often each method stages a single shard. With two splits of 256, the eight methods fill a
+/// builder of 1,024.
 const ROUNDS: u8 = 64;
 
-/// Keys that outlive the builder, for its cursors and as the points of a split.
+/// Keys that outlive the builder, for its cursors and split points.
 struct Keys {
     cursors: Vec<[Vec<u8>; 3]>,
     points: Vec<[u8; 2]>,
@@ -49,7 +49,7 @@ fn stage_one_by_one<'a>(
     Ok(())
 }
 
-/// Calls that fail on a builder with no room left just as on one with plenty.
+/// Calls that fail on a full builder and on an empty one.
 fn fail_in_every_way(builder: &mut FullBuilder<'_>, foreign: ShardSpecHandle) {
     const TOO_MANY: [&[u8]; 256] = [b"point"; 256];
     let failures = [
@@ -67,7 +67,7 @@ fn fail_in_every_way(builder: &mut FullBuilder<'_>, foreign: ShardSpecHandle) {
 }
 
 #[test]
-fn staging_a_full_builder_touches_no_heap() {
+fn staging_a_full_builder_does_not_allocate() {
     let keys = Keys::new();
     let points: Vec<_> = keys.points.iter().map(|key| &key[..]).collect();
     let (mut arena, mut other) = (ShardArena::new(1_024, 128 * 1_024), ShardArena::new(1, 9));
@@ -93,7 +93,7 @@ fn staging_a_full_builder_touches_no_heap() {
 }
 
 #[test]
-fn taking_back_half_a_split_touches_no_heap() {
+fn reverting_half_a_split_does_not_allocate() {
     let mut arena = ShardArena::new(2, 1_000);
     let mut builder = FullBuilder::new(&mut arena, 1_024).unwrap();
     let full = Error::SlabFull(SlabFull::Handles { max: 2 });

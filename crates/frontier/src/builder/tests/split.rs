@@ -19,7 +19,7 @@ fn bounds<const CAP: usize>(builder: &PreallocShardBuilder<'_, CAP>) -> Vec<[Vec
     inputs.iter().map(|input| [input.spec.start().to_vec(), input.spec.end().to_vec()]).collect()
 }
 
-/// What hints and connector's bytes say of the staged shards.
+/// The rows and connector bytes of the staged shards.
 fn hinted_rows<const CAP: usize>(builder: &PreallocShardBuilder<'_, CAP>) -> Vec<(u64, u64)> {
     let inputs = builder.build_inputs().unwrap();
     let rows = inputs.iter().map(|input| {
@@ -50,7 +50,7 @@ fn split_range_by_boundaries_exact_capacity_preserves_ordering() {
 }
 
 #[test]
-fn an_empty_split_point_is_no_boundary() {
+fn empty_split_point_is_refused() {
     let mut arena = arena();
     let mut builder = Builder::new(&mut arena, 8).unwrap();
     let inverted = ShardSpecInputError::InvertedRange { start_len: 2, end_len: 0 };
@@ -101,7 +101,7 @@ fn split_range_fan_out_exceeded_has_no_partial_writes() {
     assert_eq!(builder.split_range_by_boundaries(keys[0], &keys[1..256], keys[256], b""), Ok(256));
     assert_eq!(bounds(&builder).len(), 257);
 
-    // Where both limits are exceeded, the one that no other builder would lift is told.
+    // If both limits are exceeded, the fixed one is reported.
     let mut arena = super::arena();
     let mut builder = Builder::new(&mut arena, 8).unwrap();
     assert_no_trace(&mut builder, error, |builder| {
@@ -208,12 +208,12 @@ fn split_manifest_by_rows_refuses_pieces_without_rows() {
 }
 
 #[test]
-fn a_range_split_that_fills_the_arena_midway_leaves_no_trace() {
+fn range_split_that_fills_the_arena_changes_nothing() {
     let points: [&[u8]; 3] = [b"b", b"c", b"d"];
     let split =
         |builder: &mut Builder<'_>| builder.split_range_by_boundaries(b"a", &points, b"e", b"x");
-    // Eight bytes a piece. Beside the first shard and what the arena held before, the third
-    // piece is the one for which there is either no byte or no handle left.
+    // Each part takes eight bytes. After the first shard and the earlier contents of the arena, the
+    // third part has no byte or no handle left.
     let bytes = SlabFull::Bytes { requested: 8, free: 7, capacity: 41 };
     for (handles, capacity, full) in [(9, 41, bytes), (4, 99, SlabFull::Handles { max: 4 })] {
         let mut arena = ShardArena::new(handles, capacity);
@@ -223,7 +223,7 @@ fn a_range_split_that_fills_the_arena_midway_leaves_no_trace() {
         assert_no_trace(&mut builder, Error::SlabFull(full), split);
         assert_no_trace(&mut builder, Error::SlabFull(full), split);
 
-        // Numbers go on where they were, and what the pieces took can be used again.
+        // Numbers continue, and the room of the parts can be used again.
         assert_eq!(builder.split_range_by_boundaries(b"a", &points[..1], b"c", b"x"), Ok(2));
         assert_eq!(builder.build_inputs().unwrap()[2].spec.start(), b"b");
         assert_eq!((builder.len(), builder.arena.len()), (3, 4));
@@ -232,7 +232,7 @@ fn a_range_split_that_fills_the_arena_midway_leaves_no_trace() {
 }
 
 #[test]
-fn a_manifest_split_that_fills_the_arena_midway_leaves_no_trace() {
+fn manifest_split_that_fills_the_arena_changes_nothing() {
     // Two bounds of 16 bytes, four of length, 25 of hint and one of the connector's make 62.
     let bytes = SlabFull::Bytes { requested: 62, free: 61, capacity: 247 };
     for (handles, capacity, full) in [(9, 247, bytes), (3, 999, SlabFull::Handles { max: 3 })] {
@@ -250,7 +250,7 @@ fn a_manifest_split_that_fills_the_arena_midway_leaves_no_trace() {
 }
 
 #[test]
-fn a_split_whose_first_piece_does_not_fit_leaves_no_trace() {
+fn split_without_room_for_its_first_part_changes_nothing() {
     let mut arena = ShardArena::new(9, 7);
     let mut builder = Builder::new(&mut arena, 8).unwrap();
     let full = SlabFull::Bytes { requested: 8, free: 7, capacity: 7 };

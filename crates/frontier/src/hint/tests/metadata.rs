@@ -8,7 +8,7 @@ fn encoded(metadata: ShardMetadata<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Checks that metadata is refused, and that a buffer keeps what it held before.
+/// Checks that metadata is refused and that the buffer is unchanged.
 fn assert_encode_error(metadata: ShardMetadata<'_>, error: ShardEncodeError) {
     let mut buf = MetadataBuf::new();
     prefix(b"kept").encode_into(&mut buf).unwrap();
@@ -18,7 +18,7 @@ fn assert_encode_error(metadata: ShardMetadata<'_>, error: ShardEncodeError) {
 }
 
 #[test]
-fn a_metadata_buffer_starts_empty_and_hides_its_content() {
+fn metadata_buffer_starts_empty_and_hides_its_content() {
     let mut buf = MetadataBuf::new();
     assert_eq!((buf.as_bytes(), MetadataBuf::CAPACITY), (&b""[..], 16_384));
     prefix(b"secret").encode_into(&mut buf).unwrap();
@@ -38,7 +38,7 @@ fn golden_envelope_bytes() {
     ] {
         assert_eq!(encoded(metadata), bytes);
     }
-    // A hint of 0x0102 bytes shows the order of the bytes of its length.
+    // A hint of 0x0102 bytes shows the byte order of its length.
     assert_eq!(encoded(ShardMetadata::from_hint(prefix(&[9; 0xfd])))[..5], [0, 0, 1, 2, 1]);
 }
 
@@ -61,7 +61,7 @@ proptest! {
         let metadata = ShardMetadata::new(hint.lend(), &extra);
         let bytes = encoded(metadata);
         prop_assert_eq!(ShardMetadata::decode(&bytes), Ok(metadata));
-        // Losing any byte of the hint is noticed; losing the connector's bytes cannot be.
+        // A missing byte of the hint is detected. Missing connector bytes cannot be.
         for cut in 1..bytes.len() - extra.len() {
             prop_assert!(ShardMetadata::decode(&bytes[..cut]).is_err(), "cut to {cut} bytes");
         }
@@ -113,13 +113,13 @@ fn shard_metadata_encode_rejects_oversized_payload() {
         assert_eq!(ShardMetadata::decode(&bytes), Ok(largest));
         assert_encode_error(ShardMetadata::new(hint, &long[..=room]), too_large(16_385));
     }
-    // These are fine as hints, and one to four bytes too long with their length in front.
+    // These are valid hints, but one to four bytes too long with their length in front.
     assert_encode_error(ShardMetadata::from_hint(prefix(&long[8..])), too_large(16_385));
     assert_encode_error(ShardMetadata::from_hint(prefix(&long[5..])), too_large(16_388));
 }
 
 #[test]
-fn metadata_passes_on_what_is_wrong_with_its_hint() {
+fn metadata_reports_the_error_of_its_hint() {
     let long = [7; MAX_METADATA_SIZE];
     let error = ShardEncodeError::HintTooLarge { size: 16_385, max: 16_384 };
     assert_encode_error(ShardMetadata::new(prefix(&long[4..]), &long), error);
@@ -158,7 +158,7 @@ fn decode_helpers_propagate_malformed_metadata_errors() {
 }
 
 #[test]
-fn decode_errors_tell_a_broken_hint_from_a_broken_envelope() {
+fn decode_errors_distinguish_hint_and_envelope() {
     let hint_error = Some(ShardHintDecodeError::UnknownTag(3));
     let error = ShardMetadataDecodeError { hint_error };
     assert_eq!(error.to_string(), "malformed shard metadata: the hint cannot be read");

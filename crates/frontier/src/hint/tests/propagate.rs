@@ -1,6 +1,6 @@
 use super::*;
 
-/// Propagates the parent's hint to children with bounds that must be refused for one reason.
+/// Propagates the parent's hint to children whose bounds must be refused with `error`.
 fn assert_refused(parent: ShardHint<'_>, error: HintPropagationError, children: &[(&[u8], &[u8])]) {
     for (start, end) in children {
         let refused = propagate_hint_on_split(parent, start, end);
@@ -53,7 +53,7 @@ fn propagate_hint_on_split_prefix_demotes_to_range() {
 }
 
 #[test]
-fn no_child_lies_within_a_prefix_that_is_longer_than_a_key() {
+fn oversized_prefix_has_no_child() {
     let long = [b'a'; MAX_KEY_SIZE + 1];
     let error = prefix_error(SplitBoundary::Start);
     assert_refused(prefix(&long), error, &[(&long, b""), (&long, b"b")]);
@@ -72,7 +72,7 @@ fn no_child_lies_within_a_prefix_that_is_longer_than_a_key() {
 fn propagate_hint_on_split_prefix_rejects_out_of_range_start() {
     let outside = [&b""[..], b"a", b"a.", b"a.\xff", b"a0", b"b"].map(|start| (start, &b"a0"[..]));
     assert_refused(prefix(b"a/"), prefix_error(SplitBoundary::Start), &outside);
-    // With both bounds outside, it is the start that is told.
+    // With both bounds outside, the start is reported.
     let error = prefix_error(SplitBoundary::Start);
     assert_refused(prefix(b"a/"), error, &[(b"a", b"b")]);
 }
@@ -96,7 +96,7 @@ fn propagate_hint_on_split_prefix_rejects_out_of_range_end() {
 }
 
 #[test]
-fn a_prefix_without_successor_reaches_to_the_end_of_the_keyspace() {
+fn prefix_without_successor_reaches_the_end_of_the_keyspace() {
     for (parent, start, end) in [
         (&b"\xff\xff"[..], &b"\xff\xff"[..], &b""[..]),
         (b"\xff\xff", b"\xff\xff\x01", b""),
@@ -193,13 +193,13 @@ fn propagate_hint_on_split_manifest_rejects_empty_child_range() {
 }
 
 #[test]
-fn propagation_errors_say_which_bound_and_why() {
+fn propagation_errors_name_the_bound() {
     for (error, text) in [
         (prefix_error(SplitBoundary::Start), "the child's start lies outside the parent's prefix"),
-        (manifest_error(SplitBoundary::End), "the child's end is no row of the parent's"),
+        (manifest_error(SplitBoundary::End), "the child's end is not a row of the parent"),
         (
             HintPropagationError::ManifestIdMismatch { parent: 7, child: 8 },
-            "the child's bound is of manifest 8, the parent's rows of 7",
+            "the child's bound is in manifest 8, the parent's rows are in 7",
         ),
         (
             HintPropagationError::EmptyManifestRange { start_row: 6, end_row: 5 },

@@ -60,7 +60,7 @@ fn manifest_shard_roundtrip_with_decode_helpers() {
 }
 
 #[test]
-fn a_scratch_keeps_nothing_of_an_earlier_shard() {
+fn scratch_is_cleared_between_shards() {
     let mut scratch = ShardSpecScratch::new();
     manifest_shard_ref(1, 2, 3, b"long enough to show", &mut scratch).unwrap();
     prefix_shard_ref(b"a longer prefix", b"extra", &mut scratch).unwrap();
@@ -69,7 +69,7 @@ fn a_scratch_keeps_nothing_of_an_earlier_shard() {
 }
 
 #[test]
-fn debug_output_of_a_scratch_hides_all_bytes() {
+fn debug_output_of_a_scratch_hides_bytes() {
     let mut scratch = ShardSpecScratch::default();
     prefix_shard_ref(b"secret", b"token", &mut scratch).unwrap();
     assert_eq!(
@@ -127,7 +127,7 @@ proptest! {
         let spec = prefix_shard_ref(&prefix, b"", &mut scratch).unwrap();
         prop_assert!(spec.contains(&prefix));
         prop_assert!(spec.contains(&[&prefix[..], &suffix].concat()));
-        // The neighbours of the prefix, and whatever else does not start with it.
+        // The neighbours of the prefix, and other keys that do not start with it.
         prop_assert!(!spec.contains(&prefix[..prefix.len() - 1]));
         prop_assert!(!spec.contains(&[&stem[..], &[last + 1], &suffix].concat()));
         prop_assert_eq!(spec.contains(&other), other.starts_with(&prefix));
@@ -178,7 +178,7 @@ fn manifest_shard_rejects_oversized_metadata() {
 }
 
 #[test]
-fn into_variants_tell_an_invalid_shard_from_a_full_arena() {
+fn hinted_into_variants_distinguish_invalid_and_full() {
     let (mut scratch, mut arena) = (ShardSpecScratch::new(), ShardArena::new(0, 100));
     let full = SlabFull::Handles { max: 0 };
     let range = range_shard_into(&mut arena, b"a", b"b", b"", &mut scratch);

@@ -3,6 +3,7 @@ use std::error::Error as _;
 use shardwright_contracts::{CursorUpdate, SplitValidationError};
 
 use super::*;
+use crate::key_encoding::key_successor;
 
 const NOTHING_DONE: CursorUpdate<'static> = CursorUpdate::initial();
 
@@ -11,7 +12,7 @@ fn buffers<const N: usize>() -> [MetadataBuf; N] {
 }
 
 #[test]
-fn the_rows_of_a_manifest_are_divided_among_the_parts() {
+fn manifest_rows_are_divided_among_the_parts() {
     let mut scratch = ShardSpecScratch::new();
     let parent = manifest_shard_ref(7, 0, 1_000, b"extra", &mut scratch).unwrap();
     let cut = row_key(7, 400);
@@ -36,7 +37,7 @@ fn the_rows_of_a_manifest_are_divided_among_the_parts() {
 }
 
 #[test]
-fn the_parts_of_a_prefix_are_ranges() {
+fn parts_of_a_prefix_are_ranges() {
     let mut scratch = ShardSpecScratch::new();
     let parent = prefix_shard_ref(b"photos/", b"x", &mut scratch).unwrap();
     let mut two = buffers();
@@ -47,7 +48,7 @@ fn the_parts_of_a_prefix_are_ranges() {
 }
 
 #[test]
-fn a_cut_between_rows_is_refused() {
+fn boundary_between_rows_is_refused() {
     let mut scratch = ShardSpecScratch::new();
     let parent = manifest_shard_ref(7, 0, 10, b"", &mut scratch).unwrap();
     let between = [&row_key(7, 5)[..], &[0]].concat();
@@ -62,7 +63,7 @@ fn a_cut_between_rows_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_split_or_read_or_written_is_told() {
+fn hinted_split_errors_are_reported() {
     let spec = ShardSpecRef::new(b"a", b"z", b"");
     let mut two = buffers();
     let invalid = plan_hinted_split_residual(spec, NOTHING_DONE, b"z", &mut two).unwrap_err();
@@ -80,7 +81,7 @@ fn what_cannot_be_split_or_read_or_written_is_told() {
 }
 
 #[test]
-fn planning_with_hints_touches_no_heap() {
+fn planning_with_hints_does_not_allocate() {
     let mut scratch = ShardSpecScratch::new();
     let parent = prefix_shard_ref(b"p/", b"x", &mut scratch).unwrap();
     let (mut two, mut three) = (buffers(), buffers::<3>());
@@ -90,4 +91,54 @@ fn planning_with_hints_touches_no_heap() {
         assert!(plan_hinted_split_replace(parent, NOTHING_DONE, &cuts, &mut three).is_ok());
     });
     assert_eq!(counted.count_total, 0);
+}
+
+#[test]
+fn metadata_whose_hint_stays_is_kept_byte_by_byte() {
+    let mut two = buffers();
+    for metadata in [&b""[..], b"\0\0\0\x01\0extra"] {
+        let parent = ShardSpecRef::new(b"a", b"z", metadata);
+        let plan = plan_hinted_split_residual(parent, NOTHING_DONE, b"m", &mut two).unwrap();
+        assert_eq!((plan.narrowed().metadata(), plan.residual().metadata()), (metadata, metadata));
+    }
+}
+
+#[test]
+fn manifest_is_cut_between_rows_and_all_else_anywhere() {
+    let mut buf = KeyBuf::new();
+    let rows = ShardHint::Manifest { manifest_id: 7, start_row: 0, end_row: 10 };
+    let row = row_key(7, 5);
+    let inside = [&row[..], b"x"].concat();
+    assert_eq!(rows.cut_at(&row, &mut buf), Some(&row[..]));
+    assert_eq!(rows.cut_at(&inside, &mut buf), Some(&row_key(7, 6)[..]));
+    assert_eq!(rows.cut_behind(&row, &mut buf), Some(&row_key(7, 6)[..]));
+    assert_eq!(rows.cut_at(&7_u64.to_be_bytes(), &mut buf), Some(&row_key(7, 0)[..]));
+    assert_eq!(rows.cut_behind(&row_key(7, u64::MAX), &mut buf), Some(&row_key(8, 0)[..]));
+    assert_eq!(rows.cut_behind(&[0xff; 16], &mut buf), None);
+    assert!(rows.admits(&row) && !rows.admits(&inside) && !rows.admits(b""));
+    for hint in [ShardHint::Range, ShardHint::Prefix { prefix: b"a" }] {
+        assert_eq!(hint.cut_at(&inside, &mut buf), Some(&inside[..]));
+        assert_eq!(hint.cut_behind(b"ab", &mut buf), Some(&b"ab\0"[..]));
+        assert_eq!(hint.cut_at(&[b'a'; MAX_KEY_SIZE + 1], &mut buf), None);
+        assert!(hint.admits(&inside));
+    }
+}
+
+proptest! {
+    /// The first cut behind a key is the first cut from its successor on. So what stays with a key
+    /// is what a cut at its successor leaves with it.
+    #[test]
+    fn cut_behind_a_key_is_the_cut_at_its_successor(
+        key in prop::collection::vec(prop::sample::select(vec![0, 1, 0xfe, 0xff]), 0..20),
+        manifest_id in prop::sample::select(vec![0, 1, u64::MAX]),
+    ) {
+        let rows = ShardHint::Manifest { manifest_id, start_row: 0, end_row: 1 };
+        for hint in [ShardHint::Range, ShardHint::Prefix { prefix: b"a" }, rows] {
+            let (mut one, mut two, mut next) = (KeyBuf::new(), KeyBuf::new(), KeyBuf::new());
+            let behind = hint.cut_behind(&key, &mut one);
+            let at_next = hint.cut_at(key_successor(&key, &mut next).unwrap(), &mut two);
+            prop_assert_eq!(behind, at_next);
+            prop_assert!(behind.is_none_or(|cut| cut > &key[..]));
+        }
+    }
 }

@@ -13,7 +13,7 @@ fn assert_roundtrip(hint: ShardHint<'_>) {
     assert_eq!(ShardHint::decode(&bytes), Ok((hint, bytes.len())));
 }
 
-/// Checks that a hint is refused, and that a buffer keeps what it held before.
+/// Checks that a hint is refused and that the buffer is unchanged.
 fn assert_encode_error(hint: ShardHint<'_>, error: ShardEncodeError) {
     let mut buf = MetadataBuf::new();
     rows(1, 2, 3).encode_into(&mut buf).unwrap();
@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn what_decodes_from_arbitrary_bytes_encodes_to_the_same(
+    fn decoded_hints_encode_to_the_same_bytes(
         tag in 0..4_u8,
         length in prop_oneof![(0..9_u32).prop_map(u32::to_be_bytes), any::<[u8; 4]>()],
         rest in any_bytes(),
@@ -163,7 +163,7 @@ fn shard_hint_encode_rejects_equal_manifest_rows() {
 }
 
 #[test]
-fn a_hint_may_fill_the_metadata_and_not_be_longer() {
+fn hint_may_fill_the_metadata() {
     let bytes = [7; MAX_METADATA_SIZE];
     assert_eq!(encoded(prefix(&bytes[5..])).len(), 16_384);
     assert_roundtrip(prefix(&bytes[5..]));
@@ -180,19 +180,19 @@ fn shard_hint_decode_returns_consumed_length_with_trailing_bytes() {
 }
 
 #[test]
-fn encoding_replaces_what_the_buffer_held() {
+fn encoding_replaces_the_buffer() {
     let mut buf = MetadataBuf::new();
     rows(1, 2, 3).encode_into(&mut buf).unwrap();
     assert_eq!(prefix(b"p").encode_into(&mut buf), Ok(&b"\x01\0\0\0\x01p"[..]));
 }
 
 #[test]
-fn encode_errors_say_what_is_wrong() {
+fn encode_errors_name_the_limit() {
     let (size, max) = (10, 9);
     for (error, text) in [
         (
             ShardEncodeError::PrefixTooLarge { size, max },
-            "a prefix of 10 bytes exceeds the 9 that its length field can tell",
+            "a prefix of 10 bytes exceeds the 9 that its length field can hold",
         ),
         (ShardEncodeError::HintTooLarge { size, max }, "a hint of 10 bytes exceeds 9"),
         (ShardEncodeError::MetadataTooLarge { size, max }, "metadata of 10 bytes exceeds 9"),
@@ -207,18 +207,18 @@ fn encode_errors_say_what_is_wrong() {
 }
 
 #[test]
-fn decode_errors_say_what_is_wrong() {
+fn decode_errors_name_the_problem() {
     let (expected_min, actual) = (8, 6);
     for (error, text) in [
-        (ShardHintDecodeError::EmptyData, "there is no hint, not even a tag"),
+        (ShardHintDecodeError::EmptyData, "the hint is empty"),
         (ShardHintDecodeError::UnknownTag(3), "unknown hint tag 0x03"),
         (
             ShardHintDecodeError::TruncatedPrefix { expected_min, actual },
-            "a prefix hint of at least 8 bytes is cut to 6",
+            "a prefix hint of at least 8 bytes is truncated to 6",
         ),
         (
             ShardHintDecodeError::TruncatedManifest { expected_min, actual },
-            "a manifest hint of 8 bytes is cut to 6",
+            "a manifest hint of 8 bytes is truncated to 6",
         ),
         (
             ShardHintDecodeError::InvertedManifestRows { start_row: 6, end_row: 5 },

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Short keys from few bytes, so that neighbours, prefixes and carries come up all the time.
+/// Short keys of few bytes, so that neighbours, prefixes and carries are frequent.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         3 => prop::collection::vec(prop::sample::select(vec![0, 1, 0x7f, 0x80, 0xfe, 0xff]), 0..6),
@@ -10,7 +10,7 @@ fn keys() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Keys around the greatest length, mostly of one byte.
+/// Keys around the maximum length, mostly of one byte.
 fn long_keys() -> impl Strategy<Value = Vec<u8>> {
     let fill = prop::sample::select(vec![0, 1, 0xfe, 0xff]);
     (MAX_KEY_SIZE - 2..=MAX_KEY_SIZE + 2, fill, keys()).prop_map(|(len, fill, tail)| {
@@ -56,7 +56,7 @@ fn prefix_successor_basic() {
 }
 
 #[test]
-fn a_missing_successor_leaves_the_buffer_alone() {
+fn missing_successor_leaves_the_buffer_unchanged() {
     let mut buf = KeyBuf::new();
     buf.copy_from_slice(b"kept");
     for prefix in [&b""[..], b"\xff", &[1; MAX_KEY_SIZE + 1]] {
@@ -77,7 +77,7 @@ fn byte_midpoint_output_respects_max_key_size() {
     high[MAX_KEY_SIZE - 1] += 1;
     assert_eq!(midpoint(&low, &high).unwrap().len(), MAX_KEY_SIZE);
 
-    // All bytes of the greatest length are in use, and the sum carries out of the first one.
+    // All bytes of the maximum length are in use, and the sum carries out of the first one.
     let (low, high) = (vec![0xfe; MAX_KEY_SIZE], vec![0xff; MAX_KEY_SIZE]);
     let middle = midpoint(&low, &high).unwrap();
     assert_eq!(middle.len(), MAX_KEY_SIZE);
@@ -125,7 +125,7 @@ fn byte_midpoint_carry_regression() {
 }
 
 #[test]
-fn key_successor_of_nothing_is_the_first_key() {
+fn key_successor_of_the_empty_key_is_the_first_key() {
     assert_eq!(successor_of_key(b"").unwrap(), b"\0");
 }
 
@@ -142,7 +142,7 @@ proptest! {
         if let Some(successor) = successor_of_prefix(&prefix) {
             let prefixed = [&prefix[..], &tail].concat();
             prop_assert!(prefixed < successor);
-            // And the least one: its own prefix of the same length is the next after `prefix`.
+            // It is the least one: its own prefix of the same length is the next after `prefix`.
             prop_assert!(!successor.starts_with(&prefix));
             prop_assert_ne!(successor.last(), Some(&0));
             let mut before = successor.clone();

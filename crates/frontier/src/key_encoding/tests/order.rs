@@ -1,11 +1,10 @@
-//! Encodings keep the order of what they encode, and give equal things equal bytes.
+//! Encodings preserve order and give equal keys equal bytes.
 
 use std::cmp::Ordering;
 
 use super::*;
 
-/// Numbers near each other, near the ends, and anywhere: where mistakes with signs and carries
-/// would show.
+/// Numbers near each other, near the limits, and anywhere, to find errors with signs and carries.
 fn numbers() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -23,7 +22,7 @@ fn floats() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Bytes that meet the escape rules often.
+/// Bytes that often need escaping.
 fn parts() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(vec![0, 1, 2, 0xfe, 0xff]), 0..5)
 }
@@ -74,13 +73,13 @@ fn numbers_are_read_from_exactly_eight_bytes() {
 }
 
 #[test]
-fn an_oversized_part_makes_an_oversized_key() {
+fn oversized_part_makes_an_oversized_key() {
     let (mut start, mut end) = (KeyBuf::new(), KeyBuf::new());
     let long = "x".repeat(MAX_KEY_SIZE - 4);
     let mut check = |key: &(&str, &str)| {
         shard_spec_from_keys_ref(&("", ""), key, b"", &mut start, &mut end).map(drop)
     };
-    assert_eq!(check(&("", &long)), Ok(()), "two marks of two bytes each fill the key");
+    assert_eq!(check(&("", &long)), Ok(()), "two terminators of two bytes each fill the key");
     let refused = ShardSpecInputError::KeyTooLarge { size: 4_097, max: 4_096 };
     assert_eq!(check(&("y", &long)), Err(refused));
     let huge = "x".repeat(2 * MAX_KEY_SIZE);
@@ -108,7 +107,7 @@ fn malformed_composites_are_refused() {
     }
 }
 
-/// An encoding that only appends; whoever calls it clears the buffer.
+/// An encoding that only appends. The caller clears the buffer.
 struct Appended(&'static [u8]);
 
 impl KeyEncoding for Appended {
@@ -118,7 +117,7 @@ impl KeyEncoding for Appended {
 }
 
 #[test]
-fn nothing_of_one_part_runs_into_the_next() {
+fn parts_do_not_run_into_each_other() {
     assert_eq!(encoded(&(Appended(b"a"), Appended(b"b"))), b"a\0\x01b\0\x01");
     let (mut start, mut end) = (KeyBuf::new(), KeyBuf::new());
     for _ in 0..2 {
@@ -157,20 +156,20 @@ proptest! {
     }
 
     #[test]
-    fn unsigned_numbers_keep_their_order_and_come_back(a in numbers(), b in numbers()) {
+    fn unsigned_numbers_keep_order_and_round_trip(a in numbers(), b in numbers()) {
         assert_same_order(&a, &b, a.cmp(&b))?;
         prop_assert_eq!(decode_u64_key(&encoded(&a)), Some(a));
     }
 
     #[test]
-    fn signed_numbers_keep_their_order_and_come_back(a in numbers(), b in numbers()) {
+    fn signed_numbers_keep_order_and_round_trip(a in numbers(), b in numbers()) {
         let (a, b) = (a.cast_signed(), b.cast_signed());
         assert_same_order(&a, &b, a.cmp(&b))?;
         prop_assert_eq!(decode_i64_key(&encoded(&a)), Some(a));
     }
 
     #[test]
-    fn floats_keep_their_order_and_come_back(a in floats(), b in floats()) {
+    fn floats_keep_order_and_round_trip(a in floats(), b in floats()) {
         let order = a.partial_cmp(&b).unwrap_or(a.is_nan().cmp(&b.is_nan()));
         assert_same_order(&a, &b, order)?;
         let back = decode_f64_key(&encoded(&a)).unwrap();
@@ -190,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn composites_come_back_part_by_part(key in prop::collection::vec(parts(), 0..5)) {
+    fn composites_round_trip(key in prop::collection::vec(parts(), 0..5)) {
         let views: Vec<&[u8]> = key.iter().map(Vec::as_slice).collect();
         let bytes = encoded(&CompositeKey(&views));
         let (mut rest, mut part, mut read) = (&bytes[..], KeyBuf::new(), Vec::new());
